@@ -1,0 +1,95 @@
+"""From a value to a report on one device, the permanent response kept."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from typing import Any
+
+from overstory.protocol.derivation import context
+from overstory.protocol.encodings import check_cohort
+from overstory.protocol.entropy import Entropy, KeyedEntropy, SystemEntropy, uniform_below
+from overstory.protocol.mechanisms.mechanism import BitMechanism, Report
+from overstory.protocol.permanence import check_secret
+
+
+def new_secret() -> bytes:
+    """Return a fresh 32-byte device secret. Make one per device and keep it: a new one restarts the privacy loss."""
+    return os.urandom(32)
+
+
+class Randomizer:
+    """One metric's randomizer on one device.
+
+    Parameters
+    ----------
+    mechanism
+        What to randomize with.
+    secret
+        The device's secret, at least 16 bytes. The cohort and every permanent response follow from it.
+    metric
+        The metric's id: two metrics have independent responses.
+    cohort
+        Only where the cohort was assigned elsewhere; otherwise it follows from the secret.
+    entropy
+        Where fresh bits come from: the operating system, unless this is an experiment.
+    memo_size
+        How many permanent responses are kept in memory (they are recomputed otherwise, never stored).
+
+    Raises
+    ------
+    ParameterError
+        When the secret is too short or the cohort does not exist.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> device = Randomizer(mechanism("rappor"), secret=b"sixteen bytes...", metric="search-engine")
+    >>> again = Randomizer(mechanism("rappor"), secret=b"sixteen bytes...", metric="search-engine")
+    >>> device.permanent("example.org") == again.permanent("example.org")
+    True
+    """
+
+    def __init__(
+        self,
+        mechanism: BitMechanism,
+        *,
+        secret: bytes,
+        metric: str,
+        cohort: int | None = None,
+        entropy: Entropy | None = None,
+        memo_size: int = 1024,
+    ) -> None:
+        self.mechanism, self.metric = mechanism, metric
+        self._secret = check_secret(secret)
+        self._entropy = entropy if entropy is not None else SystemEntropy()
+        self._memo: OrderedDict[Any, int] = OrderedDict()
+        self._memo_size = memo_size
+        self.cohort = self._derive_cohort() if cohort is None else cohort
+        check_cohort(self.cohort, mechanism.encoding.num_cohorts)
+
+    def _derive_cohort(self) -> int:
+        drawn = KeyedEntropy(self._secret, context(self.metric), purpose=b"cohort")
+        return uniform_below(self.mechanism.encoding.num_cohorts, drawn)
+
+    def permanent(self, value: Any) -> int:
+        """Return the device's permanent response to `value`."""
+        key = (type(value), value)  # 1 and True are equal to a dictionary, not to an encoding
+        known = self._memo.get(key)
+        if known is not None:
+            return known
+        bits = self.mechanism.permanent(value, self.cohort, self._secret, self.metric)
+        self._memo[key] = bits
+        if len(self._memo) > self._memo_size:
+            self._memo.popitem(last=False)
+        return bits
+
+    def report(self, value: Any) -> Report:
+        """Return a fresh report of `value`.
+
+        Raises
+        ------
+        ParameterError
+            When the value is outside the domain.
+        """
+        return Report(self.cohort, self.mechanism.instantaneous(self.permanent(value), self._entropy))

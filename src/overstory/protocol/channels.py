@@ -1,0 +1,246 @@
+"""Channels: the small stochastic matrices that every mechanism is made of.
+
+A channel is P[output | input]. Two rounds are a matrix product, privacy is read off the matrix, and so is the
+estimator. RAPPOR's f, p, q, its q* and p*, and the thesis's WB, OPT-WB and OPT-DR are such matrices and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property
+
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.probability import ONE, check_probability, log_ratio, mix, power, round_up
+
+
+@dataclass(frozen=True)
+class BinaryChannel:
+    """A 2 x 2 channel on one bit.
+
+    Parameters
+    ----------
+    keep_one
+        P(1|1). RAPPOR's q (of the instantaneous round), the thesis's p.
+    raise_zero
+        P(1|0). RAPPOR's p, the thesis's q.
+
+    Raises
+    ------
+    ParameterError
+        When one of them is no probability.
+
+    Examples
+    --------
+    >>> warner = BinaryChannel.of(0.75, 0.25)
+    >>> round(warner.epsilon, 6) == round(2 * math.log(3), 6)
+    True
+    >>> warner.then(warner)
+    BinaryChannel(keep_one=Fraction(5, 8), raise_zero=Fraction(3, 8))
+    """
+
+    keep_one: Fraction
+    raise_zero: Fraction
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keep_one", check_probability("keep_one", self.keep_one))
+        object.__setattr__(self, "raise_zero", check_probability("raise_zero", self.raise_zero))
+
+    @classmethod
+    def of(cls, keep_one: float, raise_zero: float) -> BinaryChannel:
+        """Build the channel on the 2**-32 grid, each probability rounded towards the other: towards privacy."""
+        keep, raised = check_probability("keep_one", keep_one), check_probability("raise_zero", raise_zero)
+        down, up = (math.floor, math.ceil) if keep >= raised else (math.ceil, math.floor)
+        return cls(Fraction(down(keep * ONE), ONE), Fraction(up(raised * ONE), ONE))
+
+    @classmethod
+    def identity(cls) -> BinaryChannel:
+        """Return the channel that changes nothing."""
+        return cls(Fraction(1), Fraction(0))
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether every bit passes unchanged."""
+        return self.keep_one == 1 and self.raise_zero == 0
+
+    @property
+    def thresholds(self) -> tuple[int, int]:
+        """(keep_one, raise_zero) over 2**32, the integers a device compares with.
+
+        Raises
+        ------
+        ParameterError
+            For a product of channels, which lies on a finer grid: sample its rounds one after the other.
+        """
+        scaled = (self.keep_one * ONE, self.raise_zero * ONE)
+        if any(x.denominator != 1 for x in scaled):
+            raise ParameterError("this channel is not on the 2**-32 grid: sample the rounds it is composed of")
+        return int(scaled[0]), int(scaled[1])
+
+    def then(self, later: BinaryChannel) -> BinaryChannel:
+        """Return the matrix product: this channel, then `later`. Exact."""
+        span = later.keep_one - later.raise_zero
+        return BinaryChannel(later.raise_zero + span * self.keep_one, later.raise_zero + span * self.raise_zero)
+
+    @property
+    def span(self) -> Fraction:
+        """P(1|1) - P(1|0): what is left of the signal, and the divisor when debiasing."""
+        return self.keep_one - self.raise_zero
+
+    @cached_property
+    def epsilon(self) -> float:
+        """Worst log ratio between two one-hot vectors (one bit lowered, one raised), rounded up."""
+        return Rounds(self, BinaryChannel.identity()).epsilon(((1, 1),))
+
+    def debias(self, ones: float, total: float) -> float:
+        """Unbiased estimate of how many of `total` bits were 1 before the channel, given `ones` after it."""
+        return (ones - total * float(self.raise_zero)) / float(self.span)
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """A permanent channel whose output is memoized, and an instantaneous one drawn afresh for every report.
+
+    `Rounds` knows what n reports of one memoized value reveal: the permanent bit is drawn once, so the n reports
+    of a bit that was 1 follow the mixture ``keep_one Bin(n, P) + (1 - keep_one) Bin(n, Q)``. The likelihood ratio
+    of two such mixtures is monotone in the number of ones, so its extremes are at all ones and all zeros.
+    The RAPPOR paper (section 3.2) says that this cannot be computed; see docs/privacy.md for the proof.
+
+    Examples
+    --------
+    >>> rounds = Rounds(BinaryChannel.of(0.75, 0.25), BinaryChannel.of(0.75, 0.5))
+    >>> [round(rounds.epsilon([(2, 2)], reports=n), 3) for n in (1, 2, 3, 5, 10)]
+    [1.074, 2.017, 2.756, 3.656, 4.299]
+    >>> round(rounds.epsilon_permanent([(2, 2)]), 3)
+    4.394
+    """
+
+    permanent: BinaryChannel
+    instantaneous: BinaryChannel
+
+    @cached_property
+    def combined(self) -> BinaryChannel:
+        """The channel of one report: P(report bit | true bit)."""
+        return self.permanent.then(self.instantaneous)
+
+    def losses(self, reports: int = 1) -> tuple[Decimal, Decimal]:
+        """Worst log ratio of `reports` reports of one bit: (was 1 against was 0, was 0 against was 1).
+
+        Raises
+        ------
+        ParameterError
+            When `reports` is not positive.
+        """
+        if reports < 1:
+            raise ParameterError(f"reports = {reports}: at least one report is needed to lose privacy")
+        later = self.instantaneous
+        ones = power(later.keep_one, reports), power(later.raise_zero, reports)
+        zeros = power(1 - later.keep_one, reports), power(1 - later.raise_zero, reports)
+        extremes = [
+            log_ratio(mix(self.permanent.keep_one, *seen), mix(self.permanent.raise_zero, *seen))
+            for seen in (ones, zeros)
+        ]
+        return max(extremes), max(-x for x in extremes)
+
+    def epsilon(self, differences: Differences, *, reports: int = 1) -> float:
+        """Exact epsilon of `reports` reports of one memoized value, rounded up; see `worst`."""
+        return worst(differences, *self.losses(reports))
+
+    def epsilon_permanent(self, differences: Differences) -> float:
+        """Epsilon of any number of reports of one memoized value: of seeing the permanent response itself."""
+        return worst(differences, *Rounds(self.permanent, BinaryChannel.identity()).losses())
+
+
+# How far two encodings can be apart: pairs (ones lowered, zeros raised).
+Differences = tuple[tuple[int, int], ...] | list[tuple[int, int]]
+
+
+def worst(differences: Differences, one_loss: Decimal, zero_loss: Decimal) -> float:
+    """Return the largest total loss over `differences`, bits being independent; rounded up."""
+    pairs = [((lowered, one_loss), (raised, zero_loss)) for lowered, raised in differences]
+    return round_up(max(sum((bits * loss for bits, loss in pair if bits), Decimal(0)) for pair in pairs))
+
+
+@dataclass(frozen=True)
+class SymbolChannel:
+    """A k x k channel: with probability `alpha` the symbol is kept, otherwise any of the k is drawn uniformly.
+
+    Every k-ary randomized response has this form, and in it the product of two channels is the product of their
+    alphas: GRR(a) then GRR(b) is GRR(ab).
+
+    Parameters
+    ----------
+    domain_size
+        k, at least 2.
+    alpha
+        Probability of keeping, apart from the uniform draw; a fraction over 2**32 where it is to be sampled.
+
+    Raises
+    ------
+    ParameterError
+        When the domain has fewer than two symbols or `alpha` is no probability.
+
+    Examples
+    --------
+    >>> channel = SymbolChannel.of(4, epsilon=1.0)
+    >>> channel.epsilon <= 1.0 and channel.epsilon > 1.0 - 1e-8
+    True
+    >>> channel.then(channel).alpha == channel.alpha ** 2
+    True
+    """
+
+    domain_size: int
+    alpha: Fraction
+
+    def __post_init__(self) -> None:
+        if self.domain_size < 2:
+            raise ParameterError(f"domain_size = {self.domain_size}: a domain needs at least two values")
+        object.__setattr__(self, "alpha", check_probability("alpha", self.alpha))
+
+    @classmethod
+    def of(cls, domain_size: int, *, epsilon: float) -> SymbolChannel:
+        """Return the channel of k-ary randomized response at `epsilon`, on the 2**-32 grid and never above it.
+
+        alpha = (E - 1) / (E + k - 1) with E = exp(epsilon).
+        """
+        if not 0 < epsilon < 700:
+            raise ParameterError(f"epsilon = {epsilon!r}: give a number above 0 and below 700")
+        odds = math.exp(epsilon)
+        threshold = math.floor(ONE * ((odds - 1) / (odds + domain_size - 1)))
+        channel = cls(domain_size, Fraction(min(threshold, ONE - 1), ONE))
+        while channel.epsilon > epsilon:
+            channel = cls(domain_size, channel.alpha - Fraction(1, ONE))
+        return channel
+
+    @property
+    def keep(self) -> Fraction:
+        """P(y = x)."""
+        return self.alpha + self.other
+
+    @property
+    def other(self) -> Fraction:
+        """P(y = z) for one z other than x."""
+        return (1 - self.alpha) / self.domain_size
+
+    def then(self, later: SymbolChannel) -> SymbolChannel:
+        """Return the matrix product: this channel, then `later`. Exact.
+
+        Raises
+        ------
+        ParameterError
+            When the domains differ.
+        """
+        if later.domain_size != self.domain_size:
+            raise ParameterError(f"a channel on {self.domain_size} symbols cannot feed one on {later.domain_size}")
+        return SymbolChannel(self.domain_size, self.alpha * later.alpha)
+
+    @cached_property
+    def epsilon(self) -> float:
+        """ln(P(y = x) / P(y = z)), rounded up."""
+        return round_up(log_ratio(self.keep, self.other))
+
+    def debias(self, count: float, total: float) -> float:
+        """Unbiased estimate of how many of `total` inputs were a symbol that appears `count` times after it."""
+        return (count - total * float(self.other)) / float(self.alpha)

@@ -1,0 +1,192 @@
+"""Encodings: from a value to the bits that the channels randomize."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from overstory.protocol.channels import Differences
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.hashing import HashFamily, hash_family
+
+MAX_COHORTS = 1 << 16  # a cohort travels as 16 bits
+
+
+class Encoding(Protocol):
+    """A deterministic map from (value, cohort) to a vector of bits."""
+
+    @property
+    def num_bits(self) -> int:
+        """Length of the vector."""
+        ...
+
+    @property
+    def num_cohorts(self) -> int:
+        """How many ways of encoding a value there are; a device belongs to one for ever."""
+        ...
+
+    @property
+    def differences(self) -> Differences:
+        """Worst pairs (ones lowered, zeros raised) between two values' vectors: what privacy depends on."""
+        ...
+
+    def positions(self, value: Any, cohort: int) -> tuple[int, ...]:
+        """Return the positions that `value` sets, possibly with repetitions."""
+        ...
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters that a report's meaning depends on, as JSON values."""
+        ...
+
+
+def encode(encoding: Encoding, value: Any, cohort: int) -> int:
+    """Return the bits of `value` as an integer, bit i of the vector being bit i of the integer.
+
+    Raises
+    ------
+    ParameterError
+        When the value is outside the domain or the cohort does not exist.
+
+    Examples
+    --------
+    >>> bin(encode(OneHot(4), 2, 0))
+    '0b100'
+    """
+    check_cohort(cohort, encoding.num_cohorts)
+    bits = 0
+    for position in encoding.positions(value, cohort):
+        bits |= 1 << position
+    return bits
+
+
+def check_cohort(cohort: int, num_cohorts: int) -> None:
+    """Raise ParameterError unless `cohort` is in ``0 .. num_cohorts - 1``."""
+    if not 0 <= cohort < num_cohorts:
+        raise ParameterError(f"cohort {cohort} does not exist: cohorts are 0 .. {num_cohorts - 1}")
+
+
+def check_count(name: str, value: int, low: int, high: int) -> None:
+    """Raise ParameterError unless `value` is an integer in ``low .. high``."""
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise ParameterError(f"{name} = {value!r}: give a whole number from {low} to {high}")
+
+
+@dataclass(frozen=True)
+class OneHot:
+    """Symbol s of ``0 .. domain_size - 1`` sets bit s alone ("Basic RAPPOR", unary encoding).
+
+    Raises
+    ------
+    ParameterError
+        When the domain has fewer than two values.
+    """
+
+    domain_size: int
+
+    def __post_init__(self) -> None:
+        check_count("domain_size", self.domain_size, 2, 1 << 16)
+
+    @property
+    def num_bits(self) -> int:
+        """One bit per symbol."""
+        return self.domain_size
+
+    @property
+    def num_cohorts(self) -> int:
+        """All devices encode alike."""
+        return 1
+
+    @property
+    def differences(self) -> Differences:
+        """Another symbol lowers one bit and raises one."""
+        return ((1, 1),)
+
+    def positions(self, value: Any, cohort: int) -> tuple[int, ...]:  # noqa: ARG002 - one cohort encodes as any
+        """Return the symbol itself."""
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < self.domain_size:
+            raise ParameterError(f"symbol {value!r} is outside the domain 0 .. {self.domain_size - 1}")
+        return (value,)
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters."""
+        return {"encoding": "one-hot", "domain_size": self.domain_size}
+
+
+@dataclass(frozen=True)
+class Bloom:
+    """A string sets `num_hashes` of `num_bits` bits, other ones in every cohort (RAPPOR, section 2).
+
+    Parameters
+    ----------
+    num_bits, num_hashes, num_cohorts
+        RAPPOR's k, h and m.
+    family, hash_key
+        The hash family's name, and its public key where it takes one.
+
+    Raises
+    ------
+    ParameterError
+        When a size is out of range, the hashes do not fit the filter, or the family does not exist.
+
+    Examples
+    --------
+    >>> Bloom(128, 2, 16).differences
+    ((2, 2),)
+    """
+
+    num_bits: int
+    num_hashes: int
+    num_cohorts: int
+    family: str = "overstory-v1"
+    hash_key: str = ""
+
+    def __post_init__(self) -> None:
+        family = hash_family(self.family, self.hash_key)
+        check_count("num_bits (k)", self.num_bits, 2, family.max_bits)
+        check_count("num_cohorts (m)", self.num_cohorts, 1, MAX_COHORTS)
+        if self.num_hashes >= self.num_bits:
+            raise ParameterError(
+                f"num_hashes (h) = {self.num_hashes} does not fit num_bits (k) = {self.num_bits}: "
+                "with as many hashes as bits every value would set the same bits; give fewer hashes"
+            )
+        check_count("num_hashes (h)", self.num_hashes, 1, family.max_hashes)
+        object.__setattr__(self, "_family", family)
+
+    @property
+    def hashes(self) -> HashFamily:
+        """The hash family."""
+        family: HashFamily = self.__dict__["_family"]
+        return family
+
+    @property
+    def differences(self) -> Differences:
+        """Worst pairs (ones lowered, zeros raised) between the filters of two values in one cohort.
+
+        Distinct positions: min(h, k - h) of each. Otherwise a filter holds 1 to h ones, and two filters differ in
+        at most k bits; the pairs are then a bound. A known candidate map may be kinder: it is never worse.
+        """
+        hashes, bits = self.num_hashes, self.num_bits
+        if self.hashes.distinct:
+            either = min(hashes, bits - hashes)
+            return ((either, either),)
+        if 2 * hashes <= bits:
+            return ((hashes, hashes),)
+        return tuple((lowered, bits - lowered) for lowered in range(bits - hashes, hashes + 1))
+
+    def positions(self, value: Any, cohort: int) -> tuple[int, ...]:
+        """Return the positions of a string (hashed as UTF-8) or of bytes."""
+        raw = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+        if not isinstance(raw, bytes):
+            raise ParameterError(f"a Bloom filter takes a string or bytes, not {type(value).__name__}")
+        return self.hashes.positions(raw, cohort, self.num_bits, self.num_hashes)
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters."""
+        return {
+            "encoding": "bloom",
+            "num_bits": self.num_bits,
+            "num_hashes": self.num_hashes,
+            "num_cohorts": self.num_cohorts,
+            "hash_family": self.family,
+            "hash_key": self.hash_key,
+        }

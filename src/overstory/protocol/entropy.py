@@ -1,0 +1,108 @@
+"""Where random bits come from, and how a probability becomes a bit exactly.
+
+The rule, the same on a device and in the bulk kernels (docs/architecture.md): a bit compares its own uniform 32-bit
+number U with a threshold, and is 1 when ``U < threshold``. Digit j of all the U's of a bit vector is one random word,
+so a vector of any length costs one word per digit, and digits below the threshold's last set one cost nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Protocol
+
+from overstory.protocol.errors import ParameterError
+
+
+class Entropy(Protocol):
+    """A source of uniform, independent bits."""
+
+    def bits(self, count: int) -> int:
+        """Return `count` fresh uniform bits as an integer in ``0 .. 2**count - 1``."""
+        ...
+
+
+class SystemEntropy:
+    """The operating system's randomness: the only source for a report that leaves a person's device."""
+
+    __slots__ = ()
+
+    def bits(self, count: int) -> int:
+        """Return `count` fresh uniform bits."""
+        return int.from_bytes(os.urandom((count + 7) >> 3), "little") >> (-count & 7)
+
+
+class KeyedEntropy:
+    """A stream of bits that is a pseudo-random function of a key and a context (keyed BLAKE2b in counter mode).
+
+    The same key and context give the same bits for ever; any other context gives independent ones. It carries the
+    permanent responses (key: the device's secret) and, with a seed for key, repeatable experiments.
+
+    Parameters
+    ----------
+    key
+        1 to 64 bytes.
+    context
+        What the bits are for; encode it injectively (`overstory.protocol.derivation.context`).
+    purpose
+        At most 16 bytes: separates the domains of different uses of one key.
+
+    Examples
+    --------
+    >>> KeyedEntropy(b"key", b"a").bits(64) == KeyedEntropy(b"key", b"a").bits(64)
+    True
+    """
+
+    __slots__ = ("_buffer", "_counter", "_hash", "_held")
+
+    def __init__(self, key: bytes, context: bytes = b"", *, purpose: bytes = b"overstory") -> None:
+        if not 1 <= len(key) <= hashlib.blake2b.MAX_KEY_SIZE:
+            raise ParameterError(f"a key has 1 to 64 bytes; this one has {len(key)}")
+        self._hash = hashlib.blake2b(context, key=key, person=purpose)
+        self._counter = 0
+        self._buffer = 0
+        self._held = 0
+
+    def bits(self, count: int) -> int:
+        """Return the stream's next `count` bits."""
+        while self._held < count:
+            block = self._hash.copy()
+            block.update(self._counter.to_bytes(8, "little"))
+            self._buffer |= int.from_bytes(block.digest(), "little") << self._held
+            self._counter += 1
+            self._held += 512
+        taken = self._buffer & ((1 << count) - 1)
+        self._buffer >>= count
+        self._held -= count
+        return taken
+
+
+class SeededEntropy(KeyedEntropy):
+    """Repeatable randomness for experiments and known-answer vectors; never for a person's report.
+
+    Examples
+    --------
+    >>> SeededEntropy(1).bits(32) == SeededEntropy(1).bits(32)
+    True
+    """
+
+    __slots__ = ()
+
+    def __init__(self, seed: int | str) -> None:
+        super().__init__(b"overstory experiment", repr(seed).encode(), purpose=b"seed")
+
+
+def uniform_below(bound: int, entropy: Entropy) -> int:
+    """Return an exactly uniform integer in ``0 .. bound - 1``, by rejection.
+
+    Raises
+    ------
+    ParameterError
+        When `bound` is not positive.
+    """
+    if bound < 1:
+        raise ParameterError(f"no integer lies in 0 .. {bound - 1}: the bound must be at least 1")
+    width = (bound - 1).bit_length()
+    while (drawn := entropy.bits(width) if width else 0) >= bound:
+        pass
+    return drawn

@@ -1,0 +1,49 @@
+"""One error, one message: what is wrong, where, and what would be right."""
+
+from __future__ import annotations
+
+
+class OverstoryError(Exception):
+    """The root of every error this package declares; nothing else may reach a user."""
+
+
+class ParameterError(OverstoryError, ValueError):
+    """A parameter that no mechanism, decoder or plan could honour."""
+
+
+class FormatError(OverstoryError, ValueError):
+    """Input that does not follow its format.
+
+    Parameters
+    ----------
+    problem
+        What is wrong, and what would be right.
+    source
+        The file's name, when there is one.
+    line
+        The line's number, from 1, when there is one.
+    field
+        The field's name, when there is one.
+
+    Examples
+    --------
+    >>> print(FormatError("expected 16 characters 0 or 1, found 15", source="reports.csv", line=7, field="irr"))
+    reports.csv, line 7, field irr: expected 16 characters 0 or 1, found 15
+    """
+
+    def __init__(
+        self, problem: str, *, source: str | None = None, line: int | None = None, field: str | None = None
+    ) -> None:
+        self.problem, self.source, self.line, self.field = problem, source, line, field
+        where = [source] if source else []
+        where += [f"line {line}"] if line is not None else []
+        where += [f"field {field}"] if field else []
+        super().__init__(f"{', '.join(where)}: {problem}" if where else problem)
+
+
+class WireError(FormatError):
+    """A batch of reports that is not one: `reason` is the stable code a collector answers with."""
+
+    def __init__(self, reason: str, problem: str) -> None:
+        self.reason = reason
+        super().__init__(problem)

@@ -1,0 +1,127 @@
+"""Hash families: which bits of a Bloom filter a string sets in a cohort. Named and versioned, for ever.
+
+A family is part of what was collected: a collection is read with the family that its devices used, so a family is
+never changed, only joined by another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final, Protocol
+
+from overstory.protocol.errors import ParameterError
+
+_MASK: Final = (1 << 64) - 1
+_GOLDEN: Final = 0x9E3779B97F4A7C15
+
+
+class HashFamily(Protocol):
+    """A family of hash functions, one set per cohort."""
+
+    name: str
+    max_hashes: int
+    max_bits: int
+    distinct: bool  # whether the positions of one value never coincide
+
+    def positions(self, value: bytes, cohort: int, num_bits: int, num_hashes: int) -> tuple[int, ...]:
+        """Return the `num_hashes` bit positions, each in ``0 .. num_bits - 1``."""
+        ...
+
+
+def _mix(word: int) -> int:
+    """Finalize a 64-bit word (Stafford's variant 13, as in SplitMix64): a bijection with full avalanche."""
+    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
+    word = (word ^ (word >> 27)) * 0x94D049BB133111EB & _MASK
+    return word ^ (word >> 31)
+
+
+class OverstoryV1:
+    """The project's family: one keyed digest per value, one 64-bit mix per (cohort, hash).
+
+    The positions are drawn without replacement by Floyd's method, so they are always distinct; a position's bias is
+    at most ``num_bits / 2**64`` (multiply-shift instead of a modulus).
+
+    Parameters
+    ----------
+    key
+        Public, at most 64 bytes: a metric's id, so that two metrics never share a filter. Empty in plain files.
+
+    Examples
+    --------
+    >>> len(set(OverstoryV1().positions(b"Ohio", cohort=3, num_bits=128, num_hashes=2)))
+    2
+    """
+
+    name = "overstory-v1"
+    max_hashes = 1 << 15
+    max_bits = (1 << 16) - 1  # a filter's size travels as 16 bits
+    distinct = True
+    person: Final = b"overstory-v1"
+
+    def __init__(self, key: bytes = b"") -> None:
+        if len(key) > 64:
+            raise ParameterError(f"a hash key has at most 64 bytes; this one has {len(key)}")
+        self.key = key
+
+    def digest(self, value: bytes) -> int:
+        """Return the value's 64-bit keyed digest."""
+        raw = hashlib.blake2b(value, digest_size=8, key=self.key, person=self.person).digest()
+        return int.from_bytes(raw, "little")
+
+    def positions(self, value: bytes, cohort: int, num_bits: int, num_hashes: int) -> tuple[int, ...]:
+        """Return `num_hashes` distinct bit positions."""
+        state = _mix((self.digest(value) + _mix((cohort + 1) * _GOLDEN & _MASK)) & _MASK)
+        chosen: list[int] = []
+        for last in range(num_bits - num_hashes, num_bits):
+            state = (state + _GOLDEN) & _MASK
+            drawn = (_mix(state) * (last + 1)) >> 64
+            chosen.append(last if drawn in chosen else drawn)
+        return tuple(chosen)
+
+
+class GoogleRapporPython:
+    """The family of Google's public Python client: bytes of MD5(cohort, value), each modulo the filter's size.
+
+    Its positions may coincide; then fewer than `num_hashes` bits are set.
+
+    Examples
+    --------
+    >>> GoogleRapporPython().positions(b"v1", cohort=0, num_bits=16, num_hashes=2)
+    (8, 10)
+    """
+
+    name = "google-rappor-python"
+    max_hashes = 16  # an MD5 digest has 16 bytes
+    max_bits = 256  # one byte chooses a bit
+    distinct = False
+
+    def positions(self, value: bytes, cohort: int, num_bits: int, num_hashes: int) -> tuple[int, ...]:
+        """Return `num_hashes` bit positions, possibly with repetitions."""
+        seeded = cohort.to_bytes(4, "big") + value
+        digest = hashlib.md5(seeded, usedforsecurity=False).digest()
+        return tuple(byte % num_bits for byte in digest[:num_hashes])
+
+
+FAMILIES: Final = (OverstoryV1.name, GoogleRapporPython.name)
+
+
+def hash_family(name: str, key: str = "") -> HashFamily:
+    """Return the family of that name.
+
+    Raises
+    ------
+    ParameterError
+        When there is none, or when the family takes no key and one was given.
+
+    Examples
+    --------
+    >>> hash_family("overstory-v1").name
+    'overstory-v1'
+    """
+    if name == OverstoryV1.name:
+        return OverstoryV1(key.encode())
+    if name == GoogleRapporPython.name:
+        if key:
+            raise ParameterError(f"the hash family {name} takes no key; this one was given: {key!r}")
+        return GoogleRapporPython()
+    raise ParameterError(f"there is no hash family {name!r}: choose one of {', '.join(FAMILIES)}")

@@ -1,0 +1,146 @@
+"""The one mechanism there is: an encoding and two rounds of bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from overstory.protocol.channels import BinaryChannel, Rounds
+from overstory.protocol.derivation import digest
+from overstory.protocol.encodings import Encoding, encode
+from overstory.protocol.entropy import Entropy, uniform_below
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.permanence import KeyedPermanence, Permanence, Subject
+from overstory.protocol.sampling import sampler
+
+
+class Report(NamedTuple):
+    """What leaves the device: the cohort and the randomized bits (bit i of the vector is bit i of the integer)."""
+
+    cohort: int
+    bits: int
+
+
+@dataclass(frozen=True)
+class BitMechanism:
+    """Encode a value as bits, randomize them permanently, randomize that afresh for every report.
+
+    Parameters
+    ----------
+    name
+        The registry's name.
+    parameters
+        As the caller gave them, completed by the defaults.
+    encoding
+        From a value to bits.
+    rounds
+        The permanent and the instantaneous channel; either may be the identity.
+    permanence
+        How a device derives its permanent responses.
+
+    Raises
+    ------
+    ParameterError
+        When the channels carry no signal, or protect nothing.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> rappor = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
+    >>> round(rappor.epsilon_report, 4), round(rappor.epsilon_permanent, 4)
+    (1.0743, 4.3944)
+    """
+
+    name: str
+    parameters: Mapping[str, Any]
+    encoding: Encoding
+    rounds: Rounds
+    permanence: Permanence = field(default_factory=KeyedPermanence, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
+        if self.rounds.combined.span == 0:
+            raise ParameterError(
+                f"{self.name}: the report would not depend on the value (p = q, or f = 1): nothing can be learned"
+            )
+        if self.epsilon_report == float("inf"):
+            raise ParameterError(
+                f"{self.name}: a report would give the value away (a bit that is never changed): raise f or p, or lower q"
+            )
+
+    @property
+    def channel(self) -> BinaryChannel:
+        """P(report bit | true bit): RAPPOR's q* is its `keep_one`, RAPPOR's p* its `raise_zero`."""
+        return self.rounds.combined
+
+    @cached_property
+    def epsilon_report(self) -> float:
+        """Epsilon of one report, in nats, rounded up (RAPPOR's eps_1)."""
+        return self.epsilon_n(1)
+
+    @cached_property
+    def epsilon_permanent(self) -> float:
+        """Epsilon of any number of reports of one value, rounded up (RAPPOR's eps_infinity)."""
+        return self.rounds.epsilon_permanent(self.encoding.differences)
+
+    def epsilon_n(self, reports: int) -> float:
+        """Exact epsilon of `reports` reports of one value, rounded up."""
+        return self.rounds.epsilon(self.encoding.differences, reports=reports)
+
+    def encode(self, value: Any, cohort: int) -> int:
+        """Return the true bits of `value` in `cohort`; they never leave the device."""
+        return encode(self.encoding, value, cohort)
+
+    def permanent(self, value: Any, cohort: int, secret: bytes, metric: str) -> int:
+        """Return the permanent response that `secret` gives to `value`: the same for ever.
+
+        Raises
+        ------
+        ParameterError
+            When the value, the cohort or the secret is not usable.
+        """
+        bits = self.encode(value, cohort)
+        if self.rounds.permanent.is_identity:
+            return bits
+        raw = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+        subject = Subject(metric, self.digest, cohort, raw)
+        return self.permanence.respond(bits, self.encoding.num_bits, self.rounds.permanent, secret, subject)
+
+    def instantaneous(self, permanent: int, entropy: Entropy) -> int:
+        """Return a fresh report's bits from the permanent response."""
+        if self.rounds.instantaneous.is_identity:
+            return permanent
+        return self._instantaneous(permanent, self.encoding.num_bits, entropy)
+
+    @cached_property
+    def _instantaneous(self) -> Callable[[int, int, Entropy], int]:
+        return sampler(self.rounds.instantaneous).draw
+
+    def randomize(self, value: Any, entropy: Entropy, *, cohort: int | None = None) -> Report:
+        """Return one report of a device that nobody has seen before (both rounds drawn from `entropy`).
+
+        A device that reports more than once must keep its permanent response: use `overstory.client.Randomizer`.
+
+        Raises
+        ------
+        ParameterError
+            When the value or the cohort is outside the domain.
+        """
+        chosen = uniform_below(self.encoding.num_cohorts, entropy) if cohort is None else cohort
+        bits = self.encode(value, chosen)
+        if not self.rounds.permanent.is_identity:
+            bits = sampler(self.rounds.permanent).draw(bits, self.encoding.num_bits, entropy)
+        return Report(chosen, self.instantaneous(bits, entropy))
+
+    def canonical(self) -> dict[str, Any]:
+        """Return all that a report's meaning and privacy depend on, as JSON values."""
+        thresholds = [list(c.thresholds) for c in (self.rounds.permanent, self.rounds.instantaneous)]
+        return {"name": self.name, "thresholds": thresholds, **self.encoding.canonical()}
+
+    @cached_property
+    def digest(self) -> bytes:
+        """The 16-byte digest of the canonical form: what reports on the wire are labelled with."""
+        return digest(self.canonical())

@@ -1,0 +1,99 @@
+"""The permanent response: the same for ever on one device, independent on any other, and never stored.
+
+It is recomputed from a device secret whenever it is needed, so no file ever holds a value or its noisy copy, and a
+crash, a restart or a second process cannot draw it twice (RAPPOR, section 2, asks for it to be memoized; drawing it
+again would let an observer average the noise away).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final, Protocol
+
+from overstory.protocol.channels import BinaryChannel
+from overstory.protocol.derivation import context
+from overstory.protocol.entropy import KeyedEntropy
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.sampling import sampler
+
+MIN_SECRET: Final = 16
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a permanent response is of. Two subjects that differ in anything have independent responses."""
+
+    metric: str
+    mechanism: bytes  # the parameters' digest: other parameters are other noise, or a change would reveal its U
+    cohort: int
+    value: bytes
+
+    def context(self) -> bytes:
+        """Return the subject as bytes, injectively."""
+        return context(self.metric, self.mechanism, self.cohort, self.value)
+
+
+class Permanence(Protocol):
+    """How a device derives the permanent response from its secret."""
+
+    def channel(self, f: Fraction) -> BinaryChannel:
+        """Return the permanent channel really used for RAPPOR's f."""
+        ...
+
+    def respond(self, bits: int, num_bits: int, channel: BinaryChannel, secret: bytes, subject: Subject) -> int:
+        """Return the permanent response of `bits`."""
+        ...
+
+
+def halves(f: Fraction) -> BinaryChannel:
+    """RAPPOR's permanent round: 1 with probability f/2, 0 with f/2, unchanged with 1 - f (section 2, step 2)."""
+    return BinaryChannel.of(1 - f / 2, f / 2)  # type: ignore[arg-type]  # a Fraction is a fine number
+
+
+class KeyedPermanence:
+    """The project's derivation: the channel's U's are a keyed BLAKE2b stream of the subject."""
+
+    def channel(self, f: Fraction) -> BinaryChannel:
+        """Return f's channel on the 2**-32 grid."""
+        return halves(f)
+
+    def respond(self, bits: int, num_bits: int, channel: BinaryChannel, secret: bytes, subject: Subject) -> int:
+        """Return the permanent response of `bits`."""
+        entropy = KeyedEntropy(check_secret(secret), subject.context(), purpose=b"permanent")
+        return sampler(channel).draw(bits, num_bits, entropy)
+
+
+class GooglePermanence:
+    """The derivation of Google's public Python client: one HMAC-SHA256 of the filter, a byte per bit.
+
+    A byte's lowest bit is the uniform bit, its upper seven say whether it replaces the true one: f is rounded up
+    to a multiple of 1/128. Two values with one filter share one response, whatever the metric.
+    """
+
+    max_bits: Final = 32  # the digest has 32 bytes
+
+    def channel(self, f: Fraction) -> BinaryChannel:
+        """Return the channel of ``ceil(128 f) / 128``, the f that this derivation really uses."""
+        return halves(Fraction(math.ceil(f * 128), 128))
+
+    def respond(
+        self, bits: int, num_bits: int, channel: BinaryChannel, secret: bytes, subject: Subject  # noqa: ARG002
+    ) -> int:
+        """Return ``(bits and not noise) or (uniform and noise)``."""
+        replaced = int(2 * channel.raise_zero * 128)
+        uniform = noise = 0
+        for i, byte in enumerate(hmac.digest(secret, bits.to_bytes(4, "big"), hashlib.sha256)[:num_bits]):
+            uniform |= (byte & 1) << i
+            noise |= (byte >> 1 < replaced) << i
+        return (bits & ~noise) | (uniform & noise)
+
+
+def check_secret(secret: bytes) -> bytes:
+    """Return `secret`, or raise ParameterError when it is too short to be one."""
+    if len(secret) < MIN_SECRET:
+        raise ParameterError(f"a device secret has at least {MIN_SECRET} bytes; this one has {len(secret)}")
+    return secret if len(secret) <= 64 else hashlib.blake2b(secret).digest()
