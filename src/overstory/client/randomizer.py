@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from typing import Any
 
 from overstory.protocol.derivation import context
-from overstory.protocol.encodings import check_cohort
 from overstory.protocol.entropy import Entropy, KeyedEntropy, SystemEntropy, uniform_below
 from overstory.protocol.mechanisms.mechanism import BitMechanism, Report
 from overstory.protocol.permanence import check_secret
@@ -63,10 +61,11 @@ class Randomizer:
         self.mechanism, self.metric = mechanism, metric
         self._secret = check_secret(secret)
         self._entropy = entropy if entropy is not None else SystemEntropy()
-        self._memo: OrderedDict[Any, int] = OrderedDict()
+        self._memo: dict[Any, int] = {}
         self._memo_size = memo_size
         self.cohort = self._derive_cohort() if cohort is None else cohort
-        check_cohort(self.cohort, mechanism.encoding.num_cohorts)
+        self._instantaneous = mechanism.instantaneous
+        self._respond = mechanism.responder(self._secret, metric, self.cohort)
 
     def _derive_cohort(self) -> int:
         drawn = KeyedEntropy(self._secret, context(self.metric), purpose=b"cohort")
@@ -78,10 +77,10 @@ class Randomizer:
         known = self._memo.get(key)
         if known is not None:
             return known
-        bits = self.mechanism.permanent(value, self.cohort, self._secret, self.metric)
+        bits = self._respond(value)
         self._memo[key] = bits
         if len(self._memo) > self._memo_size:
-            self._memo.popitem(last=False)
+            del self._memo[next(iter(self._memo))]
         return bits
 
     def report(self, value: Any) -> Report:
@@ -92,4 +91,4 @@ class Randomizer:
         ParameterError
             When the value is outside the domain.
         """
-        return Report(self.cohort, self.mechanism.instantaneous(self.permanent(value), self._entropy))
+        return Report(self.cohort, self._instantaneous(self.permanent(value), self._entropy))

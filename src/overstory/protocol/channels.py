@@ -49,7 +49,7 @@ class BinaryChannel:
         object.__setattr__(self, "raise_zero", check_probability("raise_zero", self.raise_zero))
 
     @classmethod
-    def of(cls, keep_one: float, raise_zero: float) -> BinaryChannel:
+    def of(cls, keep_one: float | Fraction, raise_zero: float | Fraction) -> BinaryChannel:
         """Build the channel on the 2**-32 grid, each probability rounded towards the other: towards privacy."""
         keep, raised = check_probability("keep_one", keep_one), check_probability("raise_zero", raise_zero)
         down, up = (math.floor, math.ceil) if keep >= raised else (math.ceil, math.floor)

@@ -13,6 +13,9 @@ from typing import Protocol
 
 from overstory.protocol.errors import ParameterError
 
+_from_system = os.urandom
+_as_integer = int.from_bytes
+
 
 class Entropy(Protocol):
     """A source of uniform, independent bits."""
@@ -29,7 +32,8 @@ class SystemEntropy:
 
     def bits(self, count: int) -> int:
         """Return `count` fresh uniform bits."""
-        return int.from_bytes(os.urandom((count + 7) >> 3), "little") >> (-count & 7)
+        drawn = _as_integer(_from_system((count + 7) >> 3))
+        return drawn >> (-count & 7) if count & 7 else drawn
 
 
 class KeyedEntropy:
@@ -58,10 +62,18 @@ class KeyedEntropy:
     def __init__(self, key: bytes, context: bytes = b"", *, purpose: bytes = b"overstory") -> None:
         if not 1 <= len(key) <= hashlib.blake2b.MAX_KEY_SIZE:
             raise ParameterError(f"a key has 1 to 64 bytes; this one has {len(key)}")
-        self._hash = hashlib.blake2b(context, key=key, person=purpose)
-        self._counter = 0
-        self._buffer = 0
-        self._held = 0
+        self._start(hashlib.blake2b(context, key=key, person=purpose))
+
+    def _start(self, state: hashlib.blake2b) -> None:
+        self._hash, self._counter, self._buffer, self._held = state, 0, 0, 0
+
+    def about(self, topic: bytes) -> KeyedEntropy:
+        """Return the stream of this context followed by `topic`: independent of this one and of any other topic."""
+        state = self._hash.copy()
+        state.update(b"topic%16x" % len(topic) + topic)
+        stream = KeyedEntropy.__new__(KeyedEntropy)
+        stream._start(state)  # noqa: SLF001 - its own class
+        return stream
 
     def bits(self, count: int) -> int:
         """Return the stream's next `count` bits."""

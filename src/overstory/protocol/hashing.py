@@ -7,6 +7,7 @@ never changed, only joined by another.
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import Final, Protocol
 
 from overstory.protocol.errors import ParameterError
@@ -33,6 +34,11 @@ def _mix(word: int) -> int:
     word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
     word = (word ^ (word >> 27)) * 0x94D049BB133111EB & _MASK
     return word ^ (word >> 31)
+
+
+@lru_cache(maxsize=4096)
+def _cohort_offset(cohort: int) -> int:
+    return _mix((cohort + 1) * _GOLDEN & _MASK)
 
 
 class OverstoryV1:
@@ -62,15 +68,17 @@ class OverstoryV1:
         if len(key) > 64:
             raise ParameterError(f"a hash key has at most 64 bytes; this one has {len(key)}")
         self.key = key
+        self._keyed = hashlib.blake2b(digest_size=8, key=key, person=self.person)
 
     def digest(self, value: bytes) -> int:
         """Return the value's 64-bit keyed digest."""
-        raw = hashlib.blake2b(value, digest_size=8, key=self.key, person=self.person).digest()
-        return int.from_bytes(raw, "little")
+        state = self._keyed.copy()
+        state.update(value)
+        return int.from_bytes(state.digest(), "little")
 
     def positions(self, value: bytes, cohort: int, num_bits: int, num_hashes: int) -> tuple[int, ...]:
         """Return `num_hashes` distinct bit positions."""
-        state = _mix((self.digest(value) + _mix((cohort + 1) * _GOLDEN & _MASK)) & _MASK)
+        state = _mix((self.digest(value) + _cohort_offset(cohort)) & _MASK)
         chosen: list[int] = []
         for last in range(num_bits - num_hashes, num_bits):
             state = (state + _GOLDEN) & _MASK

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, Protocol
@@ -18,40 +19,39 @@ from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.derivation import context
 from overstory.protocol.entropy import KeyedEntropy
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.sampling import sampler
+from overstory.protocol.sampling import drawer
 
 MIN_SECRET: Final = 16
 
 
+# From a value and its true bits to the device's permanent response.
+Responder = Callable[[bytes, int], int]
+
+
 @dataclass(frozen=True)
 class Subject:
-    """What a permanent response is of. Two subjects that differ in anything have independent responses."""
+    """What permanent responses are of, apart from the value. Subjects that differ in anything are independent."""
 
     metric: str
-    mechanism: bytes  # the parameters' digest: other parameters are other noise, or a change would reveal its U
+    mechanism: bytes  # the parameters' digest: other parameters get other noise, or a change would reveal its U
     cohort: int
-    value: bytes
-
-    def context(self) -> bytes:
-        """Return the subject as bytes, injectively."""
-        return context(self.metric, self.mechanism, self.cohort, self.value)
 
 
 class Permanence(Protocol):
-    """How a device derives the permanent response from its secret."""
+    """How a device derives its permanent responses from its secret."""
 
     def channel(self, f: Fraction) -> BinaryChannel:
         """Return the permanent channel really used for RAPPOR's f."""
         ...
 
-    def respond(self, bits: int, num_bits: int, channel: BinaryChannel, secret: bytes, subject: Subject) -> int:
-        """Return the permanent response of `bits`."""
+    def responder(self, channel: BinaryChannel, num_bits: int, secret: bytes, subject: Subject) -> Responder:
+        """Return the function from (value, true bits) to the permanent response."""
         ...
 
 
 def halves(f: Fraction) -> BinaryChannel:
     """RAPPOR's permanent round: 1 with probability f/2, 0 with f/2, unchanged with 1 - f (section 2, step 2)."""
-    return BinaryChannel.of(1 - f / 2, f / 2)  # type: ignore[arg-type]  # a Fraction is a fine number
+    return BinaryChannel.of(1 - f / 2, f / 2)
 
 
 class KeyedPermanence:
@@ -61,10 +61,16 @@ class KeyedPermanence:
         """Return f's channel on the 2**-32 grid."""
         return halves(f)
 
-    def respond(self, bits: int, num_bits: int, channel: BinaryChannel, secret: bytes, subject: Subject) -> int:
-        """Return the permanent response of `bits`."""
-        entropy = KeyedEntropy(check_secret(secret), subject.context(), purpose=b"permanent")
-        return sampler(channel).draw(bits, num_bits, entropy)
+    def responder(self, channel: BinaryChannel, num_bits: int, secret: bytes, subject: Subject) -> Responder:
+        """Return the function from (value, true bits) to the permanent response."""
+        draw = drawer(channel, num_bits)
+        about = context(subject.metric, subject.mechanism, subject.cohort)
+        stream = KeyedEntropy(check_secret(secret), about, purpose=b"permanent")
+
+        def respond(value: bytes, bits: int) -> int:
+            return draw(bits, stream.about(value))
+
+        return respond
 
 
 class GooglePermanence:
@@ -80,16 +86,18 @@ class GooglePermanence:
         """Return the channel of ``ceil(128 f) / 128``, the f that this derivation really uses."""
         return halves(Fraction(math.ceil(f * 128), 128))
 
-    def respond(
-        self, bits: int, num_bits: int, channel: BinaryChannel, secret: bytes, subject: Subject  # noqa: ARG002
-    ) -> int:
-        """Return ``(bits and not noise) or (uniform and noise)``."""
+    def responder(self, channel: BinaryChannel, num_bits: int, secret: bytes, subject: Subject) -> Responder:  # noqa: ARG002
+        """Return the function to ``(bits and not noise) or (uniform and noise)``."""
         replaced = int(2 * channel.raise_zero * 128)
-        uniform = noise = 0
-        for i, byte in enumerate(hmac.digest(secret, bits.to_bytes(4, "big"), hashlib.sha256)[:num_bits]):
-            uniform |= (byte & 1) << i
-            noise |= (byte >> 1 < replaced) << i
-        return (bits & ~noise) | (uniform & noise)
+
+        def respond(value: bytes, bits: int) -> int:  # noqa: ARG001 - the filter alone decides
+            uniform = noise = 0
+            for i, byte in enumerate(hmac.digest(secret, bits.to_bytes(4, "big"), hashlib.sha256)[:num_bits]):
+                uniform |= (byte & 1) << i
+                noise |= (byte >> 1 < replaced) << i
+            return (bits & ~noise) | (uniform & noise)
+
+        return respond
 
 
 def check_secret(secret: bytes) -> bytes:

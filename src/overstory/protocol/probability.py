@@ -22,7 +22,7 @@ _PRECISE: Final = Context(prec=100)
 _SLACK: Final = Decimal("1e-90")
 
 
-def check_probability(name: str, value: float) -> Fraction:
+def check_probability(name: str, value: float | Fraction) -> Fraction:
     """Return `value` as the exact fraction it is, or say that it is no probability.
 
     Raises

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -9,77 +10,78 @@ from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.entropy import Entropy
 from overstory.protocol.probability import ONE, THRESHOLD_BITS
 
-
-@dataclass(frozen=True)
-class Comparison:
-    """``U < threshold`` for a whole vector of 32-bit U's at once.
-
-    Parameters
-    ----------
-    digits
-        The threshold's binary digits, most significant first, trailing zeros dropped.
-    always
-        True for the threshold 2**32, which every U is below.
-
-    Examples
-    --------
-    >>> half = Comparison.with_threshold(1 << 31)
-    >>> half.digits, bin(half([0b0011], mask=0b1111))
-    ((True,), '0b1100')
-    """
-
-    digits: tuple[bool, ...]
-    always: bool = False
-
-    @classmethod
-    def with_threshold(cls, threshold: int) -> Comparison:
-        """Build the comparison with `threshold` in ``0 .. 2**32``."""
-        if threshold == ONE:
-            return cls((), always=True)
-        text = f"{threshold:0{THRESHOLD_BITS}b}".rstrip("0")
-        return cls(tuple(digit == "1" for digit in text))
-
-    def __call__(self, words: list[int], mask: int) -> int:
-        """Return the vector of ``U < threshold``, `words[j]` holding digit j of every U.
-
-        From the last digit up: where the threshold has a 1, U is below it if U has a 0 there, or if what follows
-        is below; where it has a 0, only if U has a 0 there and what follows is below.
-        """
-        if self.always:
-            return mask
-        below = 0
-        for digit, word in zip(reversed(self.digits), reversed(words[: len(self.digits)]), strict=True):
-            below = (word ^ mask) | below if digit else (word ^ mask) & below
-        return below
+# From bits and a source of randomness to bits.
+Draw = Callable[[int, Entropy], int]
 
 
 @dataclass(frozen=True)
 class ChannelSampler:
-    """A channel made ready to be drawn from: one U per bit, compared with the threshold of the bit's own value."""
+    """A channel made ready to be drawn from: one U per bit, compared with the threshold of the bit's own value.
 
-    keep_one: Comparison
-    raise_zero: Comparison
-    num_words: int
+    From the last digit up, ``U < t``: where t has a 1, U is below it if U has a 0 there, or if what follows is below;
+    where t has a 0, only if U has a 0 there and what follows is below. Trailing zeros of t need no word.
+
+    Parameters
+    ----------
+    digits
+        Per word, from the last digit up: (digit of keep_one, digit of raise_zero).
+    keep_always, raise_always
+        Whether that threshold is 2**32, which every U is below.
+
+    Examples
+    --------
+    >>> ChannelSampler.of(BinaryChannel.of(0.5, 0.25)).digits
+    ((False, True), (True, False))
+    """
+
+    digits: tuple[tuple[bool, bool], ...]
+    keep_always: bool
+    raise_always: bool
 
     @classmethod
     def of(cls, channel: BinaryChannel) -> ChannelSampler:
         """Build the sampler of a channel on the 2**-32 grid."""
-        keep, raised = (Comparison.with_threshold(threshold) for threshold in channel.thresholds)
-        return cls(keep, raised, max(len(keep.digits), len(raised.digits)))
+        keep, raised = channel.thresholds
+        both = (keep | raised) % ONE
+        spare = (both & -both).bit_length() - 1 if both else THRESHOLD_BITS
+        digits = tuple((bool(keep >> i & 1), bool(raised >> i & 1)) for i in range(spare, THRESHOLD_BITS))
+        return cls(digits, keep == ONE, raised == ONE)
 
-    def draw(self, bits: int, num_bits: int, entropy: Entropy) -> int:
-        """Pass `bits` through the channel: ``(bits & U < keep_one) | (~bits & U < raise_zero)``."""
-        mask = (1 << num_bits) - 1
-        pool = entropy.bits(num_bits * self.num_words)
-        words = []
-        for _ in range(self.num_words):
-            words.append(pool & mask)
-            pool >>= num_bits
-        ones, zeros = self.keep_one(words, mask), self.raise_zero(words, mask)
-        return zeros ^ (bits & (ones ^ zeros))
+    def drawer(self, num_bits: int) -> Draw:
+        """Return the function that passes vectors of `num_bits` bits through the channel.
+
+        It computes ``(bits & U < keep_one) | (~bits & U < raise_zero)`` with fresh U's.
+        """
+        mask, count = (1 << num_bits) - 1, num_bits * len(self.digits)
+        (first_keep, first_raised), *rest = self.digits or ((False, False),)
+        keep_always, raise_always = self.keep_always, self.raise_always
+
+        def draw(bits: int, entropy: Entropy) -> int:
+            # Complemented digits of all the U's, word by word, the last digit's word lowest.
+            pool = ~entropy.bits(count)
+            ones = pool if first_keep else 0
+            zeros = pool if first_raised else 0
+            for keep, raised in rest:
+                pool >>= num_bits
+                ones = ones | pool if keep else ones & pool
+                zeros = zeros | pool if raised else zeros & pool
+            if keep_always:
+                ones = mask
+            if raise_always:
+                zeros = mask
+            return (zeros ^ (bits & (ones ^ zeros))) & mask
+
+        return draw
 
 
 @lru_cache(maxsize=256)
-def sampler(channel: BinaryChannel) -> ChannelSampler:
-    """Return the channel's sampler, made once."""
-    return ChannelSampler.of(channel)
+def drawer(channel: BinaryChannel, num_bits: int) -> Draw:
+    """Return the function (bits, entropy) -> bits of a channel on the 2**-32 grid, made once.
+
+    Examples
+    --------
+    >>> from overstory.protocol.entropy import SeededEntropy
+    >>> drawer(BinaryChannel.identity(), 8)(0b1010, SeededEntropy(1)) == 0b1010
+    True
+    """
+    return ChannelSampler.of(channel).drawer(num_bits)

@@ -96,7 +96,8 @@ def batch_length(header: bytes) -> int:
         raise WireError("magic", f"a batch starts with {MAGIC!r}, this with {magic!r}")
     if version != VERSION or zero:
         raise WireError("version", f"this reads batches of version {VERSION}, not {version}.{zero}")
-    return HEADER.size + num_reports * (2 + (num_bits + 7) // 8) + TRAILER.size
+    length: int = HEADER.size + num_reports * (2 + (num_bits + 7) // 8) + TRAILER.size
+    return length
 
 
 def decode_batch(raw: bytes) -> Batch:

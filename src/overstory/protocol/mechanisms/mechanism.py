@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.derivation import digest
-from overstory.protocol.encodings import Encoding, encode
+from overstory.protocol.encodings import Encoding, check_cohort, encode
 from overstory.protocol.entropy import Entropy, uniform_below
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.permanence import KeyedPermanence, Permanence, Subject
-from overstory.protocol.sampling import sampler
+from overstory.protocol.sampling import Draw, drawer
 
 
 class Report(NamedTuple):
@@ -68,7 +68,8 @@ class BitMechanism:
             )
         if self.epsilon_report == float("inf"):
             raise ParameterError(
-                f"{self.name}: a report would give the value away (a bit that is never changed): raise f or p, or lower q"
+                f"{self.name}: a report would give the value away (a bit that is never changed): "
+                "raise f or p, or lower q"
             )
 
     @property
@@ -94,30 +95,28 @@ class BitMechanism:
         """Return the true bits of `value` in `cohort`; they never leave the device."""
         return encode(self.encoding, value, cohort)
 
-    def permanent(self, value: Any, cohort: int, secret: bytes, metric: str) -> int:
-        """Return the permanent response that `secret` gives to `value`: the same for ever.
+    def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
+        """Return the function from a value to the permanent response that `secret` gives to it, for ever the same.
 
         Raises
         ------
         ParameterError
-            When the value, the cohort or the secret is not usable.
+            Here when the cohort or the secret is not usable; from the function when the value is not.
         """
-        bits = self.encode(value, cohort)
-        if self.rounds.permanent.is_identity:
-            return bits
-        raw = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
-        subject = Subject(metric, self.digest, cohort, raw)
-        return self.permanence.respond(bits, self.encoding.num_bits, self.rounds.permanent, secret, subject)
-
-    def instantaneous(self, permanent: int, entropy: Entropy) -> int:
-        """Return a fresh report's bits from the permanent response."""
-        if self.rounds.instantaneous.is_identity:
-            return permanent
-        return self._instantaneous(permanent, self.encoding.num_bits, entropy)
+        check_cohort(cohort, self.encoding.num_cohorts)
+        permanent, encoding = self.rounds.permanent, self.encoding
+        if permanent.is_identity:
+            return lambda value: encode(encoding, value, cohort)
+        subject = Subject(metric, self.digest, cohort)
+        respond = self.permanence.responder(permanent, encoding.num_bits, secret, subject)
+        return lambda value: respond(_as_bytes(value), encode(encoding, value, cohort))
 
     @cached_property
-    def _instantaneous(self) -> Callable[[int, int, Entropy], int]:
-        return sampler(self.rounds.instantaneous).draw
+    def instantaneous(self) -> Draw:
+        """The function (permanent response, entropy) -> the bits of a fresh report."""
+        if self.rounds.instantaneous.is_identity:
+            return lambda permanent, entropy: permanent  # noqa: ARG005 - one round draws nothing afresh
+        return drawer(self.rounds.instantaneous, self.encoding.num_bits)
 
     def randomize(self, value: Any, entropy: Entropy, *, cohort: int | None = None) -> Report:
         """Return one report of a device that nobody has seen before (both rounds drawn from `entropy`).
@@ -132,7 +131,7 @@ class BitMechanism:
         chosen = uniform_below(self.encoding.num_cohorts, entropy) if cohort is None else cohort
         bits = self.encode(value, chosen)
         if not self.rounds.permanent.is_identity:
-            bits = sampler(self.rounds.permanent).draw(bits, self.encoding.num_bits, entropy)
+            bits = drawer(self.rounds.permanent, self.encoding.num_bits)(bits, entropy)
         return Report(chosen, self.instantaneous(bits, entropy))
 
     def canonical(self) -> dict[str, Any]:
@@ -144,3 +143,7 @@ class BitMechanism:
     def digest(self) -> bytes:
         """The 16-byte digest of the canonical form: what reports on the wire are labelled with."""
         return digest(self.canonical())
+
+
+def _as_bytes(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")

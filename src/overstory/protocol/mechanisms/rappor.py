@@ -115,7 +115,7 @@ def _permanence(encoding: Bloom) -> Permanence:
         return KeyedPermanence()
     if encoding.num_bits > GooglePermanence.max_bits:
         raise ParameterError(
-            f"{encoding.family}: its permanent round has one byte per bit of a 32-byte digest, so num_bits (k) is at most "
-            f"{GooglePermanence.max_bits}, not {encoding.num_bits}; use overstory-v1 for larger filters"
+            f"{encoding.family}: its permanent round has one byte per bit of a 32-byte digest, so num_bits (k) is "
+            f"at most {GooglePermanence.max_bits}, not {encoding.num_bits}; use overstory-v1 for larger filters"
         )
     return GooglePermanence()
