@@ -10,6 +10,8 @@ from overstory.protocol.entropy import Entropy, KeyedEntropy, SystemEntropy, uni
 from overstory.protocol.mechanisms.mechanism import BitMechanism, Report
 from overstory.protocol.permanence import check_secret
 
+_new_report = tuple.__new__  # half the time of the named tuple's own constructor
+
 
 def new_secret() -> bytes:
     """Return a fresh 32-byte device secret. Make one per device and keep it: a new one restarts the privacy loss."""
@@ -60,12 +62,12 @@ class Randomizer:
     ) -> None:
         self.mechanism, self.metric = mechanism, metric
         self._secret = check_secret(secret)
-        self._entropy = entropy if entropy is not None else SystemEntropy()
         self._memo: dict[Any, int] = {}
         self._memo_size = memo_size
         self.cohort = self._derive_cohort() if cohort is None else cohort
-        self._instantaneous = mechanism.instantaneous
         self._respond = mechanism.responder(self._secret, metric, self.cohort)
+        self._instantaneous = mechanism.instantaneous
+        self._random_bits = (entropy if entropy is not None else SystemEntropy()).bits
 
     def _derive_cohort(self) -> int:
         drawn = KeyedEntropy(self._secret, context(self.metric), purpose=b"cohort")
@@ -91,4 +93,8 @@ class Randomizer:
         ParameterError
             When the value is outside the domain.
         """
-        return Report(self.cohort, self._instantaneous(self.permanent(value), self._entropy))
+        permanent = self._memo.get((type(value), value))
+        if permanent is None:
+            permanent = self.permanent(value)
+        bits = self._instantaneous(permanent, self._random_bits)
+        return _new_report(Report, (self.cohort, bits))

@@ -62,25 +62,29 @@ class KeyedEntropy:
     def __init__(self, key: bytes, context: bytes = b"", *, purpose: bytes = b"overstory") -> None:
         if not 1 <= len(key) <= hashlib.blake2b.MAX_KEY_SIZE:
             raise ParameterError(f"a key has 1 to 64 bytes; this one has {len(key)}")
-        self._start(hashlib.blake2b(context, key=key, person=purpose))
+        self._hash = hashlib.blake2b(context, key=key, person=purpose)
+        self._counter = self._buffer = self._held = 0
 
-    def _start(self, state: hashlib.blake2b) -> None:
-        self._hash, self._counter, self._buffer, self._held = state, 0, 0, 0
+    def bits_about(self, topic: bytes, count: int) -> int:
+        """Return the first `count` bits of the stream of this context and `topic`; it leaves this stream alone.
 
-    def about(self, topic: bytes) -> KeyedEntropy:
-        """Return the stream of this context followed by `topic`: independent of this one and of any other topic."""
+        Streams of different topics are independent.
+        """
         state = self._hash.copy()
-        state.update(b"topic%16x" % len(topic) + topic)
-        stream = KeyedEntropy.__new__(KeyedEntropy)
-        stream._start(state)  # noqa: SLF001 - its own class
-        return stream
+        state.update(len(topic).to_bytes(9, "little") + topic)
+        drawn = 0
+        for block in range((count + 511) >> 9):
+            counted = state.copy()
+            counted.update(block.to_bytes(8, "little"))
+            drawn |= _as_integer(counted.digest(), "little") << (block << 9)
+        return drawn & ((1 << count) - 1)
 
     def bits(self, count: int) -> int:
         """Return the stream's next `count` bits."""
         while self._held < count:
             block = self._hash.copy()
             block.update(self._counter.to_bytes(8, "little"))
-            self._buffer |= int.from_bytes(block.digest(), "little") << self._held
+            self._buffer |= _as_integer(block.digest(), "little") << self._held
             self._counter += 1
             self._held += 512
         taken = self._buffer & ((1 << count) - 1)

@@ -78,11 +78,11 @@ class OverstoryV1:
 
     def positions(self, value: bytes, cohort: int, num_bits: int, num_hashes: int) -> tuple[int, ...]:
         """Return `num_hashes` distinct bit positions."""
-        state = _mix((self.digest(value) + _cohort_offset(cohort)) & _MASK)
+        state = _mix(self.digest(value) + _cohort_offset(cohort) & _MASK)
         chosen: list[int] = []
         for last in range(num_bits - num_hashes, num_bits):
-            state = (state + _GOLDEN) & _MASK
-            drawn = (_mix(state) * (last + 1)) >> 64
+            state = state + _GOLDEN & _MASK
+            drawn = _mix(state) * (last + 1) >> 64
             chosen.append(last if drawn in chosen else drawn)
         return tuple(chosen)
 

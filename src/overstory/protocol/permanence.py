@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Final, Protocol
 
 from overstory.protocol.channels import BinaryChannel
@@ -65,10 +66,10 @@ class KeyedPermanence:
         """Return the function from (value, true bits) to the permanent response."""
         draw = drawer(channel, num_bits)
         about = context(subject.metric, subject.mechanism, subject.cohort)
-        stream = KeyedEntropy(check_secret(secret), about, purpose=b"permanent")
+        bits_about = KeyedEntropy(check_secret(secret), about, purpose=b"permanent").bits_about
 
         def respond(value: bytes, bits: int) -> int:
-            return draw(bits, stream.about(value))
+            return draw(bits, partial(bits_about, value))
 
         return respond
 

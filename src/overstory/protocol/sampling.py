@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from overstory.protocol.channels import BinaryChannel
-from overstory.protocol.entropy import Entropy
 from overstory.protocol.probability import ONE, THRESHOLD_BITS
 
+# `Entropy.bits` of some source, bound once: a call less for every report.
+RandomBits = Callable[[int], int]
 # From bits and a source of randomness to bits.
-Draw = Callable[[int, Entropy], int]
+Draw = Callable[[int, RandomBits], int]
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,9 @@ class ChannelSampler:
         (first_keep, first_raised), *rest = self.digits or ((False, False),)
         keep_always, raise_always = self.keep_always, self.raise_always
 
-        def draw(bits: int, entropy: Entropy) -> int:
+        def draw(bits: int, random_bits: RandomBits) -> int:
             # Complemented digits of all the U's, word by word, the last digit's word lowest.
-            pool = ~entropy.bits(count)
+            pool = ~random_bits(count)
             ones = pool if first_keep else 0
             zeros = pool if first_raised else 0
             for keep, raised in rest:
@@ -76,12 +77,12 @@ class ChannelSampler:
 
 @lru_cache(maxsize=256)
 def drawer(channel: BinaryChannel, num_bits: int) -> Draw:
-    """Return the function (bits, entropy) -> bits of a channel on the 2**-32 grid, made once.
+    """Return the function (bits, random_bits) -> bits of a channel on the 2**-32 grid, made once.
 
     Examples
     --------
     >>> from overstory.protocol.entropy import SeededEntropy
-    >>> drawer(BinaryChannel.identity(), 8)(0b1010, SeededEntropy(1)) == 0b1010
+    >>> drawer(BinaryChannel.identity(), 8)(0b1010, SeededEntropy(1).bits) == 0b1010
     True
     """
     return ChannelSampler.of(channel).drawer(num_bits)

@@ -113,9 +113,9 @@ class BitMechanism:
 
     @cached_property
     def instantaneous(self) -> Draw:
-        """The function (permanent response, entropy) -> the bits of a fresh report."""
+        """The function (permanent response, random_bits) -> the bits of a fresh report."""
         if self.rounds.instantaneous.is_identity:
-            return lambda permanent, entropy: permanent  # noqa: ARG005 - one round draws nothing afresh
+            return lambda permanent, random_bits: permanent  # noqa: ARG005 - one round draws nothing afresh
         return drawer(self.rounds.instantaneous, self.encoding.num_bits)
 
     def randomize(self, value: Any, entropy: Entropy, *, cohort: int | None = None) -> Report:
@@ -131,8 +131,8 @@ class BitMechanism:
         chosen = uniform_below(self.encoding.num_cohorts, entropy) if cohort is None else cohort
         bits = self.encode(value, chosen)
         if not self.rounds.permanent.is_identity:
-            bits = drawer(self.rounds.permanent, self.encoding.num_bits)(bits, entropy)
-        return Report(chosen, self.instantaneous(bits, entropy))
+            bits = drawer(self.rounds.permanent, self.encoding.num_bits)(bits, entropy.bits)
+        return Report(chosen, self.instantaneous(bits, entropy.bits))
 
     def canonical(self) -> dict[str, Any]:
         """Return all that a report's meaning and privacy depend on, as JSON values."""
@@ -146,4 +146,6 @@ class BitMechanism:
 
 
 def _as_bytes(value: Any) -> bytes:
-    return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    return value if isinstance(value, bytes) else str(value).encode()
