@@ -1,0 +1,100 @@
+"""Straight-line vector code for ciphers and hashes.
+
+A block function is a few hundred additions, exclusive ors and rotations without a branch.  Written in Numba it takes seconds
+to type and LLVM may or may not vectorize it; written here as LLVM's own *generic* vectors (``<8 x i32>``, ``<4 x i64>``) it
+takes a loop in Python, is always vectorized, and runs anywhere: LLVM splits the vectors into what the machine has (AVX2 one
+register, SSE2 and NEON two).  No instruction of one make of processor is named.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types
+
+VECTOR_BITS = 256
+
+
+class Lanes:
+    """Emit operations on vectors of unsigned integers, one lane per independent message.
+
+    Parameters
+    ----------
+    context, builder
+        Numba's target context and the LLVM builder of the intrinsic being generated.
+    bits : int
+        Width of a lane, 32 or 64.
+    lanes : int
+        How many lanes a vector holds.
+    """
+
+    def __init__(self, context: Any, builder: Any, bits: int, lanes: int) -> None:
+        self.context, self.builder, self.bits, self.lanes = context, builder, bits, lanes
+        self.scalar = ir.IntType(bits)
+        self.vector = ir.VectorType(self.scalar, lanes)
+
+    def pointer(self, array_type: Any, array: Any) -> Any:
+        """Address of a C-contiguous array's first element."""
+        return self.context.make_array(array_type)(self.context, self.builder, array).data
+
+    def index(self, start: Any, offset: int) -> Any:
+        """``start + offset`` as an index."""
+        return self.builder.add(start, ir.Constant(start.type, offset))
+
+    def load(self, pointer: Any, index: Any) -> Any:
+        """Load ``lanes`` consecutive elements; they need not be aligned beyond one element."""
+        address = self.builder.bitcast(self.builder.gep(pointer, [index]), self.vector.as_pointer())
+        return self.builder.load(address, align=self.bits // 8)
+
+    def store(self, value: Any, pointer: Any, index: Any) -> None:
+        """Store a vector to ``lanes`` consecutive elements."""
+        address = self.builder.bitcast(self.builder.gep(pointer, [index]), self.vector.as_pointer())
+        self.builder.store(value, address, align=self.bits // 8)
+
+    def constant(self, value: int) -> Any:
+        """Every lane the same constant."""
+        return ir.Constant(self.vector, [value] * self.lanes)
+
+    def splat(self, scalar: Any) -> Any:
+        """Every lane the same run-time value."""
+        first = ir.Constant(ir.IntType(32), 0)
+        one = self.builder.insert_element(ir.Constant(self.vector, ir.Undefined), scalar, first)
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes)
+        return self.builder.shuffle_vector(one, ir.Constant(self.vector, ir.Undefined), mask)
+
+    def element(self, pointer: Any, index: int) -> Any:
+        """One element of an array, in every lane."""
+        return self.splat(self.builder.load(self.builder.gep(pointer, [ir.Constant(ir.IntType(64), index)])))
+
+    def add(self, *terms: Any) -> Any:
+        """Sum modulo ``2 ** bits``."""
+        total = terms[0]
+        for term in terms[1:]:
+            total = self.builder.add(total, term)
+        return total
+
+    def xor(self, a: Any, b: Any) -> Any:
+        """Exclusive or."""
+        return self.builder.xor(a, b)
+
+    def fence(self, value: Any) -> Any:
+        """Keep LLVM from moving a byte shuffle through an exclusive or, which doubles the shuffles; costs no instruction."""
+        floats = ir.VectorType(ir.FloatType() if self.bits == 32 else ir.DoubleType(), self.lanes)
+        kind = f"v{self.lanes}f{self.bits}"
+        function = self.builder.module.declare_intrinsic(f"llvm.arithmetic.fence.{kind}", (), ir.FunctionType(floats, [floats]))
+        fenced = self.builder.call(function, [self.builder.bitcast(value, floats)])
+        return self.builder.bitcast(fenced, self.vector)
+
+    def rotate_left(self, value: Any, by: int) -> Any:
+        """Rotate each lane left; LLVM knows the pattern and uses a byte shuffle or a rotate where there is one."""
+        if by % 8 == 0:
+            value = self.fence(value)
+        high = self.builder.shl(value, self.constant(by))
+        low = self.builder.lshr(value, self.constant(self.bits - by))
+        return self.builder.or_(high, low)
+
+
+def is_flat(array_type: Any, dtype: Any) -> bool:
+    """Whether a Numba type is a C-contiguous array of ``dtype``: what the intrinsics take addresses of."""
+    return isinstance(array_type, types.Array) and array_type.layout == "C" and array_type.dtype == dtype
