@@ -1,0 +1,14 @@
+"""Decoding: from support counts and a candidate map to how many reports hold each candidate."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from overstory.analysis.candidates import CandidateMap
+from overstory.analysis.counts import SupportCounts
+from overstory.analysis.decoding.decoder import decode
+from overstory.analysis.decoding.result import Decoded
+
+Method = Literal["gls", "lasso"]
+
+__all__ = ["CandidateMap", "Decoded", "Method", "SupportCounts", "decode"]

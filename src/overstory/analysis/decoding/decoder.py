@@ -1,0 +1,170 @@
+"""The one entry point: choose the decoder, run it, and turn shares into counts with their caveats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from overstory.analysis.candidates import CandidateMap
+from overstory.analysis.decoding.caveats import caveats, cohort_balance
+from overstory.analysis.decoding.gls import SingularDesignError, fit_gls
+from overstory.analysis.decoding.lasso import fit_lasso
+from overstory.analysis.decoding.model import Fit, LinearModel, linear_model
+from overstory.analysis.decoding.pursuit import fit_pursuit
+from overstory.analysis.decoding.result import Decoded
+from overstory.analysis.selection import check_alpha, null_share, upper_p_values
+from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from overstory.analysis.counts import SupportCounts
+    from overstory.analysis.selection import Correction
+
+GLS_CANDIDATES = 5000
+"""Past this many candidates the normal equations (a square matrix of them) give way to pursuit."""
+
+
+def decode(
+    counts: SupportCounts,
+    candidate_map: CandidateMap,
+    *,
+    p_star: float,
+    q_star: float,
+    method: str = "gls",
+    correction: Correction = "fdr",
+    alpha: float = 0.05,
+    complete: bool = False,
+) -> Decoded:
+    """Estimate how many reports hold each candidate.
+
+    Parameters
+    ----------
+    counts : SupportCounts
+        What the cohorts reported.
+    candidate_map : CandidateMap
+        The candidates' Bloom bits, made with the clients' own hash functions.
+    p_star, q_star : float
+        P(report bit is 1 | Bloom bit is 1), and P(1 | Bloom bit is 0), over all rounds of randomization.
+    method : {"gls", "lasso"}
+        ``gls`` is weighted least squares over all candidates, or pursuit where there are more candidates than
+        rows (cohorts times bits); ``lasso`` is the RAPPOR paper's procedure.
+    correction : {"fdr", "bonferroni"}
+        How detection pays for looking at all candidates.
+    alpha : float
+        The false discovery rate, or the chance of any false detection.
+    complete : bool
+        Declare that every reported string is in the list: the frequencies then sum to one. If that is not so,
+        the missing strings' reports are taken for candidates.
+
+    Raises
+    ------
+    ParameterError
+        If the counts and the map disagree, or an option is out of range.
+
+    Examples
+    --------
+    Two strings in one cohort, without noise in the counts:
+
+    >>> import numpy as np
+    >>> shelf = CandidateMap(["ash", "elm"], np.array([[[0, 1], [2, 3]]]), num_bits=6)
+    >>> from overstory.analysis.counts import SupportCounts
+    >>> ones = 0.25 * 10_000 + 0.5 * np.array([7_000, 7_000, 3_000, 3_000, 0, 0])
+    >>> found = decode(SupportCounts([10_000], [ones.astype(int)]), shelf, p_star=0.75, q_star=0.25)
+    >>> found.counts.round().tolist(), found.detected().tolist()
+    ([7000.0, 3000.0], [True, True])
+    """
+    check_alpha(alpha)
+    if method not in {"gls", "lasso"}:
+        raise ParameterError(f"method must be gls or lasso, not {method!r}")
+    if correction not in {"fdr", "bonferroni"}:
+        raise ParameterError(f"correction must be fdr or bonferroni, not {correction!r}")
+    groups = _Groups.of(candidate_map)
+    model = linear_model(counts, groups.map, p_star, q_star)
+    fit = _silent(model) if counts.num_reports == 0 else _fit(model, method, complete=complete)
+    return _decoded(counts, candidate_map, groups, fit, alpha, correction)
+
+
+def _fit(model: LinearModel, method: str, *, complete: bool) -> Fit:
+    """Run the decoder that the method and the sizes call for."""
+    if method == "lasso":
+        return fit_lasso(model)
+    if model.candidates.num_candidates <= min(model.used_rows, GLS_CANDIDATES):
+        try:
+            return fit_gls(model, complete=complete)
+        except SingularDesignError:
+            pass
+    return fit_pursuit(model)
+
+
+def _silent(model: LinearModel) -> Fit:
+    """Return what no reports say: nothing."""
+    size = model.candidates.num_candidates
+    return Fit(np.zeros(size), np.full(size, np.inf), np.zeros(size), 0.0, np.inf, 1.0, 0, "gls")
+
+
+@dataclass(frozen=True, eq=False)
+class _Groups:
+    """Candidates with equal columns decoded once: ``map`` has one of each, ``member[s]`` says which one s is."""
+
+    map: CandidateMap
+    member: NDArray[np.intp] | None
+    colliding: list[list[int]]
+
+    @classmethod
+    def of(cls, candidates: CandidateMap) -> _Groups:
+        colliding = candidates.colliding()
+        if not colliding:
+            return cls(candidates, None, [])
+        first = np.arange(candidates.num_candidates)
+        for group in colliding:
+            first[group] = group[0]
+        kept, member = np.unique(first, return_inverse=True)
+        names = [str(candidates.candidates[index]) for index in kept]
+        return cls(CandidateMap(names, candidates.positions[:, kept, :], candidates.num_bits), member, colliding)
+
+    def spread(self, numbers: NDArray[np.float64], *, divide: bool = False) -> NDArray[np.float64]:
+        """Give every candidate its group's number, or an equal part of it."""
+        if self.member is None:
+            return numbers
+        parts = np.bincount(self.member) if divide else 1.0
+        return np.asarray((numbers / parts)[self.member])
+
+
+def _decoded(
+    counts: SupportCounts,
+    candidates: CandidateMap,
+    groups: _Groups,
+    fit: Fit,
+    alpha: float,
+    correction: Correction,
+) -> Decoded:
+    """Scale to reports and standard errors, and gather what the reader must know."""
+    reports = counts.num_reports
+    scale = reports or 1
+    widening = np.sqrt(max(1.0, fit.dispersion)) if fit.method != "lasso" else 1.0
+    raw = groups.spread(fit.raw) * scale
+    errors = groups.spread(np.sqrt(fit.variances)) * scale * widening
+    balance = cohort_balance(counts)
+    names = candidates.candidates
+    return Decoded(
+        values=names,
+        counts=groups.spread(fit.reported, divide=True) * scale,
+        raw_counts=raw,
+        standard_errors=errors,
+        num_reports=reports,
+        null_share=null_share(upper_p_values(raw, errors)) if fit.storey else 1.0,
+        alpha=alpha,
+        correction=correction,
+        notes=caveats(counts, groups.map, fit, errors, balance, colliding=len(groups.colliding)),
+        method=fit.method,
+        unallocated=fit.unallocated * scale,
+        unallocated_standard_error=float(np.sqrt(fit.unallocated_variance)) * scale * widening,
+        dispersion=fit.dispersion,
+        degrees_of_freedom=fit.degrees_of_freedom,
+        cohort_chi_square=balance[0],
+        cohort_p_value=balance[1],
+        colliding=tuple(tuple(str(names[index]) for index in group) for group in groups.colliding),
+    )

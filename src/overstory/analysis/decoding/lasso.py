@@ -1,0 +1,111 @@
+"""The paper's own procedure: Lasso picks candidates, ordinary least squares estimates the picked ones.
+
+RAPPOR (CCS 2014), section 4. The paper names no penalty; ours is the one at which about an eighth as many
+candidates that nobody has would enter as there are rows: with unit columns of length l and noise s it is
+``l * s * z``, z the normal quantile that leaves rows / (8 M) above it, and never less than one standard error.
+Standard errors are the ordinary regression's, unaware that picking came first, as in the paper.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from overstory.analysis.decoding.model import Fit, LinearModel
+from overstory.analysis.design import column_rows, correlate
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from overstory.analysis.candidates import CandidateMap
+
+    F64 = NDArray[np.float64]
+
+ENTRY_SHARE = 8
+
+
+def fit_lasso(model: LinearModel) -> Fit:
+    """Pick by Lasso, then fit the picked by least squares; the others are 0 with unknown uncertainty."""
+    used = model.weights > 0
+    candidates = model.candidates
+    response = np.where(used, model.response, 0.0)
+    noise = float(np.sqrt((1.0 / model.weights[used]).mean()))
+    coefficients = lasso(candidates, response, penalty(candidates, noise))
+    picked = np.flatnonzero(coefficients)
+    most = max(1, (model.used_rows - 1) // 2)
+    notes: tuple[str, ...] = ()
+    if picked.size > most:
+        picked = np.sort(picked[np.argsort(-coefficients[picked])[:most]])
+        notes = (f"the Lasso picked more candidates than the rows can bear; the {most} largest were kept",)
+    return _least_squares(model, picked, notes)
+
+
+def penalty(candidates: CandidateMap, noise: float) -> float:
+    """Return the Lasso penalty for responses with standard deviation ``noise`` (see the module's text)."""
+    from scipy.special import ndtri
+
+    length = np.sqrt(candidates.fill * candidates.num_rows)
+    entering = candidates.num_rows / (ENTRY_SHARE * candidates.num_candidates)
+    return float(noise * length * max(1.0, -ndtri(min(entering, 0.5))))
+
+
+def lasso(candidates: CandidateMap, response: F64, penalty: float, *, positive: bool = True) -> F64:
+    """Minimize ||y - X b||^2 / 2 + penalty * sum |b| (over b >= 0 when ``positive``), no intercept.
+
+    Parameters
+    ----------
+    response : ndarray, shape (num_rows,)
+    penalty : float
+        scikit-learn's ``alpha`` times ``num_rows``.
+
+    Returns
+    -------
+    ndarray, shape (M,)
+    """
+    from overstory.kernels import descent
+
+    coefficients = np.zeros(candidates.num_candidates)
+    residual = response.copy()
+    working = np.empty(0, np.intp)
+    while True:
+        slope = correlate(candidates, residual)
+        reach = slope if positive else np.abs(slope)
+        new = np.setdiff1d(np.flatnonzero(reach > penalty * (1.0 + 1e-9)), working)
+        if not new.size:
+            return coefficients
+        # The worst offenders first: most of the others stop offending once these are in.
+        new = new[np.argsort(-reach[new])[: max(256, working.size)]]
+        working = np.union1d(working, new)
+        rows = column_rows(candidates, working)
+        block = coefficients[working]
+        descent.descend(rows, residual, block, penalty, positive, 1e-10 * np.abs(response).max(), 100_000)
+        coefficients[working] = block
+
+
+def _least_squares(model: LinearModel, picked: NDArray[np.intp], notes: tuple[str, ...]) -> Fit:
+    """Ordinary least squares on the picked columns, with the residual variance of the regression."""
+    candidates = model.candidates
+    size = candidates.num_candidates
+    raw, variances = np.zeros(size), np.full(size, np.inf)
+    used = model.weights > 0
+    design, y = candidates.dense(picked)[used], model.response[used]
+    inverse = np.linalg.pinv(design.T @ design, hermitian=True)
+    f = inverse @ (design.T @ y)
+    degrees = max(int(used.sum()) - picked.size, 0)
+    residuals = y - design @ f
+    noise = float((1.0 / model.weights[used]).mean())
+    variance = float(residuals @ residuals) / degrees if degrees else noise
+    raw[picked], variances[picked] = f, variance * np.diag(inverse)
+    reported = np.maximum(raw, 0.0)
+    return Fit(
+        raw,
+        variances,
+        reported,
+        1.0 - float(f.sum()),
+        variance * float(inverse.sum()),
+        variance / noise,
+        degrees,
+        "lasso",
+        notes=notes,
+    )

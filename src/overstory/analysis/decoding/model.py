@@ -1,0 +1,125 @@
+r"""The linear model behind every decoder: what each (cohort, bit) count says about the candidates' frequencies.
+
+In cohort ``j`` of ``N_j`` reports, bit ``i`` is set :math:`c_{ij}` times. With :math:`p^*` = P(report bit 1 | Bloom bit
+1) and :math:`q^*` = P(1 | Bloom bit 0), the share of reports whose Bloom bit was truly set is estimated by
+
+.. math:: y_{ij} = \frac{c_{ij} / N_j - q^*}{p^* - q^*}, \qquad
+          \operatorname{Var} y_{ij} = \frac{\theta_{ij} (1 - \theta_{ij})}{N_j (p^* - q^*)^2},
+          \qquad \theta_{ij} = E\, c_{ij} / N_j ,
+
+which is :math:`t_{ij} / N_j` of RAPPOR (CCS 2014), section 4, whose p and q are P(1|0) and P(1|1) of its second round.
+A candidate of frequency :math:`f_s` adds :math:`f_s` to every bit it sets: :math:`E\,y = X f + o\,(1 - \sum_s f_s)`.
+The last term stands for the strings that are not in the list: together they hold what is left, spread evenly
+over the bits, ``o`` being the mean share of bits that one string sets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from overstory.analysis.candidates import CandidateMap
+    from overstory.analysis.counts import SupportCounts
+
+    F64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class LinearModel:
+    """Responses and weights, one per row of the design matrix (cohort-major), in frequency units.
+
+    ``response`` is y and ``weights`` its inverse variances, both of shape (num_rows,); rows of empty cohorts weigh 0.
+    """
+
+    candidates: CandidateMap
+    response: F64
+    weights: F64
+    reports: F64
+    p_star: float
+    q_star: float
+
+    @property
+    def fill(self) -> float:
+        """The share of bits that an unlisted string is taken to set, ``o`` above."""
+        return self.candidates.fill
+
+    @property
+    def used_rows(self) -> int:
+        """Rows that hold reports."""
+        return int(np.count_nonzero(self.reports))
+
+    def reweighted(self, shares: F64) -> LinearModel:
+        """Return the model with the weights that hold if bit ``row`` is truly set in ``shares[row]`` of the reports."""
+        rates = self.q_star + (self.p_star - self.q_star) * np.clip(shares, 0.0, 1.0)
+        # A channel without noise would weigh infinitely; one report more of each kind keeps it finite.
+        spread = np.maximum(rates * (1.0 - rates), 1.0 / (self.reports + 2.0))
+        return replace(self, weights=self.reports * (self.p_star - self.q_star) ** 2 / spread)
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """What a decoder found, in frequency units; ``result`` turns it into counts.
+
+    ``raw`` and ``variances`` (shape (M,)) are the unbiased estimates and their variances under binomial noise times
+    ``dispersion``; ``reported`` are non-negative and, with ``unallocated_reported``, sum to one.
+    """
+
+    raw: F64
+    variances: F64
+    reported: F64
+    unallocated: float
+    unallocated_variance: float
+    dispersion: float
+    degrees_of_freedom: int
+    method: str
+    storey: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def linear_model(counts: SupportCounts, candidates: CandidateMap, p_star: float, q_star: float) -> LinearModel:
+    """Build the model; its first weights take every bit of a cohort to be set equally often.
+
+    Raises
+    ------
+    ParameterError
+        If counts and map disagree in shape, or the channel says nothing (``p_star == q_star``).
+    """
+    check_channel(p_star, q_star)
+    if (counts.num_cohorts, counts.num_bits) != (candidates.num_cohorts, candidates.num_bits):
+        raise ParameterError(
+            f"counts of {counts.num_cohorts} cohorts x {counts.num_bits} bits, but a candidate map of "
+            f"{candidates.num_cohorts} cohorts x {candidates.num_bits} bits",
+        )
+    reports = np.repeat(counts.totals.astype(np.float64), counts.num_bits)
+    rates = np.divide(counts.ones.ravel(), reports, out=np.full(reports.shape, q_star), where=reports > 0)
+    response = (rates - q_star) / (p_star - q_star)
+    model = LinearModel(candidates, response, reports, reports, p_star, q_star)
+    return model.reweighted(np.repeat(response.reshape(counts.ones.shape).mean(axis=1), counts.num_bits))
+
+
+def dispersion(model: LinearModel, residuals: F64, parameters: int) -> tuple[float, int]:
+    """Return the weighted residual sum of squares per degree of freedom, and those degrees.
+
+    It is 1 when binomial noise is all there is; strings missing from the list, devices that report twice, or a map
+    that is not the clients' own make it larger. With no degree of freedom left nothing can be judged, and it is 1.
+    """
+    degrees = model.used_rows - parameters
+    if degrees <= 0:
+        return 1.0, 0
+    return float((model.weights * residuals**2).sum()) / degrees, degrees
+
+
+def check_channel(p_star: float, q_star: float) -> None:
+    """Refuse a channel that is no channel, or whose output does not depend on its input."""
+    for name, value in (("p_star", p_star), ("q_star", q_star)):
+        if not 0.0 <= value <= 1.0:
+            raise ParameterError(f"{name} is a probability, 0 to 1, not {value}")
+    if p_star == q_star:
+        raise ParameterError(f"p_star = q_star = {p_star}: such reports say nothing about the values")

@@ -1,0 +1,101 @@
+"""Products with the design matrix: NumPy for small maps (no compiler to load), Numba kernels for large ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from overstory.analysis.candidates import CandidateMap
+
+    F64 = NDArray[np.float64]
+
+DENSE_CELLS = 1 << 21
+"""Up to this many cells a design matrix is written out (16 MB); past it, it is only ever a list of positions."""
+
+
+def is_small(candidates: CandidateMap) -> bool:
+    """Whether the whole design matrix may be written out."""
+    return candidates.num_rows * candidates.num_candidates <= DENSE_CELLS
+
+
+def correlate(candidates: CandidateMap, rows: F64) -> F64:
+    """Return X' r, shape (M,), for a number per row of the design matrix, shape (num_rows,).
+
+    Examples
+    --------
+    >>> from overstory.analysis.candidates import CandidateMap
+    >>> shelf = CandidateMap(["ash", "elm"], np.array([[[0, 1], [2, 2]]]), num_bits=3)
+    >>> correlate(shelf, np.array([1.0, 10.0, 100.0])).tolist()
+    [11.0, 100.0]
+    """
+    if is_small(candidates):
+        return rows @ candidates.dense()
+    from overstory.kernels import descent_columns
+
+    out = np.empty(candidates.num_candidates)
+    table = np.ascontiguousarray(rows).reshape(candidates.num_cohorts, candidates.num_bits)
+    descent_columns.correlate(candidates.positions, table, candidates.distinct, out)
+    return out
+
+
+def gram(candidates: CandidateMap, weights: F64) -> F64:
+    """Return X' diag(w) X, shape (M, M)."""
+    if is_small(candidates):
+        matrix = candidates.dense()
+        return np.asarray(matrix.T @ (weights[:, None] * matrix))
+    from overstory.kernels import descent_columns
+
+    out = np.zeros((candidates.num_candidates, candidates.num_candidates))
+    table = np.ascontiguousarray(weights).reshape(candidates.num_cohorts, candidates.num_bits)
+    descent_columns.gram(candidates.positions, table, candidates.distinct, out)
+    return out
+
+
+def squared_lengths(candidates: CandidateMap, basis: F64, centre: F64) -> F64:
+    """Return ||B' x_s - c||^2 for every column x_s, shape (M,), for directions B of shape (num_rows, directions)."""
+    if is_small(candidates):
+        return np.asarray(((basis.T @ candidates.dense() - centre[:, None]) ** 2).sum(axis=0))
+    from overstory.kernels import descent_columns
+
+    out = np.empty(candidates.num_candidates)
+    table = np.ascontiguousarray(basis).reshape(candidates.num_cohorts, candidates.num_bits, -1)
+    descent_columns.squared_lengths(candidates.positions, table, centre, candidates.distinct, out)
+    return out
+
+
+def predict(candidates: CandidateMap, coefficients: F64) -> F64:
+    """Return X b, shape (num_rows,): what each row would hold if candidate s had weight ``coefficients[s]``."""
+    held = np.flatnonzero(coefficients)
+    rows = column_rows(candidates, held)
+    weights = np.repeat(coefficients[held], rows.shape[1])
+    seen = rows.ravel() >= 0
+    return np.bincount(rows.ravel()[seen], weights[seen], minlength=candidates.num_rows)
+
+
+def fingerprints(candidates: CandidateMap) -> NDArray[np.uint64]:
+    """Return 64 bits per candidate that agree whenever two columns are equal, shape (M,)."""
+    if is_small(candidates):
+        # A random number per row, the same in every process; equal columns have equal sums, modulo 2**64.
+        rows = np.random.default_rng(0x0E5).integers(0, 1 << 63, candidates.num_rows, dtype=np.uint64)
+        dense = candidates.dense().astype(np.uint64)
+        return np.asarray(rows @ dense)
+    from overstory.kernels import descent_columns
+
+    out = np.empty(candidates.num_candidates, np.uint64)
+    descent_columns.fingerprints(candidates.positions, candidates.distinct, out)
+    return out
+
+
+def column_rows(candidates: CandidateMap, columns: NDArray[np.intp]) -> NDArray[np.int64]:
+    """Return the rows that some columns set, shape (len(columns), num_cohorts * num_hashes); repeats are -1."""
+    positions = candidates.positions[:, columns, :].astype(np.int64)
+    if not candidates.distinct:
+        positions = np.sort(positions, axis=2)
+        positions[:, :, 1:][positions[:, :, 1:] == positions[:, :, :-1]] = -1
+    offset = (np.arange(candidates.num_cohorts) * candidates.num_bits)[:, None, None]
+    rows = np.where(positions < 0, -1, positions + offset)
+    return np.ascontiguousarray(rows.transpose(1, 0, 2).reshape(len(columns), -1))

@@ -1,0 +1,214 @@
+"""Estimates as objects: numbers with their uncertainty, what was detected, and ways to show them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from overstory.analysis import estimate_output, selection
+from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+    from typing import TextIO
+
+    from numpy.typing import NDArray
+
+    from overstory.analysis.counts import SupportCounts
+    from overstory.analysis.selection import Correction
+
+    F64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Estimate:
+    """How many reports hold each value.
+
+    Attributes
+    ----------
+    values : sequence of str, length M
+        The values asked about.
+    counts : ndarray, shape (M,)
+        The counts to report: `raw_counts` themselves for a closed form, post-processed by a decoder that says how.
+    raw_counts : ndarray, shape (M,)
+        Unbiased counts; noise makes some of them negative.
+    standard_errors : ndarray, shape (M,)
+        Of `raw_counts`; infinite where the reports say nothing about a value.
+    num_reports : int
+        Reports behind the estimate.
+    null_share : float
+        Share of values nobody has, as far as the false discovery rate may count on it (1 is always safe).
+    alpha, correction
+        The level and rule that `detected` uses unless told otherwise.
+    notes : tuple of str
+        What a reader must know before trusting the numbers.
+    """
+
+    values: Sequence[str]
+    counts: F64
+    raw_counts: F64
+    standard_errors: F64
+    num_reports: int
+    null_share: float = 1.0
+    alpha: float = 0.05
+    correction: Correction = "fdr"
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        selection.check_alpha(self.alpha)
+        for name in ("counts", "raw_counts", "standard_errors"):
+            array = np.array(getattr(self, name), dtype=np.float64)
+            if array.shape != (len(self.values),):
+                raise ParameterError(f"{len(self.values)} values, but {name} of shape {array.shape}")
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def frequencies(self) -> F64:
+        """Reported counts as fractions of the reports."""
+        return np.asarray(self.counts / max(self.num_reports, 1))
+
+    @property
+    def raw_frequencies(self) -> F64:
+        """Unbiased counts as fractions of the reports."""
+        return np.asarray(self.raw_counts / max(self.num_reports, 1))
+
+    @property
+    def frequency_standard_errors(self) -> F64:
+        """Standard errors of `raw_frequencies`."""
+        return np.asarray(self.standard_errors / max(self.num_reports, 1))
+
+    @property
+    def z(self) -> F64:
+        """Raw count over its standard error; 0 where nothing is known."""
+        return selection.z_values(self.raw_counts, self.standard_errors)
+
+    @cached_property
+    def p_values(self) -> F64:
+        """One-sided: the chance that a value nobody has looks at least this frequent."""
+        return selection.upper_p_values(self.raw_counts, self.standard_errors)
+
+    @cached_property
+    def q_values(self) -> F64:
+        """The smallest false discovery rate at which each value is detected."""
+        return selection.adjusted_p_values(self.p_values, "fdr", self.null_share)
+
+    def detected(self, alpha: float | None = None, correction: Correction | None = None) -> NDArray[np.bool_]:
+        """Return which values are surely present, at a level over *all* values.
+
+        Parameters
+        ----------
+        alpha : float, optional
+            The false discovery rate ("fdr") or the chance of any false one ("bonferroni").
+        correction : {"fdr", "bonferroni"}, optional
+
+        Raises
+        ------
+        ParameterError
+            If the level is not between 0 and 1, or the correction is unknown.
+        """
+        level = self.alpha if alpha is None else alpha
+        rule = self.correction if correction is None else correction
+        selection.check_alpha(level)
+        adjusted = self.q_values if rule == "fdr" else selection.adjusted_p_values(self.p_values, rule)
+        return np.asarray(adjusted <= level) & (self.raw_counts > 0)
+
+    def confidence_interval(self, level: float = 0.95) -> tuple[F64, F64]:
+        """Return the bounds of the raw counts' two-sided normal interval, in reports.
+
+        Raises
+        ------
+        ParameterError
+            If the level is not between 0 and 1.
+        """
+        from scipy.special import ndtri
+
+        if not 0.0 < level < 1.0:
+            raise ParameterError(f"a confidence level lies between 0 and 1, not {level}")
+        reach = float(ndtri(0.5 + level / 2.0)) * self.standard_errors
+        return self.raw_counts - reach, self.raw_counts + reach
+
+    def order(self) -> NDArray[np.intp]:
+        """Return the values' indices, most frequent first."""
+        return np.lexsort((-self.raw_counts, -self.counts))
+
+    def summary(self) -> dict[str, Any]:
+        """Return what is known about the estimate as a whole, ready for JSON."""
+        return {
+            "reports": self.num_reports,
+            "candidates": len(self),
+            "detected": int(np.count_nonzero(self.detected())),
+            "alpha": self.alpha,
+            "correction": self.correction,
+            "notes": list(self.notes),
+        }
+
+    def table(self, limit: int | None = None, level: float = 0.95) -> str:
+        """Return a plain-text table, most frequent first."""
+        return estimate_output.table(self, limit, level)
+
+    def rows(self, limit: int | None = None, level: float = 0.95) -> list[dict[str, Any]]:
+        """Return a dictionary per value, most frequent first; what is not known is None."""
+        return estimate_output.rows(self, limit, level)
+
+    def to_json(self, limit: int | None = None, level: float = 0.95) -> dict[str, Any]:
+        """Return `summary` and, under ``estimates``, `rows`."""
+        return {**self.summary(), "estimates": self.rows(limit, level)}
+
+    def to_csv(self, target: str | PathLike[str] | TextIO) -> None:
+        """Write RAPPOR's results.csv: ``string,estimate,std_error,proportion,prop_std_error,prop_low_95,prop_high_95``."""
+        estimate_output.write_csv(self, target)
+
+    def plot(self, ax: Any = None, limit: int = 50) -> Any:
+        """Draw the most frequent values with their intervals; detected ones are filled. Returns the axes."""
+        return estimate_output.plot(self, ax, limit)
+
+
+def debias(counts: SupportCounts, p_star: float, q_star: float, values: Sequence[str]) -> Estimate:
+    """Estimate counts from one-hot reports, where bit ``i`` stands for ``values[i]``.
+
+    With n reports of which c set the bit, (c - n q*) / (p* - q*) is unbiased; its variance, given the true count t,
+    is (t p*(1 - p*) + (n - t) q*(1 - q*)) / (p* - q*)^2 (Wang et al., USENIX Security 2017, section 3).
+
+    Parameters
+    ----------
+    counts : SupportCounts
+        Cohorts are added up: without Bloom filters they mean nothing.
+    p_star, q_star : float
+        Support probability of the true value, and of any other.
+    values : sequence of str, length num_bits
+        What the bits stand for.
+
+    Raises
+    ------
+    ParameterError
+        If values and bits disagree in number, or the channel says nothing.
+
+    Examples
+    --------
+    >>> from overstory.analysis.counts import SupportCounts
+    >>> learned = debias(SupportCounts([100], [[70, 25]]), p_star=0.75, q_star=0.25, values=["yes", "no"])
+    >>> learned.counts.tolist(), learned.standard_errors.round(2).tolist()
+    ([90.0, 0.0], [8.66, 8.66])
+    """
+    from overstory.analysis.decoding.model import check_channel
+
+    check_channel(p_star, q_star)
+    if len(values) != counts.num_bits:
+        raise ParameterError(f"{len(values)} values, but reports of {counts.num_bits} bits")
+    reports = counts.num_reports
+    raw = (counts.ones.sum(axis=0) - reports * q_star) / (p_star - q_star)
+    held = np.clip(raw, 0, reports)
+    noise = held * p_star * (1 - p_star) + (reports - held) * q_star * (1 - q_star)
+    errors = np.sqrt(noise) / abs(p_star - q_star)
+    notes = () if reports else ("there are no reports: nothing can be said",)
+    if not reports:
+        errors = np.full(raw.shape, np.inf)
+    return Estimate(values=values, counts=raw, raw_counts=raw, standard_errors=errors, num_reports=reports, notes=notes)

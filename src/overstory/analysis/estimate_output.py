@@ -1,0 +1,129 @@
+"""How an estimate is shown: a text table, rows for JSON, RAPPOR's results.csv, a plot."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from os import PathLike
+    from typing import TextIO
+
+    from overstory.analysis.estimate import Estimate
+
+CSV_HEADER = ("string", "estimate", "std_error", "proportion", "prop_std_error", "prop_low_95", "prop_high_95")
+
+
+def rows(estimate: Estimate, limit: int | None, level: float) -> list[dict[str, Any]]:
+    """Return a dictionary per value, most frequent first; infinite and undefined numbers become None."""
+    low, high = estimate.confidence_interval(level)
+    detected = estimate.detected()
+    scale = max(estimate.num_reports, 1)
+    columns = {
+        "count": estimate.counts,
+        "raw_count": estimate.raw_counts,
+        "standard_error": estimate.standard_errors,
+        "frequency": estimate.frequencies,
+        "low": low,
+        "high": high,
+        "frequency_low": low / scale,
+        "frequency_high": high / scale,
+        "z": estimate.z,
+        "p_value": estimate.p_values,
+        "q_value": estimate.q_values,
+    }
+    return [
+        {
+            "value": str(estimate.values[index]),
+            **{name: _finite(column[index]) for name, column in columns.items()},
+            "detected": bool(detected[index]),
+        }
+        for index in estimate.order()[:limit]
+    ]
+
+
+def table(estimate: Estimate, limit: int | None, level: float) -> str:
+    """Return the rows as aligned text under a header."""
+    header = ("value", "count", "std error", "share", f"{level:.0%} interval of the share", "p", "detected")
+    body = [_cells(row) for row in rows(estimate, limit, level)]
+    widths = [max(len(line[i]) for line in [header, *body]) for i in range(len(header))]
+    lines = ["  ".join(_aligned(cell, widths[i], i) for i, cell in enumerate(line)) for line in [header, *body]]
+    left = len(estimate) - len(body)
+    if left > 0:
+        lines.append(f"... and {left:,} more")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def write_csv(estimate: Estimate, target: str | PathLike[str] | TextIO) -> None:
+    """Write every value, most frequent first; an unknown number is an empty field."""
+    if not hasattr(target, "write"):
+        with Path(target).open("w", encoding="utf-8", newline="") as file:
+            write_csv(estimate, file)
+        return
+    low, high = estimate.confidence_interval(0.95)
+    scale = max(estimate.num_reports, 1)
+    columns = (
+        estimate.counts,
+        estimate.standard_errors,
+        estimate.frequencies,
+        estimate.frequency_standard_errors,
+        low / scale,
+        high / scale,
+    )
+    writer = csv.writer(target, lineterminator="\n")
+    writer.writerow(CSV_HEADER)
+    for index in estimate.order():
+        cells = ("" if not math.isfinite(column[index]) else f"{column[index]:.10g}" for column in columns)
+        writer.writerow((str(estimate.values[index]), *cells))
+
+
+def plot(estimate: Estimate, ax: Any, limit: int) -> Any:
+    """Draw raw frequencies with 95% intervals, in order; detected values filled, the others hollow."""
+    if ax is None:
+        from matplotlib import pyplot as plt
+
+        ax = plt.gca()
+    order = estimate.order()[:limit]
+    order = order[np.isfinite(estimate.standard_errors[order])]
+    raw = estimate.raw_frequencies[order]
+    low, high = (bound[order] / max(estimate.num_reports, 1) for bound in estimate.confidence_interval(0.95))
+    found = estimate.detected()[order]
+    place = np.arange(order.size)
+    for chosen, fill, label in ((found, "C0", "detected"), (~found, "none", "not detected")):
+        reach = np.vstack((raw - low, high - raw))[:, chosen]
+        ax.errorbar(
+            place[chosen], raw[chosen], reach, fmt="o", color="C0", markerfacecolor=fill, markersize=4, label=label
+        )
+    ax.bar(place, estimate.frequencies[order], color="C0", alpha=0.2, label="reported")
+    ax.axhline(0.0, color="0.5", linewidth=0.8)
+    ax.set_xticks(place, [str(estimate.values[index]) for index in order], rotation=90, fontsize=7)
+    ax.set_ylabel("frequency")
+    ax.legend()
+    return ax
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    low, high = row["frequency_low"], row["frequency_high"]
+    interval = "unknown" if low is None else f"{low:8.3%} .. {high:.3%}"
+    error = "unknown" if row["standard_error"] is None else f"{row['standard_error']:,.0f}"
+    return (
+        row["value"],
+        f"{row['count']:,.0f}",
+        error,
+        f"{row['frequency']:.3%}",
+        interval,
+        f"{row['p_value']:.1e}",
+        "yes" if row["detected"] else "-",
+    )
+
+
+def _aligned(cell: str, width: int, column: int) -> str:
+    return cell.ljust(width) if column in {0, 6} else cell.rjust(width)
+
+
+def _finite(number: float) -> float | None:
+    return float(number) if math.isfinite(number) else None

@@ -1,0 +1,89 @@
+"""From z values to a decision: one-sided p-values, and two corrections for looking at every candidate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    F64 = NDArray[np.float64]
+
+Correction = Literal["fdr", "bonferroni"]
+
+
+def z_values(raw: F64, standard_errors: F64) -> F64:
+    """Return estimate over standard error; 0 where nothing is known, infinite where nothing is uncertain."""
+    known = np.isfinite(standard_errors)
+    exact = known & (standard_errors == 0.0)
+    z = np.divide(raw, standard_errors, out=np.zeros_like(raw), where=known & ~exact)
+    return np.asarray(np.where(exact & (raw != 0.0), np.copysign(np.inf, raw), z))
+
+
+def upper_p_values(raw: F64, standard_errors: F64) -> F64:
+    """Return P(an absent candidate looks at least this frequent); 1 where nothing is known.
+
+    Examples
+    --------
+    >>> upper_p_values(np.array([196.0, 0.0, 50.0]), np.array([100.0, 100.0, np.inf])).round(3).tolist()
+    [0.025, 0.5, 1.0]
+    """
+    from scipy.special import ndtr
+
+    silent = ~np.isfinite(standard_errors) | ((standard_errors == 0.0) & (raw == 0.0))
+    return np.where(silent, 1.0, ndtr(-z_values(raw, standard_errors)))
+
+
+def null_share(p_values: F64) -> float:
+    """Estimate the share of candidates that nobody has (Storey 2002, at lambda = 1/2), from above.
+
+    Absent candidates spread evenly over p = 0 .. 1 and present ones gather near 0, so the upper half is mostly
+    theirs. One is added, which keeps the false discovery rate under its level in small lists (Storey, Taylor, Siegmund 2004).
+    """
+    return float(min(1.0, (1 + np.count_nonzero(p_values > 0.5)) / (0.5 * p_values.size)))
+
+
+def adjusted_p_values(p_values: F64, correction: Correction, share: float = 1.0) -> F64:
+    """Return, for each candidate, the smallest alpha at which it is detected.
+
+    Parameters
+    ----------
+    p_values : ndarray, shape (M,)
+        Of all candidates, not only of picked ones: picking first and counting afterwards loses control.
+    correction : {"fdr", "bonferroni"}
+        ``fdr`` is Benjamini and Hochberg's step-up rule (these are q-values); ``bonferroni`` multiplies by M.
+    share : float
+        Share of absent candidates, if estimated (`null_share`); 1 is Benjamini and Hochberg's own.
+
+    Raises
+    ------
+    ParameterError
+        If the correction is unknown.
+
+    Examples
+    --------
+    >>> adjusted_p_values(np.array([0.01, 0.04, 0.03]), "fdr").round(3).tolist()
+    [0.03, 0.04, 0.04]
+    >>> adjusted_p_values(np.array([0.01, 0.04, 0.03]), "bonferroni").round(3).tolist()
+    [0.03, 0.12, 0.09]
+    """
+    if correction == "bonferroni":
+        return np.asarray(np.minimum(p_values * p_values.size, 1.0))
+    if correction != "fdr":
+        raise ParameterError(f"correction must be fdr or bonferroni, not {correction!r}")
+    order = np.argsort(p_values)
+    ranks = np.arange(1, p_values.size + 1)
+    steps = share * p_values.size * p_values[order] / ranks
+    adjusted = np.empty_like(p_values)
+    adjusted[order] = np.minimum.accumulate(steps[::-1])[::-1]
+    return np.minimum(adjusted, 1.0)
+
+
+def check_alpha(alpha: float) -> None:
+    """Refuse a level outside the open interval (0, 1)."""
+    if not 0.0 < alpha < 1.0:
+        raise ParameterError(f"alpha is a fraction between 0 and 1, not {alpha}")

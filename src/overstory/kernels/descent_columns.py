@@ -1,0 +1,119 @@
+"""Products with a design matrix held as bit positions: one byte a hash, never a sparse matrix.
+
+Shared notation: ``positions`` has shape (num_cohorts, M, num_hashes); a ``table`` holds one number per row of the
+design matrix, as (num_cohorts, num_bits). ``distinct`` says that no candidate names a bit twice in a cohort; otherwise
+repeats are skipped, since a Bloom bit is set once. Work is cut into blocks of candidates, so that a block's results
+and one cohort's row of the table stay in the first-level cache.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, prange
+
+BLOCK = 2048
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _repeated(positions, cohort, candidate, index):  # type: ignore[no-untyped-def]
+    """Whether an earlier hash of this candidate in this cohort fell on the same bit."""
+    for earlier in range(index):
+        if positions[cohort, candidate, earlier] == positions[cohort, candidate, index]:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def correlate(positions, table, distinct, out):  # type: ignore[no-untyped-def]
+    """Write X' t into ``out``: for every candidate the sum of the table over the bits it sets."""
+    cohorts, candidates, hashes = positions.shape
+    for block in prange((candidates + BLOCK - 1) // BLOCK):
+        low = block * BLOCK
+        high = min(low + BLOCK, candidates)
+        out[low:high] = 0.0
+        for j in range(cohorts):
+            row = table[j]
+            if distinct and hashes == 2:
+                for s in range(low, high):
+                    out[s] += row[positions[j, s, 0]] + row[positions[j, s, 1]]
+            elif distinct:
+                for s in range(low, high):
+                    for t in range(hashes):
+                        out[s] += row[positions[j, s, t]]
+            else:
+                for s in range(low, high):
+                    for t in range(hashes):
+                        if not _repeated(positions, j, s, t):
+                            out[s] += row[positions[j, s, t]]
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def squared_lengths(positions, basis, centre, distinct, out):  # type: ignore[no-untyped-def]
+    """Write ||B' x_s - c||^2 into ``out`` for every column x_s; ``basis`` is (num_cohorts, num_bits, directions)."""
+    cohorts, candidates, hashes = positions.shape
+    directions = basis.shape[2]
+    for block in prange((candidates + BLOCK - 1) // BLOCK):
+        low = block * BLOCK
+        total = np.empty(directions, basis.dtype)
+        for s in range(low, min(low + BLOCK, candidates)):
+            total[:] = -centre
+            for j in range(cohorts):
+                for t in range(hashes):
+                    if distinct or not _repeated(positions, j, s, t):
+                        line = basis[j, positions[j, s, t]]
+                        for d in range(directions):
+                            total[d] += line[d]
+            length = 0.0
+            for d in range(directions):
+                length += total[d] * total[d]
+            out[s] = length
+
+
+@njit(cache=True, nogil=True)
+def gram(positions, table, distinct, out):  # type: ignore[no-untyped-def]
+    """Add X' diag(t) X to ``out``, bit by bit: only candidates that share a bit meet."""
+    cohorts, candidates, hashes = positions.shape
+    bits = table.shape[1]
+    members = np.empty(candidates * hashes, np.int64)
+    starts = np.empty(bits + 2, np.int64)
+    for j in range(cohorts):
+        starts[:] = 0
+        for s in range(candidates):
+            for t in range(hashes):
+                if distinct or not _repeated(positions, j, s, t):
+                    starts[positions[j, s, t] + 2] += 1
+        for i in range(1, bits + 2):
+            starts[i] += starts[i - 1]
+        for s in range(candidates):
+            for t in range(hashes):
+                if distinct or not _repeated(positions, j, s, t):
+                    bit = positions[j, s, t] + 1
+                    members[starts[bit]] = s
+                    starts[bit] += 1
+        for i in range(bits):
+            weight = table[j, i]
+            for a in range(starts[i], starts[i + 1]):
+                for b in range(starts[i], starts[i + 1]):
+                    out[members[a], members[b]] += weight
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _mix(word):  # type: ignore[no-untyped-def]
+    """Finalizer of SplitMix64 (Steele, Lea, Flood, 2014): every input bit reaches every output bit."""
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return word ^ (word >> np.uint64(31))
+
+
+@njit(cache=True, nogil=True)
+def fingerprints(positions, distinct, out):  # type: ignore[no-untyped-def]
+    """Write a 64-bit fingerprint of each column: equal columns agree, whatever the order of their hashes."""
+    cohorts, candidates, hashes = positions.shape
+    for s in range(candidates):
+        out[s] = np.uint64(0)
+    for j in range(cohorts):
+        for s in range(candidates):
+            for t in range(hashes):
+                if distinct or not _repeated(positions, j, s, t):
+                    row = np.uint64(j) * np.uint64(65536) + np.uint64(positions[j, s, t])
+                    out[s] += _mix((row + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
