@@ -68,6 +68,7 @@ class OverstoryV1:
         if len(key) > 64:
             raise ParameterError(f"a hash key has at most 64 bytes; this one has {len(key)}")
         self.key = key
+        self.padded_person = self.person.ljust(16, b"\0")
         self._keyed = hashlib.blake2b(digest_size=8, key=key, person=self.person)
 
     def digest(self, value: bytes) -> int:

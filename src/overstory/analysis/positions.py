@@ -1,0 +1,74 @@
+"""The bits that many values set, in bulk: the server's copy of the device's encoding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.protocol.encodings import Bloom, Encoding, OneHot
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.hashing import GoogleRapporPython, OverstoryV1
+
+
+def positions_of(encoding: Encoding, values: Sequence[Any]) -> NDArray[np.integer[Any]]:
+    """Return the positions each value sets in each cohort.
+
+    Parameters
+    ----------
+    encoding
+        One-hot (values are symbols) or Bloom (values are strings; an Arrow string array is taken without a copy).
+    values
+        M values.
+
+    Returns
+    -------
+    ndarray of int, shape (num_cohorts, M, num_hashes)
+
+    Raises
+    ------
+    ParameterError
+        When a value is outside the domain.
+
+    Examples
+    --------
+    >>> positions_of(OneHot(4), [3, 0])[0, :, 0].tolist()
+    [3, 0]
+    >>> bloom = Bloom(128, 2, 4)
+    >>> positions_of(bloom, ["Ohio"])[3, 0].tolist() == list(bloom.positions("Ohio", 3))
+    True
+    """
+    if isinstance(encoding, OneHot):
+        symbols = [encoding.positions(int(value), 0) for value in values]
+        return np.array(symbols, dtype=np.int32).reshape(1, -1, 1)
+    if isinstance(encoding, Bloom):
+        return _bloom(encoding, values)
+    raise ParameterError(f"there is no bulk form of the encoding {type(encoding).__name__}")
+
+
+def _bloom(encoding: Bloom, values: Sequence[Any]) -> NDArray[np.integer[Any]]:
+    from overstory.kernels.hashing import digest64, positions_google, positions_v1
+
+    offsets, octets = _columns(values)
+    shape = encoding.num_bits, encoding.num_hashes, encoding.num_cohorts
+    family = encoding.hashes
+    if isinstance(family, OverstoryV1):
+        positions = positions_v1(digest64(offsets, octets, family.key, family.padded_person), *shape)
+    elif isinstance(family, GoogleRapporPython):
+        positions = positions_google(offsets, octets, *shape)
+    else:
+        raise ParameterError(f"there is no bulk form of the hash family {encoding.family}")
+    found: NDArray[np.integer[Any]] = positions
+    return found
+
+
+def _columns(values: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Lay strings end to end: offsets (M + 1) and bytes, as Arrow does."""
+    if hasattr(values, "buffers"):
+        values = values.to_pylist()
+    raw = [value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass") for value in values]
+    offsets = np.zeros(len(raw) + 1, np.int64)
+    np.cumsum([len(one) for one in raw], out=offsets[1:])
+    return offsets, np.frombuffer(b"".join(raw), np.uint8)

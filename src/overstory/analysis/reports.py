@@ -1,0 +1,106 @@
+"""Batches of reports as arrays: packed bits and a cohort column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.analysis.counts import SupportCounts
+from overstory.protocol.encodings import Encoding
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.wire import Batch, encode_columns
+
+
+@dataclass(frozen=True, eq=False)
+class ReportBatch:
+    """n reports of one mechanism.
+
+    Parameters
+    ----------
+    cohorts : ndarray of uint16, shape (n,)
+        Each report's cohort.
+    bits : ndarray of uint64, shape (n, ceil(num_bits / 64))
+        Bit i of a report is bit ``i % 64`` of word ``i // 64``; bits past `num_bits` are zero.
+    num_bits, num_cohorts : int
+        The mechanism's dimensions.
+
+    Raises
+    ------
+    ParameterError
+        When the shapes disagree or a cohort does not exist.
+
+    Examples
+    --------
+    >>> batch = ReportBatch(np.array([0, 1], np.uint16), np.array([[5], [2]], np.uint64), num_bits=3, num_cohorts=2)
+    >>> batch.accumulate().ones.tolist()
+    [[1, 0, 1], [0, 1, 0]]
+    """
+
+    cohorts: NDArray[np.uint16]
+    bits: NDArray[np.uint64]
+    num_bits: int
+    num_cohorts: int
+
+    def __post_init__(self) -> None:
+        words = -(-self.num_bits // 64)
+        if self.bits.shape != (len(self.cohorts), words):
+            raise ParameterError(
+                f"{len(self.cohorts)} reports of {self.num_bits} bits need shape ({len(self.cohorts)}, {words}), "
+                f"not {self.bits.shape}"
+            )
+        if self.cohorts.size and int(self.cohorts.max()) >= self.num_cohorts:
+            raise ParameterError(f"cohort {self.cohorts.max()} does not exist: cohorts are 0 .. {self.num_cohorts - 1}")
+
+    def __len__(self) -> int:
+        return len(self.cohorts)
+
+    def accumulate(self) -> SupportCounts:
+        """Count reports per cohort and set bits per (cohort, bit)."""
+        from overstory.kernels.popcount import count_bits_by_cohort
+
+        totals, ones = count_bits_by_cohort(self.bits, self.cohorts, self.num_cohorts)
+        return SupportCounts(totals, ones[:, : self.num_bits])
+
+    def octets(self) -> NDArray[np.uint8]:
+        """Return the bits as they travel: shape (n, ceil(num_bits / 8)), a view where no word is padded."""
+        little = self.bits.astype("<u8", copy=False)
+        return little.view(np.uint8).reshape(len(self), -1)[:, : -(-self.num_bits // 8)]
+
+    @classmethod
+    def from_octets(
+        cls, cohorts: NDArray[Any], octets: NDArray[np.uint8], *, num_bits: int, num_cohorts: int
+    ) -> ReportBatch:
+        """Build a batch from bits as they travel, shape (n, ceil(num_bits / 8)).
+
+        Raises
+        ------
+        ParameterError
+            When the shapes disagree or a cohort does not exist.
+        """
+        width, padded = -(-num_bits // 8), 8 * -(-num_bits // 64)
+        if octets.ndim != 2 or octets.shape[1] != width:
+            raise ParameterError(f"reports of {num_bits} bits have {width} bytes each, not shape {octets.shape}")
+        if width != padded:
+            octets = np.pad(octets, ((0, 0), (0, padded - width)))
+        bits = np.ascontiguousarray(octets).view("<u8").astype(np.uint64, copy=False)
+        return cls(np.asarray(cohorts, dtype=np.uint16), bits, num_bits, num_cohorts)
+
+    def to_wire(self, digest: bytes) -> bytes:
+        """Write the batch as it travels, labelled with the mechanism's digest."""
+        cohorts = self.cohorts.astype("<u2", copy=False).tobytes()
+        return encode_columns(digest, self.num_bits, self.num_cohorts, cohorts, self.octets().tobytes())
+
+    @classmethod
+    def from_wire(cls, batch: Batch) -> ReportBatch:
+        """View a decoded batch as arrays."""
+        octets = np.frombuffer(batch.bits, np.uint8).reshape(batch.num_reports, -(-batch.num_bits // 8))
+        cohorts = np.frombuffer(batch.cohorts, "<u2")
+        return cls.from_octets(cohorts, octets, num_bits=batch.num_bits, num_cohorts=batch.num_cohorts)
+
+
+def empty_counts(encoding: Encoding) -> SupportCounts:
+    """Return the counts of no reports of `encoding`."""
+    return SupportCounts.empty(encoding.num_cohorts, encoding.num_bits)
