@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.probability import ONE, check_probability, log_ratio, mix, power, round_up
+from overstory.protocol.probability import ONE, check_probability, log_ratio, mix, power, round_up, weighted_sum
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ Differences = tuple[tuple[int, int], ...] | list[tuple[int, int]]
 def worst(differences: Differences, one_loss: Decimal, zero_loss: Decimal) -> float:
     """Return the largest total loss over `differences`, bits being independent; rounded up."""
     pairs = [((lowered, one_loss), (raised, zero_loss)) for lowered, raised in differences]
-    return round_up(max(sum((bits * loss for bits, loss in pair if bits), Decimal(0)) for pair in pairs))
+    return round_up(max(weighted_sum(pair) for pair in pairs))
 
 
 @dataclass(frozen=True)

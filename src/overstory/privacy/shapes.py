@@ -1,0 +1,65 @@
+"""How the encodings of two different values can lie to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from overstory.protocol.encodings import Bloom, Encoding, OneHot
+from overstory.protocol.errors import ParameterError
+
+
+class Shape(NamedTuple):
+    """Of the bits of two encodings, how many are 1 in both, in the first alone, in the second alone, in neither."""
+
+    both: int
+    lowered: int
+    raised: int
+    neither: int
+
+
+def extreme_shapes(encoding: Encoding, *, equal_bits: bool) -> tuple[Shape, ...]:
+    """Return shapes among which every loss that adds up over bits has its maximum.
+
+    For given numbers of ones such a loss is linear in the overlap, so the smallest and the largest overlap suffice.
+
+    Parameters
+    ----------
+    encoding
+        The encoding.
+    equal_bits
+        Whether to count two different values whose bits are all equal.
+
+    Examples
+    --------
+    >>> extreme_shapes(OneHot(64), equal_bits=True)
+    (Shape(both=0, lowered=1, raised=1, neither=62),)
+    >>> extreme_shapes(Bloom(128, 2, 16), equal_bits=True)
+    (Shape(both=0, lowered=2, raised=2, neither=124), Shape(both=2, lowered=0, raised=0, neither=126))
+    """
+    fewest, most, may_equal = _weights(encoding)
+    found = {
+        shape: None
+        for first in range(fewest, most + 1)
+        for second in range(fewest, most + 1)
+        for shape in _overlaps(encoding.num_bits, first, second, equal_bits=equal_bits and may_equal)
+    }
+    return tuple(found)
+
+
+def _weights(encoding: Encoding) -> tuple[int, int, bool]:
+    """Return the fewest and the most ones of an encoding, and whether two values may have the same bits."""
+    if isinstance(encoding, OneHot):
+        return 1, 1, False
+    if isinstance(encoding, Bloom):
+        hashes = min(encoding.num_hashes, encoding.num_bits)
+        return (hashes if encoding.hashes.distinct else 1), hashes, True
+    raise ParameterError(f"nothing is known of how two encodings by {type(encoding).__name__} can differ")
+
+
+def _overlaps(num_bits: int, first: int, second: int, *, equal_bits: bool) -> Iterator[Shape]:
+    fewest, most = max(0, first + second - num_bits), min(first, second)
+    if first == second and not equal_bits:
+        most -= 1
+    for both in sorted({fewest, most}) if fewest <= most else ():
+        yield Shape(both, first - both, second - both, num_bits - first - second + both)
