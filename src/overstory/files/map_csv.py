@@ -1,0 +1,137 @@
+"""map.csv: no header; a candidate, then m * h integers ``cohort * k + bit + 1``, cohort by cohort.
+
+When two hashes of a candidate fall on one bit, it is written twice. A map made elsewhere is taken as it is: which
+family hashed it is not asked.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from overstory.analysis.candidates import CandidateMap
+from overstory.files.arrow_csv import SMALLEST, read_block
+from overstory.files.opening import reading, writing_text
+from overstory.files.records import Block, blocks, records
+from overstory.protocol.errors import FormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from overstory.files.fields import Place
+    from overstory.files.opening import Advance, FilePath
+
+CHUNK = 1 << 14
+TABLE_CELLS = 1 << 20
+
+
+def write_map(path: FilePath, candidates: CandidateMap) -> None:
+    """Write map.csv, in a stream."""
+    offsets = 1 + candidates.num_bits * np.arange(candidates.num_cohorts, dtype=np.int64)[:, None, None]
+    render = _decimal(candidates.num_rows + 1)
+    with writing_text(path) as text:
+        for start in range(0, candidates.num_candidates, CHUNK):
+            columns = (candidates.positions[:, start : start + CHUNK] + offsets).transpose(1, 0, 2)
+            cells = columns.reshape(columns.shape[0], -1).tolist()
+            names = candidates.candidates[start : start + CHUNK]
+            text.writelines(
+                f"{quoted(str(name))},{','.join(map(render, row))}\n" for name, row in zip(names, cells, strict=True)
+            )
+
+
+def quoted(text: str) -> str:
+    """Return `text` as a CSV field, in quotes where it needs them.
+
+    Examples
+    --------
+    >>> quoted("plain"), quoted('say "hi", twice')
+    ('plain', '"say ""hi"", twice"')
+    """
+    if any(mark in text for mark in ',"\r\n'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def _decimal(bound: int) -> Callable[[int], str]:
+    """Return a way to write integers below `bound`: from a table, where one fits."""
+    return str if bound > TABLE_CELLS else [str(i) for i in range(bound)].__getitem__
+
+
+def read_map(
+    path: FilePath, *, num_bits: int, num_hashes: int, num_cohorts: int, advance: Advance | None = None
+) -> CandidateMap:
+    """Read map.csv.
+
+    Raises
+    ------
+    FormatError
+        When the file is empty, a row has another number of integers than m * h, or an integer lies outside its
+        cohort's ``cohort * k + 1 .. cohort * k + k``.
+    """
+    source = os.fspath(path)
+    shape = _Shape(source, num_bits, num_hashes, num_cohorts)
+    names: list[str] = []
+    parts = []
+    with reading(path, advance) as stream:
+        for block in blocks(stream, source):
+            found, positions = shape.quick(block) or shape.exact(block)
+            names += found
+            parts.append(positions)
+    if not names:
+        raise FormatError("the file is empty: expected a row per candidate", source=source)
+    return CandidateMap(names, np.concatenate(parts).transpose(1, 0, 2), num_bits)
+
+
+class _Shape:
+    """What the rows of one map must look like."""
+
+    def __init__(self, source: str, num_bits: int, num_hashes: int, num_cohorts: int) -> None:
+        self.source, self.num_bits, self.num_hashes, self.num_cohorts = source, num_bits, num_hashes, num_cohorts
+        self.cells = num_cohorts * num_hashes
+        self.kind = np.uint8 if num_bits <= 256 else np.uint16
+
+    def _positions(self, rows: NDArray[np.integer[Any]] | list[list[int]]) -> NDArray[Any]:
+        return np.array(rows, self.kind).reshape(-1, self.num_cohorts, self.num_hashes)
+
+    def exact(self, block: Block) -> tuple[list[str], NDArray[Any]]:
+        """Read record by record; the first bad one is named."""
+        rows = list(records(block, self.source, self._convert))
+        return [name for name, _ in rows], self._positions([positions for _, positions in rows])
+
+    def _convert(self, place: Place, fields: list[str]) -> tuple[str, list[int]]:
+        if len(fields) != self.cells + 1:
+            raise place.error(
+                f"expected a candidate and m * h = {self.num_cohorts} * {self.num_hashes} = {self.cells} integers, "
+                f"found {len(fields) - 1}"
+            )
+        return place.text(fields[0], "candidate"), list(self._bits(place, fields))
+
+    def _bits(self, place: Place, fields: list[str]) -> Iterator[int]:
+        for cell, text in enumerate(fields[1:]):
+            cohort, which = divmod(cell, self.num_hashes)
+            first = cohort * self.num_bits + 1
+            field = f"cohort {cohort} hash {which}"
+            yield place.whole(text, field, first, first + self.num_bits - 1) - first
+
+    def quick(self, block: Block) -> tuple[list[str], NDArray[Any]] | None:
+        """Read a large block of well-formed records at once, or return None."""
+        if len(block.raw) < SMALLEST or b"0x" in block.raw or b"0X" in block.raw:
+            return None  # Arrow would read sixteen there
+        import pyarrow as pa
+
+        types = {str(i): pa.int64() for i in range(self.cells)}
+        table = read_block(block.raw, ["name", *types], {"name": pa.string(), **types})
+        if table is None or not table.num_rows:
+            return None
+        bits = np.empty((table.num_rows, self.cells), self.kind)
+        for cell in range(self.cells):
+            column = table.column(cell + 1).to_numpy() - (cell // self.num_hashes * self.num_bits + 1)
+            if column.min() < 0 or column.max() >= self.num_bits:
+                return None
+            bits[:, cell] = column
+        return table.column(0).to_pylist(), bits.reshape(-1, self.num_cohorts, self.num_hashes)

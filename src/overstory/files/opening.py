@@ -1,0 +1,121 @@
+"""Opening files: plain or gz, read in a stream, written whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import secrets
+import stat
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO, TypeAlias, cast
+
+from overstory.protocol.errors import FormatError
+
+FilePath: TypeAlias = str | os.PathLike[str]
+Advance: TypeAlias = Callable[[int], object]
+"""Called with every number of bytes taken from the disk: what a progress bar needs."""
+
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+class _Counted(io.FileIO):
+    """A file that tells how many bytes were read."""
+
+    def __init__(self, path: FilePath, advance: Advance) -> None:
+        super().__init__(path, "r")
+        self._advance = advance
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Read, and tell."""
+        count = super().readinto(buffer)
+        self._advance(count or 0)
+        return count
+
+
+@contextmanager
+def reading(path: FilePath, advance: Advance | None = None) -> Iterator[BinaryIO]:
+    """Open `path` for reading bytes; gz is known by its first two bytes, whatever the file is called.
+
+    Raises
+    ------
+    FormatError
+        When the gz stream is damaged or cut short.
+    OSError
+        When the file cannot be opened.
+    """
+    raw = io.BufferedReader(_Counted(path, advance or (lambda _: None)), buffer_size=1 << 18)
+    with raw:
+        if raw.peek(2)[:2] != GZIP_MAGIC:
+            yield cast("BinaryIO", raw)
+            return
+        try:
+            with gzip.GzipFile(fileobj=raw) as inflated:
+                yield cast("BinaryIO", inflated)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise FormatError(f"the gz stream is damaged or cut short ({error})", source=os.fspath(path)) from error
+
+
+@contextmanager
+def replacing(path: FilePath) -> Iterator[str]:
+    """Give the name of a temporary file beside `path`, which takes its place when all went well, and else vanishes.
+
+    A device or a pipe is not replaced: its own name is given.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with replacing(f"{folder}/out.txt") as name:
+    ...         _ = Path(name).write_text("whole")
+    ...     os.listdir(folder), Path(folder, "out.txt").read_text()
+    (['out.txt'], 'whole')
+    """
+    target = Path(os.path.realpath(path))
+    known = target.stat() if target.exists() else None
+    if known is not None and not stat.S_ISREG(known.st_mode):
+        if stat.S_ISDIR(known.st_mode):
+            raise IsADirectoryError(21, "is a directory; a file is to be written there", os.fspath(path))
+        yield str(target)
+        return
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    _create(temporary, path)
+    try:
+        yield str(temporary)
+        if known is not None:
+            temporary.chmod(stat.S_IMODE(known.st_mode))
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _create(temporary: Path, path: FilePath) -> None:
+    try:
+        temporary.open("xb").close()
+    except OSError as error:  # name the file that was asked for, not the temporary one
+        raise type(error)(error.errno, error.strerror, os.fspath(path)) from error
+
+
+@contextmanager
+def writing(path: FilePath) -> Iterator[BinaryIO]:
+    """Open `path` for writing bytes, gz when its name ends so; an error leaves what was there before.
+
+    The gz header carries neither a name nor a time: equal content gives equal files.
+    """
+    with replacing(path) as name, open(name, "wb", buffering=1 << 18) as plain:  # noqa: PTH123 - buffered
+        if not os.fspath(path).endswith(".gz"):
+            yield plain
+            return
+        with gzip.GzipFile(filename="", mode="wb", fileobj=plain, compresslevel=6, mtime=0) as deflated:
+            yield cast("BinaryIO", deflated)
+
+
+@contextmanager
+def writing_text(path: FilePath) -> Iterator[TextIO]:
+    """Open `path` for writing UTF-8 text with LF line ends."""
+    with writing(path) as raw, io.TextIOWrapper(raw, encoding="utf-8", newline="") as text:
+        yield text

@@ -1,0 +1,113 @@
+"""params.csv: RAPPOR's six letters, header ``k,h,m,p,q,f`` and one row."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING
+
+from overstory.files.fields import Place
+from overstory.files.opening import FilePath, reading, writing_text
+from overstory.files.records import blocks, records, split_header
+from overstory.protocol.errors import FormatError, ParameterError
+
+if TYPE_CHECKING:
+    from overstory.protocol.mechanisms.mechanism import BitMechanism
+
+LETTERS = ("k", "h", "m", "p", "q", "f")
+
+
+@dataclass(frozen=True)
+class RapporParameters:
+    """RAPPOR's parameters under their own letters, in the order of params.csv.
+
+    Parameters
+    ----------
+    k, h, m : int
+        Bits, hashes, cohorts.
+    p, q : float
+        P(1|0) and P(1|1) of the instantaneous round.
+    f : float
+        Share of the permanent bits that are noise.
+
+    Raises
+    ------
+    ParameterError
+        When no mechanism has these parameters.
+
+    Examples
+    --------
+    >>> parameters = RapporParameters(k=128, h=2, m=16, p=0.5, q=0.75, f=0.5)
+    >>> round(parameters.mechanism().epsilon_report, 4)
+    1.0743
+    """
+
+    k: int
+    h: int
+    m: int
+    p: float
+    q: float
+    f: float
+
+    def __post_init__(self) -> None:
+        self.mechanism()
+
+    def mechanism(self, hash_family: str = "overstory-v1", hash_key: str = "") -> BitMechanism:
+        """Return the mechanism: the parameters with a hash family.
+
+        Raises
+        ------
+        ParameterError
+            When the family cannot hash into k bits h times.
+        """
+        from overstory.protocol.mechanisms.registry import mechanism
+
+        return mechanism(
+            "rappor",
+            num_bits=self.k,
+            num_hashes=self.h,
+            num_cohorts=self.m,
+            f=self.f,
+            p=self.p,
+            q=self.q,
+            hash_family=hash_family,
+            hash_key=hash_key,
+        )
+
+
+def read_params(path: FilePath) -> RapporParameters:
+    """Read params.csv.
+
+    Raises
+    ------
+    FormatError
+        When the file is empty, lacks a column, has no row or more than one, or a field is out of range.
+    """
+    source = os.fspath(path)
+    with reading(path) as stream:
+        names, rest = split_header(blocks(stream, source), source, LETTERS)
+
+        def convert(place: Place, fields: list[str]) -> RapporParameters:
+            return _row(place, fields, names)
+
+        rows = [row for block in rest for row in records(block, source, convert)]
+    if len(rows) != 1:
+        raise FormatError(f"expected one row under the header, found {len(rows)}", source=source)
+    return rows[0]
+
+
+def _row(place: Place, fields: list[str], names: list[str]) -> RapporParameters:
+    given = {letter: place.column(fields, names.index(letter), len(names)) for letter in LETTERS}
+    k, h, m = (place.whole(given[letter], letter, 1, 1 << 16) for letter in "khm")
+    p, q, f = (place.number(given[letter], letter) for letter in "pqf")
+    try:
+        return RapporParameters(k, h, m, p, q, f)
+    except ParameterError as error:
+        raise place.error(str(error)) from error
+
+
+def write_params(path: FilePath, parameters: RapporParameters) -> None:
+    """Write params.csv."""
+    with writing_text(path) as text:
+        text.write(",".join(LETTERS) + "\n")
+        text.write(",".join(map(repr, astuple(parameters))) + "\n")

@@ -1,0 +1,153 @@
+"""reports.csv: header ``client,cohort,bloom,prr,irr``, bits as text, most significant first.
+
+Only `cohort` and `irr` are needed to sum, wherever they stand. `bloom` and `prr` never leave a device; tests of a
+client compare them with another client's.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from overstory.analysis.reports import ReportBatch
+from overstory.files.arrow_csv import SMALLEST, read_block
+from overstory.files.fields import Place
+from overstory.files.opening import reading, writing_text
+from overstory.files.records import Block, Skipped, blocks, records, split_header
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from overstory.files.opening import Advance, FilePath
+
+COLUMNS = ("client", "cohort", "bloom", "prr", "irr")
+NEEDED = ("cohort", "irr")
+
+
+class ReportRow(NamedTuple):
+    """A report with all that the device knows of it; the bits are integers."""
+
+    client: str
+    cohort: int
+    bloom: int
+    prr: int
+    irr: int
+
+
+def write_reports_csv(path: FilePath, rows: Iterable[ReportRow], num_bits: int) -> None:
+    """Write reports.csv, in a stream."""
+    with writing_text(path) as text:
+        lines = csv.writer(text, lineterminator="\n")
+        lines.writerow(COLUMNS)
+        for client, cohort, *vectors in rows:
+            lines.writerow((client, cohort, *(f"{bits:0{num_bits}b}" for bits in vectors)))
+
+
+def read_reports_csv(
+    path: FilePath,
+    num_bits: int,
+    num_cohorts: int,
+    *,
+    skipped: Skipped | None = None,
+    advance: Advance | None = None,
+) -> Iterator[ReportBatch]:
+    """Yield the reports in batches, in a stream: memory does not grow with the file.
+
+    Raises
+    ------
+    FormatError
+        When the header lacks a column, or (unless skipped) a row has another number of fields, a cohort outside
+        ``0 .. num_cohorts - 1``, or an `irr` that is not `num_bits` characters 0 or 1.
+    """
+    source = os.fspath(path)
+    with reading(path, advance) as stream:
+        names, rest = split_header(blocks(stream, source), source, NEEDED)
+        table = _Table(source, names, num_bits, num_cohorts)
+        for block in rest:
+            yield table.quick(block) or table.exact(block, skipped)
+
+
+class _Table:
+    """The columns of one file, and what its reports must look like."""
+
+    def __init__(self, source: str, names: Sequence[str], num_bits: int, num_cohorts: int) -> None:
+        self.source, self.num_bits, self.num_cohorts = source, num_bits, num_cohorts
+        self.cohort, self.irr, self.width = names.index("cohort"), names.index("irr"), len(names)
+
+    def batch(self, cohorts: NDArray[np.uint16], bits: NDArray[np.uint64]) -> ReportBatch:
+        """Return the batch of these columns."""
+        return ReportBatch(cohorts, bits, self.num_bits, self.num_cohorts)
+
+    def exact(self, block: Block, skipped: Skipped | None) -> ReportBatch:
+        """Read record by record; the first bad one is named, or all are counted."""
+        words = -(-self.num_bits // 64)
+        cohorts, bits = [], bytearray()
+        for cohort, report in records(block, self.source, self._convert, skipped):
+            cohorts.append(cohort)
+            bits += report.to_bytes(8 * words, "little")
+        matrix = np.frombuffer(bytes(bits), "<u8").astype(np.uint64, copy=False).reshape(-1, words)
+        return self.batch(np.array(cohorts, np.uint16), matrix)
+
+    def _convert(self, place: Place, fields: list[str]) -> tuple[int, int]:
+        irr = place.bits(place.column(fields, self.irr, self.width), "irr", self.num_bits)
+        return place.whole(fields[self.cohort], "cohort", 0, self.num_cohorts - 1), irr
+
+    def quick(self, block: Block) -> ReportBatch | None:
+        """Read a large block of well-formed records at once, or return None."""
+        if len(block.raw) < SMALLEST:
+            return None
+        import pyarrow as pa
+
+        names = [str(i) for i in range(self.width)]
+        types = {names[self.cohort]: pa.dictionary(pa.int32(), pa.binary()), names[self.irr]: pa.binary()}
+        table = read_block(block.raw, names, types)
+        if table is None or not table.num_rows:
+            return None
+        cohorts = self._cohorts(_single(table.column(0)))
+        bits = packed_text(_single(table.column(1)), self.num_bits)
+        return None if cohorts is None or bits is None else self.batch(cohorts, bits)
+
+    def _cohorts(self, column: Any) -> NDArray[np.uint16] | None:
+        """Each text that occurs is read once, by the exact reader's own rule."""
+        from overstory.protocol.errors import FormatError
+
+        place = Place(self.source, 0)
+        texts = (text.decode("utf-8", "surrogateescape") for text in column.dictionary.to_pylist())
+        try:
+            known = [place.whole(text, "cohort", 0, self.num_cohorts - 1) for text in texts]
+        except FormatError:
+            return None
+        indices: NDArray[np.int32] = column.indices.to_numpy()
+        return np.array(known, np.uint16)[indices]
+
+
+def packed_text(column: Any, num_bits: int) -> NDArray[np.uint64] | None:
+    """Pack an Arrow column of bits written as text, most significant first.
+
+    Returns
+    -------
+    bits : ndarray of uint64, shape (n, ceil(num_bits / 64)), or None
+        None when a text is not `num_bits` characters 0 or 1.
+    """
+    _, edges, characters = column.buffers()
+    ends = np.frombuffer(edges, np.int32)[column.offset : column.offset + len(column) + 1]
+    if (np.diff(ends) != num_bits).any():
+        return None
+    text = np.frombuffer(characters, np.uint8)[ends[0] : ends[-1]].reshape(-1, num_bits)
+    words = -(-num_bits // 64)
+    padded = np.zeros((len(column), 64 * words), np.uint8)
+    digits = padded[:, -num_bits:]
+    np.bitwise_xor(text, np.uint8(ord("0")), out=digits)
+    if digits.max() > 1:
+        return None
+    little = np.ascontiguousarray(np.packbits(padded, axis=1)[:, ::-1])
+    return little.view("<u8").astype(np.uint64, copy=False)
+
+
+def _single(column: Any) -> Any:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

@@ -1,0 +1,67 @@
+"""What decoding leaves behind: results.csv and metrics.json."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from overstory.files.opening import writing_text
+
+if TYPE_CHECKING:
+    from overstory.analysis.decoding import Decoded
+    from overstory.files.opening import FilePath
+    from overstory.files.params import RapporParameters
+    from overstory.protocol.mechanisms.mechanism import BitMechanism
+
+LADDER: Final = (1, 2, 3, 5, 10)
+"""For how many reports of one value epsilon is stated."""
+
+
+def privacy(mechanism: BitMechanism) -> dict[str, Any]:
+    """Return the epsilons under their JSON names; None stands for no bound at all.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> spent = privacy(mechanism("rappor"))
+    >>> round(spent["epsilon_report"], 3), round(spent["epsilon_n"]["2"], 3)
+    (1.074, 2.017)
+    """
+    return {
+        "epsilon_report": finite(mechanism.epsilon_report),
+        "epsilon_permanent": finite(mechanism.epsilon_permanent),
+        "epsilon_n": {str(n): finite(mechanism.epsilon_n(n)) for n in LADDER},
+    }
+
+
+def finite(number: float) -> float | None:
+    """Return a number as JSON can hold it."""
+    return number if math.isfinite(number) else None
+
+
+def metrics(decoded: Decoded, parameters: RapporParameters, mechanism: BitMechanism) -> dict[str, Any]:
+    """Return what metrics.json says: of the privacy spent, the parameters, and the decoding as a whole."""
+    letters = {letter: getattr(parameters, letter) for letter in ("k", "h", "m", "p", "q", "f")}
+    summary = {key: finite(v) if isinstance(v, float) else v for key, v in decoded.summary().items()}
+    return {**summary, **privacy(mechanism), "parameters": letters}
+
+
+def write_results(folder: FilePath, decoded: Decoded, about: dict[str, Any]) -> tuple[Path, Path]:
+    """Write results.csv (every candidate, most frequent first) and metrics.json into `folder`, made if need be.
+
+    Returns
+    -------
+    results, metrics : Path
+        The two files.
+    """
+    target = Path(os.fspath(folder))
+    target.mkdir(parents=True, exist_ok=True)
+    results, beside = target / "results.csv", target / "metrics.json"
+    with writing_text(results) as text:
+        decoded.to_csv(text)
+    with writing_text(beside) as text:
+        text.write(json.dumps(about, indent=2, allow_nan=False) + "\n")
+    return results, beside

@@ -1,0 +1,57 @@
+"""values.csv: true values, before any randomizing; header ``client,cohort,value``. For tests and simulations."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from overstory.files.fields import Place
+from overstory.files.opening import Advance, FilePath, reading, writing_text
+from overstory.files.records import Skipped, blocks, records, split_header
+
+COLUMNS = ("client", "cohort", "value")
+
+
+class Holding(NamedTuple):
+    """A client, its cohort, and a true value that it holds."""
+
+    client: str
+    cohort: int
+    value: str
+
+
+def read_values(
+    path: FilePath, num_cohorts: int, *, skipped: Skipped | None = None, advance: Advance | None = None
+) -> Iterator[Holding]:
+    """Yield the rows of values.csv, in a stream.
+
+    Raises
+    ------
+    FormatError
+        When the header lacks a column, or (unless skipped) a row has another number of fields, a cohort outside
+        ``0 .. num_cohorts - 1``, or text that is not UTF-8.
+    """
+    source = os.fspath(path)
+    with reading(path, advance) as stream:
+        names, rest = split_header(blocks(stream, source), source, COLUMNS)
+        client, cohort, value = (names.index(name) for name in COLUMNS)
+
+        def convert(place: Place, fields: list[str]) -> Holding:
+            return Holding(
+                place.text(place.column(fields, client, len(names)), "client"),
+                place.whole(fields[cohort], "cohort", 0, num_cohorts - 1),
+                place.text(fields[value], "value"),
+            )
+
+        for block in rest:
+            yield from records(block, source, convert, skipped)
+
+
+def write_values(path: FilePath, holdings: Iterable[Holding]) -> None:
+    """Write values.csv."""
+    with writing_text(path) as text:
+        rows = csv.writer(text, lineterminator="\n")
+        rows.writerow(COLUMNS)
+        rows.writerows(holdings)
