@@ -44,8 +44,8 @@ def frequency_variance(
     --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
     >>> one_million = frequency_variance(mechanism("rappor"), 10**6, num_candidates=200)
-    >>> round(1e6 * math.sqrt(one_million), -1)
-    2980.0
+    >>> round(1e6 * math.sqrt(one_million))
+    2975
     """
     if num_reports <= 0 or not 0 <= frequency <= 1:
         raise ParameterError(f"give a positive number of reports and a share, not {num_reports} and {frequency}")

@@ -1,0 +1,89 @@
+"""A collection in numbers and plain words: what the terminal prints and `--json` gives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from overstory.demo.collection import Collection
+from overstory.planning import plan_from_parameters
+from overstory.privacy.statement import statement
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def rows(collection: Collection) -> list[dict[str, Any]]:
+    """Return a dictionary per state, most frequent first, the truth beside what was learned."""
+    truth = dict(zip(collection.decoded.values, collection.truth.tolist(), strict=True))
+    return [{"value": row["value"], "truth": truth[row["value"]], **row} for row in collection.decoded.rows()]
+
+
+def as_json(collection: Collection, page: str | None) -> dict[str, Any]:
+    """Return everything as JSON values."""
+    said = statement(collection.oracle.mechanism).to_json()
+    reports = len(collection.population)
+    plan = plan_from_parameters(collection.oracle.mechanism, reports, len(collection.population.states))
+    return {
+        "population": collection.population.description,
+        "seed": collection.seed,
+        **collection.decoded.summary(),
+        "parameters": {letter: getattr(collection.parameters, letter) for letter in "khmpqf"},
+        **{key: said[key] for key in ("epsilon_report", "epsilon_permanent", "epsilon_n", "change_leak")},
+        "standard_error": plan.standard_error,
+        "detectable_frequency": plan.detectable_frequency,
+        "rmse": collection.rmse,
+        "limit": collection.limit,
+        "inside_95": inside(collection),
+        "estimates": rows(collection),
+        "folder": str(collection.paths.folder),
+        "page": page,
+    }
+
+
+def inside(collection: Collection) -> int:
+    """How many of the 95% intervals hold the truth."""
+    low, high = collection.decoded.confidence_interval(0.95)
+    return int(np.count_nonzero((low <= collection.truth) & (collection.truth <= high)))
+
+
+def show(collection: Collection, console: Console) -> None:
+    """Print the table and what it means."""
+    from rich.table import Table
+
+    table = Table(title="What was true, and what was learned", title_justify="left")
+    table.add_column("state")
+    for heading in ("truth", "estimate", "95% interval"):
+        table.add_column(heading, justify="right")
+    table.add_column("")
+    for row in rows(collection):
+        estimate = f"{row['count']:,.0f}" if row["detected"] else "not detected"
+        low, high = (f"{max(bound, 0):.1%}" for bound in (row["low"], row["high"]))
+        table.add_row(row["value"], f"{row['truth']:,}", estimate, f"{low} to {high}", _bar(row, collection))
+    console.print(table)
+    for line in words(collection):
+        console.print(line, soft_wrap=True)
+
+
+def _bar(row: dict[str, Any], collection: Collection) -> str:
+    most = max(row["frequency"] for row in collection.decoded.rows(1)) or 1.0
+    return "█" * round(24 * row["frequency"] / most) if row["detected"] else ""
+
+
+def words(collection: Collection) -> list[str]:
+    """Say in a few sentences what was collected, learned and spent."""
+    decoded, reports = collection.decoded, len(collection.population)
+    detected = int(np.count_nonzero(decoded.detected()))
+    p = collection.parameters
+    lines = [
+        "",
+        f"Who: {reports:,} simulated respondents over {collection.population.description}; seed {collection.seed}.",
+        f"How: RAPPOR with k={p.k} bits, h={p.h} hashes, m={p.m} cohorts, f={p.f:g}, p={p.p:g}, q={p.q:g}.",
+        f"Learned: {detected} of {len(decoded)} states detected at a false discovery rate of {decoded.alpha:.0%}; "
+        f"{inside(collection)} of {len(decoded)} intervals hold the truth.",
+        f"Error: {collection.rmse:,.0f} reports root mean square, {collection.rmse / collection.limit:.2f} times the "
+        f"{collection.limit:,.0f} that theory allows the best unbiased decoder to expect.",
+        f"Privacy: {statement(collection.oracle.mechanism).plain_words()}",
+    ]
+    return lines + [f"Note: {note}" for note in decoded.notes]
