@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -70,7 +70,8 @@ class CandidateMap:
         if given.dtype.kind not in "iu":
             raise ParameterError(f"positions must be whole numbers, not {given.dtype}")
         if int(given.min()) < 0 or int(given.max()) >= self.num_bits:
-            raise ParameterError(f"positions must lie in 0 .. {self.num_bits - 1}, found {_outside(given, self.num_bits)}")
+            found = _outside(given, self.num_bits)
+            raise ParameterError(f"positions must lie in 0 .. {self.num_bits - 1}, found {found}")
         kind = np.uint8 if self.num_bits <= 256 else np.uint16
         compact = np.ascontiguousarray(given, dtype=kind).view()
         compact.flags.writeable = False
@@ -79,17 +80,17 @@ class CandidateMap:
     @property
     def num_cohorts(self) -> int:
         """Number of cohorts, each with its own hash functions."""
-        return self.positions.shape[0]
+        return int(self.positions.shape[0])
 
     @property
     def num_candidates(self) -> int:
         """Number of candidates, M."""
-        return self.positions.shape[1]
+        return int(self.positions.shape[1])
 
     @property
     def num_hashes(self) -> int:
         """Hash functions per cohort."""
-        return self.positions.shape[2]
+        return int(self.positions.shape[2])
 
     @property
     def num_rows(self) -> int:
@@ -113,6 +114,11 @@ class CandidateMap:
         repeats = np.count_nonzero(ordered[:, :, 1:] == ordered[:, :, :-1])
         return (ordered.size - repeats) / (self.num_cohorts * self.num_candidates * self.num_bits)
 
+    def take(self, columns: NDArray[np.intp]) -> CandidateMap:
+        """Return the map of some candidates, by index."""
+        names = [str(self.candidates[int(index)]) for index in columns]
+        return CandidateMap(names, self.positions[:, columns, :], self.num_bits)
+
     def dense(self, columns: NDArray[np.intp] | None = None) -> NDArray[np.float64]:
         """Return columns of the design matrix, shape (num_rows, number of columns); all of them by default."""
         chosen = self.positions if columns is None else self.positions[:, columns, :]
@@ -133,6 +139,9 @@ class CandidateMap:
         from overstory.analysis.design import fingerprints
 
         prints = fingerprints(self)
+        ordered = np.sort(prints)
+        if not (ordered[1:] == ordered[:-1]).any():
+            return []
         order = np.argsort(prints, kind="stable")
         edges = np.flatnonzero(np.diff(prints[order])) + 1
         starts = np.concatenate(([0], edges))
@@ -149,7 +158,7 @@ class CandidateMap:
         return [sorted(group) for group in groups.values() if len(group) > 1]
 
 
-def _outside(positions: NDArray[np.integer], num_bits: int) -> str:
+def _outside(positions: NDArray[Any], num_bits: int) -> str:
     cohort, candidate, hash_index = (int(x) for x in np.argwhere((positions < 0) | (positions >= num_bits))[0])
     value = int(positions[cohort, candidate, hash_index])
     return f"{value} (cohort {cohort}, candidate {candidate}, hash {hash_index})"

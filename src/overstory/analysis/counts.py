@@ -62,12 +62,12 @@ class SupportCounts:
     @property
     def num_cohorts(self) -> int:
         """Number of cohorts, empty ones included."""
-        return self.ones.shape[0]
+        return int(self.ones.shape[0])
 
     @property
     def num_bits(self) -> int:
         """Bits of one report."""
-        return self.ones.shape[1]
+        return int(self.ones.shape[1])
 
     def __add__(self, other: SupportCounts) -> SupportCounts:
         """Merge with counts of other reports of the same collection."""

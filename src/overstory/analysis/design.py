@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     F64 = NDArray[np.float64]
 
-DENSE_CELLS = 1 << 21
-"""Up to this many cells a design matrix is written out (16 MB); past it, it is only ever a list of positions."""
+DENSE_CELLS = 1 << 20
+"""Up to this many cells a design matrix is written out (8 MB); past it, it is only ever a list of positions."""
 
 
 def is_small(candidates: CandidateMap) -> bool:
@@ -73,7 +73,8 @@ def predict(candidates: CandidateMap, coefficients: F64) -> F64:
     rows = column_rows(candidates, held)
     weights = np.repeat(coefficients[held], rows.shape[1])
     seen = rows.ravel() >= 0
-    return np.bincount(rows.ravel()[seen], weights[seen], minlength=candidates.num_rows)
+    sums = np.bincount(rows.ravel()[seen], weights[seen], minlength=candidates.num_rows)
+    return np.asarray(sums, np.float64)
 
 
 def fingerprints(candidates: CandidateMap) -> NDArray[np.uint64]:
@@ -98,4 +99,5 @@ def column_rows(candidates: CandidateMap, columns: NDArray[np.intp]) -> NDArray[
         positions[:, :, 1:][positions[:, :, 1:] == positions[:, :, :-1]] = -1
     offset = (np.arange(candidates.num_cohorts) * candidates.num_bits)[:, None, None]
     rows = np.where(positions < 0, -1, positions + offset)
-    return np.ascontiguousarray(rows.transpose(1, 0, 2).reshape(len(columns), -1))
+    entries = candidates.num_cohorts * candidates.num_hashes
+    return np.ascontiguousarray(rows.transpose(1, 0, 2).reshape(len(columns), entries))

@@ -83,6 +83,14 @@ def adjusted_p_values(p_values: F64, correction: Correction, share: float = 1.0)
     return np.minimum(adjusted, 1.0)
 
 
+def step_up(p_values: F64, rate: float) -> NDArray[np.intp]:
+    """Return the indices that Benjamini and Hochberg's rule admits at a rate, looking only at p-values up to it."""
+    small = np.flatnonzero(p_values <= rate)
+    ordered = np.sort(p_values[small])
+    passed = np.flatnonzero(ordered * p_values.size <= rate * np.arange(1, small.size + 1))
+    return np.asarray(small[p_values[small] <= ordered[passed[-1]]] if passed.size else small[:0])
+
+
 def check_alpha(alpha: float) -> None:
     """Refuse a level outside the open interval (0, 1)."""
     if not 0.0 < alpha < 1.0:

@@ -105,15 +105,17 @@ def _mix(word):  # type: ignore[no-untyped-def]
     return word ^ (word >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, parallel=True)
 def fingerprints(positions, distinct, out):  # type: ignore[no-untyped-def]
     """Write a 64-bit fingerprint of each column: equal columns agree, whatever the order of their hashes."""
     cohorts, candidates, hashes = positions.shape
-    for s in range(candidates):
-        out[s] = np.uint64(0)
-    for j in range(cohorts):
-        for s in range(candidates):
-            for t in range(hashes):
-                if distinct or not _repeated(positions, j, s, t):
-                    row = np.uint64(j) * np.uint64(65536) + np.uint64(positions[j, s, t])
-                    out[s] += _mix((row + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
+    for block in prange((candidates + BLOCK - 1) // BLOCK):
+        low = block * BLOCK
+        high = min(low + BLOCK, candidates)
+        out[low:high] = np.uint64(0)
+        for j in range(cohorts):
+            for s in range(low, high):
+                for t in range(hashes):
+                    if distinct or not _repeated(positions, j, s, t):
+                        row = np.uint64(j) * np.uint64(65536) + np.uint64(positions[j, s, t])
+                        out[s] += _mix((row + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))

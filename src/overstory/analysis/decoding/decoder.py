@@ -9,9 +9,10 @@ import numpy as np
 
 from overstory.analysis.candidates import CandidateMap
 from overstory.analysis.decoding.caveats import caveats, cohort_balance
-from overstory.analysis.decoding.gls import SingularDesignError, fit_gls
+from overstory.analysis.decoding.gls import fit_gls
 from overstory.analysis.decoding.lasso import fit_lasso
 from overstory.analysis.decoding.model import Fit, LinearModel, linear_model
+from overstory.analysis.decoding.normal import SingularDesignError
 from overstory.analysis.decoding.pursuit import fit_pursuit
 from overstory.analysis.decoding.result import Decoded
 from overstory.analysis.selection import check_alpha, null_share, upper_p_values
@@ -122,8 +123,7 @@ class _Groups:
         for group in colliding:
             first[group] = group[0]
         kept, member = np.unique(first, return_inverse=True)
-        names = [str(candidates.candidates[index]) for index in kept]
-        return cls(CandidateMap(names, candidates.positions[:, kept, :], candidates.num_bits), member, colliding)
+        return cls(candidates.take(kept), member, colliding)
 
     def spread(self, numbers: NDArray[np.float64], *, divide: bool = False) -> NDArray[np.float64]:
         """Give every candidate its group's number, or an equal part of it."""

@@ -6,41 +6,23 @@ design :math:`X - o`, since :math:`E\,y - o = (X - o) f`: they cost no parameter
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from overstory.analysis.decoding.model import Fit, LinearModel, dispersion
+from overstory.analysis.decoding.normal import NormalEquations, SingularDesignError, inverse
 from overstory.analysis.decoding.simplex import simplex_least_squares
-from overstory.analysis.design import correlate, gram, predict
+from overstory.analysis.design import predict
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     F64 = NDArray[np.float64]
 
-SINGULAR = 1e-11
-"""Reciprocal condition number under which a (scaled) system says that candidates cannot be told apart."""
 SUSPICIOUS = 4.0
 """Standard errors by which the reports' sum may miss the model's before the fit lets go of it."""
-REWEIGHT = 1.02
-"""Ratio of new to old weights worth a second pass."""
-
-
-class SingularDesignError(Exception):
-    """The candidates' columns are linearly dependent: least squares has no one answer."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Normal:
-    """X'WX, X'W1, X'Wy and the sums of w and wy: all that least squares needs from the rows."""
-
-    matrix: F64
-    edge: F64
-    moment: F64
-    weight: float
-    total: float
 
 
 def fit_gls(model: LinearModel, *, complete: bool) -> Fit:
@@ -58,37 +40,21 @@ def fit_gls(model: LinearModel, *, complete: bool) -> Fit:
     SingularDesignError
         If the columns are linearly dependent.
     """
-    normal = _normal(model)
-    reported = _reported(model, normal, complete=complete)
-    shares = _shares(model, reported)
-    better = model.reweighted(shares)
-    used = model.weights > 0
-    if used.any() and float(np.max(np.abs(np.log(better.weights[used] / model.weights[used])))) > np.log(REWEIGHT):
-        model, normal = better, _normal(better)
-        reported = _reported(model, normal, complete=complete)
+    normal = NormalEquations.of(model)
+    reported = _reported(normal, complete=complete)
+    better = model.reweighted(_shares(model, reported))
+    if better is not model:
+        model, normal = better, NormalEquations.of(better)
+        reported = _reported(normal, complete=complete)
     solve = _fit_complete if complete else _fit_open
     return replace(solve(model, normal), reported=reported[: normal.moment.size])
 
 
-def _normal(model: LinearModel) -> _Normal:
-    w, y = model.weights, model.response
-    return _Normal(
-        gram(model.candidates, w),
-        correlate(model.candidates, w),
-        correlate(model.candidates, w * y),
-        float(w.sum()),
-        float(w @ y),
-    )
-
-
-def _reported(model: LinearModel, normal: _Normal, *, complete: bool) -> F64:
+def _reported(normal: NormalEquations, *, complete: bool) -> F64:
     """Return maximum-likelihood shares on the simplex; the last is the strings outside the list, unless complete."""
     if complete:
         return simplex_least_squares(normal.matrix, normal.moment)
-    o = model.fill
-    border = np.append(o * normal.edge, o * o * normal.weight)
-    matrix = np.block([[normal.matrix, border[:-1, None]], [border[None, :]]])
-    return simplex_least_squares(matrix, np.append(normal.moment, o * normal.total))
+    return simplex_least_squares(*normal.bordered())
 
 
 def _shares(model: LinearModel, reported: F64) -> F64:
@@ -97,21 +63,18 @@ def _shares(model: LinearModel, reported: F64) -> F64:
     return predict(model.candidates, listed) + model.fill * (1.0 - listed.sum())
 
 
-def _fit_open(model: LinearModel, normal: _Normal) -> Fit:
+def _fit_open(model: LinearModel, normal: NormalEquations) -> Fit:
     """Least squares when strings may be missing from the list; without a place for them where none can be told."""
     o = model.fill
-    centred = normal.matrix - o * (normal.edge[:, None] + normal.edge[None, :]) + o * o * normal.weight
-    edge = normal.edge - o * normal.weight
-    moment = normal.moment - o * normal.edge - o * (normal.total - o * normal.weight)
     try:
-        covariance = _inverse(centred)
+        covariance = inverse(normal.centred_matrix)
     except SingularDesignError:
         return _fit_plain(model, normal)
-    f = covariance @ moment
+    f = covariance @ normal.centred_moment
     residuals = model.response - o - predict(model.candidates, f) + o * f.sum()
     phi, degrees = dispersion(model, residuals, f.size)
     fit = Fit(f, np.diag(covariance).copy(), f, 1.0 - f.sum(), covariance.sum(), phi, degrees, "gls", storey=True)
-    return _let_go(model, fit, covariance, edge, residuals)
+    return _let_go(model, fit, covariance, normal.centred_edge, residuals)
 
 
 def _let_go(model: LinearModel, fit: Fit, covariance: F64, edge: F64, residuals: F64) -> Fit:
@@ -147,9 +110,9 @@ def _projected(model: LinearModel, slope: F64, lift: float) -> F64:
     return lift * (predict(model.candidates, slope) - model.fill * slope.sum() - 1.0)
 
 
-def _fit_plain(model: LinearModel, normal: _Normal) -> Fit:
+def _fit_plain(model: LinearModel, normal: NormalEquations) -> Fit:
     """Least squares with no strings outside the list."""
-    covariance = _inverse(normal.matrix)
+    covariance = inverse(normal.matrix)
     f = covariance @ normal.moment
     phi, degrees = dispersion(model, model.response - predict(model.candidates, f), f.size)
     note = "the candidates fill the bits so evenly that strings outside the list cannot be told from them"
@@ -157,34 +120,17 @@ def _fit_plain(model: LinearModel, normal: _Normal) -> Fit:
     return Fit(f, variances, f, 1.0 - f.sum(), covariance.sum(), phi, degrees, "gls", storey=True, notes=(note,))
 
 
-def _fit_complete(model: LinearModel, normal: _Normal) -> Fit:
+def _fit_complete(model: LinearModel, normal: NormalEquations) -> Fit:
     """Least squares under sum f = 1, by Lagrange's multiplier."""
-    covariance = _inverse(normal.matrix)
+    covariance = inverse(normal.matrix)
     free = covariance @ normal.moment
     spread = covariance.sum(axis=1)
     total = float(spread.sum())
-    excess = float(free.sum()) - 1.0
+    excess = float(free.sum() - 1.0)
     f = free - spread * (excess / total)
     phi, degrees = dispersion(model, model.response - predict(model.candidates, f), f.size - 1)
-    notes = ()
+    notes: tuple[str, ...] = ()
     if abs(excess) > SUSPICIOUS * np.sqrt(total * max(1.0, phi)):
         notes = (f"the list is declared complete, but its strings hold {1.0 + excess:.1%} of the reports",)
     variances = np.maximum(np.diag(covariance) - spread**2 / total, 0.0)
     return Fit(f, variances, f, 0.0, 0.0, phi, degrees, "gls", storey=True, notes=notes)
-
-
-def _inverse(matrix: F64) -> F64:
-    """Invert a positive definite matrix by Cholesky, refusing one that is numerically singular."""
-    from scipy.linalg import lapack
-
-    size = np.sqrt(np.maximum(np.diag(matrix), np.finfo(float).tiny))
-    scaled = matrix / (size[:, None] * size[None, :])
-    factor, failed = lapack.dpotrf(scaled, lower=1)
-    if failed:
-        raise SingularDesignError
-    condition, _ = lapack.dpocon(factor, np.abs(scaled).sum(axis=0).max(), uplo="L")
-    if condition < SINGULAR:
-        raise SingularDesignError
-    inverse, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
-    inverse = np.tril(inverse) + np.tril(inverse, -1).T
-    return np.asarray(inverse / (size[:, None] * size[None, :]))

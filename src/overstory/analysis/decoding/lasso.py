@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from overstory.analysis.decoding.model import Fit, LinearModel
-from overstory.analysis.design import column_rows, correlate
+from overstory.analysis.design import column_rows, correlate, gram, predict
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -71,12 +71,13 @@ def lasso(candidates: CandidateMap, response: F64, penalty: float, *, positive: 
     while True:
         slope = correlate(candidates, residual)
         reach = slope if positive else np.abs(slope)
-        new = np.setdiff1d(np.flatnonzero(reach > penalty * (1.0 + 1e-9)), working)
+        reach[working] = 0.0
+        new = np.flatnonzero(reach > penalty * (1.0 + 1e-9))
         if not new.size:
             return coefficients
         # The worst offenders first: most of the others stop offending once these are in.
         new = new[np.argsort(-reach[new])[: max(256, working.size)]]
-        working = np.union1d(working, new)
+        working = np.concatenate((working, new))
         rows = column_rows(candidates, working)
         block = coefficients[working]
         descent.descend(rows, residual, block, penalty, positive, 1e-10 * np.abs(response).max(), 100_000)
@@ -89,21 +90,26 @@ def _least_squares(model: LinearModel, picked: NDArray[np.intp], notes: tuple[st
     size = candidates.num_candidates
     raw, variances = np.zeros(size), np.full(size, np.inf)
     used = model.weights > 0
-    design, y = candidates.dense(picked)[used], model.response[used]
-    inverse = np.linalg.pinv(design.T @ design, hermitian=True)
-    f = inverse @ (design.T @ y)
+    chosen = candidates.take(picked) if picked.size else None
+    moment = np.zeros(0)
+    inverted = np.zeros((0, 0))
+    if chosen is not None:
+        moment = correlate(chosen, np.where(used, model.response, 0.0))
+        inverted = np.linalg.pinv(gram(chosen, used.astype(np.float64)), hermitian=True)
+    f = inverted @ moment
+    raw[picked] = f
     degrees = max(int(used.sum()) - picked.size, 0)
-    residuals = y - design @ f
+    residuals = (model.response - predict(candidates, raw))[used]
     noise = float((1.0 / model.weights[used]).mean())
     variance = float(residuals @ residuals) / degrees if degrees else noise
-    raw[picked], variances[picked] = f, variance * np.diag(inverse)
+    variances[picked] = variance * np.diag(inverted)
     reported = np.maximum(raw, 0.0)
     return Fit(
         raw,
         variances,
         reported,
         1.0 - float(f.sum()),
-        variance * float(inverse.sum()),
+        variance * float(inverted.sum()),
         variance / noise,
         degrees,
         "lasso",

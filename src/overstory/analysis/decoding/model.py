@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     F64 = NDArray[np.float64]
 
 
+REWEIGHT = 0.02
+
+
 @dataclass(frozen=True, eq=False)
 class LinearModel:
     """Responses and weights, one per row of the design matrix (cohort-major), in frequency units.
@@ -56,11 +59,17 @@ class LinearModel:
         return int(np.count_nonzero(self.reports))
 
     def reweighted(self, shares: F64) -> LinearModel:
-        """Return the model with the weights that hold if bit ``row`` is truly set in ``shares[row]`` of the reports."""
+        """Return the model with the weights that hold if bit ``row`` is truly set in ``shares[row]`` of the reports.
+
+        The model itself, where no weight would change by more than `REWEIGHT` and a new fit would change nothing.
+        """
         rates = self.q_star + (self.p_star - self.q_star) * np.clip(shares, 0.0, 1.0)
         # A channel without noise would weigh infinitely; one report more of each kind keeps it finite.
         spread = np.maximum(rates * (1.0 - rates), 1.0 / (self.reports + 2.0))
-        return replace(self, weights=self.reports * (self.p_star - self.q_star) ** 2 / spread)
+        weights = self.reports * (self.p_star - self.q_star) ** 2 / spread
+        if np.all(np.abs(weights - self.weights) <= REWEIGHT * self.weights):
+            return self
+        return replace(self, weights=weights)
 
 
 @dataclass(frozen=True, eq=False)

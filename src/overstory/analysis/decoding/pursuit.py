@@ -20,14 +20,16 @@ References
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from overstory.analysis.decoding.model import Fit, LinearModel, dispersion
+from overstory.analysis.decoding.normal import NormalEquations, inverse
 from overstory.analysis.decoding.simplex import simplex_least_squares
-from overstory.analysis.design import correlate, predict, squared_lengths
-from overstory.analysis.selection import adjusted_p_values, upper_p_values
+from overstory.analysis.design import correlate, gram, predict, squared_lengths
+from overstory.analysis.selection import step_up, upper_p_values
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,17 +48,59 @@ DEPENDENT = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
+class _Columns:
+    """What every candidate's centred column has with the weights, the response and itself; each of shape (M,)."""
+
+    model: LinearModel
+    edge: F64
+    moment: F64
+
+    @classmethod
+    def of(cls, model: LinearModel) -> _Columns:
+        w, y = model.weights, model.response
+        return cls(model, correlate(model.candidates, w), correlate(model.candidates, w * y))
+
+    @cached_property
+    def lengths(self) -> F64:
+        """||W^(1/2) (x_s - o)||^2."""
+        o = self.model.fill
+        lengths = (1.0 - 2.0 * o) * self.edge + o * o * self.model.weights.sum()
+        return np.asarray(np.maximum(lengths, np.finfo(float).tiny))
+
+    @cached_property
+    def energy(self) -> float:
+        """||W^(1/2) (y - o)||^2."""
+        return float(self.model.weights @ (self.model.response - self.model.fill) ** 2)
+
+    def equations(self, columns: Indices) -> NormalEquations:
+        """Return the normal equations of some columns."""
+        model = self.model
+        w = model.weights
+        block = gram(model.candidates.take(columns), w) if columns.size else np.zeros((0, 0))
+        total = float(w @ model.response)
+        return NormalEquations(block, self.edge[columns], self.moment[columns], float(w.sum()), total, model.fill)
+
+
+@dataclass(frozen=True, eq=False)
 class _Background:
-    """The members' joint fit: orthonormal directions Q (in weighted rows), coefficients, residuals."""
+    """The members' joint fit and what it leaves."""
 
     members: Indices
-    directions: F64
     coefficients: F64
-    variances: F64
-    unallocated_variance: float
+    covariance: F64
     residuals: F64
     dispersion: float
     degrees_of_freedom: int
+
+    @classmethod
+    def of(cls, columns: _Columns, members: Indices) -> _Background:
+        model, equations = columns.model, columns.equations(members)
+        covariance = inverse(equations.centred_matrix)
+        f = covariance @ equations.centred_moment
+        shares = np.zeros(columns.edge.size)
+        shares[members] = f
+        residuals = model.response - model.fill * (1.0 - f.sum()) - predict(model.candidates, shares)
+        return cls(members, f, covariance, residuals, *dispersion(model, residuals, members.size))
 
 
 def fit_pursuit(model: LinearModel) -> Fit:
@@ -65,146 +109,108 @@ def fit_pursuit(model: LinearModel) -> Fit:
     The reported shares are maximum likelihood on the simplex over the members, the candidates that a false discovery
     rate of `REPORT_RATE` admits, and the strings outside; the other candidates are reported as 0.
     """
-    background = _search(model, _join(model, np.empty(0, np.intp)))
-    shares = predict(model.candidates, _spread(model, background)) + model.fill * (1.0 - background.coefficients.sum())
-    model = model.reweighted(shares)
-    background = _search(model, _join(model, background.members))
-    raw, variances = _test_all(model, background)
+    columns = _Columns.of(model)
+    background = _search(columns, _Background.of(columns, np.empty(0, np.intp)))
+    better = model.reweighted(np.clip(model.response - background.residuals, 0.0, 1.0))
+    if better is not model:
+        columns = _Columns.of(better)
+        background = _search(columns, _Background.of(columns, background.members))
+    raw, variances = _test_all(columns, background)
     return Fit(
         raw,
         variances,
-        _reported(model, background, raw, variances),
+        _reported(columns, background, raw, variances),
         1.0 - float(background.coefficients.sum()),
-        background.unallocated_variance,
+        float(background.covariance.sum()),
         background.dispersion,
         background.degrees_of_freedom,
         "pursuit",
     )
 
 
-def _search(model: LinearModel, background: _Background) -> _Background:
+def _search(columns: _Columns, background: _Background) -> _Background:
     """Pursue in passes over all candidates until the members stay."""
-    lengths = _squared_lengths(model)
     for _ in range(MAX_PASSES):
-        members = _pursue(model, background, lengths)
+        members = _pursue(columns, background)
         if np.array_equal(members, background.members):
             break
-        background = _join(model, members)
+        background = _Background.of(columns, members)
     return background
 
 
-def _pursue(model: LinearModel, background: _Background, lengths: F64) -> Indices:
+def _pursue(columns: _Columns, background: _Background) -> Indices:
     """Add members from among the candidates that now look best, and drop those the others made superfluous."""
-    entry = _entry(lengths.size)
-    z = _scores(model, background.residuals) / np.sqrt(lengths * max(1.0, background.dispersion))
+    entry = _entry(columns.edge.size)
+    z = _scores(columns.model, background) / np.sqrt(columns.lengths * max(1.0, background.dispersion))
     z[background.members] = -np.inf
     if float(z.max()) < entry:
         return background.members
     best = np.argpartition(-z, SCREEN)[:SCREEN] if z.size > SCREEN else np.arange(z.size)
     screen = np.union1d(background.members, best)
-    design, response = _weighted(model, screen)
-    gram, moment = design.T @ design, design.T @ response
-    own = np.diag(gram)
+    equations = columns.equations(screen)
+    matrix, moment = equations.centred_matrix, equations.centred_moment
     inside = np.isin(screen, background.members)
     blocked = np.zeros(screen.size, bool)
-    most = max(1, model.used_rows // 2)
+    rows = columns.model.used_rows
     while True:
         held = np.flatnonzero(inside)
-        inverse = np.linalg.pinv(gram[np.ix_(held, held)], hermitian=True)
-        f = inverse @ moment[held]
-        noise = max(1.0, float(response @ response - moment[held] @ f) / max(1, model.used_rows - held.size))
-        gain = (moment - gram[:, held] @ f) / np.sqrt(own * noise)
+        covariance = inverse(matrix[np.ix_(held, held)])
+        f = covariance @ moment[held]
+        noise = max(1.0, (columns.energy - float(moment[held] @ f)) / max(1, rows - held.size))
+        gain = (moment - matrix[:, held] @ f) / np.sqrt(np.diag(matrix) * noise)
         gain[inside | blocked] = -np.inf
         adding = np.flatnonzero(gain >= max(entry, TOGETHER * float(gain.max())))
-        if not adding.size or held.size + adding.size > most:
+        if not adding.size or held.size + adding.size > max(1, rows // 2):
             break
-        free = _independent(gram, inverse, held, adding)
+        free = _independent(matrix, covariance, held, adding)
         blocked[adding[~free]] = True
         inside[adding[free]] = True
-    weak = f < (entry - 1.0) * np.sqrt(noise * np.diag(inverse))
-    return screen[held[~weak]]
+    weak = f < (entry - 1.0) * np.sqrt(noise * np.diag(covariance))
+    return np.asarray(screen[held[~weak]])
 
 
-def _independent(gram: F64, inverse: F64, held: Indices, adding: Indices) -> NDArray[np.bool_]:
+def _independent(matrix: F64, covariance: F64, held: Indices, adding: Indices) -> NDArray[np.bool_]:
     """Whether each new column has a part of its own beside the held ones and the new ones before it."""
-    cross = gram[np.ix_(held, adding)]
-    left = gram[np.ix_(adding, adding)] - cross.T @ inverse @ cross
+    cross = matrix[np.ix_(held, adding)]
+    left = matrix[np.ix_(adding, adding)] - cross.T @ covariance @ cross
     free = np.ones(adding.size, bool)
     for i in range(adding.size):
-        free[i] = left[i, i] > DEPENDENT * gram[adding[i], adding[i]]
+        free[i] = left[i, i] > DEPENDENT * matrix[adding[i], adding[i]]
         if free[i] and i + 1 < adding.size:
             left[i + 1 :, i + 1 :] -= np.outer(left[i + 1 :, i], left[i, i + 1 :]) / left[i, i]
     return free
 
 
-def _join(model: LinearModel, members: Indices) -> _Background:
-    """Fit the members jointly."""
-    design, response = _weighted(model, members)
-    directions, triangle = np.linalg.qr(design)
-    upper = np.linalg.inv(triangle)
-    f = upper @ (directions.T @ response)
-    root = np.sqrt(model.weights)
-    weighted = response - design @ f
-    residuals = np.divide(weighted, root, out=np.zeros_like(root), where=root > 0)
-    phi, degrees = dispersion(model, residuals, members.size)
-    variances = (upper**2).sum(axis=1)
-    left = float((upper.sum(axis=0) ** 2).sum())
-    return _Background(members, directions, f, variances, left, residuals, phi, degrees)
-
-
-def _test_all(model: LinearModel, background: _Background) -> tuple[F64, F64]:
+def _test_all(columns: _Columns, background: _Background) -> tuple[F64, F64]:
     """Return every candidate's estimate and variance beside the members."""
-    root = np.sqrt(model.weights)
-    lengths = _squared_lengths(model)
-    basis = background.directions * root[:, None]
-    own = lengths - squared_lengths(model.candidates, basis, model.fill * basis.sum(axis=0))
-    told = own > DEPENDENT * lengths
-    scores = _scores(model, background.residuals)
-    raw = np.divide(scores, own, out=np.zeros_like(own), where=told)
+    model, members = columns.model, background.members
+    explained = np.zeros(columns.edge.size)
+    if members.size:
+        centred = model.candidates.dense(members) - model.fill
+        basis = (model.weights[:, None] * centred) @ np.linalg.cholesky(background.covariance)
+        explained = squared_lengths(model.candidates, basis, model.fill * basis.sum(axis=0))
+    own = columns.lengths - explained
+    told = own > DEPENDENT * columns.lengths
+    raw = np.divide(_scores(model, background), own, out=np.zeros_like(own), where=told)
     variances = np.divide(1.0, own, out=np.full_like(own, np.inf), where=told)
-    raw[background.members], variances[background.members] = background.coefficients, background.variances
+    raw[members], variances[members] = background.coefficients, np.diag(background.covariance)
     return raw, variances
 
 
-def _reported(model: LinearModel, background: _Background, raw: F64, variances: F64) -> F64:
+def _reported(columns: _Columns, background: _Background, raw: F64, variances: F64) -> F64:
     """Return simplex shares of the candidates worth a share."""
-    errors = np.sqrt(variances * max(1.0, background.dispersion))
-    rates = adjusted_p_values(upper_p_values(raw, errors), "fdr")
-    worth = np.union1d(background.members, np.flatnonzero(rates <= REPORT_RATE))
-    root = np.sqrt(model.weights)[:, None]
-    listed = model.candidates.dense(worth)
-    design = root * np.column_stack((listed, np.full(listed.shape[0], model.fill)))
-    shares = simplex_least_squares(design.T @ design, design.T @ (root[:, 0] * model.response))
+    p_values = upper_p_values(raw, np.sqrt(variances * max(1.0, background.dispersion)))
+    worth = np.union1d(background.members, step_up(p_values, REPORT_RATE))
+    shares = simplex_least_squares(*columns.equations(worth).bordered())
     reported = np.zeros(raw.size)
     reported[worth] = shares[:-1]
     return reported
 
 
-def _weighted(model: LinearModel, columns: Indices) -> tuple[F64, F64]:
-    """Return the centred, weighted columns and response."""
-    root = np.sqrt(model.weights)
-    centred = model.candidates.dense(columns) - model.fill
-    return root[:, None] * centred, root * (model.response - model.fill)
-
-
-def _squared_lengths(model: LinearModel) -> F64:
-    """Return ||W^(1/2) (x_s - o)||^2 for every candidate."""
-    o = model.fill
-    lengths = (1.0 - 2.0 * o) * correlate(model.candidates, model.weights) + o * o * model.weights.sum()
-    return np.asarray(np.maximum(lengths, np.finfo(float).tiny))
-
-
-def _scores(model: LinearModel, residuals: F64) -> F64:
+def _scores(model: LinearModel, background: _Background) -> F64:
     """Return (x_s - o)' W r for every candidate."""
-    weighted = model.weights * residuals
+    weighted = model.weights * background.residuals
     return np.asarray(correlate(model.candidates, weighted) - model.fill * weighted.sum())
-
-
-def _spread(model: LinearModel, background: _Background) -> F64:
-    """Return the members' coefficients, not negative, over all candidates."""
-    shares = np.zeros(model.candidates.num_candidates)
-    shares[background.members] = np.maximum(background.coefficients, 0.0)
-    return shares
 
 
 def _entry(candidates: int) -> float:
