@@ -53,9 +53,7 @@ def bit_losses(rounds: Rounds, first: BitHistory, second: BitHistory) -> tuple[D
     return log_ratio(*ahead), log_ratio(*behind)
 
 
-def epsilon_between(
-    mechanism: BitMechanism, first: Sequence[Any], second: Sequence[Any], *, cohort: int = 0
-) -> float:
+def epsilon_between(mechanism: BitMechanism, first: Sequence[Any], second: Sequence[Any], *, cohort: int = 0) -> float:
     """Exact epsilon between two histories of values of one device, rounded up.
 
     Parameters

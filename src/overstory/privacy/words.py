@@ -30,14 +30,16 @@ def sentences(
     on_map: float | None,
 ) -> str:
     """Say what the epsilons mean to the person who reports."""
-    said = [f"One report moves the odds between any two values by a factor of at most {factor(report)} (epsilon {report:.4f})."]
+    said = [f"One report moves the odds between any two values at most {factor(report)}-fold (epsilon {report:.4f})."]
     if on_map is not None and on_map < report:
-        said.append(f"Between the candidates of the map it is at most {factor(on_map)} (epsilon {on_map:.4f}).")
+        said.append(f"Between the candidates of the map it is at most {factor(on_map)}-fold (epsilon {on_map:.4f}).")
     number = max(several, default=1)
-    if number > 1:
+    if number > 1 and several[number] < permanent:
         at_most = several[number]
-        said.append(f"{number} reports of one unchanged value: at most {factor(at_most)} (epsilon {at_most:.4f}).")
-    said += [_permanent(permanent), *(_change(n, leak) for n, leak in change.items())]
+        said.append(f"{number} reports of one unchanged value: at most {factor(at_most)}-fold (epsilon {at_most:.4f}).")
+    said.append(_permanent(permanent))
+    if change:
+        said.append(_change(min(change), change[min(change)]))
     return " ".join(said)
 
 
@@ -45,7 +47,7 @@ def _permanent(epsilon: float) -> str:
     if math.isinf(epsilon):
         return "There is no permanent noise: enough reports of one value give it away."
     return (
-        f"However many reports of one unchanged value: at most {factor(epsilon)} (epsilon {epsilon:.4f}); "
+        f"However many reports of one unchanged value: at most {factor(epsilon)}-fold (epsilon {epsilon:.4f}); "
         "each further value that a device reports costs that again."
     )
 
@@ -54,6 +56,6 @@ def _change(reports: int, leak: float) -> str:
     if math.isinf(leak):
         return f"A change of value can be certain from {reports} reports: the same value always sends the same report."
     return (
-        f"A change of value is visible beyond that: within {reports} reports, the odds of having changed move by a "
-        f"factor of up to {factor(leak)} (epsilon {leak:.4f}), and by more with every further report."
+        f"A change of value is visible beyond that: within {reports} reports, the odds of having changed move "
+        f"up to {factor(leak)}-fold (epsilon {leak:.4f}), and by more with every further report."
     )

@@ -1,0 +1,72 @@
+"""Any two histories of values: the formula against the enumeration of a device."""
+
+from decimal import Decimal
+
+import pytest
+from enumerated_device import Device, log_worst
+
+from overstory.privacy import change_leak, epsilon_between
+from overstory.privacy.histories import bit_losses
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.registry import mechanism
+
+BASIC = mechanism("basic-rappor", domain_size=3, f=0.5, p=0.5, q=0.75)
+RAPPOR = mechanism("rappor", num_bits=3, num_hashes=1, num_cohorts=1, f=0.5, p=0.25, q=0.75)
+GOOGLE = mechanism("rappor", num_bits=3, num_hashes=2, num_cohorts=1, hash_family="google-rappor-python")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [([0], [1]), ([0, 0], [1, 1]), ([0, 0], [0, 1]), ([0, 1], [2, 2]), ([0, 1, 0], [0, 1, 2]), ([0, 1, 0], [1, 0, 1])],
+)
+@pytest.mark.parametrize("built", [BASIC, RAPPOR, GOOGLE], ids=["basic", "keyed", "google"])
+def test_two_histories(built, first, second):
+    if built is not BASIC:
+        first, second = ([f"v{value}" for value in history] for history in (first, second))
+    one, other = (Device(built).reports(history) for history in (first, second))
+    exact = max(log_worst(one, other), log_worst(other, one))
+    stated = epsilon_between(built, first, second)
+    assert Decimal(stated) >= exact
+    assert Decimal(stated) - exact < Decimal("1e-9")
+
+
+def test_a_history_is_nothing_apart_from_itself():
+    assert epsilon_between(BASIC, [0, 1, 1], [0, 1, 1]) == 0
+
+
+def test_the_leak_of_a_change_is_the_worst_of_such_histories():
+    pairs = [(a, b) for a in range(3) for b in range(3) if a != b]
+    worst = max(epsilon_between(BASIC, [a] * 4, [a] * n + [b] * (4 - n)) for a, b in pairs for n in (1, 2, 3))
+    assert change_leak(BASIC, 4) == worst
+
+
+def test_the_leak_of_a_change_grows_with_every_report():
+    leaks = [change_leak(BASIC, n) for n in range(2, 9)]
+    assert leaks == sorted(leaks)
+    assert leaks[-1] > BASIC.epsilon_permanent
+
+
+def test_the_same_pattern_costs_each_value_once():
+    apart = epsilon_between(BASIC, [0, 0, 1, 1], [1, 1, 0, 0])
+    assert BASIC.epsilon_n(2) < apart <= 2 * BASIC.epsilon_n(2)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "says"),
+    [
+        ([], [], "not empty"),
+        ([0], [0, 1], "one length"),
+        ([0] * 3, [0, 1, 7], "outside the domain"),
+    ],
+)
+def test_what_cannot_be_compared(first, second, says):
+    with pytest.raises(ParameterError, match=says):
+        epsilon_between(BASIC, first, second)
+
+
+def test_what_would_take_too_long():
+    with pytest.raises(ParameterError, match="outcomes"):
+        bit_losses(BASIC.rounds, [(i, 1) for i in range(20)], [(i, 0) for i in range(20)])
+    for reports in (1, 51):
+        with pytest.raises(ParameterError, match="2 to 50 reports"):
+            change_leak(BASIC, reports)

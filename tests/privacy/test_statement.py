@@ -1,0 +1,109 @@
+"""The statement as data: what it says, what it refuses, how it reads."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+
+from overstory.privacy import map_differences, statement
+from overstory.privacy.shapes import extreme_shapes
+from overstory.privacy.words import factor
+from overstory.protocol.encodings import Bloom
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
+
+SOME = {
+    "rappor": {},
+    "rappor-one-time": {"f": 0.5},
+    "basic-rappor": {"domain_size": 26},
+    "basic-rappor-one-time": {"domain_size": 26, "p": 0.5, "q": 0.75},
+}
+
+
+@pytest.fixture(params=sorted(REGISTRY))
+def said(request):
+    return statement(mechanism(request.param, **SOME[request.param]))
+
+
+def test_it_is_frozen(said):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        said.epsilon_report = 0.0
+    with pytest.raises(TypeError):
+        said.epsilon_n[1] = 0.0
+
+
+def test_it_is_json_and_every_claim_has_its_assumption(said):
+    read = json.loads(json.dumps(said.to_json(), allow_nan=False))
+    assert read["epsilon_n"]["1"] == read["epsilon_report"] == said.epsilon_report
+    assert all(claim["assumption"].endswith(".") for claim in read["claims"])
+    assert len(read["claims"]) == 3 + len(said.epsilon_n) + len(said.change_leak)
+
+
+def test_it_reads(said):
+    words = said.plain_words()
+    assert f"{said.epsilon_report:.4f}" in words
+    assert "inf" not in words
+    assert "nan" not in words
+
+
+def test_without_permanent_noise_there_is_no_ceiling():
+    said = statement(mechanism("rappor", f=0))
+    assert said.epsilon_permanent == math.inf
+    assert said.to_json()["epsilon_permanent"] is None
+    assert said.epsilon_values(2) == math.inf
+    assert "give it away" in said.plain_words()
+
+
+def test_one_time_reports_prove_a_change():
+    said = statement(mechanism("rappor-one-time", f=0.5))
+    assert said.change_leak[2] == math.inf
+    assert "can be certain" in said.plain_words()
+
+
+def test_distinct_values():
+    said = statement(mechanism("basic-rappor", domain_size=4))
+    assert said.epsilon_values(3) >= 3 * said.epsilon_permanent
+    assert said.epsilon_values(3) == pytest.approx(3 * said.epsilon_permanent, rel=1e-15)
+    assert said.epsilon_values(100) == said.epsilon_values(4)
+    assert said.epsilon_values(3, reports=2) == said.epsilon_values(2)
+    with pytest.raises(ParameterError, match="at least one"):
+        said.epsilon_values(0)
+
+
+def test_a_map_is_stated_beside_the_bound():
+    rappor = mechanism("rappor", num_bits=8, num_hashes=2, num_cohorts=1)
+    said = statement(rappor, positions=[[[0, 1], [1, 2], [2, 0]]])
+    assert said.map_epsilon_report == pytest.approx(rappor.epsilon_report / 2)
+    assert said.map_epsilon_permanent == pytest.approx(rappor.epsilon_permanent / 2)
+    assert "candidates of the map" in said.plain_words()
+    assert len(said.claims) == 3 + 5 + 1 + 2
+
+
+@pytest.mark.parametrize(
+    ("positions", "says"),
+    [
+        ([[[0, 1], [1, 2]]] * 2, "2 cohorts"),
+        ([[[0, 1]]], "at least two"),
+        ([[[0, 1], [1, 8]]], "bit 8"),
+        ([[[0, 1], [1, -1]]], "bit -1"),
+    ],
+)
+def test_maps_that_do_not_fit(positions, says):
+    with pytest.raises(ParameterError, match=says):
+        map_differences(positions, Bloom(8, 2, 1))
+
+
+def test_shapes_of_an_unknown_encoding():
+    with pytest.raises(ParameterError, match="nothing is known"):
+        extreme_shapes(object(), equal_bits=True)
+
+
+def test_factors_are_rounded_up():
+    assert [factor(e) for e in (0.0, 0.001, math.log(3), 4.394449154672439, 25.0)] == [
+        "1",
+        "1.01",
+        "3",
+        "81",
+        "more than a thousand million",
+    ]
