@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from overstory.files.fields import Place
     from overstory.files.opening import Advance, FilePath
-    from overstory.protocol.encodings import Bloom
+    from overstory.protocol.encodings import Encoding
 
 FEW: Final = 1 << 14
 """Up to this many (candidate, cohort) pairs the device's own code hashes faster than a compiler is loaded."""
@@ -63,7 +63,7 @@ def _lines(raw: bytes, first: int, source: str) -> Iterable[str]:
                 ) from error
 
 
-def hash_candidates(candidates: Sequence[str], encoding: Bloom) -> CandidateMap:
+def hash_candidates(candidates: Sequence[str], encoding: Encoding) -> CandidateMap:
     """Return the bits that each candidate sets in each cohort.
 
     Examples

@@ -90,7 +90,10 @@ def write_parquet(path: FilePath, batches: Iterable[ReportBatch], label: Label) 
     width = -(-label.num_bits // 8)
     columns = [pa.field("cohort", pa.uint16(), nullable=False), pa.field("bits", pa.binary(width), nullable=False)]
     schema = pa.schema(columns, metadata={KEY: label.to_json()})
-    with replacing(path) as name, parquet.ParquetWriter(name, schema, write_page_checksum=True) as writer:
+    with (
+        replacing(path) as name,
+        parquet.ParquetWriter(name, schema, write_page_checksum=True, use_dictionary=["cohort"]) as writer,
+    ):
         for batch in batches:
             octets = np.ascontiguousarray(batch.octets())
             bits = pa.Array.from_buffers(pa.binary(width), len(batch), [None, pa.py_buffer(octets)])

@@ -1,0 +1,139 @@
+"""The command line: which command runs, and how what goes wrong is said. Nothing heavy is imported here."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import io
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Final
+
+COMMANDS: Final = ("demo", "plan", "encode", "sum", "map", "decode", "bench")
+"""Each is a module beside this one, with `add_parser(subparsers)` and `run(args) -> int`."""
+
+EXTRAS: Final = {"numpy", "scipy", "numba", "llvmlite", "pyarrow", "matplotlib", "jinja2", "rich"}
+
+BAD_INPUT: Final = 2
+OUR_FAULT: Final = 70
+INTERRUPTED: Final = 130
+PIPE_CLOSED: Final = 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit status: 0, or 2 for bad input.
+
+    Examples
+    --------
+    >>> main(["--version"])
+    overstory 0.1.0
+    0
+    """
+    _write_anything()
+    try:
+        status = _run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _close_quietly()
+        return PIPE_CLOSED
+    except Exception as error:  # noqa: BLE001 - a user sees one sentence, whatever happened
+        status, message = explain(error)
+        print(f"overstory: error: {message}", file=sys.stderr)
+    return status
+
+
+def _run(argv: list[str]) -> int:
+    # A command's name is enough to know which module to load; anything else needs them all, to list them.
+    names = argv[:1] if argv[:1] and argv[0] in COMMANDS else COMMANDS
+    modules = {name: module for name in names if (module := _command(name))}
+    parser = _parser(modules)
+    try:
+        args = parser.parse_args(argv)
+    except SystemExit as leaving:
+        return int(leaving.code or 0)
+    if args.command is None:
+        parser.print_help(sys.stderr)
+        return BAD_INPUT
+    status: int = modules[args.command].run(args)
+    return status
+
+
+def _command(name: str) -> ModuleType | None:
+    module = f"overstory.cli.{name}"
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        return None
+
+
+def _parser(modules: dict[str, ModuleType]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="overstory",
+        description="See the forest, never the trees: statistics under local differential privacy.",
+        epilog="example:\n  overstory decode --params params.csv --counts counts.csv --map map.csv -o results\n\n"
+        "`overstory COMMAND --help` has an example for each command.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and leave")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for module in modules.values():
+        module.add_parser(commands)
+    return parser
+
+
+class _Version(argparse.Action):
+    """Print the version, looked up only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from overstory import __version__
+
+        print(f"overstory {__version__}")
+        parser.exit()
+
+
+def explain(error: Exception) -> tuple[int, str]:
+    """Return the exit status and the one sentence for an error.
+
+    Examples
+    --------
+    >>> explain(FileNotFoundError(2, "No such file or directory", "counts.csv"))
+    (2, 'counts.csv: no such file or directory')
+    """
+    from overstory.protocol.errors import OverstoryError
+
+    if isinstance(error, OverstoryError):
+        return BAD_INPUT, str(error)
+    if isinstance(error, ImportError) and (error.name or "").partition(".")[0] in EXTRAS:
+        return BAD_INPUT, f'this command needs {error.name}: pip install "overstory[analysis]"'
+    if isinstance(error, OSError):
+        reason = error.strerror or str(error)
+        shown = reason[:1].lower() + reason[1:]
+        return BAD_INPUT, f"{os.fsdecode(error.filename)}: {shown}" if error.filename else shown
+    if isinstance(error, MemoryError):
+        return OUR_FAULT, "not enough memory for this input"
+    if os.environ.get("OVERSTORY_TRACEBACK"):
+        raise error
+    return OUR_FAULT, (
+        f"this is a fault of ours, not of your input ({type(error).__name__}: {error}); please report it "
+        "with what you see when OVERSTORY_TRACEBACK=1 is set"
+    )
+
+
+def _write_anything() -> None:
+    """Let a terminal that lacks a character show its escape instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _close_quietly() -> None:
+    """Let the interpreter's own last flush go nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

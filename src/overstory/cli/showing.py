@@ -1,0 +1,89 @@
+"""How a decoding is shown: a table with intervals for a person, and a plot."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from overstory.files.opening import replacing
+
+if TYPE_CHECKING:
+    from overstory.analysis.decoding import Decoded
+
+COLUMNS = ("value", "count", "95% interval", "share", "95% interval", "p", "")
+
+
+def show(rows: list[dict[str, Any]], about: dict[str, Any], results: str) -> None:
+    """Print the rows and what must be known to read them."""
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    if rows:
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for name in COLUMNS:
+            table.add_column(name, justify="left" if name in {"value", ""} else "right", overflow="fold")
+        for row in rows:
+            table.add_row(*_cells(row), style=None if row["detected"] else "dim")
+        console.print(table)
+    else:
+        console.print("nothing was detected")
+    for line in (*summary(about), *(f"note: {note}" for note in about["notes"]), f"every candidate: {results}"):
+        console.print(Text(line), soft_wrap=True)
+
+
+def summary(about: dict[str, Any]) -> list[str]:
+    """Return the decoding as a whole in sentences."""
+    alpha, ceiling = about["alpha"], about["epsilon_permanent"]
+    bounds = {
+        "fdr": f"a share of at most {alpha:.3g} of them falsely, on average",
+        "bonferroni": f"any of them falsely with a chance of at most {alpha:.3g}",
+    }
+    found = f"{about['detected']:,} of {about['candidates']:,} candidates detected in {about['reports']:,} reports, "
+    mass = f"{about['allocated_mass']:.1%} of the reports allocated to candidates; "
+    spent = f"privacy: epsilon {about['epsilon_report']:.4f} a report, "
+    return [
+        "",
+        found + bounds[about["correction"]],
+        mass + f"residual dispersion {about['residual_dispersion']:.2f} (1 is noise alone); method {about['method']}",
+        spent + ("without a ceiling" if ceiling is None else f"{ceiling:.4f} for any number of reports of one value"),
+    ]
+
+
+def _cells(row: dict[str, Any]) -> tuple[Text, ...]:
+    unknown = row["low"] is None
+    texts = (
+        printable(row["value"]),
+        f"{row['count']:,.0f}",
+        "unknown" if unknown else f"{row['low']:,.0f} .. {row['high']:,.0f}",
+        f"{row['frequency']:.2%}",
+        "unknown" if unknown else f"{row['frequency_low']:.2%} .. {row['frequency_high']:.2%}",
+        f"{row['p_value']:.1e}",
+        "detected" if row["detected"] else "not detected",
+    )
+    return tuple(Text(text) for text in texts)
+
+
+def printable(value: str) -> str:
+    r"""Return `value` with what could steer a terminal escaped.
+
+    Examples
+    --------
+    >>> printable("caf\u00e9\x1b[31m")
+    'café\\x1b[31m'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value)
+
+
+def draw(decoded: Decoded, path: str) -> None:
+    """Write a plot, as .svg or .png by the name."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context({"svg.hashsalt": "overstory"}):
+        figure = Figure(figsize=(10, 5), layout="constrained")
+        decoded.plot(figure.subplots())
+        kind = path.rpartition(".")[2]
+        with replacing(path) as name:
+            figure.savefig(name, format=kind, metadata={"Date": None} if kind == "svg" else None)
