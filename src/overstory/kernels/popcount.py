@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 STEP = VECTOR_BITS // 64  # words in a vector
 TREE = 16  # words that one tree folds
 FEW = 24  # rows that are counted faster one by one
+TREES = 8 + TREE + 1 + 64  # rows of `fold_blocks`
 BUFFERS = 1 << 15  # words that all cohorts' buffers hold together: they stay in the second-level cache
+MOST_TREES = 1 << 15  # cohorts times words of a row of the tree: 23 MB of trees
 SMALLEST = 1 << 15  # words worth a thread
 
 
@@ -79,11 +81,12 @@ def fold_rows(data: Any, first: Any, width: Any, state: Any, at: Any, out: Any, 
 
 
 @njit(nogil=True, cache=True)
-def take_apart(words: Any, first: Any, width: Any, weight: Any, counters: Any) -> None:
-    """Add ``weight`` to ``counters[place * width + column]`` for each bit set in a row of words."""
+def take_apart(trees: Any, row: Any, width: Any, weight: Any) -> None:
+    """Add ``weight`` to the counters for each bit set in a row of ``trees`` (see `fold_blocks`)."""
     for place in range(64):
         for column in range(width):
-            counters[place * width + column] += ((words[first + column] >> np.uint64(place)) & np.uint64(1)) * np.uint64(weight)
+            bit = (trees[row * width + column] >> np.uint64(place)) & np.uint64(1)
+            trees[(25 + place) * width + column] += bit * np.uint64(weight)
 
 
 @njit(nogil=True, cache=True)
@@ -98,36 +101,58 @@ def add_few(flat: Any, first: Any, stop: Any, words: Any, counts: Any) -> None:
 
 
 @njit(nogil=True, cache=True)
+def row_width(words: Any) -> Any:
+    """Words in a row of the tree: whole vectors and whole reports."""
+    width = words
+    while width % (2 * STEP):
+        width *= 2
+    return width
+
+
+@njit(nogil=True, cache=True)
+def fold_blocks(flat: Any, first: Any, stop: Any, width: Any, trees: Any, filled: Any) -> Any:
+    """Fold whole blocks of ``16 width`` words into ``trees`` uint64[89 width].
+
+    Rows 0 .. 7 of ``trees`` (of ``width`` words) hold the running words of weight 1 .. 128, rows 8 .. 23 the ``filled`` words of
+    weight 16 that wait for the second tree, row 24 takes its carry, and rows 25 .. 88 are the counters.  Returns the new
+    ``filled``.
+    """
+    for start in range(first, stop, TREE * width):
+        fold_rows(flat, start, width, trees, 0, trees, (8 + filled) * width)
+        filled += 1
+        if filled == TREE:
+            fold_rows(trees, 8 * width, width, trees, 4 * width, trees, 24 * width)
+            take_apart(trees, 24, width, 256)
+            filled = 0
+    return filled
+
+
+@njit(nogil=True, cache=True)
+def finish_trees(trees: Any, filled: Any, width: Any, words: Any, counts: Any) -> None:
+    """Add what `fold_blocks` has gathered to ``counts`` int64[words * 64]."""
+    for i in range(filled):
+        take_apart(trees, 8 + i, width, 16)
+    for level in range(8):
+        take_apart(trees, level, width, 1 << level)
+    for place in range(64):
+        for column in range(width):
+            counts[column % words * 64 + place] += np.int64(trees[(25 + place) * width + column])
+
+
+@njit(nogil=True, cache=True)
 def add_words(flat: Any, first: Any, stop: Any, words: Any, counts: Any) -> None:
     """Add the reports in ``flat[first : stop]`` to ``counts`` int64[words * 64]."""
     if stop - first <= FEW * words:
         add_few(flat, first, stop, words, counts)
         return
-    width = words
-    while width % (2 * STEP):
-        width *= 2
+    width = row_width(words)
     block = TREE * width
-    state, sixteens, tail = np.zeros(8 * width, np.uint64), np.zeros(block, np.uint64), np.zeros(block, np.uint64)
-    top, counters = np.empty(width, np.uint64), np.zeros(64 * width, np.uint64)
-    filled = 0
-    for start in range(first, stop, block):
-        if start + block <= stop:
-            fold_rows(flat, start, width, state, 0, sixteens, filled * width)
-        else:
-            tail[: stop - start] = flat[start:stop]
-            fold_rows(tail, 0, width, state, 0, sixteens, filled * width)
-        filled += 1
-        if filled == TREE:
-            fold_rows(sixteens, 0, width, state, 4 * width, top, 0)
-            take_apart(top, 0, width, 256, counters)
-            filled = 0
-    for i in range(filled):
-        take_apart(sixteens, i * width, width, 16, counters)
-    for level in range(8):
-        take_apart(state, level * width, width, 1 << level, counters)
-    for place in range(64):
-        for column in range(width):
-            counts[column % words * 64 + place] += np.int64(counters[place * width + column])
+    trees, tail = np.zeros(TREES * width, np.uint64), np.zeros(block, np.uint64)
+    whole = stop - (stop - first) % block
+    filled = fold_blocks(flat, first, whole, width, trees, 0)
+    tail[: stop - whole] = flat[whole:stop]
+    filled = fold_blocks(tail, 0, block, width, trees, filled)
+    finish_trees(trees, filled, width, words, counts)
 
 
 @njit(nogil=True, cache=True)
@@ -140,23 +165,58 @@ def add_grouped(flat: Any, offsets: Any, start: Any, stop: Any, words: Any, ones
 
 
 @njit(nogil=True, cache=True)
-def add_by_cohort(flat: Any, cohorts: Any, start: Any, stop: Any, words: Any, totals: Any, ones: Any) -> None:
-    """Add rows ``start .. stop``, which lie in any order: each goes to its cohort's buffer, and full buffers are counted."""
-    size = min(1024, max(16, BUFFERS // (totals.size * words))) * words
-    buffers, filled = np.empty(totals.size * size, np.uint64), np.zeros(totals.size, np.int64)
+def add_each(flat: Any, cohorts: Any, start: Any, stop: Any, words: Any, totals: Any, ones: Any) -> None:
+    """Add rows ``start .. stop`` one by one: for more cohorts than there is room for trees."""
     for row in range(start, stop):
-        cohort = np.int64(cohorts[row])
-        at = cohort * size + filled[cohort]
-        for word in range(words):
-            buffers[at + word] = flat[row * words + word]
-        filled[cohort] += words
-        if filled[cohort] == size:
-            add_words(buffers, cohort * size, cohort * size + size, words, ones[cohort])
-            totals[cohort] += size // words
-            filled[cohort] = 0
-    for cohort in range(totals.size):
-        add_words(buffers, cohort * size, cohort * size + filled[cohort], words, ones[cohort])
-        totals[cohort] += filled[cohort] // words
+        add_few(flat, row * words, (row + 1) * words, words, ones[cohorts[row]])
+        totals[cohorts[row]] += 1
+
+
+@njit(nogil=True, cache=True)
+def deal(flat: Any, cohorts: Any, row: Any, stop: Any, words: Any, buffers: Any, free: Any, end: Any) -> Any:
+    """Copy rows to their cohorts' buffers until one is full; return the row that filled it, or ``stop``.
+
+    ``free`` and ``end`` are where each buffer goes on and ends.  A loop of its own, which calls nothing, stays in registers.
+    """
+    if words == 2:
+        for i in range(row, stop):
+            cohort, source = np.uint64(cohorts[i]), np.uint64(2 * i)
+            at = free[cohort]
+            buffers[at], buffers[at + np.uint64(1)] = flat[source], flat[source + np.uint64(1)]
+            free[cohort] = at + np.uint64(2)
+            if at + np.uint64(2) == end[cohort]:
+                return i
+        return stop
+    for i in range(row, stop):
+        cohort, source = np.uint64(cohorts[i]), np.uint64(words * i)
+        at = free[cohort]
+        for word in range(np.uint64(words)):
+            buffers[at + word] = flat[source + word]
+        free[cohort] = at + np.uint64(words)
+        if free[cohort] == end[cohort]:
+            return i
+    return stop
+
+
+@njit(nogil=True, cache=True)
+def add_by_cohort(flat: Any, cohorts: Any, start: Any, stop: Any, words: Any, totals: Any, ones: Any) -> None:
+    """Add rows ``start .. stop``, in any order: each is copied to its cohort's buffer, and a full buffer goes through the tree."""
+    width, num_cohorts = row_width(words), totals.size
+    size = TREE * width * min(TREE, max(1, BUFFERS // (num_cohorts * TREE * width)))
+    buffers, trees = np.empty(num_cohorts * size, np.uint64), np.zeros((num_cohorts, TREES * width), np.uint64)
+    begin = (np.arange(num_cohorts) * size).astype(np.uint64)
+    free, end, filled = begin.copy(), begin + np.uint64(size), np.zeros(num_cohorts, np.int64)
+    row = deal(flat, cohorts, start, stop, words, buffers, free, end)
+    while row < stop:
+        full = cohorts[row]
+        filled[full] = fold_blocks(buffers, np.int64(begin[full]), np.int64(end[full]), width, trees[full], filled[full])
+        totals[full] += size // words
+        free[full] = begin[full]
+        row = deal(flat, cohorts, row + 1, stop, words, buffers, free, end)
+    for number in range(num_cohorts):
+        add_words(buffers, np.int64(begin[number]), np.int64(free[number]), words, ones[number])
+        totals[number] += np.int64(free[number] - begin[number]) // words
+        finish_trees(trees[number], filled[number], width, words, ones[number])
 
 
 def _flat(reports: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -250,10 +310,11 @@ def count_bits_by_cohort(
         row = int(np.argmax(cohorts >= num_cohorts))
         raise ValueError(f"cohorts[{row}] is {cohorts[row]}; there are {num_cohorts} cohorts")
     column = np.require(cohorts, np.uint16, ["C", "A"])
+    add = add_by_cohort if num_cohorts * row_width(words) <= MOST_TREES else add_each
 
     def part(start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         totals, ones = np.zeros(num_cohorts, dtype=np.int64), np.zeros((num_cohorts, words * 64), dtype=np.int64)
-        add_by_cohort(flat, column, start, stop, words, totals, ones)
+        add(flat, column, start, stop, words, totals, ones)
         return totals, ones
 
     parts = in_parts(part, n, threads, smallest=max(1, SMALLEST // words))
