@@ -12,6 +12,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import types
+from numba.extending import intrinsic
 
 VECTOR_BITS = 256
 
@@ -86,6 +87,14 @@ class Lanes:
         fenced = self.builder.call(function, [self.builder.bitcast(value, floats)])
         return self.builder.bitcast(fenced, self.vector)
 
+    def and_not(self, a: Any, b: Any) -> Any:
+        """``b`` without the bits of ``a``."""
+        return self.builder.and_(self.builder.not_(a), b)
+
+    def choose(self, mask: Any, a: Any, b: Any) -> Any:
+        """``a`` where ``mask`` is set, else ``b``, bit by bit."""
+        return self.xor(b, self.builder.and_(mask, self.xor(a, b)))
+
     def rotate_left(self, value: Any, by: int) -> Any:
         """Rotate each lane left; LLVM knows the pattern and uses a byte shuffle or a rotate where there is one."""
         if by % 8 == 0:
@@ -98,3 +107,24 @@ class Lanes:
 def is_flat(array_type: Any, dtype: Any) -> bool:
     """Whether a Numba type is a C-contiguous array of ``dtype``: what the intrinsics take addresses of."""
     return isinstance(array_type, types.Array) and array_type.layout == "C" and array_type.dtype == dtype
+
+
+def _word_intrinsic(bits: int) -> Any:
+    """Make the intrinsic that reads a little-endian word of ``bits`` bits at any byte."""
+
+    @intrinsic
+    def load_word(_typing: Any, data: Any, at: Any) -> Any:
+        if not is_flat(data, types.uint8):
+            return None
+
+        def codegen(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            v = Lanes(context, builder, 8, bits // 8)
+            return builder.bitcast(v.load(v.pointer(signature.args[0], values[0]), values[1]), ir.IntType(bits))
+
+        return (types.uint64 if bits == 64 else types.uint32)(data, types.intp), codegen
+
+    return load_word
+
+
+load_32 = _word_intrinsic(32)
+load_64 = _word_intrinsic(64)
