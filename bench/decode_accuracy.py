@@ -1,8 +1,8 @@
-"""How many strings the decoder finds, how falsely, and how exactly: `python bench/decode_accuracy.py [--seeds 50] [--json]`.
+"""How many strings the decoder finds, how falsely, how exactly: `python bench/decode_accuracy.py [--seeds 50]`.
 
-Collections are simulated at the level of counts, which is exact while each person sends one report per permanent response: a
-population drawn into cohorts, then c_ij ~ Bin(t_ij, P(1|1)) + Bin(N_j - t_ij, P(1|0)). Bloom positions are drawn
-at random, distinct within a (cohort, candidate): an ideal hash family.
+Collections are simulated at the level of counts, which is exact while each person sends one report per permanent
+response: a population drawn into cohorts, then c_ij ~ Bin(t_ij, P(1|1)) + Bin(N_j - t_ij, P(1|0)). Bloom positions
+are drawn at random, distinct within a (cohort, candidate): an ideal hash family.
 """
 
 from __future__ import annotations
@@ -109,9 +109,7 @@ def positions(rng: np.random.Generator, channel: Channel, strings: int) -> NDArr
     return drawn.astype(np.uint8)
 
 
-def simulate(
-    workload: Workload, seed: int
-) -> tuple[SupportCounts, CandidateMap, NDArray[np.int64]]:
+def simulate(workload: Workload, seed: int) -> tuple[SupportCounts, CandidateMap, NDArray[np.int64]]:
     """Return one collection: its counts, the candidates, and how many people truly hold each candidate."""
     rng = np.random.default_rng((seed, 20140))
     channel, strings = workload.channel, workload.shares.size
@@ -193,7 +191,7 @@ def main() -> None:
         results[workload.name] = {"says": workload.says}
         if not options.json:
             print(f"\n{workload.name}: {workload.says}")
-            print(f"{'decoder':22}{'true':>7}{'false':>7}{'FDR':>8}{'+-':>7}{'RMSE':>8}{'std err':>9}  95% intervals that cover")
+            print(f"{'decoder':22}{'true':>7}{'false':>7}{'FDR':>8}{'+-':>7}{'RMSE':>8}{'std err':>9}  coverage of 95%")
         for name, decoder in DECODERS.items():
             result = judge(workload, decoder, options.seeds)
             results[workload.name][name] = result

@@ -14,8 +14,8 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from decode_accuracy import Channel, positions
 
+from decode_accuracy import Channel, positions
 from overstory.analysis.candidates import CandidateMap
 from overstory.analysis.counts import SupportCounts
 from overstory.analysis.decoding import decode
@@ -80,7 +80,7 @@ def lasso_duel(num_candidates: int, repeats: int) -> dict[str, float]:
     noise = np.sqrt(CHANNEL.q_star * (1 - CHANNEL.q_star) / counts.totals[0]) / (CHANNEL.p_star - CHANNEL.q_star)
     level = penalty(shelf, float(noise))
     ours = fastest(lambda: lasso(CandidateMap(names, bits, CHANNEL.num_bits), y, level), repeats)
-    rows = (bits.astype(np.int32) + (np.arange(CHANNEL.num_cohorts, dtype=np.int32) * CHANNEL.num_bits)[:, None, None])
+    rows = bits.astype(np.int32) + (np.arange(CHANNEL.num_cohorts, dtype=np.int32) * CHANNEL.num_bits)[:, None, None]
     indices = np.sort(rows.transpose(1, 0, 2).reshape(num_candidates, -1), axis=1).ravel()
     per_column = CHANNEL.num_cohorts * CHANNEL.num_hashes
     pointers = np.arange(num_candidates + 1, dtype=np.int32) * per_column

@@ -163,7 +163,7 @@ class Estimate:
         return {**self.summary(), "estimates": self.rows(limit, level)}
 
     def to_csv(self, target: str | PathLike[str] | TextIO) -> None:
-        """Write RAPPOR's results.csv: ``string,estimate,std_error,proportion,prop_std_error,prop_low_95,prop_high_95``."""
+        """Write RAPPOR's results.csv (see `estimate_output.CSV_HEADER`): every value, most frequent first."""
         estimate_output.write_csv(self, target)
 
     def plot(self, ax: Any = None, limit: int = 50) -> Any:

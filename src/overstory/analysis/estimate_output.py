@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import math
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from os import PathLike
     from typing import TextIO
 
     from overstory.analysis.estimate import Estimate
@@ -60,7 +60,7 @@ def table(estimate: Estimate, limit: int | None, level: float) -> str:
 
 def write_csv(estimate: Estimate, target: str | PathLike[str] | TextIO) -> None:
     """Write every value, most frequent first; an unknown number is an empty field."""
-    if not hasattr(target, "write"):
+    if isinstance(target, str | PathLike):
         with Path(target).open("w", encoding="utf-8", newline="") as file:
             write_csv(estimate, file)
         return

@@ -42,7 +42,8 @@ def null_share(p_values: F64) -> float:
     """Estimate the share of candidates that nobody has (Storey 2002, at lambda = 1/2), from above.
 
     Absent candidates spread evenly over p = 0 .. 1 and present ones gather near 0, so the upper half is mostly
-    theirs. One is added, which keeps the false discovery rate under its level in small lists (Storey, Taylor, Siegmund 2004).
+    theirs. One is added, which keeps the false discovery rate under its level in small lists (Storey, Taylor and
+    Siegmund 2004).
     """
     return float(min(1.0, (1 + np.count_nonzero(p_values > 0.5)) / (0.5 * p_values.size)))
 

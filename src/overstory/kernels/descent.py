@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def descend(rows, residual, coefficients, penalty, positive, tolerance, max_sweeps):  # type: ignore[no-untyped-def]
+def descend(
+    rows: Any, residual: Any, coefficients: Any, penalty: Any, positive: Any, tolerance: Any, max_sweeps: Any
+) -> Any:
     """Minimize ||y - X b||^2 / 2 + penalty sum |b| in place, sweeping the coordinates until none moves.
 
     ``rows`` is (columns, entries): the rows where a column is 1, or -1. ``residual`` (y - X b) and ``coefficients`` (b)

@@ -8,6 +8,8 @@ and one cohort's row of the table stay in the first-level cache.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit, prange
 
@@ -15,16 +17,16 @@ BLOCK = 2048
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _repeated(positions, cohort, candidate, index):  # type: ignore[no-untyped-def]
+def _repeated(positions: Any, cohort: Any, candidate: Any, index: Any) -> Any:
     """Whether an earlier hash of this candidate in this cohort fell on the same bit."""
-    for earlier in range(index):
+    for earlier in range(index):  # noqa: SIM110 (a generator would not compile)
         if positions[cohort, candidate, earlier] == positions[cohort, candidate, index]:
             return True
     return False
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def correlate(positions, table, distinct, out):  # type: ignore[no-untyped-def]
+def correlate(positions: Any, table: Any, distinct: Any, out: Any) -> None:
     """Write X' t into ``out``: for every candidate the sum of the table over the bits it sets."""
     cohorts, candidates, hashes = positions.shape
     for block in prange((candidates + BLOCK - 1) // BLOCK):
@@ -48,7 +50,7 @@ def correlate(positions, table, distinct, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def squared_lengths(positions, basis, centre, distinct, out):  # type: ignore[no-untyped-def]
+def squared_lengths(positions: Any, basis: Any, centre: Any, distinct: Any, out: Any) -> None:
     """Write ||B' x_s - c||^2 into ``out`` for every column x_s; ``basis`` is (num_cohorts, num_bits, directions)."""
     cohorts, candidates, hashes = positions.shape
     directions = basis.shape[2]
@@ -70,7 +72,7 @@ def squared_lengths(positions, basis, centre, distinct, out):  # type: ignore[no
 
 
 @njit(cache=True, nogil=True)
-def gram(positions, table, distinct, out):  # type: ignore[no-untyped-def]
+def gram(positions: Any, table: Any, distinct: Any, out: Any) -> None:
     """Add X' diag(t) X to ``out``, bit by bit: only candidates that share a bit meet."""
     cohorts, candidates, hashes = positions.shape
     bits = table.shape[1]
@@ -98,7 +100,7 @@ def gram(positions, table, distinct, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _mix(word):  # type: ignore[no-untyped-def]
+def _mix(word: Any) -> Any:
     """Finalizer of SplitMix64 (Steele, Lea, Flood, 2014): every input bit reaches every output bit."""
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -106,7 +108,7 @@ def _mix(word):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def fingerprints(positions, distinct, out):  # type: ignore[no-untyped-def]
+def fingerprints(positions: Any, distinct: Any, out: Any) -> None:
     """Write a 64-bit fingerprint of each column: equal columns agree, whatever the order of their hashes."""
     cohorts, candidates, hashes = positions.shape
     for block in prange((candidates + BLOCK - 1) // BLOCK):

@@ -68,7 +68,7 @@ def caveats(
 def _dispersed(fit: Fit) -> str:
     reach = SURE * np.sqrt(2.0 / fit.degrees_of_freedom) if fit.degrees_of_freedom else np.inf
     if fit.dispersion > 1.0 + reach:
-        widened = "" if fit.method == "lasso" else f"; standard errors are {np.sqrt(fit.dispersion):.2f} times wider for it"
+        widened = "" if fit.method == "lasso" else f"; standard errors are {fit.widening:.2f} times wider for it"
         return (
             f"residuals vary {fit.dispersion:.2f} times as much as the channel's noise: strings are missing from the "
             f"list, devices reported more than once, or the map is not the clients' own{widened}"
@@ -82,10 +82,10 @@ def _dispersed(fit: Fit) -> str:
 
 
 def _unallocated(fit: Fit) -> str:
-    error = np.sqrt(fit.unallocated_variance * max(1.0, fit.dispersion))
+    error = np.sqrt(fit.unallocated_variance) * fit.widening
     if fit.unallocated > SURE * error:
-        where = "in strings outside the list" if fit.method == "gls" else "in strings outside the list or too rare to fit"
-        return f"{fit.unallocated:.1%} of the reports (give or take {error:.1%}) are {where}"
+        rare = " or too rare to fit" if fit.method == "pursuit" else ""
+        return f"{fit.unallocated:.1%} of the reports (give or take {error:.1%}) are in strings outside the list{rare}"
     return ""
 
 
@@ -97,7 +97,7 @@ def _empty(counts: SupportCounts) -> str:
 def _unbalanced(balance: tuple[float, float]) -> str:
     chi_square, p_value = balance
     if p_value < UNBALANCED:
-        return f"cohort sizes differ more than chance allows (chi-square {chi_square:.0f}): were cohorts drawn at random?"
+        return f"cohort sizes differ more than chance (chi-square {chi_square:.0f}): were cohorts drawn at random?"
     return ""
 
 

@@ -144,9 +144,8 @@ def _decoded(
     """Scale to reports and standard errors, and gather what the reader must know."""
     reports = counts.num_reports
     scale = reports or 1
-    widening = np.sqrt(max(1.0, fit.dispersion)) if fit.method != "lasso" else 1.0
     raw = groups.spread(fit.raw) * scale
-    errors = groups.spread(np.sqrt(fit.variances)) * scale * widening
+    errors = groups.spread(np.sqrt(fit.variances)) * scale * fit.widening
     balance = cohort_balance(counts)
     names = candidates.candidates
     return Decoded(
@@ -161,7 +160,7 @@ def _decoded(
         notes=caveats(counts, groups.map, fit, errors, balance, colliding=len(groups.colliding)),
         method=fit.method,
         unallocated=fit.unallocated * scale,
-        unallocated_standard_error=float(np.sqrt(fit.unallocated_variance)) * scale * widening,
+        unallocated_standard_error=float(np.sqrt(fit.unallocated_variance)) * scale * fit.widening,
         dispersion=fit.dispersion,
         degrees_of_freedom=fit.degrees_of_freedom,
         cohort_chi_square=balance[0],

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
     F64 = NDArray[np.float64]
 
+_UNEVEN = (
+    "the reports hold {:.1%} of one string each: some carry no value, several, or the parameters are not the "
+    "clients' own; strings outside the list were fitted freely"
+)
 SUSPICIOUS = 4.0
 """Standard errors by which the reports' sum may miss the model's before the fit lets go of it."""
 
@@ -60,7 +64,7 @@ def _reported(normal: NormalEquations, *, complete: bool) -> F64:
 def _shares(model: LinearModel, reported: F64) -> F64:
     """Return the share of reports with each bit set, by the fit."""
     listed = reported[: model.candidates.num_candidates]
-    return predict(model.candidates, listed) + model.fill * (1.0 - listed.sum())
+    return np.asarray(predict(model.candidates, listed) + model.fill * (1.0 - listed.sum()))
 
 
 def _fit_open(model: LinearModel, normal: NormalEquations) -> Fit:
@@ -99,15 +103,13 @@ def _let_go(model: LinearModel, fit: Fit, covariance: F64, edge: F64, residuals:
         unallocated_variance=variance,
         dispersion=phi,
         degrees_of_freedom=degrees,
-        notes=(
-            f"the reports hold {raw.sum() + left:.1%} of one string each: some carry no value, several, or the "
-            "parameters are not the clients' own; strings outside the list were fitted freely",
-        ),
+        notes=(_UNEVEN.format(raw.sum() + left),),
     )
 
 
 def _projected(model: LinearModel, slope: F64, lift: float) -> F64:
-    return lift * (predict(model.candidates, slope) - model.fill * slope.sum() - 1.0)
+    """Return what letting go adds to the residuals."""
+    return np.asarray(lift * (predict(model.candidates, slope) - model.fill * slope.sum() - 1.0))
 
 
 def _fit_plain(model: LinearModel, normal: NormalEquations) -> Fit:

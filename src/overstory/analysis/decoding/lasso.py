@@ -91,8 +91,8 @@ def _least_squares(model: LinearModel, picked: NDArray[np.intp], notes: tuple[st
     raw, variances = np.zeros(size), np.full(size, np.inf)
     used = model.weights > 0
     chosen = candidates.take(picked) if picked.size else None
-    moment = np.zeros(0)
-    inverted = np.zeros((0, 0))
+    moment: F64 = np.zeros(0)
+    inverted: NDArray[np.floating] = np.zeros((0, 0))
     if chosen is not None:
         moment = correlate(chosen, np.where(used, model.response, 0.0))
         inverted = np.linalg.pinv(gram(chosen, used.astype(np.float64)), hermitian=True)

@@ -91,6 +91,18 @@ class Fit:
     storey: bool = False
     notes: tuple[str, ...] = ()
 
+    @property
+    def widening(self) -> float:
+        """What standard errors are multiplied by: the root of the dispersion where it is above 1.
+
+        Ordinary least squares has its residual variance already in ``variances``. Pursuit chose its members by the same
+        residuals, which makes these a little too small: one standard error of the dispersion is added.
+        """
+        if self.method == "lasso":
+            return 1.0
+        searched = np.sqrt(2.0 / max(1, self.degrees_of_freedom)) if self.method == "pursuit" else 0.0
+        return float(np.sqrt(max(1.0, self.dispersion * (1.0 + searched))))
+
 
 def linear_model(counts: SupportCounts, candidates: CandidateMap, p_star: float, q_star: float) -> LinearModel:
     """Build the model; its first weights take every bit of a cohort to be set equally often.

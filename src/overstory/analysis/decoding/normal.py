@@ -26,7 +26,7 @@ class SingularDesignError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class NormalEquations:
-    """X'WX, X'W1, X'Wy, and the sums of w and wy, for some columns; ``fill`` is the unlisted strings' share of bits."""
+    """X'WX, X'W1, X'Wy, and the sums of w and wy, for some columns; ``fill`` as in the model."""
 
     matrix: F64
     edge: F64
@@ -65,7 +65,7 @@ class NormalEquations:
         return np.asarray(self.moment - self.fill * (self.edge + self.total - self.fill * self.weight))
 
     def bordered(self) -> tuple[F64, F64]:
-        """Return X'WX and X'Wy with a last column for the strings outside the list, which sets ``fill`` of every bit."""
+        """Return X'WX and X'Wy with a last column, ``fill`` in every row, for the strings outside the list."""
         o = self.fill
         border = o * self.edge
         matrix = np.block([[self.matrix, border[:, None]], [border[None, :], np.full((1, 1), o * o * self.weight)]])
