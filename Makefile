@@ -1,0 +1,63 @@
+# Everything starts from python3 (3.11 or later), git and make: each target makes its own .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+TESTS ?= -n auto
+
+.PHONY: help demo test test-all lint format bench docs clean
+
+help:
+	@echo "make demo      collect real figures under local differential privacy and see what is learned"
+	@echo "make test      the tests (under ten minutes on two cores)"
+	@echo "make test-all  the long tests too"
+	@echo "make lint      ruff, mypy, import contracts"
+	@echo "make format    let ruff lay the code out"
+	@echo "make bench     the benchmarks, as ratios"
+	@echo "make docs      the figures that the documentation quotes"
+	@echo "make clean     remove what these targets made"
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Overstory needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.12" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV) || \
+	  { echo "$(PYTHON) cannot make a virtual environment: on Debian and Ubuntu, apt install python3-venv" >&2; rm -rf $(VENV); exit 2; }
+	$(PIP) install --upgrade 'pip>=25.1'
+
+$(VENV)/analysis: pyproject.toml $(BIN)/python
+	$(PIP) install --editable '.[analysis]'
+	@touch $@
+
+$(VENV)/dev: pyproject.toml $(BIN)/python
+	$(PIP) install --editable '.[all]' --group dev
+	@touch $@ $(VENV)/analysis
+
+demo: $(VENV)/analysis
+	$(BIN)/overstory demo
+
+test: $(VENV)/dev
+	$(BIN)/python -m pytest -m "not slow" $(TESTS)
+
+test-all: $(VENV)/dev
+	$(BIN)/python -m pytest $(TESTS)
+
+lint: $(VENV)/dev
+	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src tests bench
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/dev
+	$(BIN)/ruff format src tests bench
+	$(BIN)/ruff check --fix src tests bench
+
+bench: $(VENV)/dev
+	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+docs: $(VENV)/dev
+	$(BIN)/python bench/decode_accuracy.py
+	$(BIN)/python bench/plan_gain.py
+
+clean:
+	rm -rf $(VENV) out dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .import_linter_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +
