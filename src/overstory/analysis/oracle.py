@@ -123,9 +123,7 @@ class FrequencyOracle:
             ones[report.cohort] += [report.bits >> i & 1 for i in range(encoding.num_bits)]
         return SupportCounts(totals, ones)
 
-    def estimate(
-        self, counts: SupportCounts, candidates: Sequence[str] | None = None, **choices: Any
-    ) -> Estimate:
+    def estimate(self, counts: SupportCounts, candidates: Sequence[str] | None = None, **choices: Any) -> Estimate:
         """Estimate how many devices hold each value.
 
         Parameters
@@ -151,7 +149,9 @@ class FrequencyOracle:
         encoding = self.mechanism.encoding
         if isinstance(encoding, Bloom):
             if candidates is None:
-                raise ParameterError(f"{self.name} needs candidates: a Bloom filter can only be asked for given strings")
+                raise ParameterError(
+                    f"{self.name} needs candidates: a Bloom filter can only be asked for given strings"
+                )
             from overstory.analysis.candidates import CandidateMap
             from overstory.analysis.decoding import decode
             from overstory.analysis.positions import positions_of
@@ -160,7 +160,7 @@ class FrequencyOracle:
             return decode(counts, candidate_map, p_star=p_star, q_star=q_star, **choices)
         from overstory.analysis.estimate import debias
 
-        values = range(encoding.num_bits) if candidates is None else candidates
+        values = [str(symbol) for symbol in range(encoding.num_bits)] if candidates is None else candidates
         return debias(counts, p_star, q_star, values, **choices)
 
     def variance(self, num_reports: float, frequency: float = 0.0, *, num_candidates: int | None = None) -> float:

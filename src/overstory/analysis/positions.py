@@ -48,7 +48,19 @@ def positions_of(encoding: Encoding, values: Sequence[Any]) -> NDArray[np.intege
     raise ParameterError(f"there is no bulk form of the encoding {type(encoding).__name__}")
 
 
+# Up to this many (value, cohort) pairs the device's own code is quicker than importing the compiled kernels.
+FEW = 50_000
+
+
 def _bloom(encoding: Bloom, values: Sequence[Any]) -> NDArray[np.integer[Any]]:
+    if len(values) * encoding.num_cohorts <= FEW:
+        cohorts = range(encoding.num_cohorts)
+        table = [[encoding.positions(value, cohort) for value in values] for cohort in cohorts]
+        return np.array(table, dtype=np.uint16).reshape(encoding.num_cohorts, len(values), encoding.num_hashes)
+    return _bloom_kernel(encoding, values)
+
+
+def _bloom_kernel(encoding: Bloom, values: Sequence[Any]) -> NDArray[np.integer[Any]]:
     from overstory.kernels.hashing import digest64, positions_google, positions_v1
 
     offsets, octets = _columns(values)
@@ -65,9 +77,14 @@ def _bloom(encoding: Bloom, values: Sequence[Any]) -> NDArray[np.integer[Any]]:
 
 
 def _columns(values: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Lay strings end to end: offsets (M + 1) and bytes, as Arrow does."""
+    """Lay strings end to end: offsets (M + 1) and bytes, as Arrow does; an Arrow array's own are used as they are."""
     if hasattr(values, "buffers"):
-        values = values.to_pylist()
+        import pyarrow as pa
+
+        held = values.cast(pa.large_binary())
+        _, starts, octets = held.buffers()
+        offsets = np.frombuffer(starts, np.int64)[held.offset : held.offset + len(held) + 1]
+        return offsets, np.frombuffer(octets or b"", np.uint8)
     raw = [value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass") for value in values]
     offsets = np.zeros(len(raw) + 1, np.int64)
     np.cumsum([len(one) for one in raw], out=offsets[1:])

@@ -103,9 +103,7 @@ class Collection:
         """What theory lets the best unbiased decoder reach: the same root mean square, expected, in reports."""
         reports = len(self.population)
         variances = [
-            frequency_variance(
-                self.oracle.mechanism, reports, float(share), num_candidates=len(self.population.states)
-            )
+            frequency_variance(self.oracle.mechanism, reports, float(share), num_candidates=len(self.population.states))
             for share in self.truth / reports
         ]
         return reports * float(np.sqrt(np.mean(variances)))

@@ -37,7 +37,7 @@ def svg(figure: Figure, title: str, description: str) -> str:
         text = text.replace(colour, f"var(--{variable})")
     text = re.sub(r'<svg ([^>]*?)width="[^"]*"', r"<svg \1", text, count=1)
     text = re.sub(r'<svg ([^>]*?)height="[^"]*"', r"<svg \1", text, count=1)
-    label = f'<title>{title}</title><desc>{description}</desc>'
+    label = f"<title>{title}</title><desc>{description}</desc>"
     return re.sub(r"<svg ([^>]*)>", rf'<svg role="img" \1>{label}', text, count=1)
 
 
@@ -88,7 +88,11 @@ def life_of_a_report(collection: Collection, reports: int = 3) -> str:
     )
     sent = [device.report(value).bits for _ in range(reports)]
     lines = [mechanism.encode(value, device.cohort), device.permanent(value), *sent]
-    names = ["true bits: stay on the device", "permanent response: stays too", *(f"report {i + 1}" for i in range(reports))]
+    names = [
+        "true bits: stay on the device",
+        "permanent response: stays too",
+        *(f"report {i + 1}" for i in range(reports)),
+    ]
     figure, axes = _axes(7.2, 0.34 * len(lines) + 0.5)
     for row, bits in enumerate(lines):
         lit = [i for i in range(mechanism.encoding.num_bits) if bits >> i & 1]
@@ -97,7 +101,9 @@ def life_of_a_report(collection: Collection, reports: int = 3) -> str:
     axes.set_ylim(len(lines) - 0.5, -0.5)
     axes.set_xlim(-1, mechanism.encoding.num_bits)
     axes.set_xlabel(f"bit of the filter (cohort {device.cohort})")
-    return svg(figure, "Life of a report", f"The bits of one respondent in {value}: true, permanent, and three reports.")
+    return svg(
+        figure, "Life of a report", f"The bits of one respondent in {value}: true, permanent, and three reports."
+    )
 
 
 def privacy_spent(collection: Collection, most: int = 30) -> str:

@@ -28,7 +28,9 @@ def write_page(collection: Collection, command: str) -> Path:
     )
     known = as_json(collection, None)
     html = environment.get_template("demo.html").render(
-        **{key: known[key] for key in ("epsilon_report", "epsilon_permanent", "rmse", "limit", "inside_95", "detected")},
+        **{
+            key: known[key] for key in ("epsilon_report", "epsilon_permanent", "rmse", "limit", "inside_95", "detected")
+        },
         n=len(collection.population),
         total=len(collection.decoded),
         rows=rows(collection),

@@ -13,6 +13,8 @@ from overstory.privacy.statement import statement
 if TYPE_CHECKING:
     from rich.console import Console
 
+BAR = 10  # characters of the longest bar: the table then fits 80 columns
+
 
 def rows(collection: Collection) -> list[dict[str, Any]]:
     """Return a dictionary per state, most frequent first, the truth beside what was learned."""
@@ -50,17 +52,18 @@ def inside(collection: Collection) -> int:
 
 def show(collection: Collection, console: Console) -> None:
     """Print the table and what it means."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(title="What was true, and what was learned", title_justify="left")
-    table.add_column("state")
+    table = Table(title="What was true, and what was learned", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1))
+    table.add_column("state", no_wrap=True)
     for heading in ("truth", "estimate", "95% interval"):
-        table.add_column(heading, justify="right")
-    table.add_column("")
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
     for row in rows(collection):
         estimate = f"{row['count']:,.0f}" if row["detected"] else "not detected"
-        low, high = (f"{max(bound, 0):.1%}" for bound in (row["low"], row["high"]))
-        table.add_row(row["value"], f"{row['truth']:,}", estimate, f"{low} to {high}", _bar(row, collection))
+        low, high = (100 * max(row[bound], 0) for bound in ("frequency_low", "frequency_high"))
+        table.add_row(row["value"], f"{row['truth']:,}", estimate, f"{low:.1f}–{high:.1f}%", _bar(row, collection))
     console.print(table)
     for line in words(collection):
         console.print(line, soft_wrap=True)
@@ -68,7 +71,7 @@ def show(collection: Collection, console: Console) -> None:
 
 def _bar(row: dict[str, Any], collection: Collection) -> str:
     most = max(row["frequency"] for row in collection.decoded.rows(1)) or 1.0
-    return "█" * round(24 * row["frequency"] / most) if row["detected"] else ""
+    return "█" * round(BAR * row["frequency"] / most) if row["detected"] else ""
 
 
 def words(collection: Collection) -> list[str]:
@@ -76,14 +79,13 @@ def words(collection: Collection) -> list[str]:
     decoded, reports = collection.decoded, len(collection.population)
     detected = int(np.count_nonzero(decoded.detected()))
     p = collection.parameters
-    lines = [
-        "",
-        f"Who: {reports:,} simulated respondents over {collection.population.description}; seed {collection.seed}.",
-        f"How: RAPPOR with k={p.k} bits, h={p.h} hashes, m={p.m} cohorts, f={p.f:g}, p={p.p:g}, q={p.q:g}.",
-        f"Learned: {detected} of {len(decoded)} states detected at a false discovery rate of {decoded.alpha:.0%}; "
-        f"{inside(collection)} of {len(decoded)} intervals hold the truth.",
-        f"Error: {collection.rmse:,.0f} reports root mean square, {collection.rmse / collection.limit:.2f} times the "
-        f"{collection.limit:,.0f} that theory allows the best unbiased decoder to expect.",
-        f"Privacy: {statement(collection.oracle.mechanism).plain_words()}",
-    ]
+    who = f"{reports:,} simulated respondents over {collection.population.description}; seed {collection.seed}"
+    how = f"RAPPOR with k={p.k} bits, h={p.h} hashes, m={p.m} cohorts, f={p.f:g}, p={p.p:g}, q={p.q:g}"
+    learned = f"{detected} of {len(decoded)} states detected at a false discovery rate of {decoded.alpha:.0%}"
+    held = f"{inside(collection)} of {len(decoded)} intervals hold the truth"
+    error = f"{collection.rmse:,.0f} reports root mean square, {collection.rmse / collection.limit:.2f} times the"
+    bound = f"{collection.limit:,.0f} that theory allows the best unbiased decoder to expect"
+    cost = statement(collection.oracle.mechanism).plain_words()
+    lines = ["", f"Who: {who}.", f"How: {how}.", f"Learned: {learned}; {held}.", f"Error: {error} {bound}."]
+    lines.append(f"Privacy: {cost}")
     return lines + [f"Note: {note}" for note in decoded.notes]
