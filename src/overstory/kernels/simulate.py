@@ -56,23 +56,28 @@ def encode_tile(positions: Any, symbols: Any, cohorts: Any, tile: Any, first_row
     """Set the bits of each device's symbol in the rows of one group; devices outside the table's rows stay 0."""
     for at in range(rows * LANES):
         tile[BITS * SECTION + at] = 0
-    for lane in range(max(0, -first_row), min(LANES, symbols.size - first_row)):
-        device = first_row + lane
-        for i in range(positions.shape[2]):
-            position = np.int64(positions[cohorts[device], symbols[device], i])
-            row = (position >> 5) - 2 * word
-            if 0 <= row < rows:
-                tile[BITS * SECTION + row * LANES + lane] |= np.uint32(1) << np.uint32(position & 31)
+    num_symbols, num_hashes, skipped = np.uint64(positions.shape[1]), np.uint64(positions.shape[2]), np.uint64(2 * word)
+    flat = positions.reshape(-1)
+    start, stop = max(0, -first_row), min(LANES, symbols.size - first_row)
+    for lane in range(np.uint64(start), np.uint64(max(start, stop))):  # unsigned: an index needs no test for a negative one
+        device = np.uint64(first_row + np.int64(lane))
+        entry = (np.uint64(cohorts[device]) * num_symbols + np.uint64(symbols[device])) * num_hashes
+        for i in range(num_hashes):
+            position = np.uint64(flat[entry + i])
+            row = (position >> np.uint64(5)) - skipped  # below `rows`, or of another group (wrapped round if of an earlier one)
+            if row < np.uint64(rows):
+                tile[row * np.uint64(LANES) + lane] |= np.uint32(1) << np.uint32(position & np.uint64(31))
 
 
 @njit(nogil=True, cache=True)
 def name_permanent(names: Any, symbols: Any, cohorts: Any, first_row: Any, device: Any) -> None:
     """Name the permanent blocks of a tile: device, cohort, symbol."""
-    for lane in range(LANES):
-        row = min(max(first_row + lane, 0), symbols.size - 1)
-        names[lane] = (device + lane) & 0xFFFFFFFF
-        names[LANES + lane] = ((device + lane) >> 32) | (np.int64(cohorts[row]) << 16)
-        names[2 * LANES + lane] = symbols[row]
+    start, stop = max(0, -first_row), min(LANES, symbols.size - first_row)
+    those, whose = symbols[first_row + start : first_row + stop], cohorts[first_row + start : first_row + stop]
+    for lane in range(stop - start):
+        names[start + lane] = np.uint32(device + start + lane)
+        names[LANES + start + lane] = np.uint32((device + start + lane) >> 32) | (np.uint32(whose[lane]) << np.uint32(16))
+        names[2 * LANES + start + lane] = np.uint32(those[lane])
 
 
 @njit(nogil=True, cache=True)
@@ -116,13 +121,25 @@ def apply_channel(
 
 
 @njit(nogil=True, cache=True)
+def join(tile: Any, row: Any, lane: Any) -> Any:
+    """One word of a report from its two halves."""
+    low, high = np.uint64(tile[row * LANES + lane]), np.uint64(tile[row * LANES + LANES + lane])
+    return low | (high << np.uint64(32))
+
+
+@njit(nogil=True, cache=True)
 def write_tile(tile: Any, out: Any, first_row: Any, word: Any, rows: Any) -> None:
-    """Turn a tile's columns into rows of packed reports."""
-    for lane in range(max(0, -first_row), min(LANES, out.shape[0] - first_row)):
-        for row in range(0, rows, 2):
-            low = np.uint64(tile[BITS * SECTION + row * LANES + lane])
-            high = np.uint64(tile[BITS * SECTION + row * LANES + LANES + lane])
-            out[first_row + lane, word + (row >> 1)] = low | (high << np.uint64(32))
+    """Turn a tile's columns into rows of packed reports; with one or two words LLVM does so by the vector."""
+    start, stop, words = max(0, -first_row), min(LANES, out.shape[0] - first_row), out.shape[1]
+    if words == 2:
+        pairs = out[first_row + start : first_row + stop].reshape(-1)
+        for lane in range(stop - start):
+            pairs[2 * lane], pairs[2 * lane + 1] = join(tile, 0, start + lane), join(tile, 2, start + lane)
+        return
+    flat = out.reshape(-1)
+    for row in range(0, rows, 2):
+        for lane in range(start, stop):
+            flat[(first_row + lane) * words + word + (row >> 1)] = join(tile, row, lane)
 
 
 @njit(nogil=True, cache=True)
@@ -131,7 +148,7 @@ def simulate_rows(
     report_index: Any, out: Any,
 ) -> None:
     """Fill ``out`` for consecutive devices from number ``device`` on; every array's row 0 is that device's."""
-    names, origin, is_open = np.empty(3 * LANES, np.uint32), np.empty(LANES, np.int64), np.empty(LANES, np.uint32)
+    names, origin, is_open = np.zeros(3 * LANES, np.uint32), np.empty(LANES, np.int64), np.empty(LANES, np.uint32)
     tile = np.empty(4 * SECTION, np.uint32)
     permanent_words, instantaneous_words = np.empty(16 * LANES, np.uint32), np.empty(16 * LANES, np.uint32)
     group, word = 0, 0
@@ -183,7 +200,8 @@ def _checked(positions: NDArray[Any], symbols: NDArray[Any], cohorts: NDArray[An
         ("symbols", symbols, positions.shape[1]),
         ("cohorts", cohorts, positions.shape[0]),
     ):
-        if values.size and not 0 <= int(values.min()) <= int(values.max()) < limit:
+        unsigned = values.view(f"u{values.dtype.itemsize}")  # a negative number is a very large one: one pass tests both ends
+        if values.size and int(unsigned.max()) >= limit:
             raise ValueError(f"{name} must be in 0 .. {limit - 1}, not {int(values.min())} .. {int(values.max())}")
 
 
