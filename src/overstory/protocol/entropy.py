@@ -32,8 +32,9 @@ class SystemEntropy:
 
     def bits(self, count: int) -> int:
         """Return `count` fresh uniform bits."""
-        drawn = _as_integer(_from_system((count + 7) >> 3))
-        return drawn >> (-count & 7) if count & 7 else drawn
+        if count & 7:
+            return _as_integer(_from_system((count + 7) >> 3)) >> (-count & 7)
+        return _as_integer(_from_system(count >> 3))
 
 
 class KeyedEntropy:

@@ -54,23 +54,25 @@ class ChannelSampler:
         It computes ``(bits & U < keep_one) | (~bits & U < raise_zero)`` with fresh U's.
         """
         mask, count = (1 << num_bits) - 1, num_bits * len(self.digits)
-        (first_keep, first_raised), *rest = self.digits or ((False, False),)
+        (first_keep, first_raised), *others = self.digits or ((False, False),)
+        rest = tuple(others)
         keep_always, raise_always = self.keep_always, self.raise_always
 
         def draw(bits: int, random_bits: RandomBits) -> int:
-            # Complemented digits of all the U's, word by word, the last digit's word lowest.
-            pool = ~random_bits(count)
-            ones = pool if first_keep else 0
-            zeros = pool if first_raised else 0
+            # `ones` and `zeros` are the complements of U < keep_one and U < raise_zero, for negative integers are slow;
+            # above bit num_bits they hold what is left of the pool. The last digit's word lies lowest in the pool.
+            pool = random_bits(count)
+            ones = pool if first_keep else mask
+            zeros = pool if first_raised else mask
             for keep, raised in rest:
                 pool >>= num_bits
-                ones = ones | pool if keep else ones & pool
-                zeros = zeros | pool if raised else zeros & pool
+                ones = ones & pool if keep else ones | pool
+                zeros = zeros & pool if raised else zeros | pool
             if keep_always:
-                ones = mask
+                ones = 0
             if raise_always:
-                zeros = mask
-            return (zeros ^ (bits & (ones ^ zeros))) & mask
+                zeros = 0
+            return (zeros ^ (bits & (ones ^ zeros))) & mask ^ mask
 
         return draw
 
