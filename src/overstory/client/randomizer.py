@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+import sys
+from typing import Any, NoReturn
 
 from overstory.protocol.derivation import context
+from overstory.protocol.encodings import check_count
 from overstory.protocol.entropy import Entropy, KeyedEntropy, SystemEntropy, uniform_below
+from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.mechanism import BitMechanism, Report
 from overstory.protocol.permanence import check_secret
 
@@ -39,7 +42,7 @@ class Randomizer:
     Raises
     ------
     ParameterError
-        When the secret is too short or the cohort does not exist.
+        When the secret is too short, the metric has no name or the cohort does not exist.
 
     Examples
     --------
@@ -60,6 +63,9 @@ class Randomizer:
         entropy: Entropy | None = None,
         memo_size: int = 1024,
     ) -> None:
+        if not isinstance(metric, str) or not metric:
+            raise ParameterError(f"metric = {metric!r}: give the metric's id, a string that is not empty")
+        check_count("memo_size", memo_size, 0, sys.maxsize)
         self.mechanism, self.metric = mechanism, metric
         self._secret = check_secret(secret)
         self._memo: dict[Any, int] = {}
@@ -73,17 +79,22 @@ class Randomizer:
         drawn = KeyedEntropy(self._secret, context(self.metric), purpose=b"cohort")
         return uniform_below(self.mechanism.encoding.num_cohorts, drawn)
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Randomizer holds a device's secret: do not pickle it, build it anew from the secret")
+
     def permanent(self, value: Any) -> int:
-        """Return the device's permanent response to `value`."""
-        key = (type(value), value)  # 1 and True are equal to a dictionary, not to an encoding
-        known = self._memo.get(key)
-        if known is not None:
-            return known
-        bits = self._respond(value)
-        self._memo[key] = bits
-        if len(self._memo) > self._memo_size:
-            del self._memo[next(iter(self._memo))]
-        return bits
+        """Return the device's permanent response to `value`.
+
+        Raises
+        ------
+        ParameterError
+            When the value is outside the domain.
+        """
+        try:
+            known = self._memo.get((type(value), value))
+        except TypeError:
+            raise _unusable(value) from None
+        return self._remember(value) if known is None else known
 
     def report(self, value: Any) -> Report:
         """Return a fresh report of `value`.
@@ -93,8 +104,22 @@ class Randomizer:
         ParameterError
             When the value is outside the domain.
         """
-        permanent = self._memo.get((type(value), value))
+        try:
+            permanent = self._memo.get((type(value), value))
+        except TypeError:
+            raise _unusable(value) from None
         if permanent is None:
-            permanent = self.permanent(value)
-        bits = self._instantaneous(permanent, self._random_bits)
-        return _new_report(Report, (self.cohort, bits))
+            permanent = self._remember(value)
+        return _new_report(Report, (self.cohort, self._instantaneous(permanent, self._random_bits)))
+
+    def _remember(self, value: Any) -> int:
+        bits = self._respond(value)
+        if len(self._memo) >= self._memo_size:
+            self._memo.clear()  # one step, so that threads need no lock; what is lost is derived again
+        if self._memo_size:
+            self._memo[type(value), value] = bits  # 1 and True are equal to a dictionary, not to an encoding
+        return bits
+
+
+def _unusable(value: Any) -> ParameterError:
+    return ParameterError(f"a {type(value).__name__} cannot be reported: give a symbol, a string or bytes")

@@ -52,8 +52,10 @@ class BinaryChannel:
     def of(cls, keep_one: float | Fraction, raise_zero: float | Fraction) -> BinaryChannel:
         """Build the channel on the 2**-32 grid, each probability rounded towards the other: towards privacy."""
         keep, raised = check_probability("keep_one", keep_one), check_probability("raise_zero", raise_zero)
-        down, up = (math.floor, math.ceil) if keep >= raised else (math.ceil, math.floor)
-        return cls(Fraction(down(keep * ONE), ONE), Fraction(up(raised * ONE), ONE))
+        lower, upper = math.ceil(min(keep, raised) * ONE), math.floor(max(keep, raised) * ONE)
+        upper = max(lower, upper)  # too close for the grid: nothing is left to learn
+        grid = (upper, lower) if keep >= raised else (lower, upper)
+        return cls(Fraction(grid[0], ONE), Fraction(grid[1], ONE))
 
     @classmethod
     def identity(cls) -> BinaryChannel:
@@ -133,8 +135,8 @@ class Rounds:
         ParameterError
             When `reports` is not positive.
         """
-        if reports < 1:
-            raise ParameterError(f"reports = {reports}: at least one report is needed to lose privacy")
+        if not isinstance(reports, int) or isinstance(reports, bool) or reports < 1:
+            raise ParameterError(f"reports = {reports!r}: give a whole number, at least 1")
         later = self.instantaneous
         ones = power(later.keep_one, reports), power(later.raise_zero, reports)
         zeros = power(1 - later.keep_one, reports), power(1 - later.raise_zero, reports)
@@ -195,8 +197,8 @@ class SymbolChannel:
     alpha: Fraction
 
     def __post_init__(self) -> None:
-        if self.domain_size < 2:
-            raise ParameterError(f"domain_size = {self.domain_size}: a domain needs at least two values")
+        if not isinstance(self.domain_size, int) or isinstance(self.domain_size, bool) or self.domain_size < 2:
+            raise ParameterError(f"domain_size = {self.domain_size!r}: give a whole number, at least 2")
         object.__setattr__(self, "alpha", check_probability("alpha", self.alpha))
 
     @classmethod
@@ -205,10 +207,11 @@ class SymbolChannel:
 
         alpha = (E - 1) / (E + k - 1) with E = exp(epsilon).
         """
-        if not 0 < epsilon < 700:
+        if not isinstance(epsilon, int | float) or isinstance(epsilon, bool) or not 0 < epsilon < 700:
             raise ParameterError(f"epsilon = {epsilon!r}: give a number above 0 and below 700")
         odds = math.exp(epsilon)
-        threshold = math.floor(ONE * ((odds - 1) / (odds + domain_size - 1)))
+        uninformed = cls(domain_size, Fraction(0))  # says so when the domain is none
+        threshold = math.floor(ONE * ((odds - 1) / (odds + uninformed.domain_size - 1)))
         channel = cls(domain_size, Fraction(min(threshold, ONE - 1), ONE))
         while channel.epsilon > epsilon:
             channel = cls(domain_size, channel.alpha - Fraction(1, ONE))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,6 +11,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.hashing import HashFamily, hash_family
 
 MAX_COHORTS = 1 << 16  # a cohort travels as 16 bits
+MAX_BITS = (1 << 16) - 1  # so does the number of bits
 
 
 class Encoding(Protocol):
@@ -53,16 +55,21 @@ def encode(encoding: Encoding, value: Any, cohort: int) -> int:
     '0b100'
     """
     check_cohort(cohort, encoding.num_cohorts)
+    return bits_at(encoding.positions(value, cohort))
+
+
+def bits_at(positions: Iterable[int]) -> int:
+    """Return the integer whose bits at `positions` are 1."""
     bits = 0
-    for position in encoding.positions(value, cohort):
+    for position in positions:
         bits |= 1 << position
     return bits
 
 
 def check_cohort(cohort: int, num_cohorts: int) -> None:
     """Raise ParameterError unless `cohort` is in ``0 .. num_cohorts - 1``."""
-    if not 0 <= cohort < num_cohorts:
-        raise ParameterError(f"cohort {cohort} does not exist: cohorts are 0 .. {num_cohorts - 1}")
+    if not isinstance(cohort, int) or isinstance(cohort, bool) or not 0 <= cohort < num_cohorts:
+        raise ParameterError(f"cohort {cohort!r} does not exist: cohorts are 0 .. {num_cohorts - 1}")
 
 
 def check_count(name: str, value: int, low: int, high: int) -> None:
@@ -84,7 +91,7 @@ class OneHot:
     domain_size: int
 
     def __post_init__(self) -> None:
-        check_count("domain_size", self.domain_size, 2, 1 << 16)
+        check_count("domain_size", self.domain_size, 2, MAX_BITS)
 
     @property
     def num_bits(self) -> int:
@@ -144,12 +151,12 @@ class Bloom:
         family = hash_family(self.family, self.hash_key)
         check_count("num_bits (k)", self.num_bits, 2, family.max_bits)
         check_count("num_cohorts (m)", self.num_cohorts, 1, MAX_COHORTS)
+        check_count("num_hashes (h)", self.num_hashes, 1, family.max_hashes)
         if self.num_hashes >= self.num_bits:
             raise ParameterError(
                 f"num_hashes (h) = {self.num_hashes} does not fit num_bits (k) = {self.num_bits}: "
                 "with as many hashes as bits every value would set the same bits; give fewer hashes"
             )
-        check_count("num_hashes (h)", self.num_hashes, 1, family.max_hashes)
         object.__setattr__(self, "_family", family)
 
     @property

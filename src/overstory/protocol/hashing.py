@@ -7,8 +7,9 @@ never changed, only joined by another.
 from __future__ import annotations
 
 import hashlib
-from functools import lru_cache
-from typing import Final, Protocol
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import ClassVar, Final, Protocol
 
 from overstory.protocol.errors import ParameterError
 
@@ -19,10 +20,10 @@ _GOLDEN: Final = 0x9E3779B97F4A7C15
 class HashFamily(Protocol):
     """A family of hash functions, one set per cohort."""
 
-    name: str
-    max_hashes: int
-    max_bits: int
-    distinct: bool  # whether the positions of one value never coincide
+    name: ClassVar[str]
+    max_hashes: ClassVar[int]
+    max_bits: ClassVar[int]
+    distinct: ClassVar[bool]  # whether the positions of one value never coincide
 
     def positions(self, value: bytes, cohort: int, num_bits: int, num_hashes: int) -> tuple[int, ...]:
         """Return the `num_hashes` bit positions, each in ``0 .. num_bits - 1``."""
@@ -41,6 +42,7 @@ def _cohort_offset(cohort: int) -> int:
     return _mix((cohort + 1) * _GOLDEN & _MASK)
 
 
+@dataclass(frozen=True)
 class OverstoryV1:
     """The project's family: one keyed digest per value, one 64-bit mix per (cohort, hash).
 
@@ -58,18 +60,22 @@ class OverstoryV1:
     2
     """
 
-    name = "overstory-v1"
-    max_hashes = 1 << 15
-    max_bits = (1 << 16) - 1  # a filter's size travels as 16 bits
-    distinct = True
-    person: Final = b"overstory-v1"
+    key: bytes = b""
 
-    def __init__(self, key: bytes = b"") -> None:
-        if len(key) > 64:
-            raise ParameterError(f"a hash key has at most 64 bytes; this one has {len(key)}")
-        self.key = key
-        self.padded_person = self.person.ljust(16, b"\0")
-        self._keyed = hashlib.blake2b(digest_size=8, key=key, person=self.person)
+    name: ClassVar[str] = "overstory-v1"
+    max_hashes: ClassVar[int] = 1 << 15
+    max_bits: ClassVar[int] = (1 << 16) - 1  # a filter's size travels as 16 bits
+    distinct: ClassVar[bool] = True
+    person: ClassVar[bytes] = b"overstory-v1"
+    padded_person: ClassVar[bytes] = person.ljust(16, b"\0")
+
+    def __post_init__(self) -> None:
+        if len(self.key) > 64:
+            raise ParameterError(f"a hash key has at most 64 bytes; this one has {len(self.key)}")
+
+    @cached_property
+    def _keyed(self) -> hashlib.blake2b:
+        return hashlib.blake2b(digest_size=8, key=self.key, person=self.person)
 
     def digest(self, value: bytes) -> int:
         """Return the value's 64-bit keyed digest."""
@@ -88,6 +94,7 @@ class OverstoryV1:
         return tuple(chosen)
 
 
+@dataclass(frozen=True)
 class GoogleRapporPython:
     """The family of Google's public Python client: bytes of MD5(cohort, value), each modulo the filter's size.
 
@@ -99,10 +106,10 @@ class GoogleRapporPython:
     (8, 10)
     """
 
-    name = "google-rappor-python"
-    max_hashes = 16  # an MD5 digest has 16 bytes
-    max_bits = 256  # one byte chooses a bit
-    distinct = False
+    name: ClassVar[str] = "google-rappor-python"
+    max_hashes: ClassVar[int] = 16  # an MD5 digest has 16 bytes
+    max_bits: ClassVar[int] = 256  # one byte chooses a bit
+    distinct: ClassVar[bool] = False
 
     def positions(self, value: bytes, cohort: int, num_bits: int, num_hashes: int) -> tuple[int, ...]:
         """Return `num_hashes` bit positions, possibly with repetitions."""
@@ -127,8 +134,10 @@ def hash_family(name: str, key: str = "") -> HashFamily:
     >>> hash_family("overstory-v1").name
     'overstory-v1'
     """
+    if not isinstance(key, str):
+        raise ParameterError(f"hash_key = {key!r}: give a string of at most 64 bytes")
     if name == OverstoryV1.name:
-        return OverstoryV1(key.encode())
+        return OverstoryV1(key.encode("utf-8", "surrogatepass"))
     if name == GoogleRapporPython.name:
         if key:
             raise ParameterError(f"the hash family {name} takes no key; this one was given: {key!r}")

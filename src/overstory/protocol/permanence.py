@@ -103,6 +103,8 @@ class GooglePermanence:
 
 def check_secret(secret: bytes) -> bytes:
     """Return `secret`, or raise ParameterError when it is too short to be one."""
+    if not isinstance(secret, bytes):
+        raise ParameterError(f"a device secret is bytes, at least {MIN_SECRET}, not {type(secret).__name__}")
     if len(secret) < MIN_SECRET:
         raise ParameterError(f"a device secret has at least {MIN_SECRET} bytes; this one has {len(secret)}")
     return secret if len(secret) <= 64 else hashlib.blake2b(secret).digest()

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from overstory.protocol.encodings import MAX_COHORTS, check_cohort, check_count
 from overstory.protocol.errors import WireError
 from overstory.protocol.mechanisms.mechanism import BitMechanism, Report
 
@@ -65,6 +66,11 @@ def encode_columns(digest: bytes, num_bits: int, num_cohorts: int, cohorts: byte
 def encode_reports(mechanism: BitMechanism, reports: Iterable[Report]) -> bytes:
     """Write `reports` of `mechanism` as one batch.
 
+    Raises
+    ------
+    ParameterError
+        When a report cannot be one of this mechanism.
+
     Examples
     --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
@@ -76,6 +82,8 @@ def encode_reports(mechanism: BitMechanism, reports: Iterable[Report]) -> bytes:
     width = (encoding.num_bits + 7) // 8
     cohorts, bits = bytearray(), bytearray()
     for report in reports:
+        check_cohort(report.cohort, encoding.num_cohorts)
+        check_count("a report's bits", report.bits, 0, (1 << encoding.num_bits) - 1)
         cohorts += report.cohort.to_bytes(2, "little")
         bits += report.bits.to_bytes(width, "little")
     return encode_columns(mechanism.digest, encoding.num_bits, encoding.num_cohorts, bytes(cohorts), bytes(bits))
@@ -127,6 +135,8 @@ def _check_columns(batch: Batch) -> None:
         cohorts.byteswap()
     if batch.num_bits == 0:
         raise WireError("bits", "a report has at least one bit")
+    if not 1 <= batch.num_cohorts <= MAX_COHORTS:  # or counting would be as large as the header likes
+        raise WireError("cohort", f"a collection has 1 to {MAX_COHORTS} cohorts, not {batch.num_cohorts}")
     if cohorts and max(cohorts) >= batch.num_cohorts:
         raise WireError("cohort", f"cohort {max(cohorts)} does not exist: cohorts are 0 .. {batch.num_cohorts - 1}")
     width, spare = (batch.num_bits + 7) // 8, -batch.num_bits % 8

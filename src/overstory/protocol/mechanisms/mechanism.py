@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.derivation import digest
-from overstory.protocol.encodings import Encoding, check_cohort, encode
+from overstory.protocol.encodings import Encoding, bits_at, check_cohort, encode
 from overstory.protocol.entropy import Entropy, uniform_below
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.permanence import KeyedPermanence, Permanence, Subject
@@ -55,7 +55,7 @@ class BitMechanism:
     """
 
     name: str
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, Any] = field(hash=False)
     encoding: Encoding
     rounds: Rounds
     permanence: Permanence = field(default_factory=KeyedPermanence, compare=False, repr=False)
@@ -104,12 +104,12 @@ class BitMechanism:
             Here when the cohort or the secret is not usable; from the function when the value is not.
         """
         check_cohort(cohort, self.encoding.num_cohorts)
-        permanent, encoding = self.rounds.permanent, self.encoding
+        permanent, positions = self.rounds.permanent, self.encoding.positions
         if permanent.is_identity:
-            return lambda value: encode(encoding, value, cohort)
+            return lambda value: bits_at(positions(value, cohort))
         subject = Subject(metric, self.digest, cohort)
-        respond = self.permanence.responder(permanent, encoding.num_bits, secret, subject)
-        return lambda value: respond(_as_bytes(value), encode(encoding, value, cohort))
+        respond = self.permanence.responder(permanent, self.encoding.num_bits, secret, subject)
+        return lambda value: respond(_as_bytes(value), bits_at(positions(value, cohort)))
 
     @cached_property
     def instantaneous(self) -> Draw:
@@ -148,4 +148,5 @@ class BitMechanism:
 def _as_bytes(value: Any) -> bytes:
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass")
-    return value if isinstance(value, bytes) else str(value).encode()
+    # An enumeration's member is its number: its own text changes with its class's name.
+    return value if isinstance(value, bytes) else str(int(value) if isinstance(value, int) else value).encode()

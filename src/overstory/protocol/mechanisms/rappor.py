@@ -6,7 +6,6 @@ instantaneous round.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any
 
 from overstory.protocol.channels import BinaryChannel, Rounds
@@ -79,34 +78,34 @@ def _two_rounds(
     p: float,
     q: float,
 ) -> BitMechanism:
-    share = check_probability("f", f)
-    for letter, value in (("p", p), ("q", q)):
-        check_probability(letter, value)
+    share, instantaneous = check_probability("f", f), _instantaneous(p, q)
     if share == 1:
         raise ParameterError("f = 1 replaces every permanent bit by noise: nothing can be learned; give f below 1")
-    if p == q:
-        raise ParameterError(f"p = q = {p}: the report would not depend on the value; give different p and q")
     permanent = permanence.channel(share) if share else BinaryChannel.identity()
-    return BitMechanism(name, parameters, encoding, Rounds(permanent, BinaryChannel.of(q, p)), permanence)
+    return BitMechanism(name, parameters, encoding, Rounds(permanent, instantaneous), permanence)
 
 
 def _one_round(
     name: str, parameters: dict[str, Any], encoding: Encoding, f: float | None, p: float | None, q: float | None
 ) -> BitMechanism:
-    both, neither = p is not None and q is not None, p is None and q is None
-    if not (both and not f) and not (neither and f is not None):
-        raise ParameterError(f"{name} has one round: give either f, or both p and q")
-    if both:
-        assert p is not None and q is not None  # noqa: PT018 - for the type checker
-        if p == q:
-            raise ParameterError(f"p = q = {p}: the report would not depend on the value; give different p and q")
-        channel = BinaryChannel.of(q, p)
-    else:
-        share = check_probability("f", f if f is not None else 0)
+    share = None if f is None else check_probability("f", f)
+    if p is not None and q is not None and not share:
+        channel = _instantaneous(p, q)
+    elif p is None and q is None and share is not None:
         if share in (0, 1):
             raise ParameterError(f"f = {f}: one round needs f above 0 (to protect) and below 1 (to learn)")
-        channel = KeyedPermanence().channel(Fraction(share))
+        channel = KeyedPermanence().channel(share)
+    else:
+        raise ParameterError(f"{name} has one round: give either f, or both p and q")
     return BitMechanism(name, parameters, encoding, Rounds(channel, BinaryChannel.identity()))
+
+
+def _instantaneous(p: float, q: float) -> BinaryChannel:
+    for letter, value in (("p", p), ("q", q)):
+        check_probability(letter, value)
+    if p == q:
+        raise ParameterError(f"p = q = {p}: the report would not depend on the value; give different p and q")
+    return BinaryChannel.of(q, p)
 
 
 def _permanence(encoding: Bloom) -> Permanence:
