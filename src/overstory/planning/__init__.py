@@ -1,0 +1,18 @@
+"""Needs <-> parameters: what a collection would learn and reveal, before anybody reports.
+
+`plan_from_parameters` says what given parameters achieve; `plan_from_needs` finds the parameters.
+"""
+
+from overstory.planning.detection import critical_value, learning_limit
+from overstory.planning.needs import plan_from_needs
+from overstory.planning.plan import AtShare, Comparison, Plan, plan_from_parameters
+
+__all__ = [
+    "AtShare",
+    "Comparison",
+    "Plan",
+    "critical_value",
+    "learning_limit",
+    "plan_from_needs",
+    "plan_from_parameters",
+]

@@ -1,0 +1,119 @@
+"""The best RAPPOR for two budgets: closed form, then exact thresholds that never exceed what was asked.
+
+Letters here are RAPPOR's: f, p, q; h hashes. ``E = exp(epsilon_report / h)`` is what one bit may reveal in a report,
+``A = exp(epsilon_permanent / 2h)`` what it may reveal for ever in one direction. docs/planning.md has the proofs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from overstory.protocol.mechanisms.mechanism import BitMechanism
+from overstory.protocol.mechanisms.rappor import rappor
+
+GRID: Final = 10**9  # parameters are written with nine decimals
+
+
+def best_channel(growth: float, ceiling: float, frequency: float = 0.0) -> tuple[float, float]:
+    """Return (P(1|1), P(1|0)) of a report with the least variance at `frequency`.
+
+    Parameters
+    ----------
+    growth
+        E: the odds of a 1 may grow by this factor, from a bit that is 0 to a bit that is 1.
+    ceiling
+        A: the largest ratio P(1|1) / P(1|0), and P(0|0) / P(0|1), that the permanent round lets through.
+    frequency
+        The share to be best at.
+
+    Notes
+    -----
+    With o the odds of a 1 from a 0 the variance is proportional to ``[(1-x)(1+Eo)^2 + xE(1+o)^2] / o``, least at
+    ``o^2 = (1-x+xE) / (E ((1-x)E + x))``; at x = 0 that is o = 1/E: P(1|1) = 1/2, P(1|0) = 1/(E+1), the optimized
+    unary encoding. The ratio ``r = P(1|1) / P(1|0) = E (1+o) / (1+Eo)`` falls with o and the variance has one minimum,
+    so where r would exceed A (or fall below E/A) the best is at that end.
+
+    Examples
+    --------
+    >>> [round(x, 4) for x in best_channel(3.0, 10.0)]
+    [0.5, 0.25]
+    >>> [round(x, 4) for x in best_channel(4.0, 2.0)]  # only the one-time channel passes
+    [0.6667, 0.3333]
+    """
+    rest = 1 - frequency
+    odds = math.sqrt((rest + frequency * growth) / (growth * (rest * growth + frequency)))
+    ratio = growth * (1 + odds) / (1 + growth * odds)
+    allowed = min(max(ratio, growth / ceiling), ceiling)
+    if allowed != ratio:
+        odds = (growth - allowed) / (growth * (allowed - 1))
+    return growth * odds / (1 + growth * odds), odds / (1 + odds)
+
+
+def sufficient_permanent(epsilon_report: float, num_hashes: int = 1) -> float:
+    """Return the permanent budget beyond which one report is not better known: 2h ln((E + 1) / 2).
+
+    Examples
+    --------
+    >>> round(sufficient_permanent(1.0743), 3)
+    1.35
+    """
+    return 2 * num_hashes * math.log((math.exp(epsilon_report / num_hashes) + 1) / 2)
+
+
+def design(
+    epsilon_report: float,
+    epsilon_permanent: float,
+    *,
+    num_bits: int,
+    num_hashes: int,
+    num_cohorts: int,
+    hash_family: str = "overstory-v1",
+    hash_key: str = "",
+    frequency: float = 0.0,
+) -> BitMechanism:
+    """Return the RAPPOR with the least variance whose exact epsilons are at most the two given.
+
+    Where the permanent budget equals the report's, it is One-time RAPPOR (p = 0, q = 1).
+
+    Examples
+    --------
+    >>> best = design(1.0743, 4.3945, num_bits=128, num_hashes=1, num_cohorts=16).parameters
+    >>> [round(best[letter], 4) for letter in "fpq"]
+    [0.2, 0.2239, 0.5307]
+    """
+
+    def build(f: int, p: int, q: int) -> BitMechanism:
+        return rappor(
+            num_bits=num_bits,
+            num_hashes=num_hashes,
+            num_cohorts=num_cohorts,
+            f=f / GRID,
+            p=p / GRID,
+            q=q / GRID,
+            hash_family=hash_family,
+            hash_key=hash_key,
+        )
+
+    f = max(1, _up(2 / (1 + math.exp(epsilon_permanent / (2 * num_hashes)))))
+    while (permanent := build(f, 0, GRID)).epsilon_permanent > epsilon_permanent:
+        f += 1
+    p, q = _instantaneous(permanent, math.exp(epsilon_report / num_hashes), frequency)
+    while (found := build(f, p, q)).epsilon_report > epsilon_report:
+        p, q = p + 1, q - 1
+    return found
+
+
+def _instantaneous(permanent: BitMechanism, growth: float, frequency: float) -> tuple[int, int]:
+    """Solve P = p + (q - p) a, Q = p + (q - p) b for p and q: the round after a permanent channel (a, b)."""
+    channel = permanent.rounds.permanent
+    kept, raised, span = float(channel.keep_one), float(channel.raise_zero), float(channel.span)
+    to_one, to_zero = best_channel(growth, kept / raised, frequency)
+    gap = (to_one - to_zero) / span
+    p = to_zero - raised * gap
+    return max(0, _up(p)), min(GRID, -_up(-(p + gap)))
+
+
+def _up(value: float) -> int:
+    """Return the next integer above ``value * GRID``, apart from the rounding error of `value`."""
+    return math.ceil(value * GRID - 1e-3)

@@ -1,0 +1,123 @@
+"""From standard errors to what can be detected: critical values, smallest shares, how many strings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from statistics import NormalDist
+
+from overstory.planning.precision import count_error, fitted_candidates
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.mechanism import BitMechanism
+
+_NORMAL = NormalDist()
+# Which share of the candidates is taken to be really there, when a false discovery rate is planned for.
+PRESENT = 0.1
+# A string at the critical value is found half the time; this much further out, nine times in ten.
+NINE_IN_TEN = _NORMAL.inv_cdf(0.9)
+
+
+def critical_value(alpha: float, num_tests: float) -> float:
+    """Return Q = Phi^-1(1 - alpha / M), one-sided with Bonferroni's correction (RAPPOR, appendix).
+
+    Raises
+    ------
+    ParameterError
+        When alpha is not strictly between 0 and 1, or there is no test.
+
+    Examples
+    --------
+    >>> round(critical_value(0.05, 100), 2), round(critical_value(0.05, 10**6), 2)
+    (3.29, 5.33)
+    """
+    if not 0 < alpha < 1:
+        raise ParameterError(f"alpha = {alpha}: give a fraction above 0 and below 1, such as 0.05")
+    if not num_tests > 0:
+        raise ParameterError(f"{num_tests} candidates: give at least one")
+    return -_NORMAL.inv_cdf(alpha / num_tests)
+
+
+def critical_value_fdr(alpha: float, num_candidates: int, frequency: float) -> float:
+    """Return the z that Benjamini-Hochberg would ask for at level alpha, for planning.
+
+    BH accepts p <= alpha R / M when R are accepted. R is not known before the collection: one candidate in ten is
+    taken to be there, but no more than ``1 / frequency`` strings can have that frequency.
+    """
+    accepted = max(1.0, min(PRESENT * num_candidates, 1 / frequency))
+    return critical_value(alpha, num_candidates / accepted)
+
+
+def learning_limit(mechanism: BitMechanism, num_reports: float, num_candidates: int, *, alpha: float = 0.05) -> float:
+    """Return how many strings can be learned at most: the x with N / x = Q sd (RAPPOR, appendix, generalized).
+
+    The appendix takes Basic One-time RAPPOR with p = 1/2, where this is ``(2q - 1) sqrt(N) / Q``; here sd is the
+    standard error at frequency 0 of whatever mechanism. Not capped at the number of candidates.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> basic = mechanism("basic-rappor-one-time", domain_size=100, p=0.5, q=0.75)
+    >>> limit = learning_limit(basic, 10**6, 100)
+    >>> math.isclose(limit, (2 * 0.75 - 1) * 1000 / critical_value(0.05, 100))
+    True
+    """
+    return 1 / detectable_frequency(mechanism, num_reports, num_candidates, critical_value(alpha, num_candidates))
+
+
+def detectable_frequency(mechanism: BitMechanism, num_reports: float, num_candidates: int, quantile: float) -> float:
+    """Return the smallest share whose expected count reaches `quantile` standard errors; above 1 when none does."""
+
+    def excess(frequency: float) -> float:
+        fitted = fitted_candidates(mechanism, num_candidates, min(1.0, frequency))
+        return frequency - quantile * count_error(mechanism, num_reports, 0.0, fitted) / num_reports
+
+    return root(excess)
+
+
+def rare_error(mechanism: BitMechanism, num_reports: float, num_candidates: int, alpha: float) -> float:
+    """Return the standard error of the count of a string that nobody has."""
+    smallest = detectable_frequency(mechanism, num_reports, num_candidates, critical_value(alpha, num_candidates))
+    return count_error(mechanism, num_reports, 0.0, fitted_candidates(mechanism, num_candidates, smallest))
+
+
+def detectable_frequency_fdr(mechanism: BitMechanism, num_reports: float, num_candidates: int, alpha: float) -> float:
+    """Return the smallest share that a false discovery rate of alpha would let pass; see `critical_value_fdr`."""
+
+    def excess(frequency: float) -> float:
+        fitted = fitted_candidates(mechanism, num_candidates, min(1.0, frequency))
+        error = count_error(mechanism, num_reports, 0.0, fitted) / num_reports
+        return frequency - critical_value_fdr(alpha, num_candidates, frequency) * error
+
+    return root(excess)
+
+
+def reports_needed(mechanism: BitMechanism, num_candidates: int, frequency: float, quantile: float) -> int:
+    """Return the fewest reports with which a string of that share is detected: N = (Q sd_1 / share)^2.
+
+    sd_1 is the standard error of a frequency from one report; it falls with sqrt(N).
+
+    Examples
+    --------
+    The paper's examples (section 4.2, ln 3), with 10^5 candidates: about 10^6, 10^8 and 10^10.
+
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> basic = mechanism("basic-rappor-one-time", domain_size=2, p=0.5, q=0.75)
+    >>> quantile = critical_value(0.05, 10**5)
+    >>> [f"{reports_needed(basic, 10**5, share, quantile):.1e}" for share in (0.01, 0.001, 0.0001)]
+    ['9.6e+05', '9.6e+07', '9.6e+09']
+    """
+    if not 0 < frequency <= 1:
+        raise ParameterError(f"share = {frequency}: give a fraction above 0 and at most 1, such as 0.01")
+    fitted = fitted_candidates(mechanism, num_candidates, frequency)
+    return math.ceil((quantile * count_error(mechanism, 1.0, 0.0, fitted) / frequency) ** 2)
+
+
+def root(rising: Callable[[float], float]) -> float:
+    """Return where a function of a positive number, negative near 0, becomes positive, by bisection."""
+    low, high = 1e-15, 1.0
+    while rising(high) < 0:
+        low, high = high, 2 * high
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rising(middle) < 0 else (low, middle)
+    return high

@@ -1,0 +1,208 @@
+"""From needs to parameters: the best RAPPOR within two budgets, and what it gains over the paper's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+from overstory.planning.design import GRID, design, sufficient_permanent
+from overstory.planning.detection import rare_error
+from overstory.planning.plan import (
+    EPSILON_REPORTS,
+    Comparison,
+    Plan,
+    check_collection,
+    letters,
+    plan_from_parameters,
+)
+from overstory.planning.precision import count_error
+from overstory.planning.sizes import SIZES, choose_sizes
+from overstory.protocol.encodings import OneHot
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.hashing import GoogleRapporPython
+from overstory.protocol.mechanisms.mechanism import BitMechanism
+from overstory.protocol.mechanisms.rappor import rappor
+
+LEAST_EPSILON: Final = 0.001
+MOST_EPSILON: Final = 50.0
+HASHES: Final = (1, 2, 3, 4)
+PAPER: Final = {"num_hashes": 2, "p": 0.5, "q": 0.75}
+
+
+def plan_from_needs(
+    epsilon_report: float,
+    epsilon_permanent: float,
+    num_reports: int,
+    num_candidates: int,
+    *,
+    alpha: float = 0.05,
+    share: float | None = None,
+    frequency: float = 0.0,
+    num_bits: int | None = None,
+    num_hashes: int | Sequence[int] | None = None,
+    num_cohorts: int | None = None,
+    thrifty: bool = False,
+    hash_family: str = "overstory-v1",
+    hash_key: str = "",
+) -> Plan:
+    """Return the plan of the RAPPOR with the smallest standard error whose exact epsilons are within the budgets.
+
+    Parameters
+    ----------
+    epsilon_report, epsilon_permanent
+        What one report, and any number of reports of one value, may reveal at most.
+    num_reports, num_candidates
+        The collection: N, one report a device, and M.
+    alpha, share
+        As in `plan_from_parameters`.
+    frequency
+        The share at which the standard error is made smallest; rare strings (0) are the hard ones.
+    num_bits, num_hashes, num_cohorts
+        Fix k, h (or the h allowed), m; otherwise h is chosen among 1 to 4, and the fewest bits and cohorts with which
+        collisions cost at most five percent.
+    thrifty
+        Spend no more of the permanent budget than makes one report more precise.
+    hash_family, hash_key
+        The hash family.
+
+    Raises
+    ------
+    ParameterError
+        When the budgets contradict each other, or a number is out of range.
+
+    Examples
+    --------
+    >>> plan = plan_from_needs(1.0743, 4.3945, 10**6, 200, num_bits=128, num_cohorts=16)
+    >>> {letter: round(value, 4) for letter, value in plan.parameters.items()}
+    {'k': 128, 'h': 1, 'm': 16, 'p': 0.2239, 'q': 0.5307, 'f': 0.2}
+    >>> round(plan.standard_error), round(plan.comparison.standard_error)
+    (1880, 2976)
+    """
+    _check_budgets(epsilon_report, epsilon_permanent, frequency)
+    check_collection(num_reports, num_candidates)
+    found = []
+    for hashes in _allowed(num_hashes, num_bits):
+        enough = max(epsilon_report, sufficient_permanent(epsilon_report, hashes))
+        small = design(
+            epsilon_report,
+            min(epsilon_permanent, enough) if thrifty else epsilon_permanent,
+            num_bits=num_bits or SIZES[0],
+            num_hashes=hashes,
+            num_cohorts=num_cohorts or 1,
+            hash_family=hash_family,
+            hash_key=hash_key,
+            frequency=frequency,
+        )
+        found.append(_sized(small, num_reports, num_candidates, alpha, num_bits=num_bits, num_cohorts=num_cohorts))
+    best = min(found, key=lambda mechanism: rare_error(mechanism, num_reports, num_candidates, alpha))
+    plan = plan_from_parameters(best, num_reports, num_candidates, alpha=alpha, share=share)
+    hashes = int(plan.parameters["h"])
+    return replace(
+        plan,
+        sufficient_epsilon_permanent=max(epsilon_report, sufficient_permanent(epsilon_report, hashes)),
+        basic_standard_error=_bit_error(best, num_reports) if hashes == 1 else None,
+        comparison=_compare(plan, epsilon_report, epsilon_permanent),
+    )
+
+
+def _check_budgets(epsilon_report: float, epsilon_permanent: float, frequency: float) -> None:
+    for name, epsilon in (("epsilon_report", epsilon_report), ("epsilon_permanent", epsilon_permanent)):
+        if not LEAST_EPSILON <= epsilon <= MOST_EPSILON:  # a NaN lands here as well
+            raise ParameterError(f"{name} = {epsilon!r}: give a number from {LEAST_EPSILON} to {MOST_EPSILON:g}")
+    if epsilon_permanent < epsilon_report:
+        raise ParameterError(
+            f"epsilon_permanent = {epsilon_permanent} is below epsilon_report = {epsilon_report}: all reports of a "
+            "value together reveal at least what one does; lower epsilon_report or raise epsilon_permanent"
+        )
+    if not 0 <= frequency < 1:
+        raise ParameterError(f"frequency = {frequency!r}: give a share from 0 to below 1")
+
+
+def _allowed(num_hashes: int | Sequence[int] | None, num_bits: int | None) -> Sequence[int]:
+    """Return the numbers of hashes to try; one that is asked for is tried, and refused, whatever the size."""
+    if isinstance(num_hashes, int):
+        return (num_hashes,)
+    hashes = tuple(num_hashes) if num_hashes is not None else HASHES
+    if not hashes or min(hashes) < 1:
+        raise ParameterError(f"num_hashes = {list(hashes)}: give numbers of hashes of at least 1")
+    return [h for h in hashes if num_bits is None or h < num_bits] or hashes
+
+
+def resized(mechanism: BitMechanism, num_bits: int, num_cohorts: int) -> BitMechanism:
+    """Return the same channels over a filter of another size: privacy does not depend on it."""
+    return rappor(**{**mechanism.parameters, "num_bits": num_bits, "num_cohorts": num_cohorts})
+
+
+def _sized(
+    mechanism: BitMechanism,
+    num_reports: int,
+    num_candidates: int,
+    alpha: float,
+    *,
+    num_bits: int | None,
+    num_cohorts: int | None,
+) -> BitMechanism:
+    hashes = int(mechanism.parameters["num_hashes"])
+    google = mechanism.parameters["hash_family"] == GoogleRapporPython.name
+    bits, cohorts = choose_sizes(
+        lambda bits, cohorts: rare_error(resized(mechanism, bits, cohorts), num_reports, num_candidates, alpha),
+        ideal=_bit_error(mechanism, num_reports) / math.sqrt(hashes),
+        num_reports=num_reports,
+        num_candidates=num_candidates,
+        num_hashes=hashes,
+        sizes=(num_bits,) if num_bits else SIZES[:1] if google else SIZES,
+        num_cohorts=num_cohorts,
+    )
+    return resized(mechanism, bits, cohorts)
+
+
+def _bit_error(mechanism: BitMechanism, num_reports: int) -> float:
+    """Return the standard error from one bit that nothing collides with."""
+    alone = BitMechanism("basic-rappor", {}, OneHot(2), mechanism.rounds)
+    return count_error(alone, num_reports, 0.0, 1)
+
+
+def paper_design(epsilon_report: float, epsilon_permanent: float, like: BitMechanism) -> BitMechanism:
+    """Return the paper's p = 1/2, q = 3/4, h = 2 at the least f that keeps both budgets, in filters like `like`'s.
+
+    Examples
+    --------
+    >>> paper = paper_design(1.0743, 4.3945, rappor())
+    >>> round(paper.parameters["f"], 4)
+    0.5
+    """
+
+    def build(f: int) -> BitMechanism:
+        return rappor(**{**like.parameters, **PAPER, "f": f / GRID})
+
+    low, high = 0, GRID - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        tried = build(middle)
+        fits = tried.epsilon_report <= epsilon_report and tried.epsilon_permanent <= epsilon_permanent
+        low, high = (low, middle) if fits else (middle, high)
+    return build(high)
+
+
+def _compare(plan: Plan, epsilon_report: float, epsilon_permanent: float) -> Comparison | None:
+    if plan.parameters["k"] <= 2 * PAPER["num_hashes"]:
+        return None  # so small a filter cannot hold two filters of two hashes apart
+    other = paper_design(epsilon_report, epsilon_permanent, plan.mechanism)
+    paper = plan_from_parameters(other, plan.num_reports, plan.num_candidates, alpha=plan.alpha)
+    ratio = paper.standard_error / plan.standard_error
+    higher = tuple(n for n in EPSILON_REPORTS if plan.epsilon_n[n] > paper.epsilon_n[n] + 1e-6)
+    return Comparison(
+        parameters=MappingProxyType(letters(other)),
+        epsilon_report=paper.epsilon_report,
+        epsilon_permanent=paper.epsilon_permanent,
+        epsilon_n=paper.epsilon_n,
+        change_leak=paper.privacy.change_leak,
+        standard_error=paper.standard_error,
+        detectable_frequency=paper.detectable_frequency,
+        standard_error_ratio=ratio,
+        reports_ratio=ratio**2,
+        higher_epsilon_n=higher,
+    )

@@ -1,0 +1,72 @@
+"""How well one string's count will be known (docs/planning.md derives and measures every line)."""
+
+from __future__ import annotations
+
+import math
+
+from overstory.analysis.variance import frequency_variance
+from overstory.protocol.encodings import Bloom
+from overstory.protocol.mechanisms.mechanism import BitMechanism
+
+
+def count_error(mechanism: BitMechanism, num_reports: float, frequency: float, num_fitted: int) -> float:
+    """Return the standard error of the estimated count of a string of that frequency, in reports.
+
+    The variance is that of the channel, `overstory.analysis.variance.frequency_variance`, and of the cohorts' luck,
+    `cohort_variance`.
+
+    Parameters
+    ----------
+    mechanism
+        The mechanism.
+    num_reports
+        N, one report a device.
+    frequency
+        The string's true share.
+    num_fitted
+        How many strings are estimated together: see `fitted_candidates`.
+
+    Examples
+    --------
+    METHODS' Cramer-Rao bound for RAPPOR's section 5.2 is 2,974:
+
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> rappor = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
+    >>> round(count_error(rappor, 10**6, 0.0, 200))
+    2976
+    """
+    noise = frequency_variance(mechanism, num_reports, frequency, num_candidates=num_fitted)
+    luck = cohort_variance(mechanism, num_reports, frequency, num_fitted)
+    return num_reports * math.sqrt(noise + luck)
+
+
+def cohort_variance(mechanism: BitMechanism, num_reports: float, frequency: float, num_fitted: int) -> float:
+    """Variance of a frequency because other people's strings meet this one in some cohorts and not in others.
+
+    A cohort is a sample without replacement of 1/m of the devices. A bit that a share u of all devices sets is set by
+    u of the cohort's, give or take the variance ``u (1 - u) (1 - 1/m)`` of one of its ``N / m`` devices; averaged over
+    hashes, ``u (1 - u)`` is at most ``(h/k) (1 - h/k)``. It is spread over h bits, and
+    enlarged by collisions, as the channel's noise is. Negligible against RAPPOR's noise, not at large epsilons.
+    """
+    encoding = mechanism.encoding
+    if not isinstance(encoding, Bloom):
+        return 0.0
+    fill = encoding.num_hashes / encoding.num_bits
+    rows = encoding.num_bits * encoding.num_cohorts
+    crowding = 1 - num_fitted / rows if num_fitted < rows else 1.0
+    luck = (1 - frequency) * fill * (1 - fill) * (1 - 1 / encoding.num_cohorts)
+    return luck / (encoding.num_hashes * (1 - fill) * crowding * num_reports)
+
+
+def fitted_candidates(mechanism: BitMechanism, num_candidates: int, frequency: float) -> int:
+    """Return how many strings the counts have to tell apart, when shares below `frequency` are not looked for.
+
+    All candidates, as long as they are at most half as many as the counts (least squares over all of them then costs
+    at most a factor sqrt(2)). Otherwise a screening decoder fits those that are frequent enough to be found, of which
+    there are at most ``1 / frequency``.
+    """
+    encoding = mechanism.encoding
+    most = encoding.num_bits * encoding.num_cohorts // 2
+    if not isinstance(encoding, Bloom) or num_candidates <= most:
+        return num_candidates
+    return min(most, math.ceil(1 / frequency))
