@@ -138,6 +138,11 @@ class Plan:
         return self.privacy.epsilon_n
 
     @property
+    def change_leak(self) -> Mapping[int, float]:
+        """Epsilon of a change of value within n reports, by n."""
+        return self.privacy.change_leak
+
+    @property
     def detectable_count(self) -> float:
         """The smallest detectable count."""
         return self.detectable_frequency * self.num_reports

@@ -64,7 +64,7 @@ def _comparison(plan: Plan, paper: Comparison) -> Iterator[str]:
             f"In between this plan reveals a little more: {n} reports of one value have epsilon "
             f"{plan.epsilon_n[n]:.3f}, the paper's {paper.epsilon_n[n]:.3f}."
         )
-    for n, leak in plan.privacy.change_leak.items():
+    for n, leak in plan.change_leak.items():
         if leak > paper.change_leak[n]:
             yield (
                 f"And a change of value is easier to see: epsilon {leak:.2f} within {n} reports, the paper's "

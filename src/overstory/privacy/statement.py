@@ -83,7 +83,8 @@ class PrivacyStatement:
     def claims(self) -> tuple[Claim, ...]:
         """Every epsilon with its assumption."""
         found = [Claim("one report", self.epsilon_report, _REPORT)]
-        found += [Claim(f"{n} reports of one unchanged value", e, _MEMO) for n, e in self.epsilon_n.items()]
+        several = {n: epsilon for n, epsilon in self.epsilon_n.items() if n > 1}
+        found += [Claim(f"{n} reports of one unchanged value", epsilon, _MEMO) for n, epsilon in several.items()]
         found += [Claim("any number of reports of one unchanged value", self.epsilon_permanent, _PERMANENT)]
         found += [Claim("each further distinct value", self.epsilon_permanent, _VALUES)]
         found += [Claim(f"a change of value within {n} reports", e, _CHANGE) for n, e in self.change_leak.items()]

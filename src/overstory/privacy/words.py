@@ -15,8 +15,8 @@ def factor(epsilon: float) -> str:
     >>> factor(1.0743), factor(4.3944), factor(8.61)
     ('2.93', '81', '5490')
     """
-    if epsilon > math.log(1e9):
-        return "more than a thousand million"
+    if epsilon > math.log(1e6):
+        return "more than a million"
     odds = Decimal(epsilon).exp(Context(prec=12))  # so that 81.000000000000004 is 81
     return f"{odds.normalize(Context(prec=3, rounding=ROUND_CEILING)):f}"
 

@@ -1,0 +1,110 @@
+"""``overstory plan``: what given parameters would learn and reveal, or the best parameters for given needs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from overstory.cli.arguments import add_command, add_hashing
+
+if TYPE_CHECKING:
+    from overstory.planning import Plan
+
+MORE = """\
+Give either --params, or both --epsilon-report and --epsilon-permanent. With epsilons, the parameters with the smallest
+standard error for rare strings are found; -o writes them. No epsilon of the plan is ever above the one asked for."""
+
+EXAMPLE = """\
+overstory plan --params params.csv --reports 1000000 --candidates 200 --share 0.01
+  overstory plan --epsilon-report 1.0743 --epsilon-permanent 4.3945 --reports 1000000 --candidates 200 -o params.csv"""
+
+NEEDS_ONLY = ("num_bits", "num_hashes", "num_cohorts", "thrifty", "output")
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command."""
+    parser = add_command(
+        subparsers, "plan", "parameters from needs, or what parameters achieve", more=MORE, example=EXAMPLE
+    )
+    known = parser.add_argument_group("from parameters")
+    known.add_argument("--params", metavar="FILE", help="RAPPOR's parameters: header k,h,m,p,q,f and one row")
+    _add_needs(parser.add_argument_group("from needs"))
+    parser.add_argument("--reports", type=int, required=True, metavar="N", help="devices that report once")
+    parser.add_argument("--candidates", type=int, required=True, metavar="M", help="strings that are looked for")
+    parser.add_argument("--share", type=float, metavar="S", help="also plan for a string of this share, such as 0.01")
+    parser.add_argument("--alpha", type=float, default=0.05, help="level of the tests (default: 0.05)")
+    add_hashing(parser)
+    parser.add_argument("--json", action="store_true", help="print the plan as JSON")
+
+
+def _add_needs(needs: Any) -> None:
+    needs.add_argument("--epsilon-report", type=float, metavar="X", help="what one report may reveal at most, in nats")
+    needs.add_argument(
+        "--epsilon-permanent", type=float, metavar="Y", help="what any number of reports of one value may reveal"
+    )
+    needs.add_argument("--num-bits", type=int, metavar="K", help="bits of a report (default: chosen)")
+    needs.add_argument("--num-hashes", type=int, metavar="H", help="hashes of a value (default: chosen)")
+    needs.add_argument("--num-cohorts", type=int, metavar="M", help="cohorts (default: chosen)")
+    needs.add_argument(
+        "--thrifty", action="store_true", help="spend no more of the permanent epsilon than one report is better for"
+    )
+    needs.add_argument("-o", "--output", metavar="FILE", help="write the parameters there, as params.csv")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    plan = _from_params(args) if args.params else _from_needs(args)
+    if args.output:
+        _write(args.output, plan)
+    if args.json:
+        print(json.dumps(plan.to_json(), indent=2, allow_nan=False))
+    else:
+        from overstory.cli.plan_table import show
+
+        show(plan)
+    return 0
+
+
+def _from_params(args: argparse.Namespace) -> Plan:
+    from overstory.files.params import read_params
+    from overstory.planning import plan_from_parameters
+    from overstory.protocol.errors import ParameterError
+
+    if args.epsilon_report is not None or args.epsilon_permanent is not None:
+        raise ParameterError("give either --params, or --epsilon-report and --epsilon-permanent, not both")
+    idle = ["--" + name.replace("_", "-") for name in NEEDS_ONLY if getattr(args, name)]
+    if idle:
+        raise ParameterError(f"{', '.join(idle)}: only where parameters are planned; leave out --params, or these")
+    mechanism = read_params(args.params).mechanism(args.hash_family, args.hash_key)
+    return plan_from_parameters(mechanism, args.reports, args.candidates, alpha=args.alpha, share=args.share)
+
+
+def _from_needs(args: argparse.Namespace) -> Plan:
+    from overstory.planning import plan_from_needs
+    from overstory.protocol.errors import ParameterError
+
+    if args.epsilon_report is None or args.epsilon_permanent is None:
+        raise ParameterError("give either --params FILE, or both --epsilon-report X and --epsilon-permanent Y")
+    return plan_from_needs(
+        args.epsilon_report,
+        args.epsilon_permanent,
+        args.reports,
+        args.candidates,
+        alpha=args.alpha,
+        share=args.share,
+        num_bits=args.num_bits,
+        num_hashes=args.num_hashes,
+        num_cohorts=args.num_cohorts,
+        thrifty=args.thrifty,
+        hash_family=args.hash_family,
+        hash_key=args.hash_key,
+    )
+
+
+def _write(path: str, plan: Plan) -> None:
+    from overstory.files.params import RapporParameters, write_params
+
+    given = plan.parameters
+    sizes = {letter: int(given[letter]) for letter in "khm"}
+    write_params(path, RapporParameters(**sizes, p=given["p"], q=given["q"], f=given["f"]))
