@@ -1,0 +1,73 @@
+"""Samples of reports: from devices one by one, from strangers, and from the bulk simulation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from contract_cases import some_values
+from contract_statistics import Bits, Sample
+
+from overstory.analysis.oracle import FrequencyOracle
+from overstory.client import Randomizer
+from overstory.protocol.encodings import Bloom
+from overstory.protocol.entropy import SystemEntropy
+from overstory.protocol.mechanisms.mechanism import BitMechanism, Report
+
+MakeDevice = Callable[..., Randomizer]
+
+
+def as_rows(bits: Iterable[int], size: int) -> Bits:
+    """Bit vectors given as integers, one a row."""
+    width = -(-size // 8)
+    octets = np.frombuffer(b"".join(b.to_bytes(width, "little") for b in bits), np.uint8).reshape(-1, width)
+    return np.unpackbits(octets, axis=1, count=size, bitorder="little").astype(bool)
+
+
+def sample_of(mechanism: BitMechanism, values: Sequence[Any], reports: Sequence[Sequence[Report]]) -> Sample:
+    """The sample in which device i holds values[i] and sent reports[0][i], reports[1][i] ..."""
+    size, known = mechanism.encoding.num_bits, {}
+    cohorts = [report.cohort for report in reports[0]]
+    for held in zip(values, cohorts, strict=True):
+        if held not in known:
+            known[held] = mechanism.encode(*held)
+    truth = as_rows((known[held] for held in zip(values, cohorts, strict=True)), size)
+    rows = tuple(as_rows((report.bits for report in sent), size) for sent in reports)
+    return Sample(mechanism.encoding.num_cohorts, np.array(cohorts), truth, rows)
+
+
+def held_values(mechanism: BitMechanism, number: int) -> list[Any]:
+    """Values for that many devices, so spread that every bit is 1 for some."""
+    values = some_values(mechanism, 64)
+    return [values[i % len(values)] for i in range(number)]
+
+
+def sample_devices(mechanism: BitMechanism, number: int, make: MakeDevice = Randomizer) -> Sample:
+    """Two reports each of as many devices, randomness as on a device: the operating system's."""
+    values = held_values(mechanism, number)
+    devices = [make(mechanism, secret=os.urandom(32), metric="contract") for _ in values]
+    return sample_of(
+        mechanism, values, [[d.report(v) for d, v in zip(devices, values, strict=True)] for _ in range(2)]
+    )
+
+
+def sample_strangers(mechanism: BitMechanism, number: int) -> Sample:
+    """One report each of devices that nobody has seen before."""
+    values = held_values(mechanism, number)
+    return sample_of(mechanism, values, [[mechanism.randomize(value, SystemEntropy()) for value in values]])
+
+
+def sample_bulk(mechanism: BitMechanism, number: int) -> Sample:
+    """Two reports each of simulated devices."""
+    values = some_values(mechanism, 64)
+    symbols = np.arange(number) % len(values)
+    candidates = values if isinstance(mechanism.encoding, Bloom) else None
+    devices = FrequencyOracle(mechanism).devices(symbols, np.random.default_rng(1), candidates=candidates)
+    size, cohorts = mechanism.encoding.num_bits, devices.cohorts.astype(np.int64)
+    known = np.array([[mechanism.encode(v, c) for v in values] for c in range(mechanism.encoding.num_cohorts)], object)
+    rows = tuple(
+        np.unpackbits(devices.report(i).octets(), axis=1, count=size, bitorder="little").astype(bool) for i in range(2)
+    )
+    return Sample(mechanism.encoding.num_cohorts, cohorts, as_rows(known[cohorts, symbols], size), rows)

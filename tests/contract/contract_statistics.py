@@ -1,0 +1,117 @@
+"""Exact binomial tests, all at one false-alarm rate for the whole suite.
+
+A correct suite fails by chance at most once in a million runs: it makes at most MOST_COMPARISONS comparisons (asserted),
+each at FALSE_ALARM / MOST_COMPARISONS (Bonferroni), so nothing need be independent of anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import binom
+
+from overstory.protocol.channels import BinaryChannel
+
+FALSE_ALARM = 1e-6
+MOST_COMPARISONS = 2_000_000
+LEVEL = FALSE_ALARM / MOST_COMPARISONS
+
+Bits = NDArray[np.bool_]
+
+
+class Alarm(AssertionError):
+    """A statistical test said no."""
+
+
+class Comparisons:
+    """How many were made so far in this process."""
+
+    made = 0
+
+
+def check_binomial(counts: ArrayLike, totals: ArrayLike, chances: ArrayLike, what: str) -> None:
+    """Raise Alarm unless each count looks like Bin(total, chance), two-sided and exact."""
+    counts, totals, chances = np.broadcast_arrays(counts, totals, chances)
+    Comparisons.made += counts.size
+    assert Comparisons.made <= MOST_COMPARISONS, "more comparisons than the false-alarm rate was divided among"
+    below, above = binom.cdf(counts, totals, chances), binom.sf(counts - 1, totals, chances)
+    surprise = 2 * np.minimum(below, above)
+    if counts.size and surprise.min() < LEVEL:
+        at = np.unravel_index(surprise.argmin(), surprise.shape)
+        raise Alarm(
+            f"{what}, coordinate {tuple(int(i) for i in at)}: {counts[at]} of {totals[at]}, expected a share of "
+            f"{chances[at]:.6f} (p = {surprise[at]:.1e}). The whole suite raises a false alarm in at most "
+            f"{FALSE_ALARM:g} of its runs: this is a defect, not chance"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """n devices: their cohorts (n), true bits (n, k) and reports, each (n, k)."""
+
+    num_cohorts: int
+    cohorts: NDArray[np.int64]
+    truth: Bits
+    reports: tuple[Bits, ...]
+
+
+def chance_of_one(truth: Bits, channel: BinaryChannel) -> NDArray[np.float64]:
+    return np.where(truth, float(channel.keep_one), float(channel.raise_zero))
+
+
+def check_rates(sample: Sample, channel: BinaryChannel) -> None:
+    """Each bit's two conditional rates, and both over all bits together."""
+    for number, report in enumerate(sample.reports):
+        for given in (True, False):
+            holders = sample.truth == given
+            ones, totals = (report & holders).sum(axis=0), holders.sum(axis=0)
+            chance = float(channel.keep_one if given else channel.raise_zero)
+            check_binomial(ones, totals, chance, f"report {number}: rate of 1 given a true {int(given)}, by bit")
+            check_binomial([ones.sum()], [totals.sum()], chance, f"report {number}: rate of 1 given a true {int(given)}")
+
+
+def check_pairs(sample: Sample, channel: BinaryChannel) -> None:
+    """Any two bits of a report are independent, given the true bits."""
+    report, above = sample.reports[0], np.triu_indices(sample.truth.shape[1], 1)
+    for first in (True, False):
+        for second in (True, False):
+            left, right = sample.truth == first, sample.truth == second
+            totals = joint(left, right)[above]
+            both = joint(left & report, right & report)[above]
+            chance = np.prod([float(channel.keep_one if given else channel.raise_zero) for given in (first, second)])
+            check_binomial(both, totals, chance, f"both bits 1 given true {int(first)} and {int(second)}, by pair of bits")
+
+
+def joint(left: Bits, right: Bits) -> NDArray[np.int64]:
+    """How many rows have bit i in `left` and bit j in `right`: (k, k)."""
+    return np.rint(left.T.astype(np.float32) @ right.astype(np.float32)).astype(np.int64)
+
+
+def check_repeats(sample: Sample, permanent: BinaryChannel, instantaneous: BinaryChannel) -> None:
+    """Two reports of one value share their permanent response, and nothing else."""
+    first, second = sample.reports[:2]
+    again = [float(p) ** 2 for p in (instantaneous.keep_one, instantaneous.raise_zero)]
+    for given in (True, False):
+        holders = sample.truth == given
+        kept = float(permanent.keep_one if given else permanent.raise_zero)
+        chance = kept * again[0] + (1 - kept) * again[1]
+        both = (first & second & holders).sum(axis=0)
+        check_binomial(both, holders.sum(axis=0), chance, f"1 in two reports given a true {int(given)}, by bit")
+
+
+def check_cohorts(sample: Sample) -> None:
+    """Cohorts are uniform."""
+    counts = np.bincount(sample.cohorts, minlength=sample.num_cohorts)
+    check_binomial(counts, len(sample.cohorts), 1 / sample.num_cohorts, "devices by cohort")
+
+
+def check_independent(first: Sample, second: Sample, channel: BinaryChannel) -> None:
+    """Responses in one place of both samples are independent, given the true bits."""
+    for given_first in (True, False):
+        for given_second in (True, False):
+            holders = (first.truth == given_first) & (second.truth == given_second)
+            both = (first.reports[0] & second.reports[0] & holders).sum(axis=0)
+            chance = np.prod([float(channel.keep_one if g else channel.raise_zero) for g in (given_first, given_second)])
+            check_binomial(both, holders.sum(axis=0), chance, "1 in both of two independent responses, by bit")

@@ -1,0 +1,90 @@
+"""Law 1: declared epsilon >= the exact worst-case log ratio over all outputs, and tight."""
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from contract_cases import SMALL_CASES, is_keyed_by_filter_alone
+from contract_enumeration import exact_epsilon
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overstory.protocol.channels import BinaryChannel
+from overstory.protocol.encodings import Bloom
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.registry import mechanism
+
+TIGHT = 1e-9
+
+
+def declared(built, reports: int) -> float:
+    return built.epsilon_n(reports) if reports else built.epsilon_permanent
+
+
+def assert_covers(built, reports: int) -> None:
+    """Never below; and tight, for one-hot always, and for a Bloom filter once its worst pair of filters is somebody's."""
+    stated, exact = declared(built, reports), exact_epsilon(built, reports)
+    if not exact.is_finite():
+        assert stated == math.inf
+        return
+    assert Decimal(stated) >= exact, f"{reports} reports: declared {stated}, exact {exact}: understated"
+    assert Decimal(stated) - exact <= Decimal(TIGHT), f"{reports} reports: declared {stated}, exact {exact}: not tight"
+
+
+@pytest.mark.parametrize("reports", [1, 2, 3, 0], ids=["eps_1", "eps_2", "eps_3", "eps_infinity"])
+@pytest.mark.parametrize("case", SMALL_CASES, ids=str)
+def test_declared_epsilon_is_the_exact_one_rounded_up(case, reports):
+    assert_covers(case.build(), reports)
+
+
+@pytest.mark.parametrize("case", SMALL_CASES, ids=str)
+def test_the_report_properties_are_the_same_numbers(case):
+    built = case.build()
+    assert built.epsilon_report == built.epsilon_n(1)
+    epsilons = [built.epsilon_n(n) for n in (1, 2, 3, 10, 1000)]
+    assert epsilons == sorted(epsilons)
+    assert epsilons[-1] <= built.epsilon_permanent
+
+
+shares = st.one_of(st.floats(0.001, 0.999), st.fractions(Fraction(1, 1000), Fraction(999, 1000)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(shares, shares, shares, st.integers(1, 3))
+def test_any_noise(f, p, q, reports):
+    try:
+        built = mechanism("basic-rappor", domain_size=3, f=f, p=p, q=q)
+    except ParameterError:
+        assert abs(q - p) < 2**-31
+        return
+    assert_covers(built, reports)
+
+
+def test_many_reports_approach_the_permanent_response():
+    built = mechanism("rappor")
+    assert built.epsilon_n(10_000) == pytest.approx(built.epsilon_permanent, abs=1e-12)
+
+
+def test_the_papers_figures():
+    """RAPPOR, section 3, with the paper's parameters; with h forgotten (pure-LDP) they would be half as large."""
+    built = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
+    assert built.epsilon_permanent == pytest.approx(4 * math.log(3), abs=1e-9)
+    assert [round(built.epsilon_n(n), 3) for n in (1, 2, 3, 5, 10)] == [1.074, 2.017, 2.756, 3.656, 4.299]
+
+
+@pytest.mark.parametrize("case", [case for case in SMALL_CASES if is_keyed_by_filter_alone(case.build())], ids=str)
+def test_colliding_hashes_are_covered(case):
+    """Google's hashes may coincide: with k < 2h the worst pair is one filter with a collision and one without."""
+    encoding = case.build().encoding
+    assert isinstance(encoding, Bloom)
+    assert not encoding.hashes.distinct
+    assert_covers(case.build(), 1)
+
+
+def test_an_understated_epsilon_would_be_seen(monkeypatch):
+    """The enumeration against a channel that claims half: what pure-LDP's `convert_eps_to_f` did with two hashes."""
+    built = mechanism("rappor", num_bits=5, num_hashes=2, num_cohorts=1)
+    halved = built.rounds.epsilon([(1, 1)])
+    assert Decimal(halved) < exact_epsilon(built, 1)
+    assert BinaryChannel.of(0.75, 0.5).epsilon < declared(built, 0)

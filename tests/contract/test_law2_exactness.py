@@ -1,0 +1,116 @@
+"""Law 2: probabilities are integer thresholds, sampled exactly; no floating-point comparison decides a bit."""
+
+import ast
+import inspect
+from collections import Counter
+from fractions import Fraction
+from itertools import product
+
+import pytest
+from contract_cases import SMALL_CASES, TYPICAL_CASES
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from overstory.protocol import entropy, permanence, sampling
+from overstory.protocol.channels import BinaryChannel
+from overstory.protocol.entropy import uniform_below
+from overstory.protocol.probability import ONE
+from overstory.protocol.sampling import ChannelSampler, drawer
+
+
+class Scripted:
+    """An entropy that says what it is told to."""
+
+    def __init__(self, drawn: int) -> None:
+        self.drawn, self.asked = drawn, 0
+
+    def bits(self, count: int) -> int:
+        self.asked = count
+        assert self.drawn >> count == 0, "the script has more bits than were asked for"
+        return self.drawn
+
+
+def share(output: int, bits: int, channel: BinaryChannel, size: int) -> Fraction:
+    """P(output | bits), bit by bit."""
+    total = Fraction(1)
+    for i in range(size):
+        one = channel.keep_one if bits >> i & 1 else channel.raise_zero
+        total *= one if output >> i & 1 else 1 - one
+    return total
+
+
+EIGHTHS = [Fraction(n, 8) for n in range(9)]
+
+
+@pytest.mark.parametrize("keep", EIGHTHS, ids=str)
+def test_every_random_word_together_gives_exactly_the_channel(keep):
+    """All words there are, each once: outputs must appear exactly in their shares, so bits are also independent."""
+    size = 3
+    for raised, bits in product(EIGHTHS, (0b000, 0b101, 0b111)):
+        channel = BinaryChannel(keep, raised)
+        words = 1 << size * len(ChannelSampler.of(channel).digits)
+        draw = drawer(channel, size)
+        seen = Counter(draw(bits, Scripted(pool).bits) for pool in range(words))
+        assert seen == {y: words * p for y in range(1 << size) if (p := share(y, bits, channel, size))}
+
+
+def pool_of(uniforms: list[int], channel: BinaryChannel) -> int:
+    """The pool in which bit i has the uniform number uniforms[i]: the last digit's word lowest, trailing zeros absent."""
+    digits, pool = len(ChannelSampler.of(channel).digits), 0
+    for place in range(digits):
+        for i, uniform in enumerate(uniforms):
+            pool |= (uniform >> (32 - digits + place) & 1) << (place * len(uniforms) + i)
+    return pool
+
+
+thresholds = st.one_of(
+    st.integers(0, ONE), st.integers(0, 32).map(lambda s: 1 << s), st.integers(0, 31).map(lambda s: ONE - (1 << s))
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(thresholds, thresholds, st.lists(st.integers(0, ONE - 1), min_size=1, max_size=70), st.data())
+@example(ONE, 0, [0, ONE - 1], None)
+def test_a_bit_is_its_own_number_against_the_threshold_of_its_input(keep, raised, uniforms, data):
+    """The rule of docs/architecture.md, around the thresholds too, where a float or a byte would err (t = 2**32)."""
+    near = [u for t in (keep, raised) for u in (t - 1, t, t + 1) if 0 <= u < ONE]
+    uniforms = uniforms + near
+    channel, size = BinaryChannel(Fraction(keep, ONE), Fraction(raised, ONE)), len(uniforms)
+    bits = data.draw(st.integers(0, (1 << size) - 1)) if data else 0b01
+    expected = sum((u < (keep if bits >> i & 1 else raised)) << i for i, u in enumerate(uniforms))
+    assert drawer(channel, size)(bits, Scripted(pool_of(uniforms, channel)).bits) == expected
+
+
+@pytest.mark.parametrize("case", SMALL_CASES + TYPICAL_CASES, ids=str)
+def test_every_round_is_held_as_integers(case):
+    for channel in (case.build().rounds.permanent, case.build().rounds.instantaneous):
+        assert all(type(t) is int and 0 <= t <= ONE for t in channel.thresholds)
+        assert all(type(p) is Fraction for p in (channel.keep_one, channel.raise_zero))
+
+
+@pytest.mark.parametrize("module", [sampling, entropy, permanence], ids=lambda m: m.__name__)
+def test_no_float_is_written_where_bits_are_decided(module):
+    """No float constant outside docstrings, no `random`, no `float(...)`, no true division but of fractions."""
+    tree = ast.parse(inspect.getsource(module))
+    floats = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, float)]
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    assert not floats
+    assert not names & {"float", "random", "randint"}
+
+
+@pytest.mark.parametrize("bound", range(1, 10))
+def test_uniform_below_is_exactly_uniform(bound):
+    """Every first draw there is: each number below the bound comes once, the others are drawn again."""
+    width = (bound - 1).bit_length()
+
+    class ThenZero(Scripted):
+        def bits(self, count: int) -> int:
+            assert count == width
+            drawn, self.drawn = self.drawn, 0
+            self.asked += 1
+            return drawn
+
+    scripts = [ThenZero(first) for first in range(1 << width)]
+    drawn = [uniform_below(bound, script) for script in scripts]
+    accepted = [d for d, script in zip(drawn, scripts, strict=True) if script.asked <= 1]
+    assert sorted(accepted) == list(range(bound))

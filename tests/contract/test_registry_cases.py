@@ -1,0 +1,15 @@
+import pytest
+from contract_cases import SMALL, SMALL_CASES, TYPICAL, TYPICAL_CASES
+
+from overstory.protocol.mechanisms.registry import REGISTRY
+
+
+@pytest.mark.parametrize("table", [SMALL, TYPICAL], ids=["SMALL", "TYPICAL"])
+def test_every_mechanism_is_under_contract(table):
+    assert set(table) == set(REGISTRY), "give each name in the registry its parameters in tests/contract/contract_cases.py"
+    assert all(table.values()), "an empty table tests nothing"
+
+
+@pytest.mark.parametrize("case", SMALL_CASES + TYPICAL_CASES, ids=str)
+def test_a_mechanism_knows_its_own_name(case):
+    assert case.build().name == case.name
