@@ -45,7 +45,7 @@ def read_block(raw: bytes, names: Sequence[str], types: Mapping[str, Any]) -> An
 
 def _surely_csv(raw: bytes) -> bool:
     """Whether nothing stands here that readers of CSV disagree about."""
-    if raw.count(b"\r") != raw.count(b"\r\n"):
+    if b"\r" in raw and raw.count(b"\r") != raw.count(b"\r\n"):
         return False  # Arrow ends a line there, Python refuses it
     return b'"' not in raw or _quotes_enclose(np.frombuffer(raw, np.uint8))
 

@@ -67,6 +67,19 @@ class Place:
         return fields[index]
 
 
+def quoted(text: str) -> str:
+    """Return `text` as a CSV field, in quotes where it needs them (Python's own writer leaves a lone CR bare).
+
+    Examples
+    --------
+    >>> quoted("plain"), quoted('say "hi", twice')
+    ('plain', '"say ""hi"", twice"')
+    """
+    if any(mark in text for mark in ',"\r\n'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
 def short(text: str, longest: int = 40) -> str:
     """Return `text` as an error message quotes it.
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from overstory.analysis.candidates import CandidateMap
 from overstory.files.arrow_csv import SMALLEST, read_block
+from overstory.files.fields import quoted
 from overstory.files.opening import reading, writing_text
 from overstory.files.records import Block, blocks, records
 from overstory.protocol.errors import FormatError
@@ -42,19 +43,6 @@ def write_map(path: FilePath, candidates: CandidateMap) -> None:
             text.writelines(
                 f"{quoted(str(name))},{','.join(map(render, row))}\n" for name, row in zip(names, cells, strict=True)
             )
-
-
-def quoted(text: str) -> str:
-    """Return `text` as a CSV field, in quotes where it needs them.
-
-    Examples
-    --------
-    >>> quoted("plain"), quoted('say "hi", twice')
-    ('plain', '"say ""hi"", twice"')
-    """
-    if any(mark in text for mark in ',"\r\n'):
-        return '"' + text.replace('"', '""') + '"'
-    return text
 
 
 def _decimal(bound: int) -> Callable[[int], str]:

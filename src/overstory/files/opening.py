@@ -116,6 +116,15 @@ def writing(path: FilePath) -> Iterator[BinaryIO]:
 
 @contextmanager
 def writing_text(path: FilePath) -> Iterator[TextIO]:
-    """Open `path` for writing UTF-8 text with LF line ends."""
+    """Open `path` for writing UTF-8 text with LF line ends.
+
+    Raises
+    ------
+    FormatError
+        When a half of a surrogate pair is written: it is no text.
+    """
     with writing(path) as raw, io.TextIOWrapper(raw, encoding="utf-8", newline="") as text:
-        yield text
+        try:
+            yield text
+        except UnicodeEncodeError as error:
+            raise FormatError(f"this cannot be written as UTF-8 ({error.reason})", source=os.fspath(path)) from error

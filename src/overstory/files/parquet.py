@@ -95,6 +95,8 @@ def write_parquet(path: FilePath, batches: Iterable[ReportBatch], label: Label) 
         parquet.ParquetWriter(name, schema, write_page_checksum=True, use_dictionary=["cohort"]) as writer,
     ):
         for batch in batches:
+            if not len(batch):
+                continue
             octets = np.ascontiguousarray(batch.octets())
             bits = pa.Array.from_buffers(pa.binary(width), len(batch), [None, pa.py_buffer(octets)])
             writer.write_table(pa.Table.from_arrays([pa.array(batch.cohorts, pa.uint16()), bits], schema=schema))

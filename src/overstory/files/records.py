@@ -87,7 +87,7 @@ def blocks(stream: BinaryIO, source: str, size: int = BLOCK) -> Iterator[Block]:
 def _record_end(raw: bytes) -> int:
     """Return the length up to the last line end that lies outside quotes: an even number of quotes precedes it."""
     cut = raw.rfind(b"\n") + 1
-    odd = raw.count(b'"', 0, cut) % 2
+    odd = b'"' in raw and raw.count(b'"', 0, cut) % 2
     while cut and odd:
         previous = raw.rfind(b"\n", 0, cut - 1) + 1
         odd ^= raw.count(b'"', previous, cut) % 2

@@ -6,7 +6,6 @@ client compare them with another client's.
 
 from __future__ import annotations
 
-import csv
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from overstory.analysis.reports import ReportBatch
 from overstory.files.arrow_csv import SMALLEST, read_block
-from overstory.files.fields import Place
+from overstory.files.fields import Place, quoted
 from overstory.files.opening import reading, writing_text
 from overstory.files.records import Block, Skipped, blocks, records, split_header
 
@@ -42,10 +41,10 @@ class ReportRow(NamedTuple):
 def write_reports_csv(path: FilePath, rows: Iterable[ReportRow], num_bits: int) -> None:
     """Write reports.csv, in a stream."""
     with writing_text(path) as text:
-        lines = csv.writer(text, lineterminator="\n")
-        lines.writerow(COLUMNS)
+        text.write(",".join(COLUMNS) + "\n")
         for client, cohort, *vectors in rows:
-            lines.writerow((client, cohort, *(f"{bits:0{num_bits}b}" for bits in vectors)))
+            cells = ",".join(f"{bits:0{num_bits}b}" for bits in vectors)
+            text.write(f"{quoted(client)},{cohort},{cells}\n")
 
 
 def read_reports_csv(

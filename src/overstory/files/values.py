@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from overstory.files.fields import Place
+from overstory.files.fields import Place, quoted
 from overstory.files.opening import Advance, FilePath, reading, writing_text
 from overstory.files.records import Skipped, blocks, records, split_header
 
@@ -52,6 +51,5 @@ def read_values(
 def write_values(path: FilePath, holdings: Iterable[Holding]) -> None:
     """Write values.csv."""
     with writing_text(path) as text:
-        rows = csv.writer(text, lineterminator="\n")
-        rows.writerow(COLUMNS)
-        rows.writerows(holdings)
+        text.write(",".join(COLUMNS) + "\n")
+        text.writelines(f"{quoted(client)},{cohort},{quoted(value)}\n" for client, cohort, value in holdings)

@@ -1,0 +1,160 @@
+"""Law 7 for every format: any altered, cut or stretched file is a valid one or one declared error, never another."""
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from samples import CANDIDATES, COUNTS, MECHANISM, PARAMETERS, ROWS, batch, reports_csv, rows_of
+
+from overstory.files import map_csv
+from overstory.files import reports_csv as reports_module
+from overstory.files.candidates import read_candidates
+from overstory.files.counts_csv import read_counts, write_counts
+from overstory.files.map_csv import read_map, write_map
+from overstory.files.packed import as_reports, read_packed, write_packed
+from overstory.files.params import read_params, write_params
+from overstory.files.parquet import Label, read_parquet, write_parquet
+from overstory.files.records import Skipped
+from overstory.files.reports import read_reports
+from overstory.files.reports_csv import read_reports_csv
+from overstory.files.values import Holding, read_values, write_values
+from overstory.protocol.errors import OverstoryError, WireError
+from overstory.protocol.wire import decode_batch
+
+LABEL = Label(12, 3, MECHANISM.canonical())
+SHAPE = {"num_bits": 12, "num_hashes": 2, "num_cohorts": 3}
+RAW = batch().to_wire(MECHANISM.digest)
+
+# Name: (how a sound file is written, how it is read).
+FORMATS = {
+    "params": (lambda path: write_params(path, PARAMETERS), read_params),
+    "values": (
+        lambda path: write_values(path, [Holding("ann", 1, 'a, "b"\n'), Holding("é", 0, "x")]),
+        lambda path: list(read_values(path, 3)),
+    ),
+    "reports": (lambda path: path.write_text(reports_csv()), lambda path: list(read_reports_csv(path, 12, 3))),
+    "counts": (lambda path: write_counts(path, COUNTS), lambda path: read_counts(path, 3, 12)),
+    "map": (lambda path: write_map(path, CANDIDATES), lambda path: read_map(path, **SHAPE)),
+    "candidates": (lambda path: path.write_text("ash\nelm, é\n"), read_candidates),
+    "packed": (
+        lambda path: write_packed(path, [RAW, RAW]),
+        lambda path: [as_reports(one) for one in read_packed(path)],
+    ),
+    "parquet": (lambda path: write_parquet(path, [batch()], LABEL), lambda path: list(read_parquet(path))),
+    "any reports": (lambda path: write_packed(path, [RAW]), lambda path: list(read_reports(path, PARAMETERS))),
+    "gz": (
+        lambda path: path.write_bytes(gzip.compress(reports_csv().encode())),
+        lambda path: list(read_reports(path, PARAMETERS)),
+    ),
+}
+
+BYTE = st.one_of(st.sampled_from(list(b'",\r\n01x -\x00\xff')), st.integers(0, 255))
+CHANGES = st.lists(
+    st.tuples(st.sampled_from(["set", "insert", "delete", "cut", "repeat"]), st.floats(0, 1, exclude_max=True), BYTE),
+    min_size=1,
+    max_size=4,
+)
+
+
+def altered(raw: Any, changes: Any) -> Any:
+    for kind, where, byte in changes:
+        at = int(where * len(raw))
+        if kind == "set":
+            raw = raw[:at] + bytes([byte]) + raw[at + 1 :]
+        elif kind == "insert":
+            raw = raw[:at] + bytes([byte]) + raw[at:]
+        elif kind == "delete":
+            raw = raw[:at] + raw[at + 1 :]
+        elif kind == "cut":
+            raw = raw[:at]
+        else:
+            raw = raw[:at] + raw[at // 2 :]
+    return raw
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return the bytes of one sound file per format."""
+    folder = tmp_path_factory.mktemp("sound")
+    files = {}
+    for name, (write, read) in FORMATS.items():
+        path = folder / name
+        write(path)
+        read(path)  # sound indeed
+        files[name] = path.read_bytes()
+    return files
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@given(changes=CHANGES)
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_an_altered_file_is_valid_or_one_declared_error(name: str, changes: Any, sound: Any, tmp_path: Path) -> None:
+    path = tmp_path / "altered"
+    path.write_bytes(altered(sound[name], changes))
+    try:
+        FORMATS[name][1](path)
+    except OverstoryError as error:
+        assert str(error).startswith(str(path))  # noqa: PT017 - that there is an error is not asked
+
+
+@pytest.mark.parametrize("name", ["reports", "map"])
+@given(changes=CHANGES)
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_fast_reader_agrees_about_altered_files(
+    name: str, changes: Any, sound: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "altered"
+    path.write_bytes(altered(sound[name], changes))
+    outcomes = []
+    for smallest in (1 << 40, 1):
+        monkeypatch.setattr(reports_module, "SMALLEST", smallest)
+        monkeypatch.setattr(map_csv, "SMALLEST", smallest)
+        outcomes.append(outcome(name, path))
+    monkeypatch.undo()
+    assert outcomes[0] == outcomes[1]
+
+
+def outcome(name: str, path: Path) -> Any:
+    try:
+        found = FORMATS[name][1](path)
+    except OverstoryError as error:
+        return str(error)
+    if name == "map":
+        return list(found.candidates), found.positions.tolist()
+    return rows_of(found)
+
+
+@given(changes=CHANGES)
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_skipping_never_stops_after_the_header(changes: Any, sound: Any, tmp_path: Path) -> None:
+    """What is skipped and what is read are all the lines there are, as long as no quote joins them."""
+    head, _, body = sound["reports"].partition(b"\n")
+    path = tmp_path / "altered"
+    path.write_bytes(head + b"\n" + altered(body, changes))
+    skipped = Skipped()
+    read = rows_of(read_reports_csv(path, 12, 3, skipped=skipped))
+    assert all(0 <= cohort < 3 for cohort, _ in read)
+    if b'"' not in path.read_bytes():
+        assert len(read) + skipped.count == sum(bool(line.strip(b"\r")) for line in path.read_bytes().split(b"\n")) - 1
+
+
+def test_every_single_altered_byte_of_a_batch() -> None:
+    """Exhaustive for one batch: each byte, each of its bits flipped."""
+    for at in range(len(RAW)):
+        for place in range(8):
+            with pytest.raises(WireError):
+                decode_batch(RAW[:at] + bytes([RAW[at] ^ 1 << place]) + RAW[at + 1 :])
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=300)
+def test_noise_is_no_batch(noise: Any) -> None:
+    with pytest.raises(WireError):
+        decode_batch(noise)
+
+
+def test_the_sound_batch_is_one() -> None:
+    assert list(decode_batch(RAW)) == ROWS

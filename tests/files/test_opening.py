@@ -1,0 +1,108 @@
+"""Files are written whole or not at all, and read plain or gz; the operating system's errors keep the asked name."""
+
+import gzip
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from overstory.files.opening import reading, replacing, writing, writing_text
+from overstory.protocol.errors import FormatError
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+def write_half(path: Path, error: type[BaseException]) -> None:
+    with writing(path) as raw:
+        raw.write(b"half of it")
+        raise error
+
+
+def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "out.txt"
+    path.write_text("before")
+    with pytest.raises(RuntimeError):
+        write_half(path, RuntimeError)
+    assert path.read_text() == "before"
+    assert names(tmp_path) == ["out.txt"]
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.csv.gz"])
+def test_an_error_leaves_nothing_where_nothing_was(tmp_path: Path, name: str) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        write_half(tmp_path / name, KeyboardInterrupt)
+    assert names(tmp_path) == []
+
+
+def test_a_file_keeps_its_mode_and_its_link(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("before")
+    target.chmod(0o640)
+    link.symlink_to(target)
+    with writing_text(link) as text:
+        text.write("after")
+    assert link.is_symlink()
+    assert target.read_text() == "after"
+    assert target.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_new_file_has_the_usual_mode(tmp_path: Path) -> None:
+    (tmp_path / "usual").touch()
+    with writing_text(tmp_path / "new") as text:
+        text.write("x")
+    assert (tmp_path / "new").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+def test_a_device_is_not_replaced() -> None:
+    with writing_text("/dev/null") as text:
+        text.write("gone")
+    assert Path("/dev/null").is_char_device()
+
+
+def test_gz_is_the_same_every_time(tmp_path: Path) -> None:
+    for name in ("a.gz", "b.gz"):
+        with writing_text(tmp_path / name) as text:
+            text.write("content")
+    assert (tmp_path / "a.gz").read_bytes() == (tmp_path / "b.gz").read_bytes()
+    assert gzip.decompress((tmp_path / "a.gz").read_bytes()) == b"content"
+
+
+def test_reading_tells_every_byte_once(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(3_000_000))
+    told = []
+    with reading(path, told.append) as stream:
+        while stream.read(700_000):
+            pass
+    assert sum(told) == 3_000_000
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda raw: raw[:-6], lambda raw: raw[:20] + b"\xff\xff" + raw[22:], lambda raw: raw[:2]]
+)
+def test_a_spoiled_gz_is_one_declared_error(tmp_path: Path, spoil: Any) -> None:
+    path = tmp_path / "file.gz"
+    path.write_bytes(spoil(gzip.compress(os.urandom(5000))))
+    with pytest.raises(FormatError, match="the gz stream is damaged or cut short"), reading(path) as stream:
+        stream.read()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("absent/out", FileNotFoundError), (".", IsADirectoryError), ("file/out", NotADirectoryError)]
+)
+def test_errors_name_what_was_asked_for(tmp_path: Path, name: str, kind: Any) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(kind) as caught, replacing(tmp_path / name):
+        pass
+    assert caught.value.filename == str(tmp_path / name)
+    with pytest.raises(kind), reading(tmp_path / name):
+        pass
+
+
+def test_text_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="UTF-8"), writing_text(tmp_path / "out") as text:
+        text.write("\ud800")
+    assert names(tmp_path) == []

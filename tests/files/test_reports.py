@@ -1,0 +1,374 @@
+"""reports.csv, packed and Parquet: round trips, both readers of CSV agree, every fault has one clear error."""
+
+import gzip
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from samples import MECHANISM, PARAMETERS, ROWS, batch, reports_csv, rows_of
+
+from overstory.files import arrow_csv
+from overstory.files import reports_csv as module
+from overstory.files.packed import read_packed, write_packed
+from overstory.files.params import RapporParameters
+from overstory.files.parquet import Label, read_label, read_parquet, write_parquet
+from overstory.files.records import Skipped
+from overstory.files.reports import kind_of, read_reports, sum_reports
+from overstory.files.reports_csv import ReportRow, read_reports_csv, write_reports_csv
+from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.wire import decode_batch, encode_columns
+
+LABEL = Label(12, 3, MECHANISM.canonical())
+
+
+def read(path: Path, skipped: Any = None) -> Any:
+    return rows_of(read_reports_csv(path, 12, 3, skipped=skipped))
+
+
+def both_ways(path: Path, monkeypatch: pytest.MonkeyPatch, skipped: Any = None) -> Any:
+    """Read exactly, then with the fast reader wherever it dares."""
+    exact = read(path, skipped)
+    monkeypatch.setattr(module, "SMALLEST", 1)
+    quick = read(path, None if skipped is None else Skipped())
+    monkeypatch.undo()
+    assert quick == exact
+    return exact
+
+
+@pytest.fixture
+def csv_path(tmp_path: Path) -> Any:
+    path = tmp_path / "reports.csv"
+    path.write_text(reports_csv())
+    return path
+
+
+def test_reports_survive(csv_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert both_ways(csv_path, monkeypatch) == ROWS
+
+
+def test_the_fast_reader_is_really_used(csv_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SMALLEST", 1)
+    monkeypatch.setattr(module, "records", lambda *_: pytest.fail("the exact reader was asked"))
+    assert read(csv_path) == ROWS
+
+
+def test_most_significant_bit_first(tmp_path: Path) -> None:
+    row = ReportRow("ann", 1, 0b1, 0b10, 0b100000000000)
+    write_reports_csv(tmp_path / "r.csv", [row], 12)
+    assert (tmp_path / "r.csv").read_text().splitlines() == [
+        "client,cohort,bloom,prr,irr",
+        "ann,1,000000000001,000000000010,100000000000",
+    ]
+    assert read(tmp_path / "r.csv") == [(1, 1 << 11)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        reports_csv().replace("\n", "\r\n"),
+        "\ufeff" + reports_csv(),
+        "irr,cohort\n" + "".join(f"{bits:012b},{cohort}\n" for cohort, bits in ROWS),
+        'note,irr,"cohort"\n' + "".join(f'"a, ""b""\nc","{bits:012b}",{cohort}\n' for cohort, bits in ROWS),
+        reports_csv().replace("\n", "\n\n").rstrip("\n"),
+        reports_csv().replace(",0,", ",00,"),
+        reports_csv().replace("c1", '"c,1"'),
+    ],
+    ids=["CRLF", "BOM", "other columns", "quoted", "blank lines", "leading zeros", "comma in a name"],
+)
+def test_other_dresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: Any) -> None:
+    path = tmp_path / "reports.csv"
+    path.write_bytes(text.encode())
+    assert both_ways(path, monkeypatch) == ROWS
+    path.write_bytes(gzip.compress(text.encode()))
+    assert both_ways(path, monkeypatch) == ROWS
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("c,0,,,01010101010", "line 3, field irr: expected 12 characters 0 or 1, found 11"),
+        ("c,0,,,0101010101012", "line 3, field irr: expected 12 characters 0 or 1, found 13"),
+        ("c,0,,,010101010x01", "line 3, field irr: expected 12 characters 0 or 1, found 'x' among them"),
+        ("c,0,,,٠١0101010101", "line 3, field irr: expected 12 characters 0 or 1, found '\\u0660' among them"),
+        ("c,3,,,010101010101", "line 3, field cohort: expected a whole number from 0 to 2, found '3'"),
+        ("c,-1,,,010101010101", "line 3, field cohort: expected a whole number from 0 to 2, found '-1'"),
+        ("c,1.0,,,010101010101", "line 3, field cohort: expected a whole number from 0 to 2, found '1.0'"),
+        ("c,0x1,,,010101010101", "line 3, field cohort: expected a whole number from 0 to 2, found '0x1'"),
+        ("c,,,,010101010101", "line 3, field cohort: expected a whole number from 0 to 2, found ''"),
+        ("c,1,,010101010101", "line 3: expected 5 fields, as in the header, found 4"),
+        ("c,1,,,,010101010101", "line 3: expected 5 fields, as in the header, found 6"),
+        ('c,1,,,"010101010101"x', "line 3: this is no CSV record"),
+        ("c,1,,\r,010101010101", "line 3: this is no CSV record"),
+        ('"c,1,,,010101010101', "line 3: this is no CSV record"),
+    ],
+)
+def test_a_bad_line_is_named_or_skipped(csv_path: Any, monkeypatch: pytest.MonkeyPatch, line: Any, says: str) -> None:
+    lines = csv_path.read_text().splitlines(keepends=True)
+    csv_path.write_bytes("".join([*lines[:2], line + "\n", *lines[2:]]).encode())
+    for smallest in (module.SMALLEST, 1):
+        monkeypatch.setattr(module, "SMALLEST", smallest)
+        with pytest.raises(FormatError) as caught:
+            read(csv_path)
+        assert str(caught.value).startswith(f"{csv_path}, {says}")
+    monkeypatch.undo()
+    skipped = Skipped()
+    assert both_ways(csv_path, monkeypatch, skipped) == ROWS
+    assert skipped.count == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "the file is empty: expected a header with cohort,irr"),
+        ("c0,0,,,000000000101\n", "line 1: expected a header with cohort,irr; cohort, irr not found"),
+        ("client,cohort,bloom,prr\n", "line 1: expected a header with cohort,irr; irr not found"),
+        ("cohort,irr,irr\n", "line 1: the header names irr twice"),
+    ],
+)
+def test_headers_that_are_none(tmp_path: Path, text: Any, says: str) -> None:
+    path = tmp_path / "reports.csv"
+    path.write_text(text)
+    with pytest.raises(FormatError) as caught:
+        read(path)
+    assert says in str(caught.value)
+
+
+def test_a_header_alone_is_no_report(tmp_path: Path) -> None:
+    (tmp_path / "r.csv").write_text("cohort,irr\n")
+    assert read(tmp_path / "r.csv") == []
+
+
+REPORTS = st.integers(1, 200).flatmap(
+    lambda k: st.tuples(
+        st.just(k), st.lists(st.tuples(st.integers(0, 4), st.integers(0, (1 << k) - 1)), min_size=1, max_size=30)
+    )
+)
+
+
+@given(REPORTS)
+@settings(deadline=None, max_examples=50)
+def test_reports_of_any_width_survive_every_format(tmp_path_factory: pytest.TempPathFactory, reports: Any) -> None:
+    num_bits, rows = reports
+    folder = tmp_path_factory.mktemp("reports")
+    (folder / "r.csv").write_text(reports_csv(rows, num_bits))
+    assert rows_of(read_reports_csv(folder / "r.csv", num_bits, 5)) == rows
+    one = batch(rows, num_bits, 5)
+    write_packed(folder / "r.ovsb.gz", [one.to_wire(bytes(16)), one.to_wire(bytes(16))])
+    assert [list(packed) for packed in read_packed(folder / "r.ovsb.gz")] == [rows, rows]
+    label = Label(num_bits, 5, {"name": "any"})
+    write_parquet(folder / "r.parquet", [one, one], label)
+    assert rows_of(read_parquet(folder / "r.parquet")) == rows * 2
+    assert read_label(folder / "r.parquet") == label
+
+
+@given(REPORTS)
+@settings(deadline=None, max_examples=50)
+def test_packed_text_is_the_integer(reports: Any) -> None:
+    import pyarrow as pa
+
+    num_bits, rows = reports
+    column = pa.array([f"{bits:0{num_bits}b}".encode() for _, bits in [(0, 0), *rows, (0, 0)]], pa.binary())
+    words = module.packed_text(column.slice(1, len(rows)), num_bits)
+    found = [int.from_bytes(one.astype("<u8").tobytes(), "little") for one in words]
+    assert found == [bits for _, bits in rows]
+
+
+@pytest.mark.parametrize("name", ["r.csv", "r.csv.gz", "r.ovsb", "r.ovsb.gz", "r.parquet", "no-extension"])
+def test_any_format_is_known_by_its_first_bytes(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name.endswith("parquet"):
+        write_parquet(path, [batch()], LABEL)
+    elif "ovsb" in name:
+        write_packed(path, [batch().to_wire(MECHANISM.digest)])
+    else:
+        path.write_text(reports_csv())
+    counts = sum_reports(read_reports(path, PARAMETERS), 3, 12)
+    assert counts.totals.tolist() == [2, 1, 1]
+    assert counts.ones.tolist() == [[1, *[0] * 1, 1, *[0] * 8, 1], [0] * 12, [1] * 12]
+
+
+@pytest.mark.parametrize("name", ["r.ovsb", "r.parquet"])
+@pytest.mark.parametrize(
+    ("other", "family", "key", "says"),
+    [
+        (RapporParameters(12, 2, 3, 0.25, 0.75, 0.25), None, "", "other parameters"),
+        (RapporParameters(12, 3, 3, 0.25, 0.75, 0.5), None, "", "other parameters"),
+        (RapporParameters(13, 2, 3, 0.25, 0.75, 0.5), None, "", "expected reports of 13 bits in 3 cohorts"),
+        (RapporParameters(12, 2, 4, 0.25, 0.75, 0.5), None, "", "found 12 bits in 3 cohorts"),
+        (PARAMETERS, "google-rappor-python", "", "another hash family"),
+        (PARAMETERS, None, "key", "another hash key"),
+    ],
+)
+def test_a_label_of_other_parameters_is_refused(
+    tmp_path: Path, name: str, other: Any, family: Any, key: Any, says: str
+) -> None:
+    path = tmp_path / name
+    if name == "r.ovsb":
+        write_packed(path, [batch().to_wire(MECHANISM.digest)])
+    else:
+        write_parquet(path, [batch()], LABEL)
+    assert rows_of(read_reports(path, PARAMETERS)) == ROWS
+    with pytest.raises(FormatError) as caught:
+        list(read_reports(path, other, hash_family=family, hash_key=key))
+    assert says in str(caught.value)
+
+
+class TestPacked:
+    def written(self, path: Path, *raws: bytes) -> Any:
+        path.write_bytes(b"".join(raws))
+        return path
+
+    def test_faults(self, tmp_path: Path) -> None:
+        good = batch().to_wire(MECHANISM.digest)
+        path = tmp_path / "r.ovsb"
+        faults = {
+            "the file is empty": b"",
+            "batch 2: the file ends 4 bytes before": good + good[:-4],
+            "batch 2: a batch starts with": good + b"OVSX" + good[4:],
+            "batch 2: a batch's header has": good + good[:10],
+            "batch 1: the batch was damaged": good[:-1] + bytes([good[-1] ^ 1]),
+            "expected at most": good[:12] + b"\xff\xff\xff\xff" + good[16:],
+        }
+        for says, raw in faults.items():
+            with pytest.raises(FormatError) as caught:
+                list(read_packed(self.written(path, raw)))
+            assert says in str(caught.value)
+            assert str(path) in str(caught.value)
+
+    def test_a_damaged_batch_may_be_skipped(self, tmp_path: Path) -> None:
+        good = batch().to_wire(MECHANISM.digest)
+        damaged = good[:40] + bytes([good[40] ^ 1]) + good[41:]
+        skipped = Skipped()
+        found = list(read_packed(self.written(tmp_path / "r.ovsb", good, damaged, good), skipped=skipped))
+        assert len(found) == 2
+        assert skipped.count == 1
+        assert "batch 2" in str(skipped.examples[0])
+
+    def test_a_lying_length_claims_no_memory(self, tmp_path: Path) -> None:
+        good = batch().to_wire(MECHANISM.digest)
+        path = self.written(tmp_path / "r.ovsb", good[:12] + (60_000_000).to_bytes(4, "little") + good[16:])
+        tracemalloc.start()
+        with pytest.raises(FormatError, match="the file ends"):
+            list(read_packed(path))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 4 << 20
+
+
+class TestParquet:
+    def altered(self, path: Path, columns: Any, label: Any = None) -> Any:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        metadata = {b"overstory": LABEL.to_json() if label is None else label}
+        parquet.write_table(pa.table(columns).replace_schema_metadata(metadata), path)
+        return path
+
+    def columns(self, **other: Any) -> Any:
+        import pyarrow as pa
+
+        known = {"cohort": pa.array([0, 2], pa.uint16()), "bits": pa.array([b"\1\0", b"\0\1"], pa.binary(2))}
+        return known | other
+
+    def test_faults(self, tmp_path: Path) -> None:
+        import pyarrow as pa
+
+        path = tmp_path / "r.parquet"
+        two = [b"\1\0", b"\0\1"]
+        faults = {
+            "expected one column cohort": self.columns(cohort=pa.array([0, 2], pa.int64())),
+            "expected one column bits": self.columns(bits=pa.array(two, pa.binary())),
+            "a report has bits past its 12": self.columns(bits=pa.array([b"\1\0", b"\0\x10"], pa.binary(2))),
+            "expected 0 .. 2, found 3": self.columns(cohort=pa.array([0, 3], pa.uint16())),
+            "found nulls": self.columns(cohort=pa.array([0, None], pa.uint16())),
+        }
+        assert rows_of(read_parquet(self.altered(path, self.columns()))) == [(0, 1), (2, 256)]
+        for says, columns in faults.items():
+            with pytest.raises(FormatError) as caught:
+                list(read_parquet(self.altered(path, columns)))
+            assert says in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("label", "says"),
+        [
+            (b"{", "holds no label"),
+            (b"[]", "holds no label"),
+            (b"\xff", "holds no label"),
+            (LABEL.to_json().replace(b'"num_bits":12', b'"num_bits":0'), "altered"),
+            (LABEL.to_json().replace(b"rappor", b"RAPPOR"), "altered"),
+        ],
+    )
+    def test_labels_that_are_none(self, tmp_path: Path, label: Any, says: str) -> None:
+        path = self.altered(tmp_path / "r.parquet", self.columns(), label)
+        with pytest.raises(FormatError, match=says):
+            list(read_parquet(path))
+
+    def test_no_label_or_no_parquet(self, tmp_path: Path) -> None:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        path = tmp_path / "r.parquet"
+        parquet.write_table(pa.table(self.columns()), path)
+        with pytest.raises(FormatError, match="no key overstory"):
+            list(read_parquet(path))
+        path.write_bytes(b"PAR1 and nothing more")
+        with pytest.raises(FormatError, match="no sound Parquet file"):
+            list(read_parquet(path))
+
+
+def test_reports_kinds() -> None:
+    assert [kind_of(f"r.{e}") for e in ("csv", "csv.gz", "ovsb", "parquet")] == ["csv", "csv", "ovsb", "parquet"]
+    with pytest.raises(ParameterError, match=r"end it in \.csv, \.csv\.gz, \.ovsb"):
+        kind_of("reports.json")
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tracemalloc sees NumPy's arrays and Python's; four times the file must not need more."""
+    line = b"c,1,,,010101010101\n"
+    monkeypatch.setattr("overstory.files.reports_csv.blocks", _small_blocks)
+    peaks = []
+    for lines in (300_000, 1_200_000):
+        path = tmp_path / f"{lines}.csv"
+        path.write_bytes(b"client,cohort,bloom,prr,irr\n" + line * lines)
+        counts = sum_reports(read_reports(path, PARAMETERS), 3, 12)  # once, to load what is loaded once
+        tracemalloc.start()
+        counts = sum_reports(read_reports(path, PARAMETERS), 3, 12)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert counts.totals.tolist() == [0, lines, 0]
+    assert peaks[1] < 1.2 * peaks[0]
+
+
+def _small_blocks(stream: Any, source: Any) -> Any:
+    from overstory.files.records import blocks
+
+    return blocks(stream, source, 1 << 21)
+
+
+@pytest.mark.parametrize("smallest", [1, 1 << 30])
+def test_any_cut_into_blocks_reads_the_same(csv_path: Any, monkeypatch: pytest.MonkeyPatch, smallest: Any) -> None:
+    text = 'cohort,note,irr\n0,"a\n""b""\n",000000000101\n2,,111111111111\n\n1,"x, y",000000000000\r\n0,,100000000000'
+    csv_path.write_bytes(text.encode())
+    monkeypatch.setattr(module, "SMALLEST", smallest)
+    from overstory.files.records import blocks
+
+    for size in range(1, len(text) + 2):
+        monkeypatch.setattr(module, "blocks", lambda stream, source, size=size: blocks(stream, source, size))
+        assert read(csv_path) == ROWS
+
+
+def test_quotes_that_only_enclose_fields() -> None:
+    sound = [b'"a"\n', b'a,"b""c"\n"d",e\r\n', b'"",""\n', b'"a\n\nb",c']
+    unsound = [b'a"b\n', b'"a"b\n', b'a"b"c\n', b'"a\n', b'x"",y\n']
+    judged = [arrow_csv._quotes_enclose(np.frombuffer(raw, np.uint8)) for raw in [*sound, *unsound]]
+    assert judged == [True] * len(sound) + [False] * len(unsound)
+
+
+def test_a_wire_batch_is_a_packed_file(tmp_path: Path) -> None:
+    raw = encode_columns(bytes(16), 12, 3, b"\0\0", b"\5\0")
+    write_packed(tmp_path / "r.ovsb", [raw])
+    assert list(read_packed(tmp_path / "r.ovsb")) == [decode_batch(raw)]

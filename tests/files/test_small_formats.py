@@ -1,0 +1,288 @@
+"""params, values, counts, maps, candidates: round trips, what is tolerated, and one clear error for each fault."""
+
+import codecs
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from samples import CANDIDATES, COUNTS, PARAMETERS
+
+from overstory.analysis.candidates import CandidateMap
+from overstory.analysis.counts import SupportCounts
+from overstory.files import arrow_csv, map_csv
+from overstory.files.candidates import hash_candidates, read_candidates
+from overstory.files.counts_csv import read_counts, write_counts
+from overstory.files.map_csv import read_map, write_map
+from overstory.files.params import RapporParameters, read_params, write_params
+from overstory.files.records import Skipped
+from overstory.files.values import Holding, read_values, write_values
+from overstory.protocol.encodings import Bloom
+from overstory.protocol.errors import FormatError, ParameterError
+
+GOOD_PARAMS = "k,h,m,p,q,f\n12,2,3,0.25,0.75,0.5\n"
+# No lone surrogates: they are no text, and UTF-8 has none.
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+def written(tmp_path: Path, text: Any, name: str = "file.csv") -> Any:
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def same_map(one: CandidateMap, other: CandidateMap) -> bool:
+    return list(one.candidates) == list(other.candidates) and np.array_equal(one.positions, other.positions)
+
+
+Dress = Callable[[bytes], bytes]
+DRESSES: dict[str, Dress] = {
+    "as is": lambda text: text,
+    "CRLF": lambda text: text.replace(b"\n", b"\r\n"),
+    "BOM": lambda text: codecs.BOM_UTF8 + text,
+    "gz": gzip.compress,
+    "gz of BOM and CRLF": lambda text: gzip.compress(codecs.BOM_UTF8 + text.replace(b"\n", b"\r\n")),
+    "no last line end": lambda text: text.removesuffix(b"\n"),
+    "blank lines": lambda text: text.replace(b"\n", b"\n\n"),
+}
+
+
+@pytest.mark.parametrize("dress", DRESSES.values(), ids=DRESSES.keys())
+class TestDresses:
+    """The same file in every dress that an editor or a tool may give it."""
+
+    def test_params(self, tmp_path: Path, dress: Dress) -> None:
+        assert read_params(written(tmp_path, dress(GOOD_PARAMS.encode()))) == PARAMETERS
+
+    def test_values(self, tmp_path: Path, dress: Dress) -> None:
+        path = written(tmp_path, dress('client,cohort,value\nann,1,"a, b"\nbob,0,é\n'.encode()))
+        assert list(read_values(path, 3)) == [Holding("ann", 1, "a, b"), Holding("bob", 0, "é")]
+
+    def test_counts(self, tmp_path: Path, dress: Dress) -> None:
+        write_counts(tmp_path / "c", COUNTS)
+        assert read_counts(written(tmp_path, dress((tmp_path / "c").read_bytes())), 3, 12) == COUNTS
+
+    def test_map(self, tmp_path: Path, dress: Dress) -> None:
+        flat = hash_candidates(["ash", "a,b", "é"], PARAMETERS.mechanism().encoding)
+        write_map(tmp_path / "m", flat)
+        again = read_map(
+            written(tmp_path, dress((tmp_path / "m").read_bytes())), num_bits=12, num_hashes=2, num_cohorts=3
+        )
+        assert same_map(again, flat)
+
+    def test_candidates(self, tmp_path: Path, dress: Dress) -> None:
+        text = dress(b'plain\n"kept as it is"\na,b\nplain\n')
+        assert read_candidates(written(tmp_path, text, "names.txt")) == ["plain", '"kept as it is"', "a,b"]
+
+
+def test_params_survive(tmp_path: Path) -> None:
+    odd = RapporParameters(k=128, h=2, m=16, p=0.1 + 0.2, q=1e-3, f=1 / 3)
+    write_params(tmp_path / "p.csv", odd)
+    assert read_params(tmp_path / "p.csv") == odd
+
+
+def test_params_are_found_by_their_header(tmp_path: Path) -> None:
+    assert read_params(written(tmp_path, "note,f,q,p,m,h,k\nx,0.5,0.75,0.25,3,2,12\n")) == PARAMETERS
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "the file is empty: expected a header with k,h,m,p,q,f"),
+        ("\n\n", "the file is empty"),
+        ("12,2,3,.25,.75,.5\n", "line 1: expected a header with k,h,m,p,q,f; k, h, m, p, q, f not found"),
+        ("k,h,m,p,q\n12,2,3,.2,.7\n", "line 1: expected a header with k,h,m,p,q,f; f not found in 'k,h,m,p,q'"),
+        ("k,k,h,m,p,q,f\n1,1,2,3,.2,.7,.5\n", "names k twice"),
+        ("k,h,m,p,q,f\n", "expected one row under the header, found 0"),
+        (GOOD_PARAMS + "12,2,3,0.25,0.75,0.5\n", "expected one row under the header, found 2"),
+        ("k,h,m,p,q,f\n12,2,3,.2,.7\n", "line 2: expected 6 fields, as in the header, found 5"),
+        ("k,h,m,p,q,f\n12.5,2,3,.2,.7,.5\n", "line 2, field k: expected a whole number from 1 to 65536, found '12.5'"),
+        ("k,h,m,p,q,f\n12,2,0,.2,.7,.5\n", "field m: expected a whole number from 1"),
+        ("k,h,m,p,q,f\n12,2,3,nan,.7,.5\n", "field p: expected a number such as 0.5, found 'nan'"),
+        ("k,h,m,p,q,f\n12,2,3,50%,.7,.5\n", "field p: expected a number such as 0.5, found '50%'"),
+        ("k,h,m,p,q,f\n12,2,3,1.5,.7,.5\n", "line 2: p = 1.5 is not a probability"),
+        ("k,h,m,p,q,f\n12,2,3,.5,.5,.5\n", "line 2: p = q"),
+        ("k,h,m,p,q,f\n12,2,3,.2,.7,1\n", "line 2: f = 1"),
+        ("k,h,m,p,q,f\n12,12,3,.2,.7,.5\n", "line 2: num_hashes"),
+        (GOOD_PARAMS.encode("utf-16"), "expected a header"),
+    ],
+)
+def test_params_that_are_none(tmp_path: Path, text: Any, says: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(FormatError) as caught:
+        read_params(path)
+    assert str(caught.value).startswith(str(path))
+    assert says in str(caught.value)
+
+
+def test_parameters_that_no_mechanism_has() -> None:
+    with pytest.raises(ParameterError, match="p = q"):
+        RapporParameters(k=12, h=2, m=3, p=0.5, q=0.5, f=0.5)
+
+
+HOLDINGS = st.lists(st.builds(Holding, TEXT, st.integers(0, 2), TEXT), max_size=8)
+
+
+@given(HOLDINGS)
+@settings(deadline=None, max_examples=60)
+def test_values_survive(tmp_path_factory: pytest.TempPathFactory, holdings: Any) -> None:
+    path = tmp_path_factory.mktemp("values") / "values.csv.gz"
+    write_values(path, holdings)
+    assert list(read_values(path, 3)) == holdings
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ("ann,3,x", "line 3, field cohort: expected a whole number from 0 to 2, found '3'"),
+        ("ann,-1,x", "line 3, field cohort: expected a whole number from 0 to 2, found '-1'"),
+        ("ann,1_0,x", "line 3, field cohort: expected a whole number from 0 to 2, found '1_0'"),
+        (f"ann,{'9' * 5000},x", "line 3, field cohort: expected a whole number from 0 to 2, found '999"),
+        ("ann,0", "line 3: expected 3 fields, as in the header, found 2"),
+        ("ann,0,x,y", "line 3: expected 3 fields, as in the header, found 4"),
+        ('ann,0,"x"y', "line 3: this is no CSV record"),
+        ("ann,0,x\ry", "line 3: this is no CSV record"),
+        (b"ann,0,\xff", "line 3, field value: expected UTF-8 text"),
+        (b"\xc3\x28,0,x", "line 3, field client: expected UTF-8 text"),
+        ("ann,0," + "x" * 200_000, "line 3: this is no CSV record (field larger than field limit"),
+    ],
+)
+def test_a_bad_value_line_is_named_or_skipped(tmp_path: Path, row: Any, says: str) -> None:
+    raw = row if isinstance(row, bytes) else row.encode()
+    path = written(tmp_path, b"client,cohort,value\nfirst,0,a\n" + raw + b"\nlast,2,b\n")
+    with pytest.raises(FormatError) as caught:
+        list(read_values(path, 3))
+    assert says in str(caught.value)
+    skipped = Skipped()
+    assert [one.client for one in read_values(path, 3, skipped=skipped)] == ["first", "last"]
+    assert skipped.count == 1
+    assert says in str(skipped.examples[0])
+
+
+def test_an_unclosed_quote_costs_one_line_only(tmp_path: Path) -> None:
+    lines = [f"c{i},0,v{i}" for i in range(50)]
+    lines[10] = 'c10,0,"v10'
+    path = written(tmp_path, "client,cohort,value\n" + "\n".join(lines) + "\n")
+    skipped = Skipped()
+    found = [one.client for one in read_values(path, 3, skipped=skipped)]
+    assert found == [f"c{i}" for i in range(50) if i != 10]
+    assert str(skipped.examples[0]).startswith(f"{path}, line 12: ")
+
+
+def test_line_numbers_count_lines_inside_quotes(tmp_path: Path) -> None:
+    path = written(tmp_path, 'client,cohort,value\nann,0,"two\nlines"\nbob,9,x\n')
+    with pytest.raises(FormatError, match="line 4, field cohort"):
+        list(read_values(path, 3))
+
+
+@given(st.integers(1, 4), st.integers(1, 9), st.data())
+@settings(deadline=None, max_examples=40)
+def test_counts_survive(tmp_path_factory: pytest.TempPathFactory, cohorts: int, bits: int, data: st.DataObject) -> None:
+    totals = data.draw(st.lists(st.integers(0, 1 << 61), min_size=cohorts, max_size=cohorts))
+    ones = [[data.draw(st.integers(0, total)) for _ in range(bits)] for total in totals]
+    path = tmp_path_factory.mktemp("counts") / "counts.csv"
+    write_counts(path, SupportCounts(totals, ones))
+    assert read_counts(path, cohorts, bits) == SupportCounts(totals, ones)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "the file is empty: expected 2 rows, one per cohort (m)"),
+        ("5,1,2\n", "expected 2 rows, one per cohort (m), found 1"),
+        ("5,1,2\n" * 3, "expected 2 rows, one per cohort (m), found 3"),
+        ("5,1,2\n5,1\n", "line 2: expected 3 fields, the cohort's reports and 2 bit counts (k), found 2"),
+        ("5,1,2\n5,1,2,3\n", "line 2: expected 3 fields"),
+        ("5,1,2\n5,1,6\n", "line 2, field bit1: the bit is set 6 times in 5 reports: expected at most 5"),
+        ("5,1,2\n5,1,-1\n", "line 2, field bit1: expected a whole number from 0"),
+        ("5,1,2\n5,1.0,1\n", "line 2, field bit0: expected a whole number from 0"),
+        ("5,1,2\nx,1,1\n", "line 2, field total: expected a whole number from 0"),
+        ("total,bit0,bit1\n5,1,2\n", "line 1, field total: expected a whole number"),
+        (f"5,1,2\n{1 << 63},1,1\n", "line 2, field total: expected a whole number"),
+    ],
+)
+def test_counts_that_are_none(tmp_path: Path, text: Any, says: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(FormatError) as caught:
+        read_counts(path, 2, 2)
+    assert says in str(caught.value)
+
+
+def test_a_map_is_written_as_google_writes_it(tmp_path: Path) -> None:
+    """v1 sets bits 8 and 10 in cohort 0 (tests/vectors); a collision is written twice."""
+    bloom = Bloom(16, 2, 65, "google-rappor-python")
+    write_map(tmp_path / "map.csv", hash_candidates(["v1"], bloom))
+    cells = (tmp_path / "map.csv").read_text().rstrip("\n").split(",")
+    assert cells[:3] == ["v1", "9", "11"]
+    assert cells[-2:] == [str(64 * 16 + 5 + 1)] * 2
+    assert len(cells) == 1 + 65 * 2
+
+
+@given(st.lists(TEXT, min_size=1, max_size=6), st.integers(2, 300), st.integers(1, 3), st.integers(1, 3), st.data())
+@settings(deadline=None, max_examples=60)
+def test_maps_survive(
+    tmp_path_factory: pytest.TempPathFactory, names: Any, bits: int, hashes: int, cohorts: int, data: st.DataObject
+) -> None:
+    shape = (cohorts, len(names), hashes)
+    seed = data.draw(st.integers(0, 1 << 30))
+    found = CandidateMap(names, np.random.default_rng(seed).integers(0, bits, shape), bits)
+    path = tmp_path_factory.mktemp("map") / "map.csv"
+    write_map(path, found)
+    assert same_map(read_map(path, num_bits=bits, num_hashes=hashes, num_cohorts=cohorts), found)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "the file is empty: expected a row per candidate"),
+        ("ash,1,2,5,6,9\n", "line 1: expected a candidate and m * h = 3 * 2 = 6 integers, found 5"),
+        ("ash,1,2,13,14,25,26\nelm,0,2,13,14,25,26\n", "line 2, field cohort 0 hash 0: expected a whole number from 1"),
+        ("ash,1,13,13,14,25,26\n", "field cohort 0 hash 1: expected a whole number from 1 to 12, found '13'"),
+        ("ash,1,2,13,14,25,37\n", "field cohort 2 hash 1: expected a whole number from 25 to 36, found '37'"),
+        ("ash,1,2,13,14,25,0x1a\n", "found '0x1a'"),
+        ("ash,1,2,13,14,25,\n", "found ''"),
+    ],
+)
+@pytest.mark.parametrize("long", [False, True])
+def test_maps_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: Any, says: str, long: bool) -> None:
+    if long:
+        monkeypatch.setattr(map_csv, "SMALLEST", 1)  # as if the file were large
+    with pytest.raises(FormatError) as caught:
+        read_map(written(tmp_path, text), num_bits=12, num_hashes=2, num_cohorts=3)
+    assert says in str(caught.value)
+
+
+def test_a_large_map_is_read_the_same_in_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "map.csv"
+    write_map(path, CANDIDATES)
+    shape = {"num_bits": 12, "num_hashes": 2, "num_cohorts": 3}
+    exact = read_map(path, **shape)
+    monkeypatch.setattr(map_csv, "SMALLEST", 1)
+    assert arrow_csv.read_block(path.read_bytes(), [str(i) for i in range(7)], {}) is not None
+    assert same_map(read_map(path, **shape), exact)
+    assert same_map(exact, CANDIDATES)
+
+
+def test_few_and_many_candidates_are_hashed_alike() -> None:
+    bloom = Bloom(128, 2, 16)
+    names = [f"candidate {i}" for i in range(2000)]
+    many, few = hash_candidates(names, bloom), hash_candidates(names[:1000], bloom)
+    assert np.array_equal(many.positions[:, :1000], few.positions)
+
+
+def test_a_csv_of_candidates_may_quote_them(tmp_path: Path) -> None:
+    assert read_candidates(written(tmp_path, '"a, b"\n"two\nlines"\nplain\n')) == ["a, b", "two\nlines", "plain"]
+    with pytest.raises(FormatError, match="line 2: expected one candidate, found 2 fields"):
+        read_candidates(written(tmp_path, "plain\na,b\n"))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"), [("", "the file is empty"), (b"ok\n\xff\n", "line 2, field candidate: expect")]
+)
+def test_candidates_that_are_none(tmp_path: Path, text: Any, says: str) -> None:
+    with pytest.raises(FormatError, match=says):
+        read_candidates(written(tmp_path, text, "names.txt"))
