@@ -15,6 +15,7 @@ from overstory.analysis.decoding.model import Fit, LinearModel, linear_model
 from overstory.analysis.decoding.normal import SingularDesignError
 from overstory.analysis.decoding.pursuit import fit_pursuit
 from overstory.analysis.decoding.result import Decoded
+from overstory.analysis.design import correlate
 from overstory.analysis.selection import check_alpha, null_share, upper_p_values
 from overstory.protocol.errors import ParameterError
 
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from overstory.analysis.counts import SupportCounts
     from overstory.analysis.selection import Correction
 
-GLS_CANDIDATES = 5000
+INFLATION = 2.5
+"""Variance inflation past which pursuit decodes better, though there are fewer candidates than rows."""
+GLS_CANDIDATES = 2500
 """Past this many candidates the normal equations (a square matrix of them) give way to pursuit."""
 
 
@@ -51,7 +54,7 @@ def decode(
         P(report bit is 1 | Bloom bit is 1), and P(1 | Bloom bit is 0), over all rounds of randomization.
     method : {"gls", "lasso"}
         ``gls`` is weighted least squares over all candidates, or pursuit where there are more candidates than
-        rows (cohorts times bits); ``lasso`` is the RAPPOR paper's procedure.
+        rows (cohorts times bits), or nearly as many; ``lasso`` is the RAPPOR paper's procedure.
     correction : {"fdr", "bonferroni"}
         How detection pays for looking at all candidates.
     alpha : float
@@ -94,10 +97,22 @@ def _fit(model: LinearModel, method: str, *, complete: bool) -> Fit:
         return fit_lasso(model)
     if model.candidates.num_candidates <= min(model.used_rows, GLS_CANDIDATES):
         try:
-            return fit_gls(model, complete=complete)
+            fit = fit_gls(model, complete=complete)
         except SingularDesignError:
-            pass
+            return fit_pursuit(model)
+        if not _is_crowded(model, fit):
+            return fit
     return fit_pursuit(model)
+
+
+def _is_crowded(model: LinearModel, fit: Fit) -> bool:
+    """Whether telling the candidates apart costs more than finding the few that matter.
+
+    A candidate alone would have variance 1 / x'Wx; among M others on n rows of random bits about n / (n - M) times
+    that.
+    """
+    alone = 1.0 / correlate(model.candidates, model.weights)
+    return float(np.median(fit.variances / alone)) > INFLATION
 
 
 def _silent(model: LinearModel) -> Fit:

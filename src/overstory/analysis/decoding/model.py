@@ -58,15 +58,19 @@ class LinearModel:
         """Rows that hold reports."""
         return int(np.count_nonzero(self.reports))
 
-    def reweighted(self, shares: F64) -> LinearModel:
-        """Return the model with the weights that hold if bit ``row`` is truly set in ``shares[row]`` of the reports.
-
-        The model itself, where no weight would change by more than `REWEIGHT` and a new fit would change nothing.
-        """
+    def weights_at(self, shares: F64) -> F64:
+        """Return the inverse variances that hold if bit ``row`` is truly set in ``shares[row]`` of the reports."""
         rates = self.q_star + (self.p_star - self.q_star) * np.clip(shares, 0.0, 1.0)
         # A channel without noise would weigh infinitely; one report more of each kind keeps it finite.
         spread = np.maximum(rates * (1.0 - rates), 1.0 / (self.reports + 2.0))
-        weights = self.reports * (self.p_star - self.q_star) ** 2 / spread
+        return self.reports * (self.p_star - self.q_star) ** 2 / spread
+
+    def reweighted(self, shares: F64) -> LinearModel:
+        """Return the model with the weights that hold at these shares.
+
+        The model itself, where no weight would change by more than `REWEIGHT` and a new fit would change nothing.
+        """
+        weights = self.weights_at(shares)
         if np.all(np.abs(weights - self.weights) <= REWEIGHT * self.weights):
             return self
         return replace(self, weights=weights)
@@ -122,7 +126,8 @@ def linear_model(counts: SupportCounts, candidates: CandidateMap, p_star: float,
     rates = np.divide(counts.ones.ravel(), reports, out=np.full(reports.shape, q_star), where=reports > 0)
     response = (rates - q_star) / (p_star - q_star)
     model = LinearModel(candidates, response, reports, reports, p_star, q_star)
-    return model.reweighted(np.repeat(response.reshape(counts.ones.shape).mean(axis=1), counts.num_bits))
+    level = np.repeat(response.reshape(counts.ones.shape).mean(axis=1), counts.num_bits)
+    return replace(model, weights=model.weights_at(level))
 
 
 def dispersion(model: LinearModel, residuals: F64, parameters: int) -> tuple[float, int]:

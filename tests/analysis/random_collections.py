@@ -1,0 +1,50 @@
+"""Collections drawn at the level of counts, which is exact for one report per permanent response."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from overstory.analysis.candidates import CandidateMap
+from overstory.analysis.counts import SupportCounts
+
+P_STAR, Q_STAR = 0.75, 0.25
+FALSE_ALARM = 1e-6  # of every statistical test here
+
+
+def random_map(
+    rng: Any, candidates: Any, *, cohorts: Any = 8, bits: Any = 32, hashes: Any = 2, distinct: Any = True
+) -> Any:
+    """A map of an ideal hash family."""
+    if distinct:
+        positions = rng.random((cohorts, candidates, bits)).argsort(axis=2)[:, :, :hashes]
+    else:
+        positions = rng.integers(0, bits, (cohorts, candidates, hashes))
+    return CandidateMap([f"v{i}" for i in range(candidates)], positions, bits)
+
+
+def report(rng: Any, shelf: Any, held: Any, p_star: Any = P_STAR, q_star: Any = Q_STAR) -> Any:
+    """Counts of people who hold ``held[s]`` times candidate s, each assigned to a cohort at random."""
+    parts = np.stack([rng.multinomial(n, np.full(shelf.num_cohorts, 1 / shelf.num_cohorts)) for n in held])
+    totals = parts.sum(axis=0)
+    dense = shelf.dense().reshape(shelf.num_cohorts, shelf.num_bits, -1)
+    truly = np.einsum("jis,sj->ji", dense, parts).round().astype(np.int64)
+    ones = rng.binomial(truly, p_star) + rng.binomial(totals[:, None] - truly, q_star)
+    return SupportCounts(totals, ones)
+
+
+def noiseless(shelf: Any, held: Any, reports: Any, p_star: Any = P_STAR, q_star: Any = Q_STAR) -> Any:
+    """The expected counts, rounded, of equal cohorts; nothing random."""
+    shares = np.asarray(held) / reports
+    size = reports // shelf.num_cohorts
+    truly = (shelf.dense() @ shares).reshape(shelf.num_cohorts, shelf.num_bits)
+    ones = np.rint(size * (q_star + (p_star - q_star) * truly)).astype(np.int64)
+    return SupportCounts(np.full(shelf.num_cohorts, size), ones)
+
+
+def two_sided(hits: Any, trials: Any, rate: Any) -> Any:
+    """Binomial p-value of ``hits`` in ``trials`` under ``rate``."""
+    from scipy.stats import binomtest
+
+    return binomtest(int(hits), int(trials), rate).pvalue

@@ -1,0 +1,72 @@
+"""Support counts are a commutative monoid and refuse what no reports could give."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overstory.analysis.counts import SupportCounts
+from overstory.protocol.errors import ParameterError
+
+
+@st.composite
+def support_counts(draw: Any, cohorts: Any = 2, bits: Any = 3) -> Any:
+    totals = draw(st.lists(st.integers(0, 1 << 40), min_size=cohorts, max_size=cohorts))
+    ones = [[draw(st.integers(0, total)) for _ in range(bits)] for total in totals]
+    return SupportCounts(totals, ones)
+
+
+@given(support_counts(), support_counts(), support_counts())
+def test_merging_is_associative_commutative_and_has_a_neutral_element(a: Any, b: Any, c: Any) -> None:
+    assert (a + b) + c == a + (b + c)
+    assert a + b == b + a
+    assert a + SupportCounts.empty(2, 3) == a
+    assert (a + b).num_reports == a.num_reports + b.num_reports
+
+
+def test_shape_properties() -> None:
+    counts = SupportCounts([4, 6], [[1, 2, 3], [4, 5, 6]])
+    assert (counts.num_reports, counts.num_cohorts, counts.num_bits) == (10, 2, 3)
+    assert counts != SupportCounts([4, 6], [[1, 2, 3], [4, 5, 5]])
+    assert counts != "counts"
+
+
+def test_arrays_are_copies_and_cannot_be_changed() -> None:
+    ones = np.array([[1, 2]])
+    counts = SupportCounts([3], ones)
+    ones[0, 0] = 3
+    assert counts.ones[0, 0] == 1
+    with pytest.raises(ValueError, match="read-only"):
+        counts.ones[0, 0] = 2
+
+
+@pytest.mark.parametrize(
+    ("totals", "ones", "says"),
+    [
+        ([3], [[4]], "cohort 0, bit 0: 4 ones in 3 reports"),
+        ([3, 3], [[1, 1], [2, -1]], "cohort 1, bit 1: -1 ones"),
+        ([3, 3], [[1]], "2 totals, but 1 rows"),
+        ([[3]], [[1]], "totals must have 1 dimension"),
+        ([3], [1], "ones must have 2 dimension"),
+        ([3], [[0.5]], "whole numbers"),
+        ([], np.zeros((0, 3), int), "a cohort and a bit"),
+        (np.array([2**63], np.uint64), [[0]], "below"),
+    ],
+)
+def test_impossible_counts_are_refused(totals: Any, ones: Any, says: Any) -> None:
+    with pytest.raises(ParameterError, match=says):
+        SupportCounts(totals, ones)
+
+
+def test_empty_needs_a_shape() -> None:
+    with pytest.raises(ParameterError):
+        SupportCounts.empty(0, 8)
+
+
+def test_merging_other_shapes_is_refused() -> None:
+    with pytest.raises(ParameterError, match="different collections"):
+        SupportCounts.empty(2, 8) + SupportCounts.empty(2, 9)
+    with pytest.raises(TypeError):
+        SupportCounts.empty(2, 8) + 1

@@ -1,0 +1,222 @@
+"""Decoders against dense textbook formulas, and what a decoded collection says of itself."""
+
+import io
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from random_collections import P_STAR, Q_STAR, noiseless, random_map, report
+
+from overstory.analysis.candidates import CandidateMap
+from overstory.analysis.counts import SupportCounts
+from overstory.analysis.decoding import decode, model
+from overstory.protocol.errors import ParameterError
+
+HELD = np.array([60_000, 30_000, 15_000, 5_000, 0, 0, 0, 0, 0, 0])
+
+
+def collection(seed: Any = 0, held: Any = HELD, **shape: Any) -> Any:
+    rng = np.random.default_rng(seed)
+    shelf = random_map(rng, held.size, **shape)
+    return report(rng, shelf, held), shelf
+
+
+def decoded(counts: Any, shelf: Any, **options: Any) -> Any:
+    return decode(counts, shelf, p_star=P_STAR, q_star=Q_STAR, **options)
+
+
+def dense_fit(counts: Any, shelf: Any, *, complete: Any) -> Any:
+    """The textbook's weighted least squares, every matrix written out."""
+    share = counts.ones / counts.totals[:, None]
+    y = ((share - Q_STAR) / (P_STAR - Q_STAR)).ravel()
+    rate = np.repeat(share.mean(axis=1), shelf.num_bits)
+    weight = np.diag(np.repeat(counts.totals, shelf.num_bits) * (P_STAR - Q_STAR) ** 2 / (rate * (1 - rate)))
+    x = shelf.dense()
+    if complete:  # f_1 = 1 - the others
+        y, x = y - x[:, 0], x[:, 1:] - x[:, :1]
+    else:
+        y, x = y - shelf.fill, x - shelf.fill
+    covariance = np.linalg.inv(x.T @ weight @ x)
+    f = covariance @ x.T @ weight @ y
+    residual = y - x @ f
+    phi = residual @ weight @ residual / (y.size - f.size)
+    if complete:
+        ones = np.ones(f.size)
+        f = np.append(1 - f.sum(), f)
+        return f, np.append(ones @ covariance @ ones, np.diag(covariance)), phi
+    return f, np.diag(covariance), phi
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_least_squares_is_the_textbooks(monkeypatch: Any, complete: Any) -> None:
+    monkeypatch.setattr(model, "REWEIGHT", np.inf)  # one pass, so that the weights are known
+    counts, shelf = collection()
+    found = decoded(counts, shelf, complete=complete)
+    f, variances, phi = dense_fit(counts, shelf, complete=complete)
+    np.testing.assert_allclose(found.raw_frequencies, f, atol=1e-10)
+    np.testing.assert_allclose(found.frequency_standard_errors, np.sqrt(variances * max(1, phi)), rtol=1e-8)
+    assert found.dispersion == pytest.approx(phi)
+    if complete:
+        assert found.raw_frequencies.sum() == pytest.approx(1)
+        assert found.unallocated == 0
+    else:
+        assert found.unallocated == pytest.approx((1 - f.sum()) * counts.num_reports)
+
+
+@pytest.mark.parametrize("options", [{}, {"complete": True}, {"method": "lasso"}])
+def test_without_noise_the_truth_comes_back(options: Any) -> None:
+    shelf = random_map(np.random.default_rng(1), HELD.size)
+    found = decoded(noiseless(shelf, HELD * 1000, HELD.sum() * 1000), shelf, **options)
+    np.testing.assert_allclose(found.counts, HELD * 1000, atol=4000 if options.get("method") else 400)
+    if not options.get("method"):
+        np.testing.assert_allclose(found.raw_counts, HELD * 1000, atol=400)
+        assert abs(found.unallocated) < 4000
+
+
+def test_a_single_candidate_by_hand() -> None:
+    # 1000 reports, bits 0 and 1 set in 60%: y = (.6 - .25) / .5 = .7; the two other bits say y = (.25 - .25) / .5 = 0.
+    # The candidate sets half the bits, so an unlisted string is taken to set each with 1/2:
+    # f = sum (x - .5)(y - .5) / sum (x - .5)^2 = (2 * .5 * .2 + 2 * .5 * .5) / 1 = .7.
+    shelf = CandidateMap(["ash"], np.array([[[0, 1]]]), 4)
+    found = decoded(SupportCounts([1000], [[600, 600, 250, 250]]), shelf)
+    assert found.raw_counts[0] == pytest.approx(700, rel=0.02)  # rows differ a little in weight
+    assert found.unallocated == pytest.approx(300, rel=0.05)
+
+
+def test_pursuit_estimates_as_least_squares_on_its_members_would(monkeypatch: Any) -> None:
+    monkeypatch.setattr(model, "REWEIGHT", np.inf)
+    counts, shelf = collection(held=np.concatenate((HELD, np.zeros(390, int))))
+    found = decoded(counts, shelf)
+    assert found.method == "pursuit"
+    members = np.flatnonzero(found.z > 8)
+    assert set(members) <= {0, 1, 2, 3}
+    assert set(members) >= {0, 1, 2}
+    share = counts.ones / counts.totals[:, None]
+    y = ((share - Q_STAR) / (P_STAR - Q_STAR)).ravel() - shelf.fill
+    rate = np.repeat(share.mean(axis=1), shelf.num_bits)
+    root = np.sqrt(np.repeat(counts.totals, shelf.num_bits) / (rate * (1 - rate)))
+    x = (shelf.dense() - shelf.fill) * root[:, None]
+    for s in (0, 200, 399):  # beside the members, one more column at a time
+        columns = np.union1d(np.flatnonzero(found.z >= 3.2), s)
+        f = np.linalg.lstsq(x[:, columns], root * y, rcond=None)[0]
+        at = int(np.flatnonzero(columns == s)[0])
+        assert found.raw_frequencies[s] == pytest.approx(f[at], abs=0.3 * found.frequency_standard_errors[s])
+
+
+def test_reported_counts_are_a_distribution() -> None:
+    for held in (HELD, np.concatenate((HELD, np.zeros(390, int)))):
+        counts, shelf = collection(held=held)
+        found = decoded(counts, shelf)
+        assert found.counts.min() >= 0
+        assert found.counts.sum() <= counts.num_reports * (1 + 1e-12)
+        assert found.counts[found.detected()].min() > 0
+        assert decoded(counts, shelf, complete=True).raw_counts is not None
+
+
+def test_corrections_differ() -> None:
+    counts, shelf = collection(seed=4, held=np.array([3000] * 20 + [0] * 20), cohorts=16)
+    fdr = decoded(counts, shelf, correction="fdr").detected()
+    bonferroni = decoded(counts, shelf, correction="bonferroni").detected()
+    assert bonferroni.sum() < fdr.sum()
+    assert np.all(fdr[bonferroni])
+    assert decoded(counts, shelf, alpha=0.5).detected().sum() > fdr.sum()
+
+
+def test_colliding_candidates_share_one_estimate() -> None:
+    rng = np.random.default_rng(6)
+    shelf = random_map(rng, HELD.size)
+    twice = np.concatenate((shelf.positions, shelf.positions[:, :1, ::-1]), axis=1)
+    double = CandidateMap([*shelf.candidates, "twin"], twice, shelf.num_bits)
+    counts = report(rng, shelf, HELD)
+    alone, found = decoded(counts, shelf), decoded(counts, double)
+    assert found.colliding == (("v0", "twin"),)
+    assert found.raw_counts[0] == found.raw_counts[-1] == alone.raw_counts[0]
+    assert found.counts[0] + found.counts[-1] == pytest.approx(alone.counts[0])
+    assert any("same bits in every cohort" in note for note in found.notes)
+
+
+def test_an_incomplete_list_is_noticed() -> None:
+    counts, shelf = collection()
+    listed = shelf.take(np.delete(np.arange(HELD.size), 2))
+    found = decoded(counts, listed)
+    assert any("outside the list" in note for note in found.notes)
+    assert any("residuals vary" in note for note in found.notes)
+    assert found.dispersion > 1.5
+    assert found.unallocated == pytest.approx(HELD[2], abs=5 * found.unallocated_standard_error)
+    declared = decoded(counts, listed, complete=True)
+    assert declared.unallocated == 0
+
+
+def test_values_that_set_no_bit_are_noticed() -> None:
+    rng = np.random.default_rng(8)
+    shelf = random_map(rng, HELD.size)
+    counts = report(rng, shelf, HELD)
+    silent = np.full(shelf.num_cohorts, 5_000)
+    more = SupportCounts(silent, rng.binomial(5_000, Q_STAR, counts.ones.shape))
+    found = decoded(counts + more, shelf)
+    assert any("carry no value" in note for note in found.notes)
+    np.testing.assert_allclose(found.raw_counts, HELD, atol=5 * found.standard_errors.max())
+
+
+def test_unbalanced_cohorts_are_noticed() -> None:
+    rng = np.random.default_rng(9)
+    shelf = random_map(rng, 3)
+    totals = np.array([9000] + [8000] * 7)
+    found = decoded(SupportCounts(totals, rng.binomial(totals[:, None], 0.3, (8, 32))), shelf)
+    assert found.cohort_p_value < 1e-4
+    assert any("cohort sizes differ" in note for note in found.notes)
+    counts, shelf = collection()
+    assert not any("cohort" in note for note in decoded(counts, shelf).notes)
+
+
+def test_wrong_parameters_are_noticed() -> None:
+    counts, shelf = collection()
+    assert decode(counts, shelf, p_star=0.9, q_star=0.1).notes
+
+
+def test_a_clean_collection_has_no_notes() -> None:
+    counts, shelf = collection()
+    assert decoded(counts, shelf).notes == ()
+
+
+def test_candidates_added_later_need_only_the_counts() -> None:
+    counts, shelf = collection()
+    few = decoded(counts, shelf.take(np.array([0, 1, 2, 3])))
+    many = decoded(counts, shelf)
+    np.testing.assert_allclose(few.raw_counts, many.raw_counts[:4], atol=4 * many.standard_errors.max())
+
+
+def test_outputs_can_be_written() -> None:
+    counts, shelf = collection()
+    names = pa.array(shelf.candidates)
+    found = decoded(counts, CandidateMap(names, shelf.positions, shelf.num_bits), method="lasso")
+    written = found.to_json()
+    json.dumps(written, allow_nan=False)
+    assert {"method", "residual_dispersion", "cohort_p_value", "unallocated_count", "notes"} <= written.keys()
+    found.to_csv(io.StringIO())
+    assert "v0" in found.table(3)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"method": "em"}, "gls or lasso"),
+        ({"correction": "holm"}, "fdr or bonferroni"),
+        ({"alpha": 5}, "alpha"),
+        ({"p_star": Q_STAR}, "say nothing"),
+        ({"p_star": 1.5}, "probability"),
+        ({"q_star": float("nan")}, "probability"),
+    ],
+)
+def test_bad_options_are_refused(options: Any, says: Any) -> None:
+    counts, shelf = collection()
+    with pytest.raises(ParameterError, match=says):
+        decode(counts, shelf, **{"p_star": P_STAR, "q_star": Q_STAR, **options})
+
+
+def test_counts_of_another_shape_are_refused() -> None:
+    _, shelf = collection()
+    with pytest.raises(ParameterError, match="8 cohorts x 16 bits, but a candidate map of 8 cohorts x 32 bits"):
+        decoded(SupportCounts.empty(8, 16), shelf)

@@ -1,0 +1,150 @@
+"""Closed-form estimates and the ways to show them."""
+
+import csv
+import io
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from random_collections import FALSE_ALARM, P_STAR, Q_STAR, two_sided
+
+from overstory.analysis.counts import SupportCounts
+from overstory.analysis.estimate import Estimate, debias
+from overstory.analysis.estimate_output import CSV_HEADER
+from overstory.protocol.errors import ParameterError
+
+
+def one_hot(rng: Any, held: Any, others: Any = 0) -> Any:
+    total = int(held.sum()) + others
+    ones = rng.binomial(held, P_STAR) + rng.binomial(total - held, Q_STAR)
+    return SupportCounts([total], [ones])
+
+
+HELD = np.array([50_000, 9_000, 1_000, 0, 0])
+NAMES = ["ash", "elm", "oak", "yew", "fir"]
+
+
+def estimate(seed: Any = 0) -> Any:
+    return debias(one_hot(np.random.default_rng(seed), HELD), P_STAR, Q_STAR, NAMES)
+
+
+def hits(make: Any, seeds: Any) -> Any:
+    inside = []
+    for seed in range(seeds):
+        low, high = make(seed).confidence_interval(0.95)
+        inside.append((low <= HELD) & (high >= HELD))
+    return np.array(inside)
+
+
+def test_intervals_cover_and_a_wrong_channel_does_not() -> Any:
+    inside = hits(estimate, 400)
+    for column in inside.T:
+        assert two_sided(column.sum(), column.size, 0.95) > FALSE_ALARM
+
+    def broken(seed: Any) -> Any:
+        return debias(one_hot(np.random.default_rng(seed), HELD), P_STAR + 0.01, Q_STAR, NAMES)
+
+    inside = hits(broken, 400)
+    assert two_sided(inside[:, 0].sum(), 400, 0.95) < FALSE_ALARM
+
+
+def test_debias_is_unbiased() -> None:
+    raw = np.array([estimate(seed).raw_counts for seed in range(400)])
+    z = (raw.mean(axis=0) - HELD) / (estimate().standard_errors / np.sqrt(400))
+    assert np.abs(z).max() < 5.3  # normal quantile of FALSE_ALARM over ten tails
+
+
+def test_several_cohorts_are_added_up() -> None:
+    counts = SupportCounts([10, 30], [[4, 2], [9, 9]])
+    together = SupportCounts([40], [[13, 11]])
+    a, b = (debias(c, P_STAR, Q_STAR, ["a", "b"]) for c in (counts, together))
+    assert a.counts.tolist() == b.counts.tolist()
+
+
+def test_both_corrections_act() -> None:
+    found = estimate()
+    assert found.detected(0.05).tolist()[:2] == [True, True]
+    z = np.array([5.0, 2.4, 2.3, 2.2, 0.0])
+    close = Estimate(values=NAMES, counts=z, raw_counts=z, standard_errors=np.ones(5), num_reports=100)
+    assert close.detected(0.05, "fdr").sum() == 4
+    assert close.detected(0.05, "bonferroni").sum() == 2
+    assert close.detected(0.001, "bonferroni").sum() == 1
+
+
+def test_json_has_the_contracts_keys_and_no_nan() -> None:
+    result = estimate().to_json(limit=2)
+    json.dumps(result, allow_nan=False)
+    row = result["estimates"][0]
+    wanted = {"value", "count", "standard_error", "frequency", "low", "high", "p_value", "q_value", "detected"}
+    assert wanted <= row.keys()
+    assert row["value"] == "ash"
+    assert len(result["estimates"]) == 2
+
+
+def test_csv_is_rappors() -> None:
+    target = io.StringIO()
+    found = estimate()
+    found.to_csv(target)
+    lines = list(csv.reader(io.StringIO(target.getvalue())))
+    assert tuple(lines[0]) == CSV_HEADER
+    assert len(lines) == 6
+    first = dict(zip(CSV_HEADER, lines[1], strict=True))
+    assert float(first["proportion"]) == pytest.approx(float(first["estimate"]) / found.num_reports)
+    assert float(first["prop_low_95"]) < 5 / 6 < float(first["prop_high_95"])
+
+
+def test_csv_to_a_path_quotes_what_needs_quoting(tmp_path: Any) -> None:
+    odd = debias(SupportCounts([4], [[2, 1]]), P_STAR, Q_STAR, ['a,"b"', "é"])
+    odd.to_csv(tmp_path / "results.csv")
+    with (tmp_path / "results.csv").open(encoding="utf-8", newline="") as file:
+        assert {line[0] for line in csv.reader(file)} == {"string", 'a,"b"', "é"}
+
+
+def test_table_lists_the_most_frequent_first() -> None:
+    lines = estimate().table(limit=2).splitlines()
+    assert lines[1].startswith("ash")
+    assert lines[1].endswith("yes")
+    assert lines[-1] == "... and 3 more"
+
+
+def test_plot_draws_on_the_given_axes() -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib.figure import Figure
+
+    ax = Figure().add_subplot()
+    assert estimate().plot(ax) is ax
+    labels = [label.get_text() for label in ax.get_xticklabels()]
+    assert labels[:2] == ["ash", "elm"]
+    assert sorted(labels) == sorted(NAMES)
+
+
+def test_no_reports_is_said_and_not_numbered() -> None:
+    nothing = debias(SupportCounts.empty(1, 2), P_STAR, Q_STAR, ["a", "b"])
+    assert nothing.notes
+    assert not nothing.detected().any()
+    row = nothing.to_json()["estimates"][0]
+    assert row["standard_error"] is None
+    assert row["low"] is None
+    assert "unknown" in nothing.table()
+
+
+def test_bad_arguments_are_refused() -> None:
+    counts = SupportCounts([4], [[2, 1]])
+    with pytest.raises(ParameterError, match="1 values, but reports of 2 bits"):
+        debias(counts, P_STAR, Q_STAR, ["a"])
+    with pytest.raises(ParameterError, match="say nothing"):
+        debias(counts, 0.5, 0.5, ["a", "b"])
+    with pytest.raises(ParameterError, match="probability"):
+        debias(counts, 1.5, 0.5, ["a", "b"])
+    found = debias(counts, P_STAR, Q_STAR, ["a", "b"])
+    with pytest.raises(ParameterError, match="confidence level"):
+        found.confidence_interval(95)
+    with pytest.raises(ParameterError, match="alpha"):
+        found.detected(5)
+    with pytest.raises(ParameterError, match="fdr or bonferroni"):
+        found.detected(0.05, "holm")
+    with pytest.raises(ParameterError, match="shape"):
+        Estimate(values=["a"], counts=np.ones(2), raw_counts=np.ones(1), standard_errors=np.ones(1), num_reports=1)

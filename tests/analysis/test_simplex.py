@@ -1,0 +1,47 @@
+"""Least squares on the simplex: its optimality conditions, and a solver written quite differently."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overstory.analysis.decoding.simplex import simplex_least_squares
+
+
+def problem(seed: Any, size: Any, rows: Any) -> Any:
+    rng = np.random.default_rng(seed)
+    design = rng.normal(size=(rows, size))
+    response = rng.normal(size=rows) + design @ rng.dirichlet(np.full(size, 0.3))
+    return design.T @ design, design.T @ response
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 25), st.integers(1, 40))
+def test_the_optimality_conditions_hold(seed: Any, size: Any, rows: Any) -> None:
+    gram, moment = problem(seed, size, rows)
+    shares = simplex_least_squares(gram, moment)
+    slope = gram @ shares - moment
+    level = slope[shares > 0].max()
+    tolerance = 1e-5 * (1 + np.abs(gram).max())
+    assert shares.min() >= 0
+    assert shares.sum() == pytest.approx(1)
+    assert slope.min() >= level - tolerance
+
+
+def test_agrees_with_projected_gradient() -> None:
+    gram, moment = problem(7, 6, 30)
+    shares = np.full(6, 1 / 6)
+    for _ in range(20_000):
+        moved = shares - (gram @ shares - moment) / np.linalg.norm(gram, 2)
+        ordered = np.sort(moved)[::-1]
+        excess = (np.cumsum(ordered) - 1) / np.arange(1, 7)
+        shares = np.maximum(moved - excess[np.flatnonzero(ordered > excess)[-1]], 0)
+    np.testing.assert_allclose(simplex_least_squares(gram, moment), shares, atol=1e-9)
+
+
+def test_a_singular_problem_still_gives_a_distribution() -> None:
+    shares = simplex_least_squares(np.ones((3, 3)), np.ones(3))
+    assert shares.sum() == pytest.approx(1)
+    assert simplex_least_squares(np.zeros((2, 2)), np.zeros(2)).sum() == pytest.approx(1)
