@@ -123,11 +123,9 @@ def _check_budgets(epsilon_report: float, epsilon_permanent: float, frequency: f
 
 def _allowed(num_hashes: int | Sequence[int] | None, num_bits: int | None) -> Sequence[int]:
     """Return the numbers of hashes to try; one that is asked for is tried, and refused, whatever the size."""
-    if isinstance(num_hashes, int):
-        return (num_hashes,)
-    hashes = tuple(num_hashes) if num_hashes is not None else HASHES
+    hashes = (num_hashes,) if isinstance(num_hashes, int) else HASHES if num_hashes is None else tuple(num_hashes)
     if not hashes or min(hashes) < 1:
-        raise ParameterError(f"num_hashes = {list(hashes)}: give numbers of hashes of at least 1")
+        raise ParameterError(f"num_hashes (h) = {num_hashes!r}: give whole numbers of at least 1")
     return [h for h in hashes if num_bits is None or h < num_bits] or hashes
 
 

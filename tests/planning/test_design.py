@@ -1,0 +1,181 @@
+"""The best RAPPOR for two budgets: closed form against search, exact epsilons, and what is refused."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overstory.planning import plan_from_needs
+from overstory.planning.design import best_channel, design, sufficient_permanent
+from overstory.planning.needs import paper_design
+from overstory.privacy import statement
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.rappor import rappor
+
+PAPER_BUDGETS = (1.0742858641667283, 4.394449154672439)
+BUDGETS = st.tuples(st.floats(0.01, 6), st.floats(1, 8)).map(lambda pair: (pair[0], pair[0] * pair[1]))
+
+
+def variance(kept, raised, hashes, frequency=0.0):
+    """Per report, of a frequency; written from the binomial, not from the planner."""
+    noise = frequency * kept * (1 - kept) + (1 - frequency) * raised * (1 - raised)
+    return noise / (kept - raised) ** 2 / hashes
+
+
+def searched(budgets, hashes, frequency=0.0, steps=60):
+    """Least variance on a grid of RAPPOR's f, p, q whose epsilons, by the paper's formulas, keep the budgets."""
+    least = math.inf
+    for i in range(1, steps):
+        f = i / steps
+        if 2 * hashes * math.log((1 - f / 2) / (f / 2)) > budgets[1]:
+            continue
+        for j in range(steps):
+            p = j / steps
+            for q in ((j + d) / steps for d in range(1, steps - j + 1)):
+                kept, raised = f * (p + q) / 2 + (1 - f) * q, f * (p + q) / 2 + (1 - f) * p
+                if hashes * math.log(kept * (1 - raised) / (raised * (1 - kept))) <= budgets[0]:
+                    least = min(least, variance(kept, raised, hashes, frequency))
+    return least
+
+
+@pytest.mark.parametrize("hashes", [1, 2, 3])
+@pytest.mark.parametrize("budgets", [(1.0743, 4.3945), (1.0, 1.05), (2.0, 2.6), (3.0, 9.0), (0.5, 0.5)])
+@pytest.mark.parametrize("frequency", [0.0, 0.3])
+def test_no_parameters_on_a_grid_are_better(budgets, hashes, frequency):
+    best = design(*budgets, num_bits=64, num_hashes=hashes, num_cohorts=1, frequency=frequency)
+    found = variance(float(best.channel.keep_one), float(best.channel.raise_zero), hashes, frequency)
+    other = searched(budgets, hashes, frequency)
+    assert found <= other * (1 + 1e-6)
+    assert other < 1.6 * found, "the grid comes near enough to mean something"
+
+
+@given(BUDGETS, st.integers(1, 4))
+@settings(max_examples=150, deadline=None)
+def test_exact_epsilons_are_never_above_the_budgets_and_near_them(budgets, hashes):
+    best = design(*budgets, num_bits=64, num_hashes=hashes, num_cohorts=1)
+    assert best.epsilon_report <= budgets[0]
+    assert best.epsilon_permanent <= budgets[1]
+    assert best.epsilon_report > budgets[0] - 1e-4
+    assert best.epsilon_permanent > min(budgets[1], 36) - 0.2
+
+
+@given(BUDGETS)
+@settings(max_examples=60, deadline=None)
+def test_one_hash_is_never_worse_than_more(budgets):
+    found = [design(*budgets, num_bits=64, num_hashes=h, num_cohorts=1) for h in (1, 2, 3, 4)]
+    errors = [variance(float(m.channel.keep_one), float(m.channel.raise_zero), h + 1) for h, m in enumerate(found)]
+    assert errors == sorted(errors) or max(errors) - min(errors) < 1e-4 * errors[0]
+
+
+@pytest.mark.parametrize(("num_bits", "expected"), [(128, 1875), (256, 1822)])
+def test_the_design_of_methods(num_bits, expected):
+    plan = plan_from_needs(*PAPER_BUDGETS, 10**6, 200, num_bits=num_bits, num_cohorts=16)
+    rounded = {letter: round(value, 4) for letter, value in plan.parameters.items()}
+    assert rounded == {"k": num_bits, "h": 1, "m": 16, "p": 0.2239, "q": 0.5307, "f": 0.2}
+    assert plan.standard_error == pytest.approx(expected, rel=0.005)
+    assert float(plan.mechanism.channel.keep_one) == pytest.approx(0.5, abs=1e-8)
+    assert float(plan.mechanism.channel.raise_zero) == pytest.approx(1 / (math.exp(PAPER_BUDGETS[0]) + 1), abs=1e-8)
+
+
+def test_what_it_gains_over_the_paper_and_what_it_costs():
+    plan = plan_from_needs(*PAPER_BUDGETS, 10**6, 200, num_bits=128, num_cohorts=16)
+    paper = plan.comparison
+    assert paper.standard_error == pytest.approx(2974, rel=0.005)
+    assert paper.parameters == pytest.approx({"k": 128, "h": 2, "m": 16, "p": 0.5, "q": 0.75, "f": 0.5}, abs=1e-8)
+    assert paper.standard_error_ratio == pytest.approx(2974 / 1875, rel=0.005)
+    assert paper.reports_ratio == pytest.approx(paper.standard_error_ratio**2)
+    assert 2 in paper.higher_epsilon_n
+    assert 100 not in paper.higher_epsilon_n
+    assert (round(plan.epsilon_n[2], 3), round(paper.epsilon_n[2], 3)) == (2.041, 2.017)
+    assert plan.change_leak[2] > paper.change_leak[2]
+    assert "In between this plan reveals a little more" in plan.plain_words()
+    assert "a change of value is easier to see" in plan.plain_words()
+
+
+@given(BUDGETS)
+@settings(max_examples=40, deadline=None)
+def test_the_papers_parameters_keep_the_budgets_too(budgets):
+    paper = paper_design(*budgets, rappor())
+    assert paper.epsilon_report <= budgets[0]
+    assert paper.epsilon_permanent <= budgets[1]
+    slack = budgets[0] - paper.epsilon_report, budgets[1] - paper.epsilon_permanent
+    assert min(slack) < 1e-3 * budgets[1]
+
+
+def test_equal_budgets_are_one_time_rappor():
+    plan = plan_from_needs(1.0, 1.0, 10**6, 100)
+    assert (plan.parameters["p"], plan.parameters["q"]) == (0.0, 1.0)
+    assert plan.epsilon_report == plan.epsilon_permanent <= 1.0
+    assert plan.epsilon_permanent == pytest.approx(1.0, abs=1e-6)
+
+
+def test_a_thrifty_plan_is_as_precise_and_spends_less_for_ever():
+    full, thrifty = (plan_from_needs(*PAPER_BUDGETS, 10**6, 200, thrifty=t) for t in (False, True))
+    assert thrifty.standard_error == pytest.approx(full.standard_error, rel=1e-6)
+    assert thrifty.epsilon_permanent == pytest.approx(sufficient_permanent(PAPER_BUDGETS[0]), abs=1e-6)
+    assert thrifty.epsilon_permanent < full.epsilon_permanent / 3
+    assert thrifty.change_leak[2] > full.change_leak[2]
+    assert "thriftily" in full.plain_words()
+    assert "thriftily" not in thrifty.plain_words()
+
+
+def test_beyond_the_sufficient_budget_nothing_is_gained_and_below_it_something_is_lost():
+    enough = sufficient_permanent(2.0)
+    errors = [plan_from_needs(2.0, e, 10**6, 200, num_bits=128, num_cohorts=16) for e in (enough * 0.95, enough, 9.0)]
+    below, at, beyond = (plan.standard_error for plan in errors)
+    assert at == pytest.approx(beyond, rel=1e-6)
+    assert below > at * 1.0001
+
+
+def test_a_frequency_to_be_best_at():
+    assert best_channel(math.e, 100.0, 0.5)[0] == pytest.approx(1 - best_channel(math.e, 100.0, 0.5)[1])
+    rare, common = (plan_from_needs(1, 4, 10**6, 50, frequency=x, num_bits=64, num_cohorts=8) for x in (0.0, 0.5))
+    assert rare.standard_error_at(0.0) < common.standard_error_at(0.0)
+    assert common.standard_error_at(0.5) < rare.standard_error_at(0.5)
+
+
+def test_googles_family_keeps_the_budgets_with_its_own_f():
+    plan = plan_from_needs(*PAPER_BUDGETS, 10**6, 20, hash_family="google-rappor-python")
+    assert plan.parameters["k"] == 32
+    assert plan.epsilon_permanent <= PAPER_BUDGETS[1]
+    assert statement(plan.mechanism).epsilon_report <= PAPER_BUDGETS[0]
+
+
+def test_what_the_caller_fixes_stays():
+    plan = plan_from_needs(1, 3, 10**6, 100, num_bits=100, num_hashes=3, num_cohorts=5)
+    assert [plan.parameters[letter] for letter in "khm"] == [100, 3, 5]
+    assert plan_from_needs(1, 3, 10**6, 100, num_hashes=(2, 4)).parameters["h"] == 2
+
+
+def test_sizes_follow_the_candidates():
+    sizes = [plan_from_needs(1, 4, 10**7, m).parameters for m in (5, 26, 200, 400)]
+    rows = [int(p["k"] * p["m"]) for p in sizes]
+    assert rows == sorted(rows)
+    assert plan_from_needs(1, 4, 5000, 200).parameters["m"] <= 5
+    assert plan_from_needs(1, 4, 10**6, 1).parameters["m"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("needs", "more", "says"),
+    [
+        ((2.0, 1.0, 100, 10), {}, "below epsilon_report"),
+        ((0.0, 1.0, 100, 10), {}, "epsilon_report = 0.0"),
+        ((math.nan, 1.0, 100, 10), {}, "epsilon_report = nan"),
+        ((1.0, math.inf, 100, 10), {}, "epsilon_permanent = inf"),
+        ((1.0, 2.0, 0, 10), {}, "reports = 0"),
+        ((1.0, 2.0, 100, 0), {}, "candidates = 0"),
+        ((1.0, 2.0, 100, 10), {"alpha": 0.0}, "alpha = 0.0"),
+        ((1.0, 2.0, 100, 10), {"share": 0.0}, "share = 0.0"),
+        ((1.0, 2.0, 100, 10), {"frequency": 1.0}, "frequency = 1.0"),
+        ((1.0, 2.0, 100, 10), {"num_hashes": 0}, "num_hashes"),
+        ((1.0, 2.0, 100, 10), {"num_hashes": ()}, "num_hashes"),
+        ((1.0, 2.0, 100, 10), {"num_hashes": 8, "num_bits": 4}, "does not fit"),
+        ((1.0, 2.0, 100, 10), {"num_bits": 1}, "num_bits"),
+        ((1.0, 2.0, 100, 10), {"num_cohorts": -1}, "num_cohorts"),
+        ((1.0, 2.0, 100, 10), {"hash_family": "none"}, "hash family"),
+    ],
+)
+def test_what_cannot_be_planned(needs, more, says):
+    with pytest.raises(ParameterError, match=says):
+        plan_from_needs(*needs, **more)
