@@ -44,9 +44,9 @@ def count_error(mechanism: BitMechanism, num_reports: float, frequency: float, n
 def information(mechanism: BitMechanism, num_fitted: int) -> float:
     """Return the share of a string's signal that is not in line with the others': 1 where nothing collides.
 
-    A bit is read against its cohort's others, which leaves ``1 - h/k``, and each of F strings fitted to k m counts takes
-    ``1 / (k m)`` of what is left. Of the estimate's variance this is also the share that the string's own bits bring; the
-    rest comes from the counts that correct for collisions.
+    A bit is read against its cohort's others, which leaves ``1 - h/k``, and each of F strings fitted to k m counts
+    takes ``1 / (k m)`` of what is left. Of the estimate's variance this is also the share that the string's own bits
+    bring; the rest comes from the counts that correct for collisions.
     """
     encoding = mechanism.encoding
     if not isinstance(encoding, Bloom):
