@@ -60,8 +60,8 @@ class _Doubled(SystemEntropy):
 
 
 class BiasedCohort(Randomizer):
-    """The cohort is 8 equal shares modulo the number of cohorts."""
+    """The cohort is two random bits modulo the number of cohorts."""
 
     def __init__(self, mechanism: BitMechanism, *, secret: bytes, **rest: Any) -> None:
-        biased = hashlib.sha256(secret).digest()[0] % 8 % mechanism.encoding.num_cohorts
+        biased = hashlib.sha256(secret).digest()[0] % 4 % mechanism.encoding.num_cohorts
         super().__init__(mechanism, secret=secret, cohort=biased, **rest)

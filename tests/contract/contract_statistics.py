@@ -97,8 +97,9 @@ def check_repeats(sample: Sample, permanent: BinaryChannel, instantaneous: Binar
         holders = sample.truth == given
         kept = float(permanent.keep_one if given else permanent.raise_zero)
         chance = kept * again[0] + (1 - kept) * again[1]
-        both = (first & second & holders).sum(axis=0)
-        check_binomial(both, holders.sum(axis=0), chance, f"1 in two reports given a true {int(given)}, by bit")
+        both, totals = (first & second & holders).sum(axis=0), holders.sum(axis=0)
+        check_binomial(both, totals, chance, f"1 in two reports given a true {int(given)}, by bit")
+        check_binomial([both.sum()], [totals.sum()], chance, f"1 in two reports given a true {int(given)}")
 
 
 def check_cohorts(sample: Sample) -> None:

@@ -1,5 +1,7 @@
 """Law 3: every output coordinate follows its channel, on the device and in bulk; and the tests can tell."""
 
+from functools import cache
+
 import pytest
 from contract_broken import BiasedCohort, CoarseNoise, LastBitTrue, OnlyZerosFlipped, PermanentRedrawn, SharedNumber
 from contract_cases import TYPICAL_CASES, Case
@@ -14,10 +16,8 @@ from contract_statistics import (
     check_repeats,
 )
 
-from overstory.client import Randomizer
-
-DEVICES = 2_500
-BULK = 40_000
+DEVICES = 2_000
+BULK = 20_000
 
 
 def check_all(sample, mechanism) -> None:
@@ -46,6 +46,11 @@ def test_bulk(case):
     check_all(sample_bulk(built, BULK), built)
 
 
+@cache
+def sound_devices(name, parameters):
+    return sample_devices(Case(name, dict(parameters)).build(), DEVICES)
+
+
 def rates(sample, mechanism):
     check_rates(sample, mechanism.channel)
 
@@ -62,15 +67,16 @@ def cohorts(sample, mechanism):
     check_cohorts(sample)
 
 
-STRINGS = Case("rappor", {"num_bits": 16, "num_hashes": 2, "num_cohorts": 5})
+STRINGS = Case("rappor", {"num_bits": 16, "num_hashes": 2, "num_cohorts": 3})
 SYMBOLS = Case("basic-rappor", {"domain_size": 9})
+CLEAR = Case("rappor", {"num_bits": 16, "num_hashes": 2, "num_cohorts": 3, "p": 0.1, "q": 0.9})
 LITTLE_NOISE = Case("rappor-one-time", {"num_bits": 128, "num_cohorts": 4, "f": 0.004})
 BROKEN = [
     (LastBitTrue, STRINGS, rates),
     (LastBitTrue, SYMBOLS, rates),
     (OnlyZerosFlipped, STRINGS, rates),
     (OnlyZerosFlipped, SYMBOLS, rates),
-    (PermanentRedrawn, STRINGS, repeats),
+    (PermanentRedrawn, CLEAR, repeats),
     (PermanentRedrawn, LITTLE_NOISE, repeats),
     (CoarseNoise, LITTLE_NOISE, rates),
     (SharedNumber, SYMBOLS, pairs),
@@ -82,15 +88,9 @@ BROKEN = [
 @pytest.mark.parametrize(("broken", "case", "check"), BROKEN, ids=lambda x: getattr(x, "__name__", None) or str(x))
 def test_a_broken_device_is_caught_and_a_sound_one_is_not(broken, case, check):
     built = case.build()
-    check(sample_devices(built, DEVICES), built)
+    check(sound_devices(case.name, tuple(case.parameters.items())), built)
     with pytest.raises(Alarm):
         check(sample_devices(built, DEVICES, broken), built)
-
-
-@pytest.mark.parametrize("broken", [LastBitTrue, OnlyZerosFlipped, SharedNumber, BiasedCohort])
-def test_the_rates_of_a_subclass_are_its_own(broken):
-    assert issubclass(broken, Randomizer)
-    assert broken.report is not Randomizer.report or broken.__init__ is not Randomizer.__init__
 
 
 def test_an_alarm_states_the_false_alarm_rate():
