@@ -1,0 +1,112 @@
+"""Print every figure of docs/privacy.md and docs/planning.md: `python bench/plan_gain.py`."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from overstory.planning import Plan, critical_value, learning_limit, plan_from_needs, plan_from_parameters
+from overstory.planning.design import sufficient_permanent
+from overstory.planning.detection import reports_needed
+from overstory.planning.precision import count_error
+from overstory.privacy import change_leak, statement
+from overstory.protocol.mechanisms.mechanism import BitMechanism
+from overstory.protocol.mechanisms.registry import mechanism
+
+BUDGETS = (1.0742858641667283, 4.394449154672439)  # RAPPOR's f = .5, p = .5, q = .75, h = 2
+REPORTS, CANDIDATES = 10**6, 200
+PAPER = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
+
+
+def privacy() -> None:
+    """Statements about the paper's parameters."""
+    said = statement(PAPER, reports=(1, 2, 3, 5, 10, 20, 100), change_reports=(2, 3, 4, 5))
+    print("epsilon of n reports      ", {n: round(e, 4) for n, e in said.epsilon_n.items()})
+    print("epsilon for ever          ", round(said.epsilon_permanent, 4))
+    print("epsilon of a change in n  ", {n: round(e, 2) for n, e in said.change_leak.items()})
+    for k in (16, 32, 64, 128, 256):
+        sized = mechanism("rappor", num_bits=k, num_hashes=2, num_cohorts=16)
+        print(f"  change in 2 reports, k={k:<3}", round(change_leak(sized), 2))
+
+
+def bound(built: BitMechanism) -> float:
+    """Mean Cramer-Rao bound over the strings nobody has, from the (cohort, bit) counts of section 5.2."""
+    tail = np.exp(-5 * np.arange(100) / 99)
+    population = np.concatenate((tail / tail.sum(), np.zeros(100)))
+    cohorts, bits = built.encoding.num_cohorts, built.encoding.num_bits
+    matrix = np.zeros((cohorts, bits, len(population)))
+    for cohort in range(cohorts):
+        for i in range(len(population)):
+            matrix[cohort, list(built.encoding.positions(f"s{i}", cohort)), i] = 1
+    matrix = matrix.reshape(-1, len(population))
+    kept, raised = float(built.channel.keep_one), float(built.channel.raise_zero)
+    ones = matrix @ population * REPORTS / cohorts
+    noise = ones * kept * (1 - kept) + (REPORTS / cohorts - ones) * raised * (1 - raised)
+    information = (matrix * ((kept - raised) / cohorts) ** 2 / noise[:, None]).T @ matrix
+    return float(np.sqrt(np.diag(np.linalg.inv(information)))[100:].mean())
+
+
+def line(name: str, plan: Plan) -> None:
+    """Print one plan."""
+    letters = " ".join(f"{letter}={value:.4f}".rstrip("0").rstrip(".") for letter, value in plan.parameters.items())
+    errors = f"standard error {plan.standard_error:6.0f}  bound {bound(plan.mechanism):6.0f}"
+    epsilons = f"eps {plan.epsilon_report:.4f} {plan.epsilon_permanent:.4f}"
+    several = " ".join(f"{n}:{plan.epsilon_n[n]:.3f}" for n in (2, 3, 5, 10, 20))
+    print(f"{name:<12} {letters:<44} {errors}  {epsilons}  eps_n {several}  change {plan.change_leak[2]:.2f}")
+
+
+def gain() -> None:
+    """The paper's parameters and ours at the same two epsilons, on section 5.2's collection."""
+    line("paper", plan_from_parameters(PAPER, REPORTS, CANDIDATES))
+    for name, more in (
+        ("ours", {"num_bits": 128, "num_cohorts": 16}),
+        ("ours", {"num_bits": 256, "num_cohorts": 16}),
+        ("ours, sized", {}),
+        ("two hashes", {"num_bits": 128, "num_cohorts": 16, "num_hashes": 2}),
+        ("thrifty", {"num_bits": 128, "num_cohorts": 16, "thrifty": True}),
+    ):
+        plan = plan_from_needs(*BUDGETS, REPORTS, CANDIDATES, **more)
+        line(name, plan)
+    plan = plan_from_needs(*BUDGETS, REPORTS, CANDIDATES, num_bits=128, num_cohorts=16)
+    if plan.comparison:
+        print(f"gain: {plan.comparison.standard_error_ratio:.3f} in standard error", end=", ")
+        print(f"{plan.comparison.reports_ratio:.2f} in reports; higher eps_n at n = {plan.comparison.higher_epsilon_n}")
+
+
+def trade() -> None:
+    """The permanent budget against the leak of a change, at one standard error."""
+    enough = sufficient_permanent(BUDGETS[0])
+    for permanent in (BUDGETS[0], 1.2, enough, 2.0, 3.0, BUDGETS[1], 6.0, 10.0):
+        plan = plan_from_needs(BUDGETS[0], permanent, REPORTS, CANDIDATES, num_bits=128, num_cohorts=16)
+        shown = f"standard error {plan.standard_error:6.0f}  change in 2 reports {plan.change_leak[2]:8.2f}"
+        print(f"eps_permanent {permanent:7.4f}  {shown}  eps_2 {plan.epsilon_n[2]:.3f}")
+
+
+def learning() -> None:
+    """Section 4.2 and the appendix: reports against shares, and against strings."""
+    basic = mechanism("basic-rappor-one-time", domain_size=2, p=0.5, q=0.75)
+    for candidates in (100, 10**4, 10**5, 10**6):
+        quantile = critical_value(0.05, candidates)
+        needed = [f"{reports_needed(basic, candidates, share, quantile):.2e}" for share in (0.01, 0.001, 0.0001)]
+        limits = [f"{learning_limit(basic, 10.0**power, candidates):.0f}" for power in range(4, 12)]
+        print(f"M={candidates:<8} Q={quantile:.2f}  N for 1%, .1%, .01%: {needed}  strings at 10^4..10^11: {limits}")
+    print("rule of thumb             ", [f"{math.sqrt(10.0**power) / 10:.0f}" for power in range(4, 12)])
+
+
+def figure_6() -> None:
+    """The large collection of section 5.4: 14 million reports, 8,616 candidates."""
+    built = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=32, f=0.75, p=0.5, q=0.75)
+    for name, plan in (
+        ("paper", plan_from_parameters(built, 14_000_000, 8616)),
+        ("ours", plan_from_needs(built.epsilon_report, built.epsilon_permanent, 14_000_000, 8616, num_bits=128)),
+    ):
+        error = count_error(plan.mechanism, 14_000_000, 0.0, plan.num_fitted) / 14_000_000
+        detectable = f"Bonferroni {plan.detectable_frequency:.3%}, FDR {plan.detectable_frequency_fdr:.3%}"
+        print(f"{name:<6} standard error {error:.4%} of the reports; detectable {detectable}; fitted {plan.num_fitted}")
+
+
+if __name__ == "__main__":
+    for part in (privacy, gain, trade, learning, figure_6):
+        print(f"\n{part.__doc__}")
+        part()
