@@ -15,9 +15,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
+from overstory.kernels.compiled import kernel
 from overstory.kernels.streams import LANES, WIDTH
 from overstory.kernels.vectors import Lanes, is_flat
 
@@ -37,7 +38,14 @@ def digits_needed(keep_one: int, raise_zero: int) -> int:
     return 32 - (either & -either).bit_length() + 1 if either else 0
 
 
-@njit(nogil=True, cache=True)
+@kernel
+def row_of(tile: Any, section: Any, row: Any) -> Any:
+    """One row of a section.  (A loop over an array's own indices from 0 is one that LLVM vectorizes.)"""
+    start = section * SECTION + row * LANES
+    return tile[start : start + LANES]
+
+
+@kernel
 def start_channel(tile: Any, rows: Any, valid: Any, keep_one: Any, raise_zero: Any) -> None:
     """Before the first digit: thresholds 0 and 2 ** 32 are decided, and so is every place past ``num_bits`` (0)."""
     sure_one = ALL if keep_one == ONE else NONE
@@ -46,10 +54,11 @@ def start_channel(tile: Any, rows: Any, valid: Any, keep_one: Any, raise_zero: A
     open_zero = ALL if 0 < raise_zero < ONE else NONE
     for row in range(rows):
         inside = valid[row]
-        for at in range(row * LANES, row * LANES + LANES):
-            bit = tile[BITS * SECTION + at]
-            tile[LESS * SECTION + at] = ((bit & sure_one) | (~bit & sure_zero)) & inside
-            tile[UNDECIDED * SECTION + at] = ((bit & open_one) | (~bit & open_zero)) & inside
+        bits, less, undecided = row_of(tile, BITS, row), row_of(tile, LESS, row), row_of(tile, UNDECIDED, row)
+        for lane in range(LANES):
+            bit = bits[lane]
+            less[lane] = ((bit & sure_one) | (~bit & sure_zero)) & inside
+            undecided[lane] = ((bit & open_one) | (~bit & open_zero)) & inside
 
 
 def _compare_intrinsic(count: int) -> Any:
@@ -93,63 +102,69 @@ compare_4 = _compare_intrinsic(4)
 compare_8 = _compare_intrinsic(8)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def compare_block(words: Any, first: Any, digits: Any, count: Any, tile: Any, rows: Any, lanes: Any) -> None:
     """Compare the next ``count`` digits of U, which lie ``rows`` rows apart from ``words[first]`` on, in every row."""
-    stride = rows * LANES
-    for row in range(rows):
-        for at in range(row * LANES, row * LANES + lanes, WIDTH):
-            if count == 1:
-                compare_1(words, first + at, stride, digits, tile, at)
-            elif count == 2:
-                compare_2(words, first + at, stride, digits, tile, at)
-            elif count <= 4:
-                compare_4(words, first + at, stride, digits, tile, at)
-            else:
-                compare_8(words, first + at, stride, digits, tile, at)
-
-
-@njit(nogil=True, cache=True)
-def count_open(tile: Any, is_open: Any, rows: Any, lanes: Any) -> Any:
-    """Mark the columns with an undecided bit, and count them."""
-    for lane in range(lanes):
-        is_open[lane] = tile[UNDECIDED * SECTION + lane]
-    for row in range(1, rows):
-        for lane in range(lanes):
-            is_open[lane] |= tile[UNDECIDED * SECTION + row * LANES + lane]
-    total = 0
-    for lane in range(lanes):
-        total += is_open[lane] != 0
-    return total
-
-
-@njit(nogil=True, cache=True)
-def close_up(tile: Any, is_open: Any, names: Any, origin: Any, rows: Any, lanes: Any) -> None:
-    """Put away the finished devices and move the others together, so that no vector computes for the finished."""
-    to = 0
-    for lane in range(lanes):
-        if is_open[lane]:
-            for row in range(0, rows * LANES, LANES):
-                for section in range(BITS, UNDECIDED + 1):
-                    tile[section * SECTION + row + to] = tile[section * SECTION + row + lane]
-            for name in range(0, 3 * LANES, LANES):
-                names[name + to] = names[name + lane]
-            origin[to] = origin[lane]
-            to += 1
+    stride, part = rows * LANES, range(0, lanes, WIDTH)
+    for row in range(0, stride, LANES):
+        if count == 1:
+            for lane in part:
+                compare_1(words, first + row + lane, stride, digits, tile, row + lane)
+        elif count == 2:
+            for lane in part:
+                compare_2(words, first + row + lane, stride, digits, tile, row + lane)
+        elif count <= 4:
+            for lane in part:
+                compare_4(words, first + row + lane, stride, digits, tile, row + lane)
         else:
-            for row in range(0, rows * LANES, LANES):
-                tile[RESULT * SECTION + row + origin[lane]] = tile[LESS * SECTION + row + lane]
+            for lane in part:
+                compare_8(words, first + row + lane, stride, digits, tile, row + lane)
 
 
-@njit(nogil=True, cache=True)
-def finish_channel(tile: Any, origin: Any, rows: Any, lanes: Any, closed_up: Any) -> None:
-    """Make the channel's output the next one's input."""
-    if not closed_up:
-        for at in range(rows * LANES):
-            tile[BITS * SECTION + at] = tile[LESS * SECTION + at]
-        return
-    for row in range(0, rows * LANES, LANES):
+@kernel
+def find_open(tile: Any, is_open: Any, kept: Any, rows: Any, lanes: Any) -> Any:
+    """List in ``kept`` the columns with an undecided bit, and count them; ``is_open`` uint32[LANES] is room to work in."""
+    for lane in range(LANES):
+        is_open[lane] = 0
+    for row in range(rows):
+        undecided = row_of(tile, UNDECIDED, row)
+        for lane in range(LANES):
+            is_open[lane] |= undecided[lane]
+    total = np.uint64(0)
+    for lane in range(lanes):
+        kept[total] = lane
+        total += np.uint64(is_open[lane] != 0)
+    return np.int64(total)
+
+
+@kernel
+def put_away(tile: Any, origin: Any, rows: Any, lanes: Any) -> None:
+    """Copy what is known of the first ``lanes`` columns to where their devices stand in the tile."""
+    for row in range(rows):
+        less, result = row_of(tile, LESS, row), row_of(tile, RESULT, row)
         for lane in range(lanes):
-            tile[RESULT * SECTION + row + origin[lane]] = tile[LESS * SECTION + row + lane]
-    for at in range(rows * LANES):
-        tile[BITS * SECTION + at] = tile[RESULT * SECTION + at]
+            result[origin[lane]] = less[lane]
+
+
+@kernel
+def close_up(tile: Any, names: Any, origin: Any, kept: Any, rows: Any, still_open: Any) -> None:
+    """Move the ``still_open`` columns in ``kept`` together, so that no vector computes for the finished."""
+    for row in range(rows):
+        bits, less, undecided = row_of(tile, BITS, row), row_of(tile, LESS, row), row_of(tile, UNDECIDED, row)
+        for lane in range(still_open):
+            bits[lane], less[lane], undecided[lane] = bits[kept[lane]], less[kept[lane]], undecided[kept[lane]]
+    for word in range(3):
+        name = names[word * LANES : (word + 1) * LANES]
+        for lane in range(still_open):
+            name[lane] = name[kept[lane]]
+    for lane in range(still_open):
+        origin[lane] = origin[kept[lane]]
+
+
+@kernel
+def finish_channel(tile: Any, rows: Any, section: Any) -> None:
+    """Make a section the next channel's input."""
+    for row in range(rows):
+        source, bits = row_of(tile, section, row), row_of(tile, BITS, row)
+        for lane in range(LANES):
+            bits[lane] = source[lane]

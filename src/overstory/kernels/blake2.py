@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
+from overstory.kernels.compiled import kernel
 from overstory.kernels.vectors import VECTOR_BITS, Lanes, is_flat, load_64
 
 STRINGS = 64  # strings in a tile
@@ -78,7 +79,7 @@ def compress_vector(_typing: Any, tile: Any, lane: Any) -> Any:
     return types.void(tile, types.intp), codegen
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def tail_word(data: Any, start: Any, size: Any) -> Any:
     """Word of the 0 .. 7 bytes ``data[start : start + size]``, padded with zeros."""
     word = np.uint64(0)
@@ -87,7 +88,7 @@ def tail_word(data: Any, start: Any, size: Any) -> Any:
     return word
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def load_block(data: Any, start: Any, stop: Any, tile: Any, lane: Any) -> None:
     """Put up to one block of ``data[start : stop]`` into a column of the tile, padded with zeros."""
     words = min(16, max(0, stop - start) // 8)
@@ -99,7 +100,7 @@ def load_block(data: Any, start: Any, stop: Any, tile: Any, lane: Any) -> None:
         tile[words * STRINGS + lane] = tail_word(data, start + 8 * words, (stop - start) % 8)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def hash_tile(offsets: Any, data: Any, first: Any, strings: Any, initial: Any, before: Any, tile: Any) -> None:
     """Hash ``strings`` strings from number ``first`` on.
 
@@ -124,7 +125,7 @@ def hash_tile(offsets: Any, data: Any, first: Any, strings: Any, initial: Any, b
             compress_vector(tile, lane)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def hash_strings(offsets: Any, data: Any, initial: Any, key_block: Any, empty: Any, out: Any) -> None:
     """First word of every string's digest; ``empty`` is the empty string's, whose only block is the key's."""
     tile = np.zeros(27 * STRINGS, np.uint64)

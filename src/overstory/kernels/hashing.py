@@ -9,9 +9,9 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import njit
 
 from overstory.kernels.blake2 import BLOCK, IV, hash_strings
+from overstory.kernels.compiled import kernel
 from overstory.kernels.md5 import google_rows
 from overstory.kernels.threads import in_parts
 
@@ -84,7 +84,7 @@ def digest64(
     return out
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def mix(z: Any) -> Any:
     """The finalizer of splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014)."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -92,7 +92,7 @@ def mix(z: Any) -> Any:
     return z ^ (z >> np.uint64(31))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def v1_rows(digests: Any, start: Any, stop: Any, num_bits: Any, out: Any) -> None:
     """Fill ``out[:, start : stop]``."""
     num_hashes = out.shape[2]

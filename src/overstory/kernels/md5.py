@@ -11,9 +11,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
+from overstory.kernels.compiled import kernel
 from overstory.kernels.vectors import VECTOR_BITS, Lanes, is_flat, load_32
 
 STRINGS = 64  # strings in a tile
@@ -64,13 +65,13 @@ def compress_vector(_typing: Any, tile: Any, lane: Any) -> Any:
     return types.void(tile, types.intp), codegen
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def blocks_needed(size: Any) -> Any:
     """Blocks of 64 bytes for 4 bytes of cohort, the string, a byte of padding and 8 of length."""
     return (4 + size + 8) // 64 + 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def padded_word(data: Any, start: Any, stop: Any) -> Any:
     """Word of the message that begins at the string's byte ``start``: string, then one bit, then zeros."""
     if start + 4 <= stop:
@@ -81,7 +82,7 @@ def padded_word(data: Any, start: Any, stop: Any) -> Any:
     return word | (np.uint32(0x80) << np.uint32(8 * (stop - start))) if start <= stop else word
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def load_block(data: Any, start: Any, stop: Any, block: Any, tile: Any, lane: Any) -> None:
     """Put one block of the message into a column of the tile; the cohort's word is left as it is."""
     for word in range(1 if block == 0 else 0, 16):
@@ -94,7 +95,7 @@ def load_block(data: Any, start: Any, stop: Any, block: Any, tile: Any, lane: An
     tile[20 * STRINGS + lane] = ALL if block < blocks_needed(stop - start) else np.uint32(0)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def hash_tile(offsets: Any, data: Any, first: Any, strings: Any, cohort: Any, loaded: Any, tile: Any) -> Any:
     """Hash one cohort's number followed by each of ``strings`` strings from number ``first`` on.
 
@@ -118,7 +119,7 @@ def hash_tile(offsets: Any, data: Any, first: Any, strings: Any, cohort: Any, lo
     return blocks == 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def google_rows(offsets: Any, data: Any, start: Any, stop: Any, num_bits: Any, out: Any) -> None:
     """Fill ``out[:, start : stop]``: byte i of the digest, modulo ``num_bits``, is position i."""
     tile = np.zeros(21 * STRINGS, np.uint32)

@@ -15,9 +15,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
+from overstory.kernels.compiled import kernel
 from overstory.kernels.threads import in_parts
 from overstory.kernels.vectors import VECTOR_BITS, Lanes, is_flat
 
@@ -73,14 +74,14 @@ def fold_16(_typing: Any, data: Any, first: Any, width: Any, state: Any, at: Any
     return signature, codegen
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def fold_rows(data: Any, first: Any, width: Any, state: Any, at: Any, out: Any, to: Any) -> None:
     """`fold_16` for every column."""
     for column in range(0, width, STEP):
         fold_16(data, first + column, width, state, at + column, out, to + column)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def take_apart(trees: Any, row: Any, width: Any, weight: Any) -> None:
     """Add ``weight`` to the counters for each bit set in a row of ``trees`` (see `fold_blocks`)."""
     for place in range(64):
@@ -89,7 +90,7 @@ def take_apart(trees: Any, row: Any, width: Any, weight: Any) -> None:
             trees[(25 + place) * width + column] += bit * np.uint64(weight)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def add_few(flat: Any, first: Any, stop: Any, words: Any, counts: Any) -> None:
     """Count the words ``first .. stop`` one by one."""
     word = 0
@@ -100,7 +101,7 @@ def add_few(flat: Any, first: Any, stop: Any, words: Any, counts: Any) -> None:
         word = word + 1 if word + 1 < words else 0
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def row_width(words: Any) -> Any:
     """Words in a row of the tree: whole vectors and whole reports."""
     width = words
@@ -109,7 +110,7 @@ def row_width(words: Any) -> Any:
     return width
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def fold_blocks(flat: Any, first: Any, stop: Any, width: Any, trees: Any, filled: Any) -> Any:
     """Fold whole blocks of ``16 width`` words into ``trees`` uint64[89 width].
 
@@ -127,7 +128,7 @@ def fold_blocks(flat: Any, first: Any, stop: Any, width: Any, trees: Any, filled
     return filled
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def finish_trees(trees: Any, filled: Any, width: Any, words: Any, counts: Any) -> None:
     """Add what `fold_blocks` has gathered to ``counts`` int64[words * 64]."""
     for i in range(filled):
@@ -139,7 +140,7 @@ def finish_trees(trees: Any, filled: Any, width: Any, words: Any, counts: Any) -
             counts[column % words * 64 + place] += np.int64(trees[(25 + place) * width + column])
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def add_words(flat: Any, first: Any, stop: Any, words: Any, counts: Any) -> None:
     """Add the reports in ``flat[first : stop]`` to ``counts`` int64[words * 64]."""
     if stop - first <= FEW * words:
@@ -155,7 +156,7 @@ def add_words(flat: Any, first: Any, stop: Any, words: Any, counts: Any) -> None
     finish_trees(trees, filled, width, words, counts)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def add_grouped(flat: Any, offsets: Any, start: Any, stop: Any, words: Any, ones: Any) -> None:
     """Add rows ``start .. stop``, which lie in order of cohort."""
     for cohort in range(offsets.size - 1):
@@ -164,7 +165,7 @@ def add_grouped(flat: Any, offsets: Any, start: Any, stop: Any, words: Any, ones
             add_words(flat, first * words, last * words, words, ones[cohort])
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def add_each(flat: Any, cohorts: Any, start: Any, stop: Any, words: Any, totals: Any, ones: Any) -> None:
     """Add rows ``start .. stop`` one by one: for more cohorts than there is room for trees."""
     for row in range(start, stop):
@@ -172,7 +173,7 @@ def add_each(flat: Any, cohorts: Any, start: Any, stop: Any, words: Any, totals:
         totals[cohorts[row]] += 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def deal(flat: Any, cohorts: Any, row: Any, stop: Any, words: Any, buffers: Any, free: Any, end: Any) -> Any:
     """Copy rows to their cohorts' buffers until one is full; return the row that filled it, or ``stop``.
 
@@ -198,7 +199,7 @@ def deal(flat: Any, cohorts: Any, row: Any, stop: Any, words: Any, buffers: Any,
     return stop
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def add_by_cohort(flat: Any, cohorts: Any, start: Any, stop: Any, words: Any, totals: Any, ones: Any) -> None:
     """Add rows ``start .. stop``, in any order: each is copied to its cohort's buffer, and a full buffer goes through the tree."""
     width, num_cohorts = row_width(words), totals.size

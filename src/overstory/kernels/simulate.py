@@ -22,23 +22,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import njit
 
 from overstory.kernels.bernoulli import (
     ALL,
     ALWAYS_READ,
     BITS,
     GROUP,
+    LESS,
     ONE,
+    RESULT,
     ROWS,
     SECTION,
     close_up,
     compare_block,
-    count_open,
     digits_needed,
+    find_open,
     finish_channel,
+    put_away,
     start_channel,
 )
+from overstory.kernels.compiled import kernel
 from overstory.kernels.streams import LANES, fill_blocks, key_words
 from overstory.kernels.threads import in_parts
 
@@ -51,7 +54,7 @@ MOST_DEVICES = 1 << 48
 BLOCKS = 32  # most blocks of a group: 32 digits of 8 words
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def encode_tile(positions: Any, symbols: Any, cohorts: Any, tile: Any, first_row: Any, word: Any, rows: Any) -> None:
     """Set the bits of each device's symbol in the rows of one group; devices outside the table's rows stay 0."""
     for at in range(rows * LANES):
@@ -69,7 +72,7 @@ def encode_tile(positions: Any, symbols: Any, cohorts: Any, tile: Any, first_row
                 tile[row * np.uint64(LANES) + lane] |= np.uint32(1) << np.uint32(position & np.uint64(31))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def name_permanent(names: Any, symbols: Any, cohorts: Any, first_row: Any, device: Any) -> None:
     """Name the permanent blocks of a tile: device, cohort, symbol."""
     start, stop = max(0, -first_row), min(LANES, symbols.size - first_row)
@@ -80,7 +83,7 @@ def name_permanent(names: Any, symbols: Any, cohorts: Any, first_row: Any, devic
         names[2 * LANES + start + lane] = np.uint32(those[lane])
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def name_instantaneous(names: Any, column: Any, report_index: Any) -> None:
     """Name the instantaneous blocks of a tile: column, report index."""
     for lane in range(LANES):
@@ -89,10 +92,10 @@ def name_instantaneous(names: Any, column: Any, report_index: Any) -> None:
         names[2 * LANES + lane] = report_index
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def apply_channel(
     key: Any, rounds: Any, thresholds: Any, digits: Any, depth: Any, group: Any, rows: Any, valid: Any, names: Any, words: Any, first: Any,
-    filled: Any, tile: Any, is_open: Any, origin: Any,
+    filled: Any, tile: Any, is_open: Any, origin: Any, kept: Any,
 ) -> None:
     """Send a tile's bits through one channel, computing as few blocks as decide every bit.
 
@@ -111,23 +114,26 @@ def apply_channel(
         compare_block(words, first * LANES, digits[2 * digit :], count, tile, rows, lanes)
         digit, block = digit + count, block + 1
         if ALWAYS_READ <= digit < depth:
-            still_open = count_open(tile, is_open, rows, lanes)
+            still_open = find_open(tile, is_open, kept, rows, lanes)
             if still_open <= lanes - lanes // 8:
-                close_up(tile, is_open, names, origin, rows, lanes)
+                put_away(tile, origin, rows, lanes)
+                close_up(tile, names, origin, kept, rows, still_open)
                 lanes, closed_up = still_open, True
             if still_open == 0:
                 break
-    finish_channel(tile, origin, rows, lanes, closed_up)
+    if closed_up:
+        put_away(tile, origin, rows, lanes)
+    finish_channel(tile, rows, RESULT if closed_up else LESS)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def join(tile: Any, row: Any, lane: Any) -> Any:
     """One word of a report from its two halves."""
     low, high = np.uint64(tile[row * LANES + lane]), np.uint64(tile[row * LANES + LANES + lane])
     return low | (high << np.uint64(32))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def write_tile(tile: Any, out: Any, first_row: Any, word: Any, rows: Any) -> None:
     """Turn a tile's columns into rows of packed reports; with one or two words LLVM does so by the vector."""
     start, stop, words = max(0, -first_row), min(LANES, out.shape[0] - first_row), out.shape[1]
@@ -142,13 +148,14 @@ def write_tile(tile: Any, out: Any, first_row: Any, word: Any, rows: Any) -> Non
             flat[(first_row + lane) * words + word + (row >> 1)] = join(tile, row, lane)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def simulate_rows(
     positions: Any, symbols: Any, cohorts: Any, keys: Any, thresholds: Any, digits: Any, depths: Any, present: Any, valid: Any, device: Any,
     report_index: Any, out: Any,
 ) -> None:
     """Fill ``out`` for consecutive devices from number ``device`` on; every array's row 0 is that device's."""
-    names, origin, is_open = np.zeros(3 * LANES, np.uint32), np.empty(LANES, np.int64), np.empty(LANES, np.uint32)
+    names, origin, is_open = np.zeros(3 * LANES, np.uint32), np.empty(LANES, np.uint64), np.empty(LANES, np.uint32)
+    kept = np.empty(LANES + 1, np.uint64)
     tile = np.empty(4 * SECTION, np.uint32)
     permanent_words, instantaneous_words = np.empty(16 * LANES, np.uint32), np.empty(16 * LANES, np.uint32)
     group, word = 0, 0
@@ -166,13 +173,13 @@ def simulate_rows(
             encode_tile(positions, symbols, cohorts, tile, first_row, word, rows)
             if present[0]:
                 name_permanent(names, symbols, cohorts, first_row, number * LANES)
-                apply_channel(keys[0], 20, thresholds[0], digits[0], depths[0], group, rows, inside, names, permanent_words, 0, False, tile, is_open, origin)
+                apply_channel(keys[0], 20, thresholds[0], digits[0], depths[0], group, rows, inside, names, permanent_words, 0, False, tile, is_open, origin, kept)
             if present[1]:
                 shared = number // share
                 name_instantaneous(names, shared * LANES, report_index)
                 apply_channel(
                     keys[1], 12, thresholds[1], digits[1], depths[1], group, rows, inside, names, instantaneous_words,
-                    number % share * slot_rows, share > 1 and filled == shared, tile, is_open, origin,
+                    number % share * slot_rows, share > 1 and filled == shared, tile, is_open, origin, kept,
                 )
                 filled = shared
             write_tile(tile, out, first_row, word, rows)
@@ -296,7 +303,7 @@ def simulate_bits(
     return out
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def cohort_rows(key: Any, num_cohorts: Any, device: Any, out: Any) -> None:
     """``cohort = (U num_cohorts) >> 64`` for 64 random bits U: word ``device mod 8`` of block ``device // 8``."""
     names, words = np.zeros(3 * LANES, np.uint32), np.empty(16 * LANES, np.uint32)

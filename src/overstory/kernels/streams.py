@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
+from overstory.kernels.compiled import kernel
 from overstory.kernels.vectors import VECTOR_BITS, Lanes, is_flat
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ chacha20_vector = _chacha_intrinsic(20)
 chacha12_vector = _chacha_intrinsic(12)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def fill_blocks(key: Any, counter: Any, names: Any, out: Any, lanes: Any, rounds: Any) -> None:
     """Fill the first ``lanes`` columns of a tile (up to a whole vector) with 20 rounds of ChaCha or with 12.
 

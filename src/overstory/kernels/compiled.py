@@ -1,0 +1,35 @@
+"""`kernel`: Numba's ``njit`` as every kernel here uses it.
+
+Numba keeps compiled code beside the source and compiles anew when *that file* changes, though a kernel also contains what it
+calls in other files.  Here one changed line in any file of this package (after an upgrade, say) retires all its compiled code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numba import njit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _digest_of_sources() -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
+SOURCES = _digest_of_sources()
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile on first call, without the interpreter's lock, and keep the code for the next process."""
+    dispatcher = njit(nogil=True, cache=True)(function)
+    cache_file = getattr(dispatcher._cache, "_cache_file", None)  # noqa: SLF001  # absent where nothing can be written
+    if cache_file is not None:
+        cache_file._source_stamp = (cache_file._source_stamp, SOURCES)  # noqa: SLF001
+    return dispatcher
