@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     from overstory.cli.fleet import Fleet
     from overstory.cli.progress import reading_bar, tell_skipped
     from overstory.files.records import Skipped
-    from overstory.files.results import privacy
+    from overstory.files.results import epsilon_text, privacy
     from overstory.files.values import read_values
 
     parameters, mechanism = read_mechanism(args)
@@ -68,13 +68,9 @@ def run(args: argparse.Namespace) -> int:
     tell_skipped(skipped, "lines")
     spent = privacy(mechanism)
     outcome = {"reports": fleet.sent, "skipped": skipped.count if skipped else 0, "output": args.output, **spent}
-    ceiling = spent["epsilon_permanent"]
-    tell(
-        args,
-        outcome,
-        f"{fleet.sent:,} reports in {args.output}; epsilon {spent['epsilon_report']:.4f} a report, "
-        + (f"at most {ceiling:.4f} for all reports of one value" if ceiling is not None else "without a ceiling"),
-    )
+    one, ever = epsilon_text(spent["epsilon_report"]), epsilon_text(spent["epsilon_permanent"])
+    line = f"{fleet.sent:,} reports in {args.output}; epsilon {one} for one report, {ever} for all reports of one value"
+    tell(args, outcome, line)
     return 0
 
 

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from overstory.files.opening import replacing
+from overstory.files.results import epsilon_text
 
 if TYPE_CHECKING:
     from overstory.analysis.decoding import Decoded
@@ -35,19 +36,19 @@ def show(rows: list[dict[str, Any]], about: dict[str, Any], results: str) -> Non
 
 def summary(about: dict[str, Any]) -> list[str]:
     """Return the decoding as a whole in sentences."""
-    alpha, ceiling = about["alpha"], about["epsilon_permanent"]
+    alpha = about["alpha"]
     bounds = {
         "fdr": f"a share of at most {alpha:.3g} of them falsely, on average",
         "bonferroni": f"any of them falsely with a chance of at most {alpha:.3g}",
     }
     found = f"{about['detected']:,} of {about['candidates']:,} candidates detected in {about['reports']:,} reports, "
     mass = f"{about['allocated_mass']:.1%} of the reports allocated to candidates; "
-    spent = f"privacy: epsilon {about['epsilon_report']:.4f} a report, "
+    one, ever = epsilon_text(about["epsilon_report"]), epsilon_text(about["epsilon_permanent"])
     return [
         "",
         found + bounds[about["correction"]],
         mass + f"residual dispersion {about['residual_dispersion']:.2f} (1 is noise alone); method {about['method']}",
-        spent + ("without a ceiling" if ceiling is None else f"{ceiling:.4f} for any number of reports of one value"),
+        f"privacy: epsilon {one} for one report, {ever} for any number of reports of one value",
     ]
 
 

@@ -42,6 +42,17 @@ def finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def epsilon_text(epsilon: float | None) -> str:
+    """Return an epsilon in four decimals, rounded up: what is printed is never too small.
+
+    Examples
+    --------
+    >>> epsilon_text(1.00001), epsilon_text(None)
+    ('1.0001', 'without bound')
+    """
+    return "without bound" if epsilon is None else f"{math.ceil(epsilon * 1e4) / 1e4:.4f}"
+
+
 def metrics(decoded: Decoded, parameters: RapporParameters, mechanism: BitMechanism) -> dict[str, Any]:
     """Return what metrics.json says: of the privacy spent, the parameters, and the decoding as a whole."""
     letters = {letter: getattr(parameters, letter) for letter in ("k", "h", "m", "p", "q", "f")}
