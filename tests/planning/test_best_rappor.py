@@ -1,6 +1,7 @@
 """The best RAPPOR for two budgets: closed form against search, exact epsilons, and what is refused."""
 
 import math
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -179,3 +180,12 @@ def test_sizes_follow_the_candidates():
 def test_what_cannot_be_planned(needs, more, says):
     with pytest.raises(ParameterError, match=says):
         plan_from_needs(*needs, **more)
+
+
+def test_parameters_rounded_the_wrong_way_are_taken_back(monkeypatch):
+    """Whatever the rounding, the exact epsilons have the last word."""
+    careless = sys.modules["overstory.planning.design"]
+    monkeypatch.setattr(careless, "_up", lambda value: math.floor(value * careless.GRID) - 5)
+    best = design(*PAPER_BUDGETS, num_bits=64, num_hashes=1, num_cohorts=1)
+    assert best.epsilon_report <= PAPER_BUDGETS[0]
+    assert best.epsilon_permanent <= PAPER_BUDGETS[1]
