@@ -84,7 +84,9 @@ def main() -> None:
     print(f"{arguments.reports:,} reports of {arguments.bits} bits, {arguments.cohorts} cohorts")
     for threads, jobs in results.items():
         for name, figures in jobs.items():
-            print(f"{threads:<12}{name:<16}{figures['million_reports_per_second']:>9} M/s   x {figures['ratio_to_read']} of a pure read")
+            print(
+                f"{threads:<12}{name:<16}{figures['million_reports_per_second']:>9} M/s   x {figures['ratio_to_read']} of a pure read"
+            )
 
 
 if __name__ == "__main__":

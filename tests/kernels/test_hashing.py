@@ -110,8 +110,10 @@ def test_threads_and_slices_change_nothing():
     digests = digest64(offsets, data, b"key", b"", threads=1)
     assert np.array_equal(digests, digest64(offsets, data, b"key", b"", threads=3))
     assert np.array_equal(digests[77:500], digest64(offsets[77:501], data, b"key", b""))
-    for family in (lambda threads: positions_v1(digests, 128, 2, 3, threads=threads),
-                   lambda threads: positions_google(offsets, data, 128, 2, 3, threads=threads)):
+    for family in (
+        lambda threads: positions_v1(digests, 128, 2, 3, threads=threads),
+        lambda threads: positions_google(offsets, data, 128, 2, 3, threads=threads),
+    ):
         assert np.array_equal(family(1), family(3))
 
 
@@ -130,7 +132,13 @@ def test_offsets_outside_the_bytes_are_refused(offsets):
 
 @pytest.mark.parametrize(
     ("shape", "message"),
-    [((0, 1, 1), "num_bits"), ((65537, 1, 1), "num_bits"), ((8, 9, 1), "num_hashes"), ((8, 0, 1), "num_hashes"), ((8, 1, 0), "num_cohorts")],
+    [
+        ((0, 1, 1), "num_bits"),
+        ((65537, 1, 1), "num_bits"),
+        ((8, 9, 1), "num_hashes"),
+        ((8, 0, 1), "num_hashes"),
+        ((8, 1, 0), "num_cohorts"),
+    ],
 )
 def test_impossible_shapes_are_refused(shape, message):
     with pytest.raises(ValueError, match=message):

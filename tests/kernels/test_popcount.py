@@ -46,7 +46,9 @@ def test_all_ones_carry_all_the_way(words):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sampled_from(SIZES), st.integers(1, 5), st.integers(1, 40), st.integers(0, 2**32), st.sampled_from([1, 2, None]))
+@given(
+    st.sampled_from(SIZES), st.integers(1, 5), st.integers(1, 40), st.integers(0, 2**32), st.sampled_from([1, 2, None])
+)
 def test_cohorts_in_any_order_and_in_groups(n, words, num_cohorts, seed, threads):
     reports = some_reports(n, words, seed)
     cohorts = np.random.default_rng(seed).integers(0, num_cohorts, n).astype(np.uint16)
@@ -62,7 +64,10 @@ def test_threads_change_nothing(threads):
     n, num_cohorts = 150_011, 16
     reports = some_reports(n, 2)
     cohorts = np.random.default_rng(1).integers(0, num_cohorts, n).astype(np.uint16)
-    assert_same(count_bits_by_cohort(reports, cohorts, num_cohorts, threads=threads), twin_by_cohort(reports, cohorts, num_cohorts))
+    assert_same(
+        count_bits_by_cohort(reports, cohorts, num_cohorts, threads=threads),
+        twin_by_cohort(reports, cohorts, num_cohorts),
+    )
     offsets = np.array([0, 10, 10, 90_000, 149_000])  # an empty cohort; rows past the last belong to none
     totals, ones = count_bits_grouped(reports, offsets, threads=threads)
     assert totals.tolist() == [10, 0, 89_990, 59_000]

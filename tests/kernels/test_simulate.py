@@ -28,15 +28,30 @@ def as_integers(reports: np.ndarray) -> list[int]:
 def assert_equals_twin(positions, n, permanent, instantaneous, num_bits, first_device=0, report_index=0, rows=None):
     symbols, cohorts = devices(n, positions.shape[1], positions.shape[0])
     got = simulate_bits(
-        positions, symbols, cohorts, permanent, instantaneous, KEY,
-        num_bits=num_bits, first_device=first_device, report_index=report_index, threads=1,
+        positions,
+        symbols,
+        cohorts,
+        permanent,
+        instantaneous,
+        KEY,
+        num_bits=num_bits,
+        first_device=first_device,
+        report_index=report_index,
+        threads=1,
     )
     assert got.shape == (n, -(-num_bits // 64))
     integers = as_integers(got)
     for row in rows if rows is not None else range(n):
         expected = simulate_one(
-            positions, int(symbols[row]), int(cohorts[row]), permanent, instantaneous, KEY,
-            num_bits=num_bits, device=first_device + row, report_index=report_index,
+            positions,
+            int(symbols[row]),
+            int(cohorts[row]),
+            permanent,
+            instantaneous,
+            KEY,
+            num_bits=num_bits,
+            device=first_device + row,
+            report_index=report_index,
         )
         assert integers[row] == expected, (row, num_bits)
 
@@ -57,7 +72,9 @@ def test_any_channels_equal_the_twin(permanent, instantaneous, num_bits, first_d
 
 
 @pytest.mark.parametrize("num_bits", [8, 64, 65, 128, 192, 256, 512, 1000])
-@pytest.mark.parametrize("channels", [QUARTER, ((0xDEADBEEF, 0x23456789), (0x8BADF00D, 0x13456789)), ((ONE, 0), (0, ONE))])
+@pytest.mark.parametrize(
+    "channels", [QUARTER, ((0xDEADBEEF, 0x23456789), (0x8BADF00D, 0x13456789)), ((ONE, 0), (0, ONE))]
+)
 def test_tiles_equal_the_twin(num_bits, channels):
     # Rows on both sides of tile borders; early stopping has moved columns together by then.
     rows = [0, 1, 155, 156, 157, 411, 412, 413, 700, 1022]
@@ -85,7 +102,14 @@ def test_rows_together_or_apart_and_threads_change_nothing(channels, num_bits):
     for start, stop in ((0, 1), (1, 300), (300, 11_000), (11_000, n)):
         part = slice(start, stop)
         simulate_bits(
-            positions, symbols[part], cohorts[part], *channels, KEY, num_bits=num_bits, first_device=5 + start, out=out[part]
+            positions,
+            symbols[part],
+            cohorts[part],
+            *channels,
+            KEY,
+            num_bits=num_bits,
+            first_device=5 + start,
+            out=out[part],
         )
     assert np.array_equal(whole, out)
 
@@ -95,7 +119,9 @@ def test_permanent_response_ignores_report_index_and_fresh_bits_do_not():
     symbols, cohorts = devices(2000, 10, 4)
 
     def reports(permanent, instantaneous, index):
-        return simulate_bits(positions, symbols, cohorts, permanent, instantaneous, KEY, num_bits=128, report_index=index)
+        return simulate_bits(
+            positions, symbols, cohorts, permanent, instantaneous, KEY, num_bits=128, report_index=index
+        )
 
     permanent, instantaneous = QUARTER
     assert np.array_equal(reports(permanent, None, 0), reports(permanent, None, 9))
@@ -115,7 +141,9 @@ def test_another_key_device_symbol_or_cohort_has_other_permanent_bits():
 
     others = [report(), report(bytes(32)), report(device=1), report(device=2**32), report(symbol=1), report(cohort=1)]
     assert len(set(others)) == len(others)
-    assert min((a ^ b).bit_count() for i, a in enumerate(others) for b in others[:i]) > 30  # two of 128 fair bits: 64 +- 6
+    assert (
+        min((a ^ b).bit_count() for i, a in enumerate(others) for b in others[:i]) > 30
+    )  # two of 128 fair bits: 64 +- 6
 
 
 def test_every_bit_follows_its_channel():
@@ -159,8 +187,13 @@ def test_cohorts():
 )
 def test_bad_input_gets_one_clear_error(change, message):
     arguments = {
-        "positions": np.array([[[5]]]), "symbols": np.array([0]), "cohorts": np.array([0]),
-        "permanent": None, "instantaneous": None, "key": KEY, "num_bits": 128,
+        "positions": np.array([[[5]]]),
+        "symbols": np.array([0]),
+        "cohorts": np.array([0]),
+        "permanent": None,
+        "instantaneous": None,
+        "key": KEY,
+        "num_bits": 128,
     }
     with pytest.raises(ValueError, match=message):
         simulate_bits(**(arguments | change))

@@ -65,7 +65,7 @@ def _compare_intrinsic(count: int) -> Any:
     """Make the intrinsic that compares ``count`` digits, which keeps the running result in registers between them."""
 
     @intrinsic
-    def compare_vector(_typing: Any, words: Any, first: Any, stride: Any, digits: Any, tile: Any, at: Any) -> Any:
+    def compare_vector(_typing: Any, words: Any, first: Any, stride: Any, digits: Any, tile: Any, at: Any) -> Any:  # noqa: ARG001  # by position in `values`
         """Compare ``count`` digits of U with the threshold's, for WIDTH places of one row, from index ``at`` on.
 
         Digit ``i`` of U is at ``words[first + i * stride]``.  ``digits[2 i]`` is the digit of the threshold of a 0 and

@@ -62,7 +62,7 @@ def _compress(v: Lanes, state: list[Any], message: list[Any], counter: Any, last
 
 
 @intrinsic
-def compress_vector(_typing: Any, tile: Any, lane: Any) -> Any:
+def compress_vector(_typing: Any, tile: Any, lane: Any) -> Any:  # noqa: ARG001  # by position in `values`
     """Compress one block of ``STEP`` strings of a tile (see `hash_tile`) from column ``lane`` on."""
     if not is_flat(tile, types.uint64):
         return None

@@ -28,8 +28,16 @@ def _strings(offsets: NDArray[Any], data: NDArray[np.uint8]) -> tuple[NDArray[np
     """Refuse what would read outside ``data``."""
     data = np.require(data, np.uint8, ["C"])
     offsets = np.ascontiguousarray(offsets, dtype=np.int64)
-    if offsets.ndim != 1 or offsets.size < 1 or offsets[0] < 0 or offsets[-1] > data.size or (np.diff(offsets) < 0).any():
-        raise ValueError(f"offsets must be one column that rises from 0 or more to at most {data.size}, the bytes of data")
+    if (
+        offsets.ndim != 1
+        or offsets.size < 1
+        or offsets[0] < 0
+        or offsets[-1] > data.size
+        or (np.diff(offsets) < 0).any()
+    ):
+        raise ValueError(
+            f"offsets must be one column that rises from 0 or more to at most {data.size}, the bytes of data"
+        )
     return offsets, data
 
 
@@ -71,7 +79,9 @@ def digest64(
     True
     """
     offsets, data = _strings(offsets, data)
-    empty = int.from_bytes(hashlib.blake2b(digest_size=8, key=key, person=person).digest(), "little")  # also checks both
+    empty = int.from_bytes(
+        hashlib.blake2b(digest_size=8, key=key, person=person).digest(), "little"
+    )  # also checks both
     parameters = bytes([8, len(key), 1, 1]).ljust(48, b"\0") + person.ljust(16, b"\0")
     initial = np.array(IV, dtype=np.uint64) ^ np.frombuffer(parameters, dtype="<u8")
     key_block = np.frombuffer(key.ljust(BLOCK, b"\0") if key else b"", dtype=np.uint8)
@@ -171,5 +181,10 @@ def positions_google(
     _shape(num_bits, num_hashes, num_cohorts, 16)
     offsets, data = _strings(offsets, data)
     out = np.empty((num_cohorts, offsets.size - 1, num_hashes), dtype=np.uint16)
-    in_parts(lambda start, stop: google_rows(offsets, data, start, stop, num_bits, out), offsets.size - 1, threads, smallest=SMALLEST)
+    in_parts(
+        lambda start, stop: google_rows(offsets, data, start, stop, num_bits, out),
+        offsets.size - 1,
+        threads,
+        smallest=SMALLEST,
+    )
     return out

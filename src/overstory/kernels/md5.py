@@ -48,7 +48,7 @@ def _compress(v: Lanes, state: list[Any], message: list[Any]) -> list[Any]:
 
 
 @intrinsic
-def compress_vector(_typing: Any, tile: Any, lane: Any) -> Any:
+def compress_vector(_typing: Any, tile: Any, lane: Any) -> Any:  # noqa: ARG001  # by position in `values`
     """Compress one block of ``STEP`` strings of a tile (see `hash_tile`) from column ``lane`` on."""
     if not is_flat(tile, types.uint32):
         return None
@@ -113,7 +113,9 @@ def hash_tile(offsets: Any, data: Any, first: Any, strings: Any, cohort: Any, lo
     for block in range(blocks):
         if not loaded:
             for lane in range(strings):
-                load_block(data, np.int64(offsets[first + lane]), np.int64(offsets[first + lane + 1]), block, tile, lane)
+                load_block(
+                    data, np.int64(offsets[first + lane]), np.int64(offsets[first + lane + 1]), block, tile, lane
+                )
         for lane in range(0, strings, STEP):
             compress_vector(tile, lane)
     return blocks == 1

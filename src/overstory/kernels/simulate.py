@@ -23,27 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from overstory.kernels.bernoulli import (
-    ALL,
-    ALWAYS_READ,
-    BITS,
-    GROUP,
-    LESS,
-    ONE,
-    RESULT,
-    ROWS,
-    SECTION,
-    close_up,
-    compare_block,
-    digits_needed,
-    find_open,
-    finish_channel,
-    put_away,
-    start_channel,
-)
+from overstory.kernels.bernoulli import ALL, GROUP, ONE, digits_needed
 from overstory.kernels.compiled import kernel
 from overstory.kernels.streams import LANES, fill_blocks, key_words
 from overstory.kernels.threads import in_parts
+from overstory.kernels.tiles import name_instantaneous, simulate_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,139 +35,6 @@ if TYPE_CHECKING:
     Channel = tuple[int, int]
 
 MOST_DEVICES = 1 << 48
-BLOCKS = 32  # most blocks of a group: 32 digits of 8 words
-
-
-@kernel
-def encode_tile(positions: Any, symbols: Any, cohorts: Any, tile: Any, first_row: Any, word: Any, rows: Any) -> None:
-    """Set the bits of each device's symbol in the rows of one group; devices outside the table's rows stay 0."""
-    for at in range(rows * LANES):
-        tile[BITS * SECTION + at] = 0
-    num_symbols, num_hashes, skipped = np.uint64(positions.shape[1]), np.uint64(positions.shape[2]), np.uint64(2 * word)
-    flat = positions.reshape(-1)
-    start, stop = max(0, -first_row), min(LANES, symbols.size - first_row)
-    for lane in range(np.uint64(start), np.uint64(max(start, stop))):  # unsigned: an index needs no test for a negative one
-        device = np.uint64(first_row + np.int64(lane))
-        entry = (np.uint64(cohorts[device]) * num_symbols + np.uint64(symbols[device])) * num_hashes
-        for i in range(num_hashes):
-            position = np.uint64(flat[entry + i])
-            row = (position >> np.uint64(5)) - skipped  # below `rows`, or of another group (wrapped round if of an earlier one)
-            if row < np.uint64(rows):
-                tile[row * np.uint64(LANES) + lane] |= np.uint32(1) << np.uint32(position & np.uint64(31))
-
-
-@kernel
-def name_permanent(names: Any, symbols: Any, cohorts: Any, first_row: Any, device: Any) -> None:
-    """Name the permanent blocks of a tile: device, cohort, symbol."""
-    start, stop = max(0, -first_row), min(LANES, symbols.size - first_row)
-    those, whose = symbols[first_row + start : first_row + stop], cohorts[first_row + start : first_row + stop]
-    for lane in range(stop - start):
-        names[start + lane] = np.uint32(device + start + lane)
-        names[LANES + start + lane] = np.uint32((device + start + lane) >> 32) | (np.uint32(whose[lane]) << np.uint32(16))
-        names[2 * LANES + start + lane] = np.uint32(those[lane])
-
-
-@kernel
-def name_instantaneous(names: Any, column: Any, report_index: Any) -> None:
-    """Name the instantaneous blocks of a tile: column, report index."""
-    for lane in range(LANES):
-        names[lane] = (column + lane) & 0xFFFFFFFF
-        names[LANES + lane] = (column + lane) >> 32
-        names[2 * LANES + lane] = report_index
-
-
-@kernel
-def apply_channel(
-    key: Any, rounds: Any, thresholds: Any, digits: Any, depth: Any, group: Any, rows: Any, valid: Any, names: Any, words: Any, first: Any,
-    filled: Any, tile: Any, is_open: Any, origin: Any, kept: Any,
-) -> None:
-    """Send a tile's bits through one channel, computing as few blocks as decide every bit.
-
-    ``digits`` holds both thresholds' digits (see `compare_block`), ``depth`` how many matter; ``filled`` says that ``words``
-    already holds the first block, which begins at row ``first``.
-    """
-    start_channel(tile, rows, valid, thresholds[0], thresholds[1])
-    for lane in range(LANES):
-        origin[lane] = lane
-    lanes, closed_up = LANES, False
-    digit, block = 0, 0
-    while digit < depth:
-        if block > 0 or not filled:
-            fill_blocks(key, group * BLOCKS + block, names, words, lanes, rounds)
-        count = min(ROWS // rows, depth - digit)
-        compare_block(words, first * LANES, digits[2 * digit :], count, tile, rows, lanes)
-        digit, block = digit + count, block + 1
-        if ALWAYS_READ <= digit < depth:
-            still_open = find_open(tile, is_open, kept, rows, lanes)
-            if still_open <= lanes - lanes // 8:
-                put_away(tile, origin, rows, lanes)
-                close_up(tile, names, origin, kept, rows, still_open)
-                lanes, closed_up = still_open, True
-            if still_open == 0:
-                break
-    if closed_up:
-        put_away(tile, origin, rows, lanes)
-    finish_channel(tile, rows, RESULT if closed_up else LESS)
-
-
-@kernel
-def join(tile: Any, row: Any, lane: Any) -> Any:
-    """One word of a report from its two halves."""
-    low, high = np.uint64(tile[row * LANES + lane]), np.uint64(tile[row * LANES + LANES + lane])
-    return low | (high << np.uint64(32))
-
-
-@kernel
-def write_tile(tile: Any, out: Any, first_row: Any, word: Any, rows: Any) -> None:
-    """Turn a tile's columns into rows of packed reports; with one or two words LLVM does so by the vector."""
-    start, stop, words = max(0, -first_row), min(LANES, out.shape[0] - first_row), out.shape[1]
-    if words == 2:
-        pairs = out[first_row + start : first_row + stop].reshape(-1)
-        for lane in range(stop - start):
-            pairs[2 * lane], pairs[2 * lane + 1] = join(tile, 0, start + lane), join(tile, 2, start + lane)
-        return
-    flat = out.reshape(-1)
-    for row in range(0, rows, 2):
-        for lane in range(start, stop):
-            flat[(first_row + lane) * words + word + (row >> 1)] = join(tile, row, lane)
-
-
-@kernel
-def simulate_rows(
-    positions: Any, symbols: Any, cohorts: Any, keys: Any, thresholds: Any, digits: Any, depths: Any, present: Any, valid: Any, device: Any,
-    report_index: Any, out: Any,
-) -> None:
-    """Fill ``out`` for consecutive devices from number ``device`` on; every array's row 0 is that device's."""
-    names, origin, is_open = np.zeros(3 * LANES, np.uint32), np.empty(LANES, np.uint64), np.empty(LANES, np.uint32)
-    kept = np.empty(LANES + 1, np.uint64)
-    tile = np.empty(4 * SECTION, np.uint32)
-    permanent_words, instantaneous_words = np.empty(16 * LANES, np.uint32), np.empty(16 * LANES, np.uint32)
-    group, word = 0, 0
-    while word < out.shape[1]:
-        size = GROUP
-        while size > out.shape[1] - word:
-            size //= 2
-        share, slot_rows = 1, ROWS
-        while slot_rows > 2 and size * depths[1] <= slot_rows // 4:
-            share, slot_rows = 2 * share, slot_rows // 2
-        rows, inside = 2 * size, valid[2 * word :]
-        filled = np.int64(-1)
-        for number in range(device // LANES, (device + out.shape[0] - 1) // LANES + 1):
-            first_row = number * LANES - device
-            encode_tile(positions, symbols, cohorts, tile, first_row, word, rows)
-            if present[0]:
-                name_permanent(names, symbols, cohorts, first_row, number * LANES)
-                apply_channel(keys[0], 20, thresholds[0], digits[0], depths[0], group, rows, inside, names, permanent_words, 0, False, tile, is_open, origin, kept)
-            if present[1]:
-                shared = number // share
-                name_instantaneous(names, shared * LANES, report_index)
-                apply_channel(
-                    keys[1], 12, thresholds[1], digits[1], depths[1], group, rows, inside, names, instantaneous_words,
-                    number % share * slot_rows, share > 1 and filled == shared, tile, is_open, origin, kept,
-                )
-                filled = shared
-            write_tile(tile, out, first_row, word, rows)
-        group, word = group + 1, word + size
 
 
 def _digit_table(channel: Channel) -> NDArray[np.uint32]:
@@ -199,7 +50,9 @@ def _digit_table(channel: Channel) -> NDArray[np.uint32]:
 def _checked(positions: NDArray[Any], symbols: NDArray[Any], cohorts: NDArray[Any], num_bits: int) -> None:
     """Refuse what would read or write outside an array."""
     if positions.ndim != 3 or positions.dtype.kind not in "iu":
-        raise ValueError(f"positions must be integers of shape (cohorts, symbols, hashes), not {positions.dtype} {positions.shape}")
+        raise ValueError(
+            f"positions must be integers of shape (cohorts, symbols, hashes), not {positions.dtype} {positions.shape}"
+        )
     if symbols.ndim != 1 or symbols.shape != cohorts.shape:
         raise ValueError(f"symbols {symbols.shape} and cohorts {cohorts.shape} must be columns of one length")
     for name, values, limit in (
@@ -207,21 +60,26 @@ def _checked(positions: NDArray[Any], symbols: NDArray[Any], cohorts: NDArray[An
         ("symbols", symbols, positions.shape[1]),
         ("cohorts", cohorts, positions.shape[0]),
     ):
-        unsigned = values.view(f"u{values.dtype.itemsize}")  # a negative number is a very large one: one pass tests both ends
+        unsigned = values.view(
+            f"u{values.dtype.itemsize}"
+        )  # a negative number is a very large one: one pass tests both ends
         if values.size and int(unsigned.max()) >= limit:
             raise ValueError(f"{name} must be in 0 .. {limit - 1}, not {int(values.min())} .. {int(values.max())}")
 
 
-def _channels(channels: tuple[Channel | None, Channel | None]) -> tuple[Any, ...]:
-    """What the kernel needs of the two channels: thresholds, digits, depths, which are present."""
-    filled = [channel or (ONE, 0) for channel in channels]
-    if not all(0 <= threshold <= ONE for channel in filled for threshold in channel):
-        raise ValueError(f"thresholds must be in 0 .. 2 ** 32, not {filled}")
+def _for_kernel(channel: Channel | None, key: bytes, domain: bytes, rounds: int) -> tuple[Any, ...]:
+    """What the kernels need of a channel: whether there is one, key, rounds, thresholds, digits, how many digits matter."""
+    thresholds = channel or (ONE, 0)
+    if not all(0 <= threshold <= ONE for threshold in thresholds):
+        raise ValueError(f"thresholds must be in 0 .. 2 ** 32, not {thresholds}")
+    columns = np.array(thresholds, dtype=np.int64)
     return (
-        np.array(filled, dtype=np.int64),
-        np.stack([_digit_table(channel) for channel in filled]),
-        np.array([digits_needed(*channel) for channel in filled], dtype=np.int64),
-        np.array([channel is not None for channel in channels]),
+        channel is not None,
+        key_words(key, domain),
+        rounds,
+        columns,
+        _digit_table(thresholds),
+        digits_needed(*thresholds),
     )
 
 
@@ -281,23 +139,25 @@ def simulate_bits(
     """
     symbols, cohorts = np.ascontiguousarray(symbols, np.int32), np.ascontiguousarray(cohorts, np.uint16)
     _checked(positions, symbols, cohorts, num_bits)
-    if not (0 <= first_device and first_device + symbols.size <= MOST_DEVICES and 0 <= report_index < ONE):
-        raise ValueError(f"device numbers must be below 2 ** 48 and report_index below 2 ** 32, not {first_device}, {report_index}")
+    if not (first_device >= 0 and first_device + symbols.size <= MOST_DEVICES and 0 <= report_index < ONE):
+        raise ValueError(
+            f"device numbers must be below 2 ** 48 and report_index below 2 ** 32, not {first_device}, {report_index}"
+        )
     words = -(-num_bits // 64)
     if out is None:
         out = np.empty((symbols.size, words), dtype=np.uint64)
     elif out.shape != (symbols.size, words) or out.dtype != np.uint64 or not out.flags.c_contiguous:
-        raise ValueError(f"out must be a C-contiguous uint64 array of shape {(symbols.size, words)}, not {out.dtype} {out.shape}")
-    keys = np.stack([key_words(key, b"perm-v1"), key_words(key, b"inst-v1")])
-    thresholds, digits, depths, present = _channels((permanent, instantaneous))
+        raise ValueError(
+            f"out must be a C-contiguous uint64 array of shape {(symbols.size, words)}, not {out.dtype} {out.shape}"
+        )
+    first, second = _for_kernel(permanent, key, b"perm-v1", 20), _for_kernel(instantaneous, key, b"inst-v1", 12)
     valid = np.array([(1 << max(0, min(32, num_bits - 32 * row))) - 1 for row in range(2 * words)], dtype=np.uint32)
     table = np.ascontiguousarray(positions)
 
     def part(start: int, stop: int) -> None:
         rows = slice(start, stop)
-        simulate_rows(
-            table, symbols[rows], cohorts[rows], keys, thresholds, digits, depths, present, valid, first_device + start, report_index, out[rows]
-        )
+        device = first_device + start
+        simulate_rows(table, symbols[rows], cohorts[rows], first, second, valid, device, report_index, out[rows])
 
     in_parts(part, symbols.size, threads, smallest=16 * LANES, align=8 * LANES)
     return out
@@ -336,11 +196,14 @@ def assign_cohorts(key: bytes, num_cohorts: int, n: int, first_device: int = 0) 
     """
     if not 1 <= num_cohorts <= 1 << 16:
         raise ValueError(f"num_cohorts must be in 1 .. 65536, not {num_cohorts}")
-    if not (0 <= first_device and 0 <= n and first_device + n <= MOST_DEVICES):
+    if not (first_device >= 0 and n >= 0 and first_device + n <= MOST_DEVICES):
         raise ValueError(f"device numbers must be below 2 ** 48, not {first_device} .. {first_device + n}")
     out = np.empty(n, dtype=np.uint16)
     words = key_words(key, b"cohort-1")
     in_parts(
-        lambda start, stop: cohort_rows(words, num_cohorts, first_device + start, out[start:stop]), n, None, smallest=64 * LANES
+        lambda start, stop: cohort_rows(words, num_cohorts, first_device + start, out[start:stop]),
+        n,
+        None,
+        smallest=64 * LANES,
     )
     return out

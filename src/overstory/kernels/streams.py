@@ -12,7 +12,6 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
@@ -51,7 +50,7 @@ def _chacha_intrinsic(rounds: int) -> Any:
     """Make the intrinsic for a number of rounds."""
 
     @intrinsic
-    def chacha_vector(_typing: Any, key: Any, counter: Any, names: Any, out: Any, lane: Any) -> Any:
+    def chacha_vector(_typing: Any, key: Any, counter: Any, names: Any, out: Any, lane: Any) -> Any:  # noqa: ARG001  # by position in `values`
         """Fill columns ``lane .. lane + WIDTH`` of ``out`` uint32[16 * LANES] from ``names`` uint32[3 * LANES]."""
         if not all(is_flat(array, types.uint32) for array in (key, names, out)):
             return None
@@ -59,7 +58,10 @@ def _chacha_intrinsic(rounds: int) -> Any:
 
         def codegen(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             v = Lanes(context, builder, 32, WIDTH)
-            key_at, names_at, out_at = (v.pointer(t, a) for t, a in zip((key, names, out), (arguments[0], arguments[2], arguments[3]), strict=True))
+            key_at, names_at, out_at = (
+                v.pointer(t, a)
+                for t, a in zip((key, names, out), (arguments[0], arguments[2], arguments[3]), strict=True)
+            )
             start = [v.constant(c) for c in CONSTANTS] + [v.element(key_at, i) for i in range(8)]
             start.append(v.splat(arguments[1]))
             start += [v.load(names_at, v.index(arguments[4], i * LANES)) for i in range(3)]

@@ -83,7 +83,9 @@ class Lanes:
         """Keep LLVM from moving a byte shuffle through an exclusive or, which doubles the shuffles; costs no instruction."""
         floats = ir.VectorType(ir.FloatType() if self.bits == 32 else ir.DoubleType(), self.lanes)
         kind = f"v{self.lanes}f{self.bits}"
-        function = self.builder.module.declare_intrinsic(f"llvm.arithmetic.fence.{kind}", (), ir.FunctionType(floats, [floats]))
+        function = self.builder.module.declare_intrinsic(
+            f"llvm.arithmetic.fence.{kind}", (), ir.FunctionType(floats, [floats])
+        )
         fenced = self.builder.call(function, [self.builder.bitcast(value, floats)])
         return self.builder.bitcast(fenced, self.vector)
 
@@ -113,7 +115,7 @@ def _word_intrinsic(bits: int) -> Any:
     """Make the intrinsic that reads a little-endian word of ``bits`` bits at any byte."""
 
     @intrinsic
-    def load_word(_typing: Any, data: Any, at: Any) -> Any:
+    def load_word(_typing: Any, data: Any, at: Any) -> Any:  # noqa: ARG001  # by position in `values`
         if not is_flat(data, types.uint8):
             return None
 
