@@ -17,7 +17,8 @@ class LastBitTrue(Randomizer):
 
     def report(self, value: Any) -> Report:
         last = 1 << self.mechanism.encoding.num_bits - 1
-        return Report(self.cohort, super().report(value).bits & ~last | self.mechanism.encode(value, self.cohort) & last)
+        true = self.mechanism.encode(value, self.cohort)
+        return Report(self.cohort, super().report(value).bits & ~last | true & last)
 
 
 class OnlyZerosFlipped(Randomizer):

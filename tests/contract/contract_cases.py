@@ -1,4 +1,4 @@
-"""What the contract suite runs over: for each name in the registry, parameters small enough to enumerate, and typical ones.
+"""What the contract suite runs over: for each registry name, parameters small enough to enumerate, and typical ones.
 
 A new mechanism adds its name to both tables; `test_registry_cases` fails until it does.
 """
@@ -39,7 +39,7 @@ SMALL: dict[str, tuple[dict[str, Any], ...]] = {
     ),
     "rappor-one-time": tuple(bloom | noise for bloom, noise in zip(SMALL_BLOOMS, ONE_ROUND * 2, strict=False)),
     "basic-rappor": tuple({"domain_size": d} | noise for d, noise in zip((2, 3, 4, 5), NOISE, strict=True)),
-    "basic-rappor-one-time": tuple({"domain_size": d} | noise for d, noise in zip((2, 3, 4, 5), ONE_ROUND, strict=True)),
+    "basic-rappor-one-time": tuple({"domain_size": d} | n for d, n in zip((2, 3, 4, 5), ONE_ROUND, strict=True)),
 }
 
 TYPICAL: dict[str, tuple[dict[str, Any], ...]] = {

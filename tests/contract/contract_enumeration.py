@@ -1,11 +1,11 @@
-"""Privacy by brute force: every output of every input, from the integer thresholds, and none of `channels`' formulas."""
+"""Privacy by brute force: every output of every input, from the thresholds, and none of `channels`' formulas."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache
 from itertools import product
 
 from contract_cases import some_values
@@ -45,7 +45,7 @@ def outcomes(true_bits: Iterable[int], tables: tuple[list[int], list[int]]) -> l
     return likelihoods
 
 
-@lru_cache(maxsize=None)
+@cache
 def reachable(mechanism: BitMechanism) -> tuple[frozenset[tuple[int, ...]], ...]:
     """For each cohort, every bit vector that some of many values has there."""
     size, values = mechanism.encoding.num_bits, some_values(mechanism, 300)

@@ -1,7 +1,7 @@
 """Exact binomial tests, all at one false-alarm rate for the whole suite.
 
-A correct suite fails by chance at most once in a million runs: it makes at most MOST_COMPARISONS comparisons (asserted),
-each at FALSE_ALARM / MOST_COMPARISONS (Bonferroni), so nothing need be independent of anything.
+A correct suite fails by chance at most once in a million runs: it makes at most MOST_COMPARISONS comparisons
+(asserted), each at FALSE_ALARM / MOST_COMPARISONS (Bonferroni), so nothing need be independent of anything.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LEVEL = FALSE_ALARM / MOST_COMPARISONS
 Bits = NDArray[np.bool_]
 
 
-class Alarm(AssertionError):
+class Alarm(AssertionError):  # noqa: N818 - pytest reports an assertion, a reader an alarm
     """A statistical test said no."""
 
 
@@ -57,8 +57,8 @@ class Sample:
     reports: tuple[Bits, ...]
 
 
-def chance_of_one(truth: Bits, channel: BinaryChannel) -> NDArray[np.float64]:
-    return np.where(truth, float(channel.keep_one), float(channel.raise_zero))
+def chance_of_one(given: bool, channel: BinaryChannel) -> float:
+    return float(channel.keep_one if given else channel.raise_zero)
 
 
 def check_rates(sample: Sample, channel: BinaryChannel) -> None:
@@ -67,9 +67,9 @@ def check_rates(sample: Sample, channel: BinaryChannel) -> None:
         for given in (True, False):
             holders = sample.truth == given
             ones, totals = (report & holders).sum(axis=0), holders.sum(axis=0)
-            chance = float(channel.keep_one if given else channel.raise_zero)
+            chance = chance_of_one(given, channel)
             check_binomial(ones, totals, chance, f"report {number}: rate of 1 given a true {int(given)}, by bit")
-            check_binomial([ones.sum()], [totals.sum()], chance, f"report {number}: rate of 1 given a true {int(given)}")
+            check_binomial([ones.sum()], [totals.sum()], chance, f"report {number}: all bits that were {int(given)}")
 
 
 def check_pairs(sample: Sample, channel: BinaryChannel) -> None:
@@ -80,8 +80,8 @@ def check_pairs(sample: Sample, channel: BinaryChannel) -> None:
             left, right = sample.truth == first, sample.truth == second
             totals = joint(left, right)[above]
             both = joint(left & report, right & report)[above]
-            chance = np.prod([float(channel.keep_one if given else channel.raise_zero) for given in (first, second)])
-            check_binomial(both, totals, chance, f"both bits 1 given true {int(first)} and {int(second)}, by pair of bits")
+            chance = chance_of_one(first, channel) * chance_of_one(second, channel)
+            check_binomial(both, totals, chance, f"two bits both 1 given true {int(first)}, {int(second)}, by pair")
 
 
 def joint(left: Bits, right: Bits) -> NDArray[np.int64]:
@@ -95,7 +95,7 @@ def check_repeats(sample: Sample, permanent: BinaryChannel, instantaneous: Binar
     again = [float(p) ** 2 for p in (instantaneous.keep_one, instantaneous.raise_zero)]
     for given in (True, False):
         holders = sample.truth == given
-        kept = float(permanent.keep_one if given else permanent.raise_zero)
+        kept = chance_of_one(given, permanent)
         chance = kept * again[0] + (1 - kept) * again[1]
         both, totals = (first & second & holders).sum(axis=0), holders.sum(axis=0)
         check_binomial(both, totals, chance, f"1 in two reports given a true {int(given)}, by bit")
@@ -114,5 +114,5 @@ def check_independent(first: Sample, second: Sample, channel: BinaryChannel) -> 
         for given_second in (True, False):
             holders = (first.truth == given_first) & (second.truth == given_second)
             both = (first.reports[0] & second.reports[0] & holders).sum(axis=0)
-            chance = np.prod([float(channel.keep_one if g else channel.raise_zero) for g in (given_first, given_second)])
+            chance = chance_of_one(given_first, channel) * chance_of_one(given_second, channel)
             check_binomial(both, holders.sum(axis=0), chance, "1 in both of two independent responses, by bit")

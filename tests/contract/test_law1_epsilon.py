@@ -23,7 +23,7 @@ def declared(built, reports: int) -> float:
 
 
 def assert_covers(built, reports: int) -> None:
-    """Never below; and tight, for one-hot always, and for a Bloom filter once its worst pair of filters is somebody's."""
+    """Never below; and tight: one-hot always, a Bloom filter where its worst pair of filters is reached, as here."""
     stated, exact = declared(built, reports), exact_epsilon(built, reports)
     if not exact.is_finite():
         assert stated == math.inf

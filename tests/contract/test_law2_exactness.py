@@ -55,7 +55,7 @@ def test_every_random_word_together_gives_exactly_the_channel(keep):
 
 
 def pool_of(uniforms: list[int], channel: BinaryChannel) -> int:
-    """The pool in which bit i has the uniform number uniforms[i]: the last digit's word lowest, trailing zeros absent."""
+    """The pool in which bit i has the number uniforms[i]: the last digit's word lowest, trailing zeros absent."""
     digits, pool = len(ChannelSampler.of(channel).digits), 0
     for place in range(digits):
         for i, uniform in enumerate(uniforms):

@@ -6,7 +6,7 @@ from overstory.protocol.mechanisms.registry import REGISTRY
 
 @pytest.mark.parametrize("table", [SMALL, TYPICAL], ids=["SMALL", "TYPICAL"])
 def test_every_mechanism_is_under_contract(table):
-    assert set(table) == set(REGISTRY), "give each name in the registry its parameters in tests/contract/contract_cases.py"
+    assert set(table) == set(REGISTRY), "give each registry name its parameters in tests/contract/contract_cases.py"
     assert all(table.values()), "an empty table tests nothing"
 
 

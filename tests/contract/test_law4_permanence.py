@@ -1,0 +1,200 @@
+"""Law 4: the permanent response is the same for ever on one device, independent on another; nothing true is stored."""
+
+import dataclasses
+import gc
+import json
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from types import FunctionType, ModuleType
+
+import pytest
+from contract_cases import TYPICAL_CASES, is_keyed_by_filter_alone, some_values
+from contract_devices import as_rows, held_values
+from contract_statistics import Alarm, Sample, check_independent
+
+from overstory.client import Randomizer
+from overstory.protocol.channels import BinaryChannel, Rounds
+
+SECRET = bytes(range(32))
+DEVICES = 1500
+
+ANOTHER_PROCESS = """
+import json, os, sys
+from overstory.client import Randomizer
+from overstory.protocol.mechanisms.registry import mechanism
+
+def answers(device, values):
+    return [[device.permanent(v) for v in values], device.cohort, [device.report(v)[1] for v in values]]
+
+def in_fork(device, values):
+    read, write = os.pipe()
+    if not os.fork():
+        os.write(write, json.dumps(answers(device, values)).encode())
+        os._exit(0)
+    os.close(write)
+    with open(read) as pipe:
+        return json.load(pipe)
+
+found = []
+for name, parameters, values in json.load(sys.stdin):
+    device = Randomizer(mechanism(name, **parameters), secret=bytes(range(32)), metric="law")
+    found.append([answers(device, values), in_fork(device, values), answers(device, values)])
+json.dump(found, sys.stdout)
+"""
+
+
+def device_of(case, **choices):
+    return Randomizer(case.build(), **({"secret": SECRET, "metric": "law"} | choices))
+
+
+@pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
+def test_the_same_across_calls_objects_and_eviction(case):
+    device, forgetful = device_of(case), device_of(case, memo_size=2)
+    values = some_values(device.mechanism, 6)
+    first = [device.permanent(v) for v in values]
+    assert [device.permanent(v) for v in values] == first
+    assert [forgetful.permanent(v) for v in values * 3] == first * 3
+    assert [device_of(case, memo_size=0).permanent(v) for v in values] == first
+    device.report(values[0])
+    assert [device.permanent(v) for v in values] == first
+
+
+def test_the_same_in_other_processes_and_forks():
+    """Another interpreter, with another hash seed, and its fork; fresh bits differ between a fork and its parent."""
+    cases = [(c.name, c.parameters, some_values(c.build(), 8)) for c in TYPICAL_CASES]
+    environment = os.environ | {"PYTHONHASHSEED": "4242"}
+    done = subprocess.run(
+        [sys.executable, "-c", ANOTHER_PROCESS],
+        input=json.dumps(cases),
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for case, (before, child, after) in zip(TYPICAL_CASES, json.loads(done.stdout), strict=True):
+        here = device_of(case)
+        expected = [[here.permanent(v) for v in some_values(here.mechanism, 8)], here.cohort]
+        assert before[:2] == child[:2] == after[:2] == expected, case
+        if not here.mechanism.rounds.instantaneous.is_identity and here.mechanism.encoding.num_bits > 8:
+            assert child[2] != after[2], f"{case}: a fork repeated its parent's fresh bits"
+
+
+def test_the_same_among_threads():
+    """A memo that is always full, switched between threads as often as possible."""
+    case, interval = TYPICAL_CASES[0], sys.getswitchinterval()
+    values = [f"value-{i}" for i in range(20)]
+    alone = device_of(case)
+    expected = [alone.permanent(v) for v in values] * 50
+    device, found, failures = device_of(case, memo_size=3), [], []
+
+    def work():
+        try:
+            found.append([device.permanent(v) for v in values * 50])
+        except Exception as error:  # noqa: BLE001 - whatever it is, the test must see it
+            failures.append(error)
+
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not failures
+    assert found == [expected] * 8
+
+
+def responses(mechanism, values, secrets, metric="law", cohort=0):
+    """The permanent responses of as many devices, and the true bits."""
+    size = mechanism.encoding.num_bits
+    answers = [mechanism.responder(s, metric, cohort)(v) for s, v in zip(secrets, values, strict=True)]
+    return Sample(1, None, as_rows((mechanism.encode(v, cohort) for v in values), size), (as_rows(answers, size),))
+
+
+def without_equal_filters(first, second):
+    """Drop the devices whose true bits agree: Google's derivation gives equal filters one response."""
+    differ = (first.truth != second.truth).any(axis=1)
+    return [Sample(1, None, s.truth[differ], (s.reports[0][differ],)) for s in (first, second)]
+
+
+def other_parameters(mechanism):
+    """A mechanism with the same permanent round, and another instantaneous one."""
+    return dataclasses.replace(mechanism, rounds=Rounds(mechanism.rounds.permanent, BinaryChannel.of(0.875, 0.25)))
+
+
+@pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
+def test_others_are_independent(case):
+    """Another secret, metric, cohort, set of parameters or value: statistically independent."""
+    built = case.build()
+    values, secrets = held_values(built, DEVICES), [os.urandom(32) for _ in range(DEVICES)]
+    base, channel = responses(built, values, secrets), built.rounds.permanent
+    others = {"secret": responses(built, values, secrets[1:] + secrets[:1])}
+    others["value"] = responses(built, values[1:] + values[:1], secrets)
+    if built.encoding.num_cohorts > 1:
+        others["cohort"] = responses(built, values, secrets, cohort=1)
+    if not is_keyed_by_filter_alone(built):
+        others["metric"] = responses(built, values, secrets, metric="law2")
+        others["parameters"] = responses(other_parameters(built), values, secrets)
+    for other in others.values():
+        pair = without_equal_filters(base, other) if is_keyed_by_filter_alone(built) else (base, other)
+        check_independent(*pair, channel)
+
+
+def test_a_derivation_that_forgets_the_metric_is_caught():
+    built = TYPICAL_CASES[0].build()
+    values, secrets = held_values(built, DEVICES), [os.urandom(32) for _ in range(DEVICES)]
+    with pytest.raises(Alarm):
+        check_independent(responses(built, values, secrets), responses(built, values, secrets), built.rounds.permanent)
+
+
+def reachable_objects(root):
+    """All that an object holds, classes, modules and global names apart."""
+    seen, open_ = {}, [root]
+    while open_:
+        one = open_.pop()
+        if id(one) in seen or isinstance(one, type | ModuleType):
+            continue
+        seen[id(one)] = one
+        open_ += [one.__closure__, one.__defaults__] if isinstance(one, FunctionType) else gc.get_referents(one)
+    return list(seen.values())
+
+
+def true_things_in(device, value):
+    """The value, or its true bits, anywhere in what the device holds."""
+    true_bits = device.mechanism.encode(value, device.cohort)
+    held = reachable_objects(device)
+    bits = [one for one in held if type(one) is int and one == true_bits and true_bits > 2**20]
+    return bits + [one for one in held if isinstance(one, str | bytes) and one in (value, str(value).encode())]
+
+
+@pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
+def test_nothing_true_is_kept_but_the_memos_key(case):
+    """Neither the value nor its true bits, in a device that keeps no memo; with one, the key of the memo alone."""
+    value = 5 if "domain_size" in case.parameters else "a private matter"
+    device = device_of(case, memo_size=0)
+    for _ in range(3):
+        device.report(value)
+    assert not true_things_in(device, value)
+    keeping = device_of(case)
+    keeping.report(value)
+    assert list(keeping._memo) == [(type(value), value)]
+    keeping._memo.clear()
+    assert not true_things_in(keeping, value)
+
+
+@pytest.mark.parametrize("kept", ["a private matter", b"a private matter", "its true bits"])
+def test_a_device_that_keeps_something_true_is_caught(kept):
+    device = device_of(TYPICAL_CASES[0])
+    value = "a private matter"
+    device.leak = [device.mechanism.encode(value, device.cohort) if kept == "its true bits" else kept]
+    assert true_things_in(device, value)
+
+
+def test_a_randomizer_is_not_pickled():
+    with pytest.raises(TypeError, match="build it anew from the secret"):
+        pickle.dumps(device_of(TYPICAL_CASES[0]))

@@ -1,0 +1,114 @@
+"""Law 5: the raw estimate is unbiased, its standard error right, its 95% interval covers. (Bloom: tests/analysis.)"""
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from contract_cases import ONE_HOT_CASES
+from contract_statistics import LEVEL, Alarm, check_binomial
+from scipy.stats import binom, chi2
+
+from overstory.analysis.counts import SupportCounts
+from overstory.analysis.estimate import debias
+from overstory.analysis.oracle import FrequencyOracle
+from overstory.analysis.reports import ReportBatch
+
+REPLICATIONS = 1500
+DEVICES = 2000
+
+
+def expected_estimate(estimator, channel, holders: int, devices: int) -> float:
+    """E[estimate of a value that `holders` of `devices` hold], over every outcome of the two binomials."""
+    p_star, q_star = float(channel.keep_one), float(channel.raise_zero)
+    total = 0.0
+    for kept, raised in product(range(holders + 1), range(devices - holders + 1)):
+        chance = binom.pmf(kept, holders, p_star) * binom.pmf(raised, devices - holders, q_star)
+        total += chance * estimator(SupportCounts([devices], [[kept + raised, 0]]), p_star, q_star)
+    return total
+
+
+def ours(counts, p_star, q_star):
+    return debias(counts, p_star, q_star, ["a", "b"]).raw_counts[0]
+
+
+def clipped(counts, p_star, q_star):
+    return max(0.0, ours(counts, p_star, q_star))
+
+
+def wrong_p_star(counts, p_star, q_star):
+    return ours(counts, p_star * 0.99, q_star)
+
+
+def is_unbiased(estimator, channel) -> bool:
+    truths = range(5)
+    return all(expected_estimate(estimator, channel, t, 4) == pytest.approx(t, abs=1e-9) for t in truths)
+
+
+@pytest.mark.parametrize("case", ONE_HOT_CASES, ids=str)
+def test_unbiased_by_enumeration(case):
+    channel = case.build().channel
+    assert is_unbiased(ours, channel)
+    assert not is_unbiased(clipped, channel)
+    assert not is_unbiased(wrong_p_star, channel)
+
+
+def replicate(case):
+    """Raw estimates of many collections from the same people: (true counts, estimates)."""
+    oracle = FrequencyOracle(case.build())
+    size = oracle.mechanism.encoding.num_bits
+    shares = np.array([0.5, 0.3, 0.15, 0.04, 0.01])
+    symbols = np.repeat(np.arange(5), np.rint(shares * DEVICES).astype(int))
+    assert len(symbols) == DEVICES
+    reports = oracle.simulate(np.tile(symbols, REPLICATIONS), np.random.default_rng(5))
+    rows = (slice(i * DEVICES, (i + 1) * DEVICES) for i in range(REPLICATIONS))
+    collections = (ReportBatch(reports.cohorts[r], reports.bits[r], size, 1) for r in rows)
+    estimates = [oracle.estimate(oracle.accumulate(one)) for one in collections]
+    return oracle, np.bincount(symbols, minlength=size), estimates
+
+
+def check_coverage(truth, raw, errors) -> None:
+    """A nominal 95% interval covers in 94 to 96 of 100 (counts are whole, so never exactly in 95)."""
+    covered = (np.abs(raw - truth) <= 1.959964 * errors).sum(axis=0)
+    # One-sided each: at most what 96% would give, at least what 94% would.
+    low, high = binom.cdf(covered, REPLICATIONS, 0.94), binom.sf(covered - 1, REPLICATIONS, 0.96)
+    if min(low.min(), high.min()) < LEVEL:
+        raise Alarm(f"coverage {covered / REPLICATIONS} of 95% intervals")
+
+
+def check_spread(raw, variances) -> None:
+    """The empirical variance against the formula's: a chi-square test."""
+    statistic = ((raw - raw.mean(axis=0)) ** 2).sum(axis=0) / variances
+    surprise = 2 * np.minimum(chi2.cdf(statistic, REPLICATIONS - 1), chi2.sf(statistic, REPLICATIONS - 1))
+    if surprise.min() < LEVEL:
+        raise Alarm(f"variance is off by {statistic / (REPLICATIONS - 1)}")
+
+
+@pytest.mark.parametrize("case", ONE_HOT_CASES, ids=str)
+def test_standard_errors_and_coverage(case):
+    oracle, truth, estimates = replicate(case)
+    raw, errors = (np.array([getattr(e, name) for e in estimates]) for name in ("raw_counts", "standard_errors"))
+    variances = np.array([oracle.variance(DEVICES, t / DEVICES) * DEVICES**2 for t in truth])
+    check_coverage(truth, raw, errors)
+    check_spread(raw, variances)
+    lower, upper = estimates[0].confidence_interval(0.95)
+    assert np.allclose((upper - lower) / 2, 1.959964 * errors[0], rtol=1e-6)
+    assert (raw < 0).any() or min(truth) > 0, "the raw estimate is not clipped"
+    with pytest.raises(Alarm):
+        check_coverage(truth, raw, errors * 0.8)
+    with pytest.raises(Alarm):
+        check_spread(raw, variances * 0.7)
+
+
+@pytest.mark.parametrize("case", ONE_HOT_CASES, ids=str)
+def test_the_whole_path_is_unbiased(case):
+    """Simulate, accumulate, debias, in one large collection: the counts are the binomials they should be."""
+    oracle = FrequencyOracle(case.build())
+    size = oracle.mechanism.encoding.num_bits
+    symbols = np.arange(60_000) % (size - 1)
+    ones = oracle.accumulate(oracle.simulate(symbols, np.random.default_rng(3))).ones[0]
+    estimate = oracle.estimate(SupportCounts([len(symbols)], [ones]))
+    spread = math.sqrt(oracle.variance(len(symbols), 1 / (size - 1))) * len(symbols)
+    truth = np.bincount(symbols, minlength=size)
+    assert np.abs(estimate.raw_counts - truth).max() < 8 * spread
+    check_binomial([ones[-1]], [len(symbols)], float(oracle.channel.raise_zero), "a symbol that nobody holds")

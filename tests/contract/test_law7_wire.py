@@ -1,0 +1,144 @@
+"""Law 7: a report survives the wire unchanged; any altered byte is a valid batch or one declared error."""
+
+import struct
+import tracemalloc
+import zlib
+
+import pytest
+from contract_cases import TYPICAL_CASES
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overstory.analysis.reports import ReportBatch
+from overstory.protocol.errors import ParameterError, WireError
+from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.wire import HEADER, MAGIC, TRAILER, Batch, decode_batch, encode_reports
+
+REASONS = {"short", "magic", "version", "length", "checksum", "cohort", "bits"}
+MECHANISMS = [case.build() for case in TYPICAL_CASES]
+
+
+def reports_of(built, most: int = 30):
+    encoding = built.encoding
+    cohorts, bits = st.integers(0, encoding.num_cohorts - 1), st.integers(0, (1 << encoding.num_bits) - 1)
+    return st.lists(st.builds(Report, cohorts, bits), max_size=most)
+
+
+batches = st.sampled_from(MECHANISMS).flatmap(lambda m: st.tuples(st.just(m), reports_of(m)))
+
+
+def with_checksum(body: bytes) -> bytes:
+    return body + TRAILER.pack(zlib.crc32(body))
+
+
+def read_or_reason(raw: bytes) -> Batch | str:
+    """Decode, and use the batch as a collector would; only a WireError with a known reason may come instead."""
+    try:
+        batch = decode_batch(raw)
+    except WireError as error:
+        reason, message = error.reason, str(error)
+        if reason not in REASONS or not message:
+            raise
+        return reason
+    assert len(list(batch)) == batch.num_reports
+    ReportBatch.from_wire(batch).accumulate()
+    return batch
+
+
+@settings(max_examples=100, deadline=None)
+@given(batches)
+def test_a_round_trip_changes_nothing(batch):
+    built, reports = batch
+    raw = encode_reports(built, reports)
+    read = decode_batch(raw)
+    assert list(read) == reports
+    assert (read.digest, read.num_bits) == (built.digest, built.encoding.num_bits)
+    assert not reports or ReportBatch.from_wire(read).to_wire(built.digest) == raw
+
+
+@pytest.mark.parametrize("built", MECHANISMS, ids=[str(case) for case in TYPICAL_CASES])
+def test_every_value_of_every_byte(built):
+    """The checksum sees any one altered byte; with the checksum made right, what is left is valid or declared."""
+    top = (1 << built.encoding.num_bits) - 1
+    raw = encode_reports(built, [Report(built.encoding.num_cohorts - 1, top), Report(0, 0)])
+    for place in range(len(raw)):
+        for change in range(1, 256) if place < HEADER.size + 8 else (1, 128, 255):
+            altered = bytearray(raw)
+            altered[place] ^= change
+            assert read_or_reason(bytes(altered)) in REASONS
+            if change in (1, 2, 16, 128, 255):
+                read_or_reason(with_checksum(bytes(altered[: -TRAILER.size])))
+
+
+@settings(max_examples=150, deadline=None)
+@given(batches, st.data())
+def test_any_mutation_with_a_right_checksum(batch, data):
+    body = bytearray(encode_reports(*batch)[: -TRAILER.size])
+    for _ in range(data.draw(st.integers(1, 4))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    read_or_reason(with_checksum(bytes(body)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(batches, st.data())
+def test_truncation_and_extension_are_seen(batch, data):
+    raw = encode_reports(*batch)
+    cut = data.draw(st.integers(0, len(raw) - 1))
+    assert read_or_reason(raw[:cut]) in {"short", "length"}
+    assert read_or_reason(raw + data.draw(st.binary(min_size=1, max_size=9))) == "length"
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=200), st.booleans())
+def test_any_bytes_at_all(junk, dressed):
+    read_or_reason(MAGIC + b"\1\0" + junk if dressed else junk)
+
+
+def header(**fields) -> bytes:
+    known = {"num_bits": 8, "num_cohorts": 1, "num_reports": 0} | fields
+    return HEADER.pack(MAGIC, 1, 0, known["num_bits"], known["num_cohorts"], known["num_reports"], bytes(16))
+
+
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b"", "short"),
+        (b"OVSX" + header()[4:], "magic"),
+        (header()[:4] + b"\2" + header()[5:], "version"),
+        (header()[:5] + b"\1" + header()[6:], "version"),
+        (header(num_reports=2**32 - 1, num_bits=2**16 - 1), "length"),
+        (with_checksum(header(num_bits=0)), "bits"),
+        (with_checksum(header(num_cohorts=0)), "cohort"),
+        (with_checksum(header(num_cohorts=2**32 - 1)), "cohort"),
+        (with_checksum(header(num_reports=1) + b"\1\0" + b"\0"), "cohort"),
+        (with_checksum(header(num_reports=1, num_bits=7) + b"\0\0" + b"\x80"), "bits"),
+        (header() + struct.pack("<I", 12345), "checksum"),
+    ],
+)
+def test_each_reason(raw, reason):
+    assert read_or_reason(raw) == reason
+
+
+def test_an_announced_size_is_not_believed():
+    """Four billion reports or cohorts, in 36 bytes: nothing of that size is made."""
+    tracemalloc.start()
+    try:
+        for fields in ({"num_reports": 2**32 - 1, "num_bits": 2**16 - 1}, {"num_cohorts": 2**32 - 1}):
+            read_or_reason(with_checksum(header(**fields)))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("report", [Report(1, 0), Report(-1, 0), Report(0, 16), Report(0, -1), Report(0, 1.0)])
+def test_a_report_of_another_mechanism_is_not_written(report):
+    with pytest.raises(ParameterError):
+        encode_reports(mechanism("basic-rappor", domain_size=4), [report])
+
+
+def test_the_largest_sizes_travel():
+    built = mechanism("basic-rappor", domain_size=2**16 - 1)
+    assert list(decode_batch(encode_reports(built, [Report(0, 1)]))) == [Report(0, 1)]
+    built = mechanism("rappor", num_cohorts=2**16)
+    assert list(decode_batch(encode_reports(built, [Report(2**16 - 1, 1)]))) == [Report(2**16 - 1, 1)]

@@ -1,0 +1,198 @@
+"""Law 8: parameters are frozen, have a canonical form and a digest; what cannot be honoured is refused in one error."""
+
+import dataclasses
+import json
+import math
+import subprocess
+import sys
+from fractions import Fraction
+
+import pytest
+from contract_cases import SMALL_CASES, TYPICAL_CASES, Case
+
+from overstory.client import Randomizer
+from overstory.protocol.channels import BinaryChannel, Rounds, SymbolChannel
+from overstory.protocol.derivation import canonical, digest
+from overstory.protocol.encodings import Bloom, OneHot
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.registry import mechanism
+
+ALL_CASES = SMALL_CASES + TYPICAL_CASES
+
+
+@pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
+def test_nothing_can_be_assigned(case):
+    built = case.build()
+    frozen = [built, built.rounds, built.rounds.permanent, built.rounds.instantaneous, built.encoding]
+    frozen += [built.encoding.hashes] if isinstance(built.encoding, Bloom) else []
+    for part in frozen:
+        for name in [field.name for field in dataclasses.fields(part)] + ["unheard_of"]:
+            with pytest.raises(AttributeError):
+                setattr(part, name, 0)
+    with pytest.raises(TypeError):
+        built.parameters["f"] = 0.9
+
+
+def test_the_callers_dictionary_is_not_the_mechanisms():
+    given = {"f": 0.5, "p": 0.5, "q": 0.75}
+    built = mechanism("rappor", **given)
+    before = dict(built.parameters)
+    given["f"] = 0.01
+    assert built.parameters == before
+
+
+@pytest.mark.parametrize("case", ALL_CASES, ids=str)
+def test_equal_parameters_are_equal_and_hash_alike(case):
+    assert case.build() == case.build()
+    assert hash(case.build()) == hash(case.build())
+    assert case.build().digest == case.build().digest
+
+
+CHANGES = {
+    "num_bits": 17, "num_hashes": 4, "num_cohorts": 6, "domain_size": 11, "f": 0.37, "p": 0.31, "q": 0.69,
+    "hash_key": "another metric", "hash_family": "google-rappor-python",
+}  # fmt: skip
+
+
+def changed(case: Case):
+    """The case with one parameter changed, for each it was given."""
+    for name in case.build().parameters:
+        old = case.build().parameters[name]
+        if old is None or (name == "hash_key" and "hash_family" in case.parameters):
+            continue
+        new = "overstory-v1" if name == "hash_family" and old != "overstory-v1" else CHANGES[name]
+        if name == "hash_family" and case.build().encoding.num_bits > 32:
+            continue
+        yield name, Case(case.name, {**case.parameters, name: new})
+
+
+@pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
+def test_any_parameter_changes_the_digest(case):
+    digests = {case.build().digest}
+    for count, (name, other) in enumerate(changed(case), start=2):
+        digests.add(other.build().digest)
+        assert len(digests) == count, name
+
+
+def test_mechanisms_of_equal_shape_differ_by_name():
+    one = mechanism("basic-rappor", domain_size=4, f=0.0, p=0.5, q=0.75)
+    two = mechanism("basic-rappor-one-time", domain_size=4, p=0.5, q=0.75)
+    assert one.channel == two.channel
+    assert one.digest != two.digest
+
+
+# Known answers: a change here changes what every stored report is labelled with.
+CANONICAL = (
+    '{"encoding":"bloom","hash_family":"overstory-v1","hash_key":"","name":"rappor","num_bits":128,"num_cohorts":16,'
+    '"num_hashes":2,"thresholds":[[3221225472,1073741824],[3221225472,2147483648]]}'
+)
+DIGEST = "d0057283666b2cdadce5de5b70d32fce"
+
+
+def test_the_canonical_form_and_the_digest_are_for_ever():
+    built = mechanism("rappor")
+    assert canonical(built.canonical()) == CANONICAL
+    assert built.digest.hex() == DIGEST
+    script = "from overstory.protocol.mechanisms.registry import mechanism; print(mechanism('rappor').digest.hex())"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == DIGEST
+
+
+def test_the_canonical_form_has_one_spelling():
+    assert canonical({"b": [1], "a": "é"}) == canonical({"a": "é", "b": [1]})
+    assert json.loads(canonical(mechanism("rappor").canonical()))["num_bits"] == 128
+    assert digest({"a": 1}) != digest({"a": "1"})
+    with pytest.raises(ValueError, match="JSON"):
+        canonical({"a": math.nan})
+
+
+NUMBERS = (-0.1, 1.1, math.nan, math.inf, -math.inf, True, "0.5", b"x", 1j, [0.5])
+COUNTS = (0, -1, 2**17, 2.0, True, "3", math.nan, None)
+
+
+def refusals():
+    """(registry name, parameters, words the message must hold)."""
+    for name, rest in (("rappor", {}), ("basic-rappor", {"domain_size": 4})):
+        for letter in "fpq":
+            yield from ((name, rest | {letter: bad}, f"{letter} = .*from 0 to 1") for bad in (*NUMBERS, None))
+        yield name, rest | {"f": 1}, "f = 1 .*give f below 1"
+        yield name, rest | {"p": 0.5, "q": 0.5}, "p = q = 0.5.*give different"
+        yield name, rest | {"p": 0.5, "q": 0.5 + 1e-12}, "p = q"
+        yield name, rest | {"f": 0, "p": 0, "q": 0.5}, "raise f or p, or lower q"
+    for name, rest in (("rappor-one-time", {}), ("basic-rappor-one-time", {"domain_size": 4})):
+        yield from ((name, rest | {"f": bad}, "f = .*from 0 to 1") for bad in NUMBERS)
+        yield from ((name, rest | {"p": bad, "q": 0.5}, "p = .*from 0 to 1") for bad in NUMBERS)
+        yield from ((name, rest | {"p": 0.5, "q": bad}, "q = .*from 0 to 1") for bad in NUMBERS)
+        yield from ((name, rest | {"f": end}, "f = .*above 0.*below 1") for end in (0, 1))
+        for halves in ({}, {"p": 0.5}, {"q": 0.5}, {"f": 0.5, "p": 0.5, "q": 0.75}, {"f": 0.5, "p": 0.5}):
+            yield name, rest | halves, "give either f, or both p and q"
+        yield name, rest | {"p": 0.25, "q": 0.25}, "p = q = 0.25.*give different"
+        yield name, rest | {"p": 0.0, "q": 0.5}, "give the value away"
+    for name in ("rappor", "rappor-one-time"):
+        rest = {"p": 0.5, "q": 0.75}
+        for parameter in ("num_bits", "num_hashes", "num_cohorts"):
+            words = f"{parameter} .*= .*(whole number from|fewer)"
+            yield from ((name, rest | {parameter: bad}, words) for bad in COUNTS)
+        yield name, rest | {"num_bits": 4, "num_hashes": 4}, "num_hashes .*4 does not fit num_bits .*fewer"
+        yield name, rest | {"num_bits": 4, "num_hashes": 5}, "num_hashes .*5 does not fit num_bits .*fewer"
+        yield name, rest | {"hash_family": "md5"}, "no hash family 'md5': choose one of overstory-v1, google"
+        yield name, rest | {"hash_key": 5}, "hash_key = 5.*string"
+        yield name, rest | {"hash_key": "k" * 65}, "hash key has at most 64 bytes"
+        google = rest | {"hash_family": "google-rappor-python", "num_bits": 16}
+        yield name, google | {"num_hashes": 17, "num_bits": 32}, "num_hashes .*from 1 to 16"
+        yield name, google | {"hash_key": "x"}, "takes no key"
+    yield "rappor", {"hash_family": "google-rappor-python", "num_bits": 64}, "at most 32, not 64.*overstory-v1"
+    for name in ("basic-rappor", "basic-rappor-one-time"):
+        noise = {"p": 0.5, "q": 0.75}
+        sizes = (*COUNTS, 1, 2**16)
+        yield from ((name, noise | {"domain_size": bad}, "domain_size = .*from 2 to 65535") for bad in sizes)
+        yield name, noise, "needs the parameter domain_size"
+        yield name, noise | {"domain_size": 4, "num_bits": 4}, "has no parameter num_bits: it takes domain_size"
+    yield "rapor", {}, "no mechanism 'rapor': choose one of .*rappor"
+
+
+@pytest.mark.parametrize(("name", "parameters", "words"), list(refusals()), ids=str)
+def test_bad_parameters_get_one_clear_error(name, parameters, words):
+    with pytest.raises(ParameterError, match=words):
+        mechanism(name, **parameters)
+
+
+@pytest.mark.parametrize("cohort", [-1, 16, 2**16, 1.0, True, "1", math.nan])
+def test_a_cohort_that_does_not_exist(cohort):
+    built = mechanism("rappor")
+    message = r"cohort .* does not exist: cohorts are 0 \.\. 15"
+    with pytest.raises(ParameterError, match=message):
+        Randomizer(built, secret=bytes(16), metric="m", cohort=cohort)
+    with pytest.raises(ParameterError, match=message):
+        built.encode("value", cohort)
+
+
+@pytest.mark.parametrize("symbol", [-1, 4, 1.0, True, "1", None, math.nan])
+def test_a_symbol_outside_the_domain(symbol):
+    device = Randomizer(mechanism("basic-rappor", domain_size=4), secret=bytes(16), metric="m")
+    with pytest.raises(ParameterError, match=r"outside the domain 0 \.\. 3"):
+        device.report(symbol)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: BinaryChannel(1.5, 0), "keep_one = 1.5"),
+        (lambda: BinaryChannel(0.5, -1), "raise_zero = -1"),
+        (lambda: BinaryChannel.of(math.nan, 0), "keep_one = nan"),
+        (lambda: SymbolChannel(1, Fraction(1, 2)), "domain_size = 1"),
+        (lambda: SymbolChannel(2.5, Fraction(1, 2)), "domain_size = 2.5"),
+        (lambda: SymbolChannel(2, 2), "alpha = 2"),
+        (lambda: SymbolChannel.of(4, epsilon=0), "epsilon = 0"),
+        (lambda: SymbolChannel.of(4, epsilon=math.nan), "epsilon = nan"),
+        (lambda: SymbolChannel.of(4, epsilon="1"), "epsilon = '1'"),
+        (lambda: SymbolChannel.of("4", epsilon=1), "domain_size = '4'"),
+        (lambda: OneHot(1), "domain_size = 1"),
+        (lambda: Rounds(BinaryChannel.identity(), BinaryChannel.of(0.75, 0.25)).losses(0), "reports = 0"),
+        (lambda: mechanism("rappor").epsilon_n(1.5), "reports = 1.5"),
+        (lambda: mechanism("rappor").epsilon_n(True), "reports = True"),
+    ],
+)
+def test_the_parts_refuse_too(make, words):
+    with pytest.raises(ParameterError, match=words):
+        make()
