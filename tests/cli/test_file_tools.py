@@ -1,0 +1,311 @@
+"""encode, map, sum and decode as processes: the whole path, repeatable, and what bad input does."""
+
+import csv
+import gzip
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import overstory, within
+
+Ran = subprocess.CompletedProcess[str]
+SHARES = {"oak": 0.5, "ash, white": 0.3, "elm": 0.15, "fir": 0.05}
+DEVICES = 8_000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: Any) -> Any:
+    """A folder with parameters, values, candidates."""
+    path = tmp_path_factory.mktemp("path")
+    (path / "params.csv").write_text("k,h,m,p,q,f\n32,2,8,0.25,0.75,0.25\n")
+    edges = [("oak", 10), ("ash, white", 16), ("elm", 19), ("fir", 20)]
+    with (path / "values.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(("client", "cohort", "value"))
+        for i in range(DEVICES):
+            rows.writerow((f"c{i}", i % 8, next(name for name, edge in edges if i // 8 % 20 < edge)))
+    (path / "names.txt").write_text("".join(f"{name}\n" for name in [*SHARES, "yew", "larch"]))
+    return path
+
+
+def process(folder: Path, *arguments: object, status: int = 0) -> Ran:
+    """Run a command as a process of its own."""
+    return checked(overstory(*arguments, cwd=folder), status)
+
+
+def inside(folder: Path, *arguments: object, status: int = 0) -> Ran:
+    """Run a command in this process."""
+    return checked(within(*arguments, cwd=folder), status)
+
+
+def checked(ran: Ran, status: int) -> Ran:
+    assert ran.returncode == status, ran.stderr
+    assert "Traceback" not in ran.stderr
+    return ran
+
+
+COMBINATIONS = [("overstory-v1", kind) for kind in ("csv", "csv.gz", "ovsb", "parquet")]
+COMBINATIONS += [("google-rappor-python", "csv")]
+
+
+@pytest.mark.parametrize(("family", "kind"), COMBINATIONS)
+def test_the_whole_path(folder: Path, family: str, kind: str) -> None:
+    """8,000 devices; every estimate within four standard errors, what was there detected, what was not, not.
+
+    One form of reports goes through real processes for each command, the others through the same code in this one.
+    """
+    run = process if kind == "csv" else inside
+    params, reports = ("--params", "params.csv"), f"reports-{family}.{kind}"
+    hashing = ("--hash-family", family)
+    run(folder, "encode", *params, "--values", "values.csv", *hashing, "--seed", 11, "-o", reports)
+    run(folder, "map", *params, "--candidates", "names.txt", *hashing, "-o", "map.csv")
+    summed = run(folder, "sum", *params, "--reports", reports, *hashing, "-o", "counts.csv", "--json")
+    assert json.loads(summed.stdout)["reports"] == DEVICES
+    decoded = run(
+        folder,
+        "decode",
+        *params,
+        "--counts",
+        "counts.csv",
+        "--map",
+        "map.csv",
+        *hashing,
+        "-o",
+        "out",
+        "--all",
+        "--json",
+    )
+    found = {one["value"]: one for one in json.loads(decoded.stdout)["estimates"]}
+    assert set(found) == {*SHARES, "yew", "larch"}
+    for name, one in found.items():
+        truth = SHARES.get(name, 0) * DEVICES
+        assert abs(one["raw_count"] - truth) < 4 * one["standard_error"]
+        assert one["standard_error"] < 250
+        assert one["detected"] == (name in SHARES)
+
+
+def test_estimates_carry_the_keys_that_scripts_rely_on(folder: Any) -> None:
+    prepare(folder)
+    ran = decode(folder, "--json")
+    about = json.loads(ran.stdout)
+    assert {"epsilon_report", "epsilon_permanent", "epsilon_n", "parameters", "estimates", "reports"} <= set(about)
+    assert about["parameters"] == {"k": 32, "h": 2, "m": 8, "p": 0.25, "q": 0.75, "f": 0.25}
+    assert list(about["epsilon_n"]) == ["1", "2", "3", "5", "10"]
+    keys = {"value", "count", "standard_error", "frequency", "low", "high", "p_value", "q_value", "detected"}
+    assert all(keys <= set(one) for one in about["estimates"])
+    assert {one["value"] for one in about["estimates"]} == set(SHARES)
+    metrics = json.loads((folder / "out" / "metrics.json").read_text())
+    assert metrics == {key: value for key, value in about.items() if key != "estimates"}
+    with (folder / "out" / "results.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 6
+    assert list(rows[0]) == [
+        "string", "estimate", "std_error", "proportion", "prop_std_error", "prop_low_95", "prop_high_95",
+    ]  # fmt: skip
+    assert rows[0]["string"] == "oak"
+
+
+def prepare(folder: Any) -> None:
+    if not (folder / "ready.csv").exists():
+        inside(folder, "encode", "--params", "params.csv", "--values", "values.csv", "--seed", 3, "-o", "ready.ovsb")
+        inside(folder, "sum", "--params", "params.csv", "--reports", "ready.ovsb", "-o", "ready.csv")
+        inside(folder, "map", "--params", "params.csv", "--candidates", "names.txt", "-o", "ready-map.csv")
+
+
+def decode(folder: Any, *more: Any, status: Any = 0) -> Any:
+    prepare(folder)
+    files = ("--params", "params.csv", "--counts", "ready.csv", "--map", "ready-map.csv")
+    return inside(folder, "decode", *files, "-o", "out", *more, status=status)
+
+
+def test_decode_shows_a_table(folder: Any) -> None:
+    out = decode(folder, "--all", "--plot", "out/trees.svg").stdout
+    assert "95% interval" in out
+    assert "not detected" in out
+    assert "oak" in out
+    assert "privacy: epsilon" in out
+    assert (folder / "out" / "trees.svg").read_text().startswith("<?xml")
+    assert "not detected" not in decode(folder, "--plot", "out/trees.png").stdout
+    assert (folder / "out" / "trees.png").read_bytes().startswith(b"\x89PNG")
+    assert decode(folder, "--quiet").stdout == ""
+
+
+@pytest.mark.parametrize(
+    "more", [("--method", "lasso"), ("--correction", "bonferroni", "--alpha", "0.01"), ("--complete",)]
+)
+def test_decode_options_do_something(folder: Any, more: Any) -> None:
+    usual, other = (json.loads(decode(folder, *options, "--json", "--all").stdout) for options in ((), more))
+    assert usual != other
+    assert {one["value"] for one in other["estimates"] if one["detected"]} <= set(SHARES)
+
+
+def test_a_small_decoding_is_quick(folder: Any, capsys: Any) -> None:
+    """Printed, not asserted: the promise is 1.5 s cold."""
+    prepare(folder)
+    files = ("--params", "params.csv", "--counts", "ready.csv", "--map", "ready-map.csv")
+    started = time.perf_counter()
+    process(folder, "decode", *files, "-o", "out", "--quiet")
+    with capsys.disabled():
+        sys.stdout.write(f"\noverstory decode of a small case, cold: {time.perf_counter() - started:.2f} s\n")
+
+
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "ovsb", "parquet"])
+def test_a_seed_gives_the_same_file_twice_and_no_seed_never(folder: Any, kind: Any) -> None:
+    (folder / "few.csv").write_text("client,cohort,value\n" + "ann,1,oak\nbob,2,elm\n" * 50)
+    for name, seed in (("a", ("--seed", 5)), ("b", ("--seed", 5)), ("c", ("--seed", 6)), ("d", ()), ("e", ())):
+        inside(folder, "encode", "--params", "params.csv", "--values", "few.csv", *seed, "-o", f"{name}.{kind}")
+    contents = {name: (folder / f"{name}.{kind}").read_bytes() for name in "abcde"}
+    assert contents["a"] == contents["b"]
+    assert len(set(contents.values())) == 4
+
+
+def test_a_client_keeps_its_permanent_response(folder: Any) -> None:
+    (folder / "again.csv").write_text("client,cohort,value\n" + "ann,1,oak\nann,1,elm\nbob,1,oak\n" * 6)
+    inside(folder, "encode", "--params", "params.csv", "--values", "again.csv", "-o", "again-reports.csv")
+    with (folder / "again-reports.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    by_client = [{row["prr"] for row in rows[i::3]} for i in range(3)]
+    assert [len(one) for one in by_client] == [1, 1, 1]
+    assert by_client[0] != by_client[2]  # two devices, one value
+    assert len({row["irr"] for row in rows[0::3]}) > 1  # fresh in every report
+
+
+def test_nothing_but_a_header_is_no_reports(folder: Any) -> None:
+    (folder / "nobody.csv").write_text("client,cohort,value\n")
+    for kind in ("csv", "ovsb", "parquet"):
+        inside(folder, "encode", "--params", "params.csv", "--values", "nobody.csv", "-o", f"none.{kind}")
+        ran = inside(
+            folder, "sum", "--params", "params.csv", "--reports", f"none.{kind}", "-o", "none-counts.csv", "--json"
+        )
+        assert json.loads(ran.stdout)["reports"] == 0
+    prepare(folder)
+    files = ("--params", "params.csv", "--counts", "none-counts.csv", "--map", "ready-map.csv")
+    ran = inside(folder, "decode", *files, "-o", "none-out", "--json", "--all")
+    assert not any(one["detected"] for one in json.loads(ran.stdout)["estimates"])
+
+
+def test_skipped_lines_are_counted_and_told(folder: Any) -> None:
+    (folder / "bad.csv").write_text("client,cohort,value\nann,0,oak\nbob,9,oak\neve,0\n")
+    encode = ("encode", "--params", "params.csv", "--values", "bad.csv", "-o", "bad-reports.csv")
+    ran = inside(folder, *encode, status=2)
+    assert ran.stderr == (
+        "overstory: error: bad.csv, line 3, field cohort: expected a whole number from 0 to 7, found '9'\n"
+    )
+    assert not (folder / "bad-reports.csv").exists()
+    ran = inside(folder, *encode, "--skip-bad", "--json")
+    assert json.loads(ran.stdout)["skipped"] == 2
+    assert "overstory: skipped 2 bad lines" in ran.stderr
+    (folder / "bad-reports.csv").write_text((folder / "bad-reports.csv").read_text() + "x,0,,,0101\n" * 9)
+    add = ("sum", "--params", "params.csv", "--reports", "bad-reports.csv", "-o", "bad-counts.csv")
+    assert "line 3, field irr: expected 32 characters 0 or 1, found 4" in inside(folder, *add, status=2).stderr
+    ran = inside(folder, *add, "--skip-bad", "--json")
+    outcome = json.loads(ran.stdout)
+    assert (outcome["reports"], outcome["skipped"], len(outcome["skipped_examples"])) == (1, 9, 5)
+    assert "skipped 9 bad records, of which 4 not shown" in ran.stderr
+
+
+ALL = {
+    "params": "params.csv", "values": "values.csv", "reports": "ready.ovsb",
+    "counts": "ready.csv", "map": "ready-map.csv", "candidates": "names.txt",
+}  # fmt: skip
+INPUTS = {
+    "encode": ("params", "values"), "sum": ("params", "reports"),
+    "map": ("params", "candidates"), "decode": ("params", "counts", "map"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "which"), [(c, w) for c, inputs in INPUTS.items() for w in inputs])
+def test_an_input_that_is_missing_a_folder_or_empty(folder: Any, command: Any, which: Any) -> None:
+    prepare(folder)
+    (folder / "empty").touch()
+    for name, says in (("absent", "absent: no such file"), (".", "is a directory"), ("empty", "empty")):
+        given = [part for one in INPUTS[command] for part in (f"--{one}", name if one == which else ALL[one])]
+        ran = inside(folder, command, *given, "-o", f"never-{command}.csv", status=2)
+        assert ran.stderr.startswith("overstory: error: ")
+        assert says in ran.stderr
+        assert len(ran.stderr.splitlines()) == 1
+        assert not (folder / f"never-{command}.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("encode", "--values", "values.csv", "-o", "x.json"), "cannot tell the format from the name x.json"),
+        (("encode", "--values", "values.csv", "-o", "no/x.csv"), "no/x.csv: no such file or directory"),
+        (("encode", "--values", "values.csv", "--hash-family", "md5", "-o", "x.csv"), "there is no hash family 'md5'"),
+        (("sum", "--reports", "params.csv", "-o", "x.csv"), "expected a header with cohort,irr"),
+        (("decode", "--counts", "ready-map.csv", "--map", "ready-map.csv", "-o", "x"), "ready-map.csv, line 1"),
+        (("decode", "--counts", "ready.csv", "--map", "ready.csv", "-o", "x"), "ready.csv, line 1"),
+        (("decode", "--counts", "ready.csv", "--map", "ready-map.csv", "-o", "x", "--alpha", "5"), "5"),
+        (("decode", "--counts", "ready.csv", "--map", "ready-map.csv", "-o", "names.txt"), "names.txt: file exists"),
+        (("decode", "--counts", "ready.csv", "--map", "ready-map.csv", "-o", "x", "--plot", "x.doc"), ".svg or .png"),
+    ],
+)
+def test_other_faults(folder: Any, arguments: Any, says: Any) -> None:
+    prepare(folder)
+    ran = inside(folder, arguments[0], "--params", "params.csv", *arguments[1:], status=2)
+    assert says in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+
+
+def test_reports_of_other_parameters_are_refused(folder: Any) -> None:
+    prepare(folder)
+    (folder / "other.csv").write_text("k,h,m,p,q,f\n32,2,8,0.25,0.75,0.5\n")
+    ran = inside(folder, "sum", "--params", "other.csv", "--reports", "ready.ovsb", "-o", "x.csv", status=2)
+    assert "randomized with other parameters" in ran.stderr
+
+
+def test_a_pipe_is_read_once(folder: Any) -> None:
+    """Bash's process substitution: the file can neither be sought nor opened twice."""
+    prepare(folder)
+    inside(folder, "encode", "--params", "params.csv", "--values", "values.csv", "--seed", 3, "-o", "pipe.csv")
+    (folder / "pipe.csv.gz").write_bytes(gzip.compress((folder / "pipe.csv").read_bytes()))
+    for source in ("cat pipe.csv", "cat pipe.csv.gz"):
+        line = f"{sys.executable} -m overstory sum --params params.csv --reports <({source}) -o pipe-counts.csv"
+        subprocess.run(["bash", "-c", line], cwd=folder, check=True, capture_output=True)
+        assert (folder / "pipe-counts.csv").read_bytes() == (folder / "ready.csv").read_bytes()
+
+
+def test_a_bar_is_shown_on_a_terminal_only(folder: Any) -> None:
+    prepare(folder)
+    command = [
+        sys.executable,
+        "-m",
+        "overstory",
+        "sum",
+        "--params",
+        "params.csv",
+        "--reports",
+        "ready.ovsb",
+        "-o",
+        "bar",
+    ]
+    shown = {}
+    for quiet in (False, True):
+        ours, theirs = pty.openpty()
+        with subprocess.Popen(
+            [*command, *["--quiet"][:quiet]], cwd=folder, stderr=theirs, stdout=subprocess.DEVNULL
+        ) as process:
+            process.wait()
+        os.close(theirs)
+        shown[quiet] = _all_of(ours)
+    assert b"summing" in shown[False]
+    assert shown[True] == b""
+
+
+def _all_of(descriptor: Any) -> Any:
+    found = b""
+    try:
+        while piece := os.read(descriptor, 1 << 16):
+            found += piece
+    except OSError:  # Linux: the other end of the terminal was closed
+        pass
+    finally:
+        os.close(descriptor)
+    return found

@@ -1,0 +1,161 @@
+"""The dispatcher: quick to start, one sentence for whatever goes wrong, never a traceback."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import overstory, python
+
+from overstory.cli import main as main_module
+from overstory.cli.main import COMMANDS, explain, main
+from overstory.protocol.errors import FormatError
+
+HEAVY = ("numpy", "numba", "pyarrow", "rich", "scipy", "matplotlib", "jinja2")
+
+
+def test_the_dispatcher_imports_nothing_heavy() -> None:
+    ran = python(
+        "import sys, contextlib, io\n"
+        "from overstory.cli.main import main\n"
+        "with contextlib.redirect_stdout(io.StringIO()):\n"
+        "    status = main(['--help'])\n"
+        f"print(status, [name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    assert ran.stdout == "0 []\n", ran.stderr
+
+
+def test_help_is_quick(tmp_path: Any, capsys: Any) -> None:
+    """Printed, not asserted: the machine is shared. A figure of 0.06 s is usual, 0.15 s the promise."""
+    best = 9.0
+    for _ in range(3):
+        started = time.perf_counter()
+        assert overstory("--help", cwd=tmp_path).returncode == 0
+        best = min(best, time.perf_counter() - started)
+    with capsys.disabled():
+        sys.stdout.write(f"\noverstory --help: {best:.3f} s\n")
+
+
+def test_help_lists_every_command(capsys: Any) -> None:
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    assert all(f"\n    {name} " in out for name in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(command: Any, capsys: Any) -> None:
+    assert main([command, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "example" in out
+    assert f"overstory {command} " in out.split("example")[-1]
+
+
+def test_no_command_and_a_wrong_one(capsys: Any) -> None:
+    assert main([]) == 2
+    assert "commands:" in capsys.readouterr().err
+    assert main(["discombobulate"]) == 2
+    assert "invalid choice" in capsys.readouterr().err
+    assert main(["sum", "--sideways"]) == 2
+
+
+def test_the_version(capsys: Any) -> None:
+    from overstory import __version__
+
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"overstory {__version__}\n"
+
+
+def test_a_command_whose_module_is_missing_is_not_offered(monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.setattr(main_module, "COMMANDS", (*COMMANDS, "absent"))
+    assert main(["--help"]) == 0
+    assert "absent" not in capsys.readouterr().out
+
+
+def failing(monkeypatch: Any, error: Any) -> Any:
+    class Module:
+        @staticmethod
+        def add_parser(commands: Any) -> None:
+            commands.add_parser("fail")
+
+        @staticmethod
+        def run(args: Any) -> None:
+            raise error
+
+    monkeypatch.setattr(main_module, "COMMANDS", ("fail",))
+    monkeypatch.setattr(main_module, "_command", lambda name: Module)
+    return main(["fail"])
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "says"),
+    [
+        (FormatError("wrong", source="a.csv", line=3), 2, "a.csv, line 3: wrong"),
+        (FileNotFoundError(2, "No such file or directory", "a.csv"), 2, "a.csv: no such file or directory"),
+        (PermissionError(13, "Permission denied", "a.csv"), 2, "a.csv: permission denied"),
+        (OSError("odd"), 2, "odd"),
+        (ModuleNotFoundError("No module named 'numpy'", name="numpy"), 2, 'pip install "overstory[analysis]"'),
+        (ModuleNotFoundError("No module named 'scipy.linalg'", name="scipy.linalg"), 2, "overstory[analysis]"),
+        (MemoryError(), 70, "not enough memory"),
+        (ZeroDivisionError("division by zero"), 70, "a fault of ours"),
+        (ImportError("cannot import name 'x'"), 70, "a fault of ours"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_whatever_goes_wrong_is_one_sentence(monkeypatch: Any, capsys: Any, error: Any, status: Any, says: Any) -> None:
+    monkeypatch.delenv("OVERSTORY_TRACEBACK", raising=False)
+    assert failing(monkeypatch, error) == status
+    err = capsys.readouterr().err
+    assert says in err
+    assert len(err.splitlines()) == (1 if says else 0)
+    assert "Traceback" not in err
+
+
+def test_a_developer_may_see_the_traceback(monkeypatch: Any) -> None:
+    monkeypatch.setenv("OVERSTORY_TRACEBACK", "1")
+    with pytest.raises(ZeroDivisionError):
+        explain(ZeroDivisionError())
+
+
+def test_without_the_extra_it_is_named(tmp_path: Any) -> None:
+    """A device has the standard library alone: there the file tools say what they need."""
+    ran = python(
+        "import sys\n"
+        "sys.modules['numpy'] = None\n"
+        "from overstory.cli.main import main\n"
+        f"sys.exit(main(['sum', '--params', {str(tmp_path / 'p')!r}, '--reports', 'r', '-o', 'c']))"
+    )
+    assert ran.returncode == 2
+    assert ran.stderr == 'overstory: error: this command needs numpy: pip install "overstory[analysis]"\n'
+
+
+def test_a_broken_pipe_is_quiet(tmp_path: Any) -> None:
+    code = "import sys; from overstory.cli.main import main; sys.exit(main(['--version']))"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    ) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 141
+
+
+def test_a_terminal_that_lacks_a_character_shows_its_escape(tmp_path: Any) -> None:
+    write = (
+        "from overstory.cli.main import main\n"
+        "import sys, overstory.cli.main as m\n"
+        "m._run = lambda argv: print('Île') or 0\n"
+        "sys.exit(main([]))"
+    )
+    ran = python(write, PYTHONIOENCODING="ascii")
+    assert (ran.returncode, ran.stdout) == (0, "\\xcele\n")
+
+
+def test_the_module_runs_like_the_command(tmp_path: Any) -> None:
+    installed = Path(sys.executable).with_name("overstory")
+    assert overstory("--version", cwd=tmp_path).stdout.startswith("overstory ")
+    if installed.exists():
+        ran = subprocess.run([installed, "--version"], capture_output=True, text=True, check=True)
+        assert ran.stdout == overstory("--version", cwd=tmp_path).stdout

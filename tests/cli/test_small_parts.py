@@ -1,0 +1,85 @@
+"""The fleet, the table, the benchmarks' command."""
+
+from typing import Any
+
+import pytest
+
+from overstory.cli import bench
+from overstory.cli.fleet import Fleet
+from overstory.cli.main import main
+from overstory.cli.showing import printable, summary
+from overstory.files.results import epsilon_text, finite, privacy
+from overstory.files.values import Holding
+from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.wire import decode_batch
+
+
+def test_a_forgotten_device_comes_back_the_same() -> None:
+    rappor = mechanism("rappor", num_bits=16, num_cohorts=2)
+    holdings = [Holding(f"c{i % 7}", i % 2, f"v{i % 3}") for i in range(60)]
+    large, small = Fleet(rappor, "1"), Fleet(rappor, "1", kept=2)
+    assert [large.row(one) for one in holdings] == [small.row(one) for one in holdings]
+    assert large.sent == 60
+
+
+def test_the_packed_form_is_the_same_reports() -> None:
+    rappor = mechanism("rappor", num_bits=16, num_cohorts=2)
+    holdings = [Holding(f"c{i}", i % 2, "v") for i in range(9)]
+    rows = [Fleet(rappor, "1").row(one) for one in holdings[:1]]
+    packed = [report for raw in Fleet(rappor, "1").batches(iter(holdings)) for report in decode_batch(raw)]
+    assert [report.cohort for report in packed] == [one.cohort for one in holdings]
+    assert packed[0].bits == rows[0].irr
+
+
+def test_no_reports_are_one_empty_batch() -> None:
+    raws = list(Fleet(mechanism("rappor"), "1").batches(iter([])))
+    assert [decode_batch(raw).num_reports for raw in raws] == [0]
+
+
+def test_control_characters_do_not_reach_a_terminal() -> None:
+    assert printable("a\x1b[2Jb\n") == "a\\x1b[2Jb\\n"
+    assert printable("Île 日本") == "Île 日本"
+
+
+def test_epsilons_are_rounded_up() -> None:
+    spent = privacy(mechanism("rappor", f=0.5, p=0.5, q=0.75))
+    assert epsilon_text(spent["epsilon_report"]) == "1.0743"
+    assert epsilon_text(spent["epsilon_permanent"]) == "4.3945"
+    assert privacy(mechanism("rappor", f=0.0))["epsilon_permanent"] is None
+    assert finite(float("nan")) is None
+
+
+def test_the_summary_says_what_alpha_bounds() -> None:
+    about = {
+        "detected": 1, "candidates": 2, "reports": 10, "alpha": 0.05, "correction": "bonferroni", "allocated_mass": 0.5,
+        "residual_dispersion": 1.0, "method": "gls", "epsilon_report": 1.0, "epsilon_permanent": None,
+    }  # fmt: skip
+    text = "\n".join(summary(about))
+    assert "any of them falsely with a chance of at most 0.05" in text
+    assert "without bound for any number of reports" in text
+
+
+def test_bench_lists_runs_and_refuses(tmp_path: Any, monkeypatch: Any, capfd: Any) -> None:
+    (tmp_path / "speed_of_light.py").write_text("print('299792458')")
+    (tmp_path / "failing.py").write_text("raise SystemExit(3)")
+    (tmp_path / "_shared.py").write_text("raise SystemExit(4)")
+    monkeypatch.setattr(bench, "folder", lambda: tmp_path)
+    assert main(["bench"]) == 0
+    assert capfd.readouterr().out == "failing\nspeed_of_light\n"
+    assert main(["bench", "light"]) == 0
+    assert capfd.readouterr().out == "299792458\n"
+    assert main(["bench", "light", "failing"]) == 3
+    assert main(["bench", "absent"]) == 2
+    assert "choose from failing, speed_of_light" in capfd.readouterr().err
+
+
+def test_bench_without_a_checkout(tmp_path: Any, monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.setattr(bench, "folder", lambda: tmp_path)
+    assert main(["bench", "light"]) == 2
+    assert "bench/ of the source" in capsys.readouterr().err
+
+
+def test_bench_looks_beside_the_source() -> None:
+    assert bench.folder().name == "bench"
+    with pytest.raises(FileNotFoundError):
+        (bench.folder() / "absent.py").read_text()
