@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 DENSE_CELLS = 1 << 20
 """Up to this many cells a design matrix is written out (8 MB); past it, it is only ever a list of positions."""
 
+PART = 1 << 15
+"""Candidates worth a thread of their own."""
+
 
 def is_small(candidates: CandidateMap) -> bool:
     """Whether the whole design matrix may be written out."""
@@ -35,23 +38,30 @@ def correlate(candidates: CandidateMap, rows: F64) -> F64:
     if is_small(candidates):
         return rows @ candidates.dense()
     from overstory.kernels import descent_columns
+    from overstory.kernels.threads import in_parts
 
     out = np.empty(candidates.num_candidates)
     table = np.ascontiguousarray(rows).reshape(candidates.num_cohorts, candidates.num_bits)
-    descent_columns.correlate(candidates.positions, table, candidates.distinct, out)
+    positions, distinct = candidates.positions, candidates.distinct
+
+    def part(first: int, stop: int) -> None:
+        descent_columns.correlate(positions, table, distinct, first, stop, out)
+
+    in_parts(part, out.size, None, smallest=PART)
     return out
 
 
-def gram(candidates: CandidateMap, weights: F64) -> F64:
-    """Return X' diag(w) X, shape (M, M)."""
+def gram(candidates: CandidateMap, weights: F64, columns: NDArray[np.intp] | None = None) -> F64:
+    """Return X' diag(w) X over all columns, or over some, shape (columns, columns)."""
     if is_small(candidates):
-        matrix = candidates.dense()
+        matrix = candidates.dense(columns)
         return np.asarray(matrix.T @ (weights[:, None] * matrix))
     from overstory.kernels import descent_columns
 
-    out = np.zeros((candidates.num_candidates, candidates.num_candidates))
+    positions = candidates.positions if columns is None else candidates.positions[:, columns, :]
+    out = np.zeros((positions.shape[1], positions.shape[1]))
     table = np.ascontiguousarray(weights).reshape(candidates.num_cohorts, candidates.num_bits)
-    descent_columns.gram(candidates.positions, table, candidates.distinct, out)
+    descent_columns.gram(positions, table, candidates.distinct, out)
     return out
 
 
@@ -60,10 +70,16 @@ def squared_lengths(candidates: CandidateMap, basis: F64, centre: F64) -> F64:
     if is_small(candidates):
         return np.asarray(((basis.T @ candidates.dense() - centre[:, None]) ** 2).sum(axis=0))
     from overstory.kernels import descent_columns
+    from overstory.kernels.threads import in_parts
 
     out = np.empty(candidates.num_candidates)
     table = np.ascontiguousarray(basis).reshape(candidates.num_cohorts, candidates.num_bits, -1)
-    descent_columns.squared_lengths(candidates.positions, table, centre, candidates.distinct, out)
+    positions, distinct = candidates.positions, candidates.distinct
+
+    def part(first: int, stop: int) -> None:
+        descent_columns.squared_lengths(positions, table, centre, distinct, first, stop, out)
+
+    in_parts(part, out.size, None, smallest=PART // 8)
     return out
 
 
@@ -85,9 +101,15 @@ def fingerprints(candidates: CandidateMap) -> NDArray[np.uint64]:
         dense = candidates.dense().astype(np.uint64)
         return np.asarray(rows @ dense)
     from overstory.kernels import descent_columns
+    from overstory.kernels.threads import in_parts
 
     out = np.empty(candidates.num_candidates, np.uint64)
-    descent_columns.fingerprints(candidates.positions, candidates.distinct, out)
+    positions, distinct = candidates.positions, candidates.distinct
+
+    def part(first: int, stop: int) -> None:
+        descent_columns.fingerprints(positions, distinct, first, stop, out)
+
+    in_parts(part, out.size, None, smallest=PART)
     return out
 
 

@@ -2,8 +2,8 @@
 
 Shared notation: ``positions`` has shape (num_cohorts, M, num_hashes); a ``table`` holds one number per row of the
 design matrix, as (num_cohorts, num_bits). ``distinct`` says that no candidate names a bit twice in a cohort; otherwise
-repeats are skipped, since a Bloom bit is set once. Work is cut into blocks of candidates, so that a block's results
-and one cohort's row of the table stay in the first-level cache.
+repeats are skipped, since a Bloom bit is set once. A call works on the candidates ``first .. stop``, so that threads
+can share them, in blocks whose results and one cohort's row of the table stay in the first-level cache.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 BLOCK = 2048
 
@@ -25,13 +25,12 @@ def _repeated(positions: Any, cohort: Any, candidate: Any, index: Any) -> Any:
     return False
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def correlate(positions: Any, table: Any, distinct: Any, out: Any) -> None:
+@njit(cache=True, nogil=True)
+def correlate(positions: Any, table: Any, distinct: Any, first: Any, stop: Any, out: Any) -> None:
     """Write X' t into ``out``: for every candidate the sum of the table over the bits it sets."""
-    cohorts, candidates, hashes = positions.shape
-    for block in prange((candidates + BLOCK - 1) // BLOCK):
-        low = block * BLOCK
-        high = min(low + BLOCK, candidates)
+    cohorts, _, hashes = positions.shape
+    for low in range(first, stop, BLOCK):
+        high = min(low + BLOCK, stop)
         out[low:high] = 0.0
         for j in range(cohorts):
             row = table[j]
@@ -49,26 +48,24 @@ def correlate(positions: Any, table: Any, distinct: Any, out: Any) -> None:
                             out[s] += row[positions[j, s, t]]
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def squared_lengths(positions: Any, basis: Any, centre: Any, distinct: Any, out: Any) -> None:
+@njit(cache=True, nogil=True)
+def squared_lengths(positions: Any, basis: Any, centre: Any, distinct: Any, first: Any, stop: Any, out: Any) -> None:
     """Write ||B' x_s - c||^2 into ``out`` for every column x_s; ``basis`` is (num_cohorts, num_bits, directions)."""
-    cohorts, candidates, hashes = positions.shape
+    cohorts, _, hashes = positions.shape
     directions = basis.shape[2]
-    for block in prange((candidates + BLOCK - 1) // BLOCK):
-        low = block * BLOCK
-        total = np.empty(directions, basis.dtype)
-        for s in range(low, min(low + BLOCK, candidates)):
-            total[:] = -centre
-            for j in range(cohorts):
-                for t in range(hashes):
-                    if distinct or not _repeated(positions, j, s, t):
-                        line = basis[j, positions[j, s, t]]
-                        for d in range(directions):
-                            total[d] += line[d]
-            length = 0.0
-            for d in range(directions):
-                length += total[d] * total[d]
-            out[s] = length
+    total = np.empty(directions, basis.dtype)
+    for s in range(first, stop):
+        total[:] = -centre
+        for j in range(cohorts):
+            for t in range(hashes):
+                if distinct or not _repeated(positions, j, s, t):
+                    line = basis[j, positions[j, s, t]]
+                    for d in range(directions):
+                        total[d] += line[d]
+        length = 0.0
+        for d in range(directions):
+            length += total[d] * total[d]
+        out[s] = length
 
 
 @njit(cache=True, nogil=True)
@@ -107,13 +104,12 @@ def _mix(word: Any) -> Any:
     return word ^ (word >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def fingerprints(positions: Any, distinct: Any, out: Any) -> None:
+@njit(cache=True, nogil=True)
+def fingerprints(positions: Any, distinct: Any, first: Any, stop: Any, out: Any) -> None:
     """Write a 64-bit fingerprint of each column: equal columns agree, whatever the order of their hashes."""
-    cohorts, candidates, hashes = positions.shape
-    for block in prange((candidates + BLOCK - 1) // BLOCK):
-        low = block * BLOCK
-        high = min(low + BLOCK, candidates)
+    cohorts, _, hashes = positions.shape
+    for low in range(first, stop, BLOCK):
+        high = min(low + BLOCK, stop)
         out[low:high] = np.uint64(0)
         for j in range(cohorts):
             for s in range(low, high):

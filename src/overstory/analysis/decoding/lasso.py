@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from overstory.analysis.decoding.model import Fit, LinearModel
+from overstory.analysis.decoding.normal import SingularDesignError, inverse
 from overstory.analysis.design import column_rows, correlate, gram, predict
 
 if TYPE_CHECKING:
@@ -90,12 +91,8 @@ def _least_squares(model: LinearModel, picked: NDArray[np.intp], notes: tuple[st
     size = candidates.num_candidates
     raw, variances = np.zeros(size), np.full(size, np.inf)
     used = model.weights > 0
-    chosen = candidates.take(picked) if picked.size else None
-    moment: F64 = np.zeros(0)
-    inverted: NDArray[np.floating] = np.zeros((0, 0))
-    if chosen is not None:
-        moment = correlate(chosen, np.where(used, model.response, 0.0))
-        inverted = np.linalg.pinv(gram(chosen, used.astype(np.float64)), hermitian=True)
+    moment = correlate(candidates, np.where(used, model.response, 0.0))[picked]
+    inverted = _inverse(gram(candidates, used.astype(np.float64), picked))
     f = inverted @ moment
     raw[picked] = f
     degrees = max(int(used.sum()) - picked.size, 0)
@@ -115,3 +112,11 @@ def _least_squares(model: LinearModel, picked: NDArray[np.intp], notes: tuple[st
         "lasso",
         notes=notes,
     )
+
+
+def _inverse(matrix: F64) -> F64:
+    """Invert, or where the picked columns depend on each other give the pseudo-inverse."""
+    try:
+        return inverse(matrix)
+    except SingularDesignError:
+        return np.asarray(np.linalg.pinv(matrix, hermitian=True))

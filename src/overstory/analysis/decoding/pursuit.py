@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     F64 = NDArray[np.float64]
     Indices = NDArray[np.intp]
 
-SCREEN = 768
+SCREEN = 384
 """Candidates looked at closely between two looks at all of them."""
 MAX_PASSES = 20
 TOGETHER = 0.75
@@ -76,7 +76,7 @@ class _Columns:
         """Return the normal equations of some columns."""
         model = self.model
         w = model.weights
-        block = gram(model.candidates.take(columns), w) if columns.size else np.zeros((0, 0))
+        block = gram(model.candidates, w, columns)
         total = float(w @ model.response)
         return NormalEquations(block, self.edge[columns], self.moment[columns], float(w.sum()), total, model.fill)
 
