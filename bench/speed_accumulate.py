@@ -2,8 +2,8 @@
 
     python bench/speed_accumulate.py [--reports N] [--bits K] [--cohorts M] [--json]
 
-The yardstick is an exclusive or over the same bytes with the same threads; every job is timed in turn, several times over, and
-the median of the ratios of neighbours is printed, so that a busy machine slows both alike.
+The yardstick is an exclusive or over the same bytes with the same threads; every job is timed in turn, several times
+over, and the median of the ratios of neighbours is printed, so that a busy machine slows both alike.
 """
 
 from __future__ import annotations
@@ -84,9 +84,8 @@ def main() -> None:
     print(f"{arguments.reports:,} reports of {arguments.bits} bits, {arguments.cohorts} cohorts")
     for threads, jobs in results.items():
         for name, figures in jobs.items():
-            print(
-                f"{threads:<12}{name:<16}{figures['million_reports_per_second']:>9} M/s   x {figures['ratio_to_read']} of a pure read"
-            )
+            rate, ratio = figures["million_reports_per_second"], figures["ratio_to_read"]
+            print(f"{threads:<12}{name:<16}{rate:>9} M/s   x {ratio} of a pure read")
 
 
 if __name__ == "__main__":

@@ -96,9 +96,8 @@ def main() -> None:
     print(f"{arguments.strings:,} strings; positions for {arguments.cohorts} cohorts count each (string, cohort)")
     for threads, jobs in results.items():
         for name, figures in jobs.items():
-            print(
-                f"{threads:<12}{name:<18}{figures['million_per_second']:>9} M/s   x {figures['ratio']} of {figures['ratio_to']}"
-            )
+            rate, ratio, yardstick = figures["million_per_second"], figures["ratio"], figures["ratio_to"]
+            print(f"{threads:<12}{name:<18}{rate:>9} M/s   x {ratio} of {yardstick}")
 
 
 if __name__ == "__main__":

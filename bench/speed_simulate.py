@@ -2,8 +2,9 @@
 
     python bench/speed_simulate.py [--devices N] [--json]
 
-Yardsticks, timed in turn with the kernels: a NumPy version that draws one uniform number per bit (no cryptographic stream), and
-a pure Python loop that draws each bit from the operating system's randomness, as the published Python clients do.
+Yardsticks, timed in turn with the kernels: a NumPy version that draws one uniform number per bit (no cryptographic
+stream), and a pure Python loop that draws each bit from the operating system's randomness, as the published Python
+clients do.
 """
 
 from __future__ import annotations
@@ -106,10 +107,10 @@ def main() -> None:
     print(f"{arguments.devices:,} devices, {NUM_BITS} bits, {NUM_HASHES} hashes, {NUM_COHORTS} cohorts, both channels")
     for threads, jobs in results.items():
         for name, figures in jobs.items():
-            print(
-                f"{threads:<12}{name:<18}{figures['million_reports_per_second']:>10} M/s   x {figures['ratio_to_numpy']} of numpy"
-                f"   x {figures['ratio_to_python']} of python"
+            rate, numpy, python = (
+                figures[key] for key in ("million_reports_per_second", "ratio_to_numpy", "ratio_to_python")
             )
+            print(f"{threads:<12}{name:<18}{rate:>10} M/s   x {numpy} of numpy   x {python} of python")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """Exact Bernoulli bits by the hundred: one channel applied to a tile of devices.
 
-A random bit is ``U < t`` for a 32-digit uniform ``U`` and a threshold ``t`` (docs/architecture.md).  Read ``U`` from its most
-significant digit: at the first digit where ``U`` and ``t`` differ the bit is known, so after ``j`` digits a bit is still
-*undecided* with probability ``2 ** -j`` and a word of 64 bits needs about 7.5 random words, not 32 (the expected maximum of 64
-geometric variables is 7.3).  The rest of the stream is never computed.  Words keep their addresses, so stopping early changes
-no result: what reads all digits gets the same bits.
+A random bit is ``U < t`` for a 32-digit uniform ``U`` and a threshold ``t`` (docs/architecture.md).  Read ``U`` from
+its most significant digit: at the first digit where ``U`` and ``t`` differ the bit is known, so after ``j`` digits a
+bit is still *undecided* with probability ``2 ** -j`` and a word of 64 bits needs about 7.5 random words, not 32 (the
+expected maximum of 64 geometric variables is 7.3).  The rest of the stream is never computed.  Words keep their
+addresses, so stopping early changes no result: what reads all digits gets the same bits.
 
-A tile holds `LANES` devices as a structure of arrays, in four sections: the channel's input, what is known to be 1, what is
-undecided, and the output.  Row ``2 w + i`` of a section holds the low (i = 0) or high half of word ``w`` of every device.
+A tile holds `LANES` devices as a structure of arrays, in four sections: the channel's input, what is known to be 1,
+what is undecided, and the output.  Row ``2 w + i`` of a section holds the low (i = 0) or high half of word ``w`` of
+every device.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ ALWAYS_READ = 8  # digits after which devices may be finished: before, hardly an
 
 
 def digits_needed(keep_one: int, raise_zero: int) -> int:
-    """How many digits of ``U`` can matter: up to the last one that is 1 in either threshold; none if both are 0 or 2 ** 32."""
+    """How many digits of ``U`` can matter: those up to the last 1 in either threshold; 2 ** 32 is a 0 here."""
     either = (keep_one | raise_zero) % ONE
     return 32 - (either & -either).bit_length() + 1 if either else 0
 
 
 @kernel
 def row_of(tile: Any, section: Any, row: Any) -> Any:
-    """One row of a section.  (A loop over an array's own indices from 0 is one that LLVM vectorizes.)"""
+    """One row of a section: a loop over an array's own indices from 0 is one that LLVM vectorizes."""
     start = section * SECTION + row * LANES
     return tile[start : start + LANES]
 
@@ -65,7 +66,7 @@ def _compare_intrinsic(count: int) -> Any:
     """Make the intrinsic that compares ``count`` digits, which keeps the running result in registers between them."""
 
     @intrinsic
-    def compare_vector(_typing: Any, words: Any, first: Any, stride: Any, digits: Any, tile: Any, at: Any) -> Any:  # noqa: ARG001  # by position in `values`
+    def compare_vector(_typing: Any, words: Any, first: Any, stride: Any, digits: Any, tile: Any, at: Any) -> Any:  # noqa: ARG001
         """Compare ``count`` digits of U with the threshold's, for WIDTH places of one row, from index ``at`` on.
 
         Digit ``i`` of U is at ``words[first + i * stride]``.  ``digits[2 i]`` is the digit of the threshold of a 0 and
@@ -123,7 +124,7 @@ def compare_block(words: Any, first: Any, digits: Any, count: Any, tile: Any, ro
 
 @kernel
 def find_open(tile: Any, is_open: Any, kept: Any, rows: Any, lanes: Any) -> Any:
-    """List in ``kept`` the columns with an undecided bit, and count them; ``is_open`` uint32[LANES] is room to work in."""
+    """List in ``kept`` the columns with an undecided bit, and count them; ``is_open`` is room to work in."""
     for lane in range(LANES):
         is_open[lane] = 0
     for row in range(rows):

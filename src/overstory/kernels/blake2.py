@@ -1,8 +1,8 @@
 """Keyed BLAKE2b (RFC 7693) with digests of 8 bytes, many strings at a time.
 
-The compression function is straight-line code on vectors of 64-bit lanes, one string a lane.  A tile takes `STRINGS` strings
-through as many blocks as the longest has; lanes whose string has ended keep their state.  The block that holds the key is the
-same for all, so it is compressed once.
+The compression function is straight-line code on vectors of 64-bit lanes, one string a lane.  A tile takes `STRINGS`
+strings through as many blocks as the longest has; lanes whose string has ended keep their state.  The block that
+holds the key is the same for all, so it is compressed once.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _compress(v: Lanes, state: list[Any], message: list[Any], counter: Any, last
 
 
 @intrinsic
-def compress_vector(_typing: Any, tile: Any, lane: Any) -> Any:  # noqa: ARG001  # by position in `values`
+def compress_vector(_typing: Any, tile: Any, lane: Any) -> Any:  # noqa: ARG001
     """Compress one block of ``STEP`` strings of a tile (see `hash_tile`) from column ``lane`` on."""
     if not is_flat(tile, types.uint64):
         return None
@@ -104,8 +104,9 @@ def load_block(data: Any, start: Any, stop: Any, tile: Any, lane: Any) -> None:
 def hash_tile(offsets: Any, data: Any, first: Any, strings: Any, initial: Any, before: Any, tile: Any) -> None:
     """Hash ``strings`` strings from number ``first`` on.
 
-    ``tile`` is uint64[27 * STRINGS]: rows 0 .. 15 the message, 16 .. 23 the state (begun with ``initial`` uint64[8]), 24 the
-    bytes so far (``before`` of them in the key's block), 25 and 26 all ones where the block is the last, and where there is one.
+    ``tile`` is uint64[27 * STRINGS]: rows 0 .. 15 the message, 16 .. 23 the state (begun with ``initial`` uint64[8]),
+    24 the bytes so far (``before`` of them in the key's block), 25 and 26 all ones where the block is the last, and
+    where there is one.
     """
     longest = 0
     for lane in range(STRINGS):

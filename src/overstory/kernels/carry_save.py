@@ -1,13 +1,14 @@
 """Carry-save trees: the kernels that sum packed reports.
 
 Positional population count by carry-save adders (Clausecker, Lemire, Schintke, "Faster positional-population counts",
-arXiv 2412.16370).  A carry-save adder takes three words and gives, in five operations for 64 places at once, their sum modulo
-two and their carries.  Fifteen of them fold 16 words into running words of weight 1, 2, 4 and 8 and one word of weight 16; 16
-such words go through a second tree, and only its one word of weight 256 is taken apart into 64 counters.  So a word of reports
-costs about five operations on vectors instead of 64 additions, and memory is the limit.
+arXiv 2412.16370).  A carry-save adder takes three words and gives, in five operations for 64 places at once, their
+sum modulo two and their carries.  Fifteen of them fold 16 words into running words of weight 1, 2, 4 and 8 and one
+word of weight 16; 16 such words go through a second tree, and only its one word of weight 256 is taken apart into 64
+counters.  So a word of reports costs about five operations on vectors instead of 64 additions, and memory is the
+limit.
 
-Reports are read as one flat run of words.  ``width`` is a multiple of a report's words, so column ``i`` of a row of ``width``
-words always holds word ``i mod words`` of some report, and the vectors need not know how long a report is.
+Reports are read as one flat run of words.  ``width`` is a multiple of a report's words, so column ``i`` of a row of
+``width`` words always holds word ``i mod words`` of some report, and the vectors need not know how long a report is.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def _adder(v: Lanes, a: Any, b: Any, c: Any) -> tuple[Any, Any]:
 
 
 @intrinsic
-def fold_16(_typing: Any, data: Any, first: Any, width: Any, state: Any, at: Any, out: Any, to: Any) -> Any:  # noqa: ARG001  # by position in `values`
+def fold_16(_typing: Any, data: Any, first: Any, width: Any, state: Any, at: Any, out: Any, to: Any) -> Any:  # noqa: ARG001
     """Fold 16 vectors, ``width`` words apart from ``data[first]`` on, into ``state``; the carry goes to ``out[to]``.
 
     ``state[at + i * width]`` holds the words of weight ``2 ** i`` for i = 0 .. 3.
@@ -109,9 +110,9 @@ def row_width(words: Any) -> Any:
 def fold_blocks(flat: Any, first: Any, stop: Any, width: Any, trees: Any, filled: Any) -> Any:
     """Fold whole blocks of ``16 width`` words into ``trees`` uint64[89 width].
 
-    Rows 0 .. 7 of ``trees`` (of ``width`` words) hold the running words of weight 1 .. 128, rows 8 .. 23 the ``filled`` words of
-    weight 16 that wait for the second tree, row 24 takes its carry, and rows 25 .. 88 are the counters.  Returns the new
-    ``filled``.
+    Rows 0 .. 7 of ``trees`` (of ``width`` words) hold the running words of weight 1 .. 128, rows 8 .. 23 the
+    ``filled`` words of weight 16 that wait for the second tree, row 24 takes its carry, and rows 25 .. 88 are the
+    counters.  Returns the new ``filled``.
     """
     for start in range(first, stop, TREE * width):
         fold_rows(flat, start, width, trees, 0, trees, (8 + filled) * width)
@@ -172,7 +173,8 @@ def add_each(flat: Any, cohorts: Any, start: Any, stop: Any, words: Any, totals:
 def deal(flat: Any, cohorts: Any, row: Any, stop: Any, words: Any, buffers: Any, free: Any, end: Any) -> Any:
     """Copy rows to their cohorts' buffers until one is full; return the row that filled it, or ``stop``.
 
-    ``free`` and ``end`` are where each buffer goes on and ends.  A loop of its own, which calls nothing, stays in registers.
+    ``free`` and ``end`` are where each buffer goes on and ends.  A loop of its own, which calls nothing, stays in
+    registers.
     """
     if words == 2:
         for i in range(row, stop):
@@ -196,7 +198,7 @@ def deal(flat: Any, cohorts: Any, row: Any, stop: Any, words: Any, buffers: Any,
 
 @kernel
 def add_by_cohort(flat: Any, cohorts: Any, start: Any, stop: Any, words: Any, totals: Any, ones: Any) -> None:
-    """Add rows ``start .. stop``, in any order: each is copied to its cohort's buffer, and a full buffer goes through the tree."""
+    """Add rows ``start .. stop``, in any order: deal them to the cohorts' buffers, and fold the full ones."""
     width, num_cohorts = row_width(words), totals.size
     size = TREE * width * min(TREE, max(1, BUFFERS // (num_cohorts * TREE * width)))
     buffers, trees = np.empty(num_cohorts * size, np.uint64), np.zeros((num_cohorts, TREES * width), np.uint64)

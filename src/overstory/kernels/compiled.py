@@ -1,7 +1,8 @@
 """`kernel`: Numba's ``njit`` as every kernel here uses it.
 
-Numba keeps compiled code beside the source and compiles anew when *that file* changes, though a kernel also contains what it
-calls in other files.  Here one changed line in any file of this package (after an upgrade, say) retires all its compiled code.
+Numba keeps compiled code beside the source and compiles anew when *that file* changes, though a kernel also contains
+what it calls in other files.  Here one changed line in any file of this package (after an upgrade, say) retires all
+its compiled code.
 """
 
 from __future__ import annotations

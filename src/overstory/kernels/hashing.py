@@ -96,7 +96,7 @@ def digest64(
 
 @kernel
 def mix(z: Any) -> Any:
-    """The finalizer of splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014)."""
+    """Splitmix64's finalizer (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014)."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
@@ -127,11 +127,12 @@ def v1_rows(digests: Any, start: Any, stop: Any, num_bits: Any, out: Any) -> Non
 def positions_v1(
     digests: NDArray[np.uint64], num_bits: int, num_hashes: int, num_cohorts: int, *, threads: int | None = None
 ) -> NDArray[np.uint16]:
-    """Positions of the hash family ``overstory-v1``: for each cohort, ``num_hashes`` *distinct* positions of each digest.
+    """Positions of the family ``overstory-v1``: in each cohort, ``num_hashes`` *distinct* ones a digest.
 
-    Floyd's sampling (Bentley, Floyd, "A sample of brilliance", CACM 30(9), 1987): the i-th position is drawn from the first
-    ``num_bits - num_hashes + i + 1``; if it has been drawn before, the last of them is taken, which cannot have been.  Every set
-    of positions is then equally likely (to 2 ** -48, from the multiplication in place of a division).
+    Floyd's sampling (Bentley, Floyd, "A sample of brilliance", CACM 30(9), 1987): the i-th position is drawn from the
+    first ``num_bits - num_hashes + i + 1``; if it has been drawn before, the last of them is taken, which cannot have
+    been.  Every set of positions is then equally likely (to 2 ** -48, from the multiplication in place of a
+    division).
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """MD5 (RFC 1321) of a cohort's number and a string, many strings at a time: Google's RAPPOR hashes so.
 
-MD5 is broken as a cryptographic hash; here it only spreads public candidate strings over a Bloom filter, as the published
-format demands.  Straight-line code on vectors, one string a lane; two registers a vector, because one MD5 alone is a single
-chain of dependent operations.
+MD5 is broken as a cryptographic hash; here it only spreads public candidate strings over a Bloom filter, as the
+published format demands.  Straight-line code on vectors, one string a lane; two registers a vector, because one MD5
+alone is a single chain of dependent operations.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _compress(v: Lanes, state: list[Any], message: list[Any]) -> list[Any]:
 
 
 @intrinsic
-def compress_vector(_typing: Any, tile: Any, lane: Any) -> Any:  # noqa: ARG001  # by position in `values`
+def compress_vector(_typing: Any, tile: Any, lane: Any) -> Any:  # noqa: ARG001
     """Compress one block of ``STEP`` strings of a tile (see `hash_tile`) from column ``lane`` on."""
     if not is_flat(tile, types.uint32):
         return None

@@ -1,20 +1,22 @@
 """Many devices' reports at once: positions of a symbol, permanent channel, instantaneous channel.
 
-**Which random word is which** (the tests hold a plain twin).  The words of a report are split into groups of 8, 4, 2 or 1,
-largest first; group ``g`` has ``w`` words.  A stream of ChaCha blocks is read as little-endian 64-bit words: digit ``j`` of word
-``i`` of the group is the stream's word number ``j w + i``.  Block ``b`` of a group is ChaCha under the four words
+**Which random word is which** (the tests hold a plain twin).  The words of a report are split into groups of 8, 4, 2
+or 1, largest first; group ``g`` has ``w`` words.  A stream of ChaCha blocks is read as little-endian 64-bit words:
+digit ``j`` of word ``i`` of the group is the stream's word number ``j w + i``.  Block ``b`` of a group is ChaCha
+under the four words
 
     permanent       32 g + b | device mod 2^32 | device >> 32, + 2^16 cohort | symbol           20 rounds
     instantaneous   32 g + b | column mod 2^32 | column >> 32                | report index     12 rounds
 
-with a key for each of the two, so the permanent words depend on (key, device, symbol, cohort) alone.  ``column`` is the device,
-unless the words that the instantaneous thresholds need (digits rounded up to a power of two, times w) are fewer than a block's
-eight: then a block serves ``share`` = 8, 4 or 2 devices that lie `LANES` apart:
+with a key for each of the two, so the permanent words depend on (key, device, symbol, cohort) alone.  ``column`` is
+the device, unless the words that the instantaneous thresholds need (digits rounded up to a power of two, times w) are
+fewer than a block's eight: then a block serves ``share`` = 8, 4 or 2 devices that lie `LANES` apart:
 
     column = (device // (LANES share)) LANES + device mod LANES,    first word = 8 / share * (device // LANES mod share)
 
-These streams are for experiments and load: a real device takes its randomness from the operating system.  Twelve rounds are
-enough for that (the best attack known reaches seven); the permanent response, which a person's answers repeat, keeps twenty.
+These streams are for experiments and load: a real device takes its randomness from the operating system.  Twelve
+rounds are enough for that (the best attack known reaches seven); the permanent response, which a person's answers
+repeat, keeps twenty.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ MOST_DEVICES = 1 << 48
 
 
 def _digit_table(channel: Channel) -> NDArray[np.uint32]:
-    """Each digit of ``raise_zero``, and where ``keep_one`` has another, in every place of a word; zeros past the last."""
+    """Each digit of ``raise_zero``, and where ``keep_one`` has another, in every place of a word."""
     keep_one, raise_zero = (threshold % ONE for threshold in channel)
     table = np.zeros(2 * (32 + GROUP), dtype=np.uint32)
     for j in range(32):
@@ -68,7 +70,7 @@ def _checked(positions: NDArray[Any], symbols: NDArray[Any], cohorts: NDArray[An
 
 
 def _for_kernel(channel: Channel | None, key: bytes, domain: bytes, rounds: int) -> tuple[Any, ...]:
-    """What the kernels need of a channel: whether there is one, key, rounds, thresholds, digits, how many digits matter."""
+    """What the kernels need: is there a channel, key, rounds, thresholds, digits, how many of them matter."""
     thresholds = channel or (ONE, 0)
     if not all(0 <= threshold <= ONE for threshold in thresholds):
         raise ValueError(f"thresholds must be in 0 .. 2 ** 32, not {thresholds}")
@@ -114,8 +116,8 @@ def simulate_bits(
     num_bits : int
         Bits of a report.
     first_device : int
-        Number of the first row's device.  Each device's randomness is its own: a device gets the same report in whatever rows
-        it is computed with.
+        Number of the first row's device.  Each device's randomness is its own: a device gets the same report in
+        whatever rows it is computed with.
     report_index : int
         Which of the devices' reports.  The permanent response does not depend on it.
     threads : int, optional

@@ -1,9 +1,9 @@
 """ChaCha (D. J. Bernstein 2008; RFC 8439) as a pseudorandom function, many blocks at a time.
 
-A block is 64 bytes, a function of a 256-bit key and of four 32-bit words; RFC 8439 calls the four a block counter and a
-nonce.  Here they name what the randomness belongs to (see `overstory.kernels.simulate`), so any block can be computed alone, in
-any order, by any thread.  Blocks lie as a structure of arrays: row ``i`` of a ``(16, LANES)`` tile holds word ``i`` of ``LANES``
-blocks, so that every operation of the cipher works on a whole vector of blocks.
+A block is 64 bytes, a function of a 256-bit key and of four 32-bit words; RFC 8439 calls the four a block counter and
+a nonce.  Here they name what the randomness belongs to (see `overstory.kernels.simulate`), so any block can be
+computed alone, in any order, by any thread.  Blocks lie as a structure of arrays: row ``i`` of a ``(16, LANES)`` tile
+holds word ``i`` of ``LANES`` blocks, so that every operation of the cipher works on a whole vector of blocks.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _chacha_intrinsic(rounds: int) -> Any:
     """Make the intrinsic for a number of rounds."""
 
     @intrinsic
-    def chacha_vector(_typing: Any, key: Any, counter: Any, names: Any, out: Any, lane: Any) -> Any:  # noqa: ARG001  # by position in `values`
+    def chacha_vector(_typing: Any, key: Any, counter: Any, names: Any, out: Any, lane: Any) -> Any:  # noqa: ARG001
         """Fill columns ``lane .. lane + WIDTH`` of ``out`` uint32[16 * LANES] from ``names`` uint32[3 * LANES]."""
         if not all(is_flat(array, types.uint32) for array in (key, names, out)):
             return None

@@ -1,7 +1,7 @@
 """Run a kernel that releases the interpreter's lock on several parts of the rows at once.
 
-Plain threads rather than Numba's ``parallel=True``: its default scheduler ends the whole program when two Python threads enter
-it together, and a collector does just that; plain kernels also compile several times faster.
+Plain threads rather than Numba's ``parallel=True``: its default scheduler ends the whole program when two Python
+threads enter it together, and a collector does just that; plain kernels also compile several times faster.
 """
 
 from __future__ import annotations

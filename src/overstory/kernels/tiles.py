@@ -38,17 +38,14 @@ def encode_tile(positions: Any, symbols: Any, cohorts: Any, tile: Any, first_row
     num_symbols, num_hashes, skipped = np.uint64(positions.shape[1]), np.uint64(positions.shape[2]), np.uint64(2 * word)
     flat = positions.reshape(-1)
     start, stop = max(0, -first_row), min(LANES, symbols.size - first_row)
-    for lane in range(
-        np.uint64(start), np.uint64(max(start, stop))
-    ):  # unsigned: an index needs no test for a negative one
+    # Unsigned, an index needs no test for a negative one.
+    for lane in range(np.uint64(start), np.uint64(max(start, stop))):
         device = np.uint64(first_row + np.int64(lane))
         entry = (np.uint64(cohorts[device]) * num_symbols + np.uint64(symbols[device])) * num_hashes
         for i in range(num_hashes):
             position = np.uint64(flat[entry + i])
-            row = (
-                position >> np.uint64(5)
-            ) - skipped  # below `rows`, or of another group (wrapped round if of an earlier one)
-            if row < np.uint64(rows):
+            row = (position >> np.uint64(5)) - skipped
+            if row < np.uint64(rows):  # else of a later group, or of an earlier one and wrapped round
                 tile[row * np.uint64(LANES) + lane] |= np.uint32(1) << np.uint32(position & np.uint64(31))
 
 
@@ -59,9 +56,8 @@ def name_permanent(names: Any, symbols: Any, cohorts: Any, first_row: Any, devic
     those, whose = symbols[first_row + start : first_row + stop], cohorts[first_row + start : first_row + stop]
     for lane in range(stop - start):
         names[start + lane] = np.uint32(device + start + lane)
-        names[LANES + start + lane] = np.uint32((device + start + lane) >> 32) | (
-            np.uint32(whose[lane]) << np.uint32(16)
-        )
+        cohort = np.uint32(whose[lane]) << np.uint32(16)
+        names[LANES + start + lane] = np.uint32((device + start + lane) >> 32) | cohort
         names[2 * LANES + start + lane] = np.uint32(those[lane])
 
 
@@ -80,8 +76,8 @@ def apply_channel(
 ) -> None:
     """Send a tile's bits through one channel, computing as few blocks as decide every bit.
 
-    ``channel`` is what `simulate_bits` makes of one, ``room`` the tile and the columns that go with it.  The stream begins at
-    row ``first`` of the first block, which ``words`` already holds if ``filled``.
+    ``channel`` is what `simulate_bits` makes of one, ``room`` the tile and the columns that go with it.  The stream
+    begins at row ``first`` of the first block, which ``words`` already holds if ``filled``.
     """
     _, key, rounds, thresholds, digits, depth = channel
     tile, names, is_open, origin, kept = room

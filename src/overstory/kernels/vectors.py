@@ -1,9 +1,9 @@
 """Straight-line vector code for ciphers and hashes.
 
-A block function is a few hundred additions, exclusive ors and rotations without a branch.  Written in Numba it takes seconds
-to type and LLVM may or may not vectorize it; written here as LLVM's own *generic* vectors (``<8 x i32>``, ``<4 x i64>``) it
-takes a loop in Python, is always vectorized, and runs anywhere: LLVM splits the vectors into what the machine has (AVX2 one
-register, SSE2 and NEON two).  No instruction of one make of processor is named.
+A block function is a few hundred additions, exclusive ors and rotations without a branch.  Written in Numba it takes
+seconds to type and LLVM may or may not vectorize it; written here as LLVM's own *generic* vectors (``<8 x i32>``,
+``<4 x i64>``) it takes a loop in Python, is always vectorized, and runs anywhere: LLVM splits the vectors into what
+the machine has (AVX2 one register, SSE2 and NEON two).  No instruction of one make of processor is named.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Lanes:
         return self.builder.xor(a, b)
 
     def fence(self, value: Any) -> Any:
-        """Keep LLVM from moving a byte shuffle through an exclusive or, which doubles the shuffles; costs no instruction."""
+        """Keep LLVM from moving a byte shuffle through an exclusive or (twice the shuffles); no instruction."""
         floats = ir.VectorType(ir.FloatType() if self.bits == 32 else ir.DoubleType(), self.lanes)
         kind = f"v{self.lanes}f{self.bits}"
         function = self.builder.module.declare_intrinsic(
@@ -115,7 +115,7 @@ def _word_intrinsic(bits: int) -> Any:
     """Make the intrinsic that reads a little-endian word of ``bits`` bits at any byte."""
 
     @intrinsic
-    def load_word(_typing: Any, data: Any, at: Any) -> Any:  # noqa: ARG001  # by position in `values`
+    def load_word(_typing: Any, data: Any, at: Any) -> Any:  # noqa: ARG001
         if not is_flat(data, types.uint8):
             return None
 
