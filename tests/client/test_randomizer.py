@@ -1,0 +1,158 @@
+import enum
+import os
+import statistics
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from overstory.client import Randomizer, new_secret
+from overstory.protocol.entropy import SeededEntropy
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.registry import mechanism
+
+SECRET = bytes(range(32))
+
+
+def device(name="rappor", metric="engine", **choices):
+    parameters = {"domain_size": 4} if name.startswith("basic") else {}
+    return Randomizer(mechanism(name, **parameters), **({"secret": SECRET, "metric": metric} | choices))
+
+
+def test_a_report_is_the_cohort_and_bits():
+    one = device().report("value")
+    assert type(one) is Report
+    assert one.cohort == device().cohort
+    assert 0 <= one.bits < 1 << 128
+
+
+def test_reports_are_fresh_and_the_permanent_response_is_not():
+    one = device()
+    assert len({one.report("value").bits for _ in range(50)}) == 50
+    assert len({one.permanent("value") for _ in range(50)}) == 1
+
+
+def test_one_round_reports_the_permanent_response_itself():
+    one = Randomizer(mechanism("rappor-one-time", f=0.5), secret=SECRET, metric="m")
+    assert {one.report("value").bits for _ in range(20)} == {one.permanent("value")}
+
+
+def test_a_seeded_experiment_repeats():
+    first, second = (device(entropy=SeededEntropy(5)) for _ in range(2))
+    assert [first.report(v) for v in "abca"] == [second.report(v) for v in "abca"]
+
+
+def test_the_operating_system_is_asked_for_every_report(monkeypatch):
+    """Nothing is drawn ahead: a buffer of randomness would be shared by a fork and its parent."""
+    asked = []
+    real = os.urandom
+    monkeypatch.setattr("overstory.protocol.entropy._from_system", lambda count: asked.append(count) or real(count))
+    one = device()
+    for number in range(1, 4):
+        one.report("value")
+        assert asked == [32] * number
+
+
+def test_equal_values_of_other_types_are_told_apart():
+    """1, True and 1.0 are one key to a dictionary; only 1 is a symbol."""
+    one = device("basic-rappor")
+    one.report(1)
+    for impostor in (True, 1.0):
+        with pytest.raises(ParameterError, match="outside the domain"):
+            one.report(impostor)
+
+
+class Engine(int, enum.Enum):
+    GOOSE = 2
+
+
+class Renamed(int, enum.Enum):
+    DUCK = 2
+
+
+class Plain(enum.IntEnum):
+    TWO = 2
+
+
+def test_an_enumeration_is_its_number_whatever_its_class_is_called():
+    """Its text has changed between Python versions, and changes with every renaming; a permanent response must not."""
+    expected = device("basic-rappor").permanent(2)
+    many = [device("basic-rappor", secret=SECRET + bytes([i])) for i in range(20)]
+    for member in (Engine.GOOSE, Renamed.DUCK, Plain.TWO):
+        assert device("basic-rappor").permanent(member) == expected
+        assert [d.permanent(member) for d in many] == [d.permanent(2) for d in many]
+
+
+def test_a_string_and_its_bytes_are_one_value():
+    assert device().permanent("Ohio") == device().permanent(b"Ohio")
+
+
+@pytest.mark.parametrize("value", [["a"], {"a": 1}, bytearray(b"a"), None, 1.5])
+def test_values_that_cannot_be_reported(value):
+    one = device()
+    for ask in (one.report, one.permanent):
+        with pytest.raises(ParameterError, match="string or bytes"):
+            ask(value)
+    assert not one._memo
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        ({"secret": b"short"}, "at least 16 bytes"),
+        ({"secret": "a string of enough letters"}, "secret is bytes"),
+        ({"metric": ""}, "metric = ''"),
+        ({"metric": None}, "metric = None"),
+        ({"metric": 5}, "metric = 5"),
+        ({"cohort": 16}, "cohort 16 does not exist"),
+        ({"memo_size": -1}, "memo_size = -1"),
+        ({"memo_size": None}, "memo_size = None"),
+    ],
+)
+def test_what_no_device_can_be_made_of(choices, words):
+    with pytest.raises(ParameterError, match=words):
+        device(**choices)
+
+
+def test_the_memo_is_bounded():
+    one = device(memo_size=10)
+    for i in range(100):
+        one.report(f"value-{i}")
+        assert len(one._memo) <= 10
+    none = device(memo_size=0)
+    none.report("value")
+    assert not none._memo
+
+
+def test_a_cohort_belongs_to_the_secret_and_the_metric():
+    assert device().cohort == device().cohort
+    assert len({device(metric=f"m{i}").cohort for i in range(60)}) > 8
+    counts = Counter(device(secret=i.to_bytes(16, "big")).cohort for i in range(1600))
+    assert set(counts) == set(range(16))
+
+
+def test_secrets_are_long_and_new():
+    assert len({new_secret() for _ in range(100)}) == 100
+    assert {len(new_secret()) for _ in range(10)} == {32}
+
+
+FOREIGN = """
+import sys, time
+before = set(sys.modules)
+start = time.perf_counter()
+import overstory.client, overstory.protocol.mechanisms.registry, overstory.protocol.wire
+took = time.perf_counter() - start
+loaded = {name.split(".")[0] for name in set(sys.modules) - before}
+print(took, ",".join(sorted(loaded - set(sys.stdlib_module_names) - {"overstory"})))
+"""
+
+
+def test_the_client_imports_the_standard_library_alone():
+    runs = [
+        subprocess.run([sys.executable, "-c", FOREIGN], capture_output=True, text=True, check=True).stdout.split(" ")
+        for _ in range(3)
+    ]
+    assert {foreign.strip() for _, foreign in runs} == {""}
+    print(f"import overstory.client: {1000 * statistics.median(float(t) for t, _ in runs):.0f} ms")  # noqa: T201

@@ -1,0 +1,66 @@
+"""The mechanisms' known answers, and how to write new ones: `python tests/contract/mechanism_vectors.py`.
+
+Vectors are for ever: a change in one is a change of what devices have answered. Add new ones; never rewrite.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from overstory.client import Randomizer
+from overstory.protocol.entropy import SeededEntropy
+from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.wire import encode_reports
+
+FOLDER = Path(__file__).parents[1] / "vectors" / "overstory-v1"
+GOOGLE = {"hash_family": "google-rappor-python"}
+ODD = {"f": 0.3, "p": 0.35, "q": 0.65}
+
+INPUTS: dict[str, list[tuple[dict[str, Any], Any]]] = {
+    "rappor": [
+        ({}, "Ohio"),
+        (ODD, "Ohio"),
+        ({"num_bits": 67, "num_hashes": 3, "num_cohorts": 5, "hash_key": "a.metric"}, "naïve ☂"),
+        ({"num_bits": 16, "num_hashes": 2, "num_cohorts": 64} | GOOGLE, "v1"),
+    ],
+    "rappor-one-time": [({"f": 0.5}, ""), ({"p": 0.4, "q": 0.8, "num_bits": 20}, "Ohio")],
+    "basic-rappor": [({"domain_size": 9}, 8), ({"domain_size": 4} | ODD, 0)],
+    "basic-rappor-one-time": [({"domain_size": 70, "f": 0.25}, 69), ({"domain_size": 2, "p": 0.25, "q": 0.75}, 1)],
+}
+
+
+def answer(name: str, parameters: dict[str, Any], value: Any, secret: str, metric: str, seed: int) -> dict[str, Any]:
+    """All that follows from a vector's inputs."""
+    built = mechanism(name, **parameters)
+    device = Randomizer(built, secret=bytes.fromhex(secret), metric=metric, entropy=SeededEntropy(seed))
+    reports = [device.report(value) for _ in range(2)]
+    return {
+        "digest": built.digest.hex(),
+        "cohort": device.cohort,
+        "true_bits": f"{built.encode(value, device.cohort):x}",
+        "permanent": f"{device.permanent(value):x}",
+        "reports": [f"{report.bits:x}" for report in reports],
+        "batch": encode_reports(built, reports).hex(),
+    }
+
+
+def write(name: str) -> None:
+    """Write one mechanism's file, unless it is there."""
+    path = FOLDER / f"mechanism-{name}.json"
+    vectors = []
+    for number, (parameters, value) in enumerate(INPUTS[name]):
+        secret = bytes((7 * number + i) % 256 for i in range(32)).hex()
+        inputs = {"parameters": parameters, "value": value, "secret": secret, "metric": f"metric-{number}"}
+        inputs["seed"] = number
+        vectors.append(inputs | {"answer": answer(name, **inputs)})
+    if path.exists():
+        raise SystemExit(f"{path} exists, and known answers are never rewritten")
+    path.write_text(json.dumps({"mechanism": name, "vectors": vectors}, indent=1, ensure_ascii=False) + "\n")
+
+
+if __name__ == "__main__":
+    for one in INPUTS:
+        if not (FOLDER / f"mechanism-{one}.json").exists():
+            write(one)
