@@ -81,7 +81,9 @@ def compress_vector(_typing: Any, tile: Any, lane: Any) -> Any:  # noqa: ARG001
 
 @kernel
 def tail_word(data: Any, start: Any, size: Any) -> Any:
-    """Word of the 0 .. 7 bytes ``data[start : start + size]``, padded with zeros."""
+    """Word of the 1 .. 7 bytes ``data[start : start + size]``, padded with zeros."""
+    if start + size >= 8:  # the word that ends there, whatever it begins with, is inside ``data``
+        return load_64(data, start + size - 8) >> np.uint64(64 - 8 * size)
     word = np.uint64(0)
     for i in range(size):
         word |= np.uint64(data[start + i]) << np.uint64(8 * i)
@@ -91,13 +93,14 @@ def tail_word(data: Any, start: Any, size: Any) -> Any:
 @kernel
 def load_block(data: Any, start: Any, stop: Any, tile: Any, lane: Any) -> None:
     """Put up to one block of ``data[start : stop]`` into a column of the tile, padded with zeros."""
-    words = min(16, max(0, stop - start) // 8)
+    size = min(BLOCK, max(0, stop - start))
+    words, at = np.uint64(size // 8), np.uint64(lane)  # unsigned: no test for a negative index
     for word in range(words):
-        tile[word * STRINGS + lane] = load_64(data, start + 8 * word)
-    for word in range(words, 16):
-        tile[word * STRINGS + lane] = 0
-    if 0 < stop - start < BLOCK:
-        tile[words * STRINGS + lane] = tail_word(data, start + 8 * words, (stop - start) % 8)
+        tile[word * np.uint64(STRINGS) + at] = load_64(data, start + np.int64(word) * 8)
+    for word in range(words, np.uint64(16)):
+        tile[word * np.uint64(STRINGS) + at] = 0
+    if size % 8:
+        tile[words * np.uint64(STRINGS) + at] = tail_word(data, start + size - size % 8, size % 8)
 
 
 @kernel
