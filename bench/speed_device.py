@@ -2,10 +2,10 @@
 
     python bench/speed_device.py [--rounds N] [--json]
 
-Full reports (a fresh value each time: filter, permanent response, report) and reports of a value whose permanent response is in
-memory, at k=128 h=2 f=.5 with thresholds of two binary digits (p=.5 q=.75) and of 32 (f=.3 p=.35 q=.65). Every job is timed
-beside calls of `os.urandom` for as many bytes as a report draws; the best and the median rate of the rounds and the median of
-the ratios of neighbours are printed, so that a busy machine slows both alike.
+Full reports (a fresh value each time: filter, permanent response, report) and reports of a value whose permanent
+response is in memory, at k=128 h=2, with thresholds of two binary digits (f=.5 p=.5 q=.75) and of 32 (f=.3 p=.35
+q=.65). Every job is timed beside calls of `os.urandom` for as many bytes as a report draws; the best and the median
+rate of the rounds and the median of the ratios of neighbours are printed, so that a busy machine slows both alike.
 """
 
 from __future__ import annotations
