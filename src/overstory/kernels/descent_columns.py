@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 
 BLOCK = 2048
+TILE = 128  # candidates whose directions are summed together
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -53,19 +54,28 @@ def squared_lengths(positions: Any, basis: Any, centre: Any, distinct: Any, firs
     """Write ||B' x_s - c||^2 into ``out`` for every column x_s; ``basis`` is (num_cohorts, num_bits, directions)."""
     cohorts, _, hashes = positions.shape
     directions = basis.shape[2]
-    total = np.empty(directions, basis.dtype)
-    for s in range(first, stop):
-        total[:] = -centre
+    totals = np.empty((TILE, directions), basis.dtype)
+    for low in range(first, stop, TILE):
+        high = min(low + TILE, stop)
+        totals[:] = -centre
         for j in range(cohorts):
-            for t in range(hashes):
-                if distinct or not _repeated(positions, j, s, t):
-                    line = basis[j, positions[j, s, t]]
+            for s in range(low, high):
+                total = totals[s - low]
+                if distinct and hashes == 2:
+                    one, two = basis[j, positions[j, s, 0]], basis[j, positions[j, s, 1]]
                     for d in range(directions):
-                        total[d] += line[d]
-        length = 0.0
-        for d in range(directions):
-            length += total[d] * total[d]
-        out[s] = length
+                        total[d] += one[d] + two[d]
+                    continue
+                for t in range(hashes):
+                    if distinct or not _repeated(positions, j, s, t):
+                        line = basis[j, positions[j, s, t]]
+                        for d in range(directions):
+                            total[d] += line[d]
+        for s in range(low, high):
+            length = 0.0
+            for d in range(directions):
+                length += totals[s - low, d] * totals[s - low, d]
+            out[s] = length
 
 
 @njit(cache=True, nogil=True)
