@@ -235,6 +235,14 @@ def test_maps_survive(
     assert same_map(read_map(path, num_bits=bits, num_hashes=hashes, num_cohorts=cohorts), found)
 
 
+def test_a_map_of_very_many_rows_is_written_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_map(tmp_path / "table.csv", CANDIDATES)
+    monkeypatch.setattr(map_csv, "TABLE_CELLS", 1)
+    monkeypatch.setattr(map_csv, "CHUNK", 2)
+    write_map(tmp_path / "unique.csv", CANDIDATES)
+    assert (tmp_path / "unique.csv").read_bytes() == (tmp_path / "table.csv").read_bytes()
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -10,6 +10,7 @@ from overstory.protocol.errors import FormatError
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,19}")  # within 64 bits; Python's int would also take 1_000 and other scripts
 _NUMBER: Final = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,4})?")
+_MARKS: Final = re.compile(r'[,"\r\n]')
 _BLANK: Final = " \t\r"
 
 
@@ -75,7 +76,7 @@ def quoted(text: str) -> str:
     >>> quoted("plain"), quoted('say "hi", twice')
     ('plain', '"say ""hi"", twice"')
     """
-    if any(mark in text for mark in ',"\r\n'):
+    if _MARKS.search(text):
         return '"' + text.replace('"', '""') + '"'
     return text
 

@@ -7,7 +7,6 @@ family hashed it is not asked.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,25 +28,33 @@ if TYPE_CHECKING:
 
 CHUNK = 1 << 14
 TABLE_CELLS = 1 << 20
+"""Up to this many different integers are written once, before any line is."""
 
 
 def write_map(path: FilePath, candidates: CandidateMap) -> None:
     """Write map.csv, in a stream."""
     offsets = 1 + candidates.num_bits * np.arange(candidates.num_cohorts, dtype=np.int64)[:, None, None]
-    render = _decimal(candidates.num_rows + 1)
+    table = _written(np.arange(candidates.num_rows + 1)) if candidates.num_rows <= TABLE_CELLS else None
     with writing_text(path) as text:
         for start in range(0, candidates.num_candidates, CHUNK):
-            columns = (candidates.positions[:, start : start + CHUNK] + offsets).transpose(1, 0, 2)
-            cells = columns.reshape(columns.shape[0], -1).tolist()
+            cells = (candidates.positions[:, start : start + CHUNK] + offsets).transpose(1, 0, 2)
+            lines = _lines(cells.reshape(cells.shape[0], -1), table)
             names = candidates.candidates[start : start + CHUNK]
-            text.writelines(
-                f"{quoted(str(name))},{','.join(map(render, row))}\n" for name, row in zip(names, cells, strict=True)
-            )
+            text.writelines(f"{quoted(str(name))}{line}\n" for name, line in zip(names, lines, strict=True))
 
 
-def _decimal(bound: int) -> Callable[[int], str]:
-    """Return a way to write integers below `bound`: from a table, where one fits."""
-    return str if bound > TABLE_CELLS else [str(i) for i in range(bound)].__getitem__
+def _lines(cells: NDArray[np.int64], table: NDArray[np.bytes_] | None) -> list[str]:
+    """Write a matrix of integers, each after a comma, a text per row: looked up in a table, the padding taken out."""
+    if table is None:
+        known, cells = np.unique(cells, return_inverse=True)
+        table = _written(known)
+    octets = np.ascontiguousarray(table[cells]).view(np.uint8).reshape(cells.shape[0], -1)
+    ends = np.full((cells.shape[0], 1), ord("\n"), np.uint8)
+    return np.hstack((octets, ends)).tobytes().translate(None, b"\0").decode("ascii").split("\n")[:-1]
+
+
+def _written(numbers: NDArray[np.int64]) -> NDArray[np.bytes_]:
+    return np.array([f",{number}".encode() for number in numbers.tolist()])
 
 
 def read_map(

@@ -12,7 +12,7 @@ from overstory.files.records import blocks, records, split_header
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
-    from overstory.protocol.mechanisms.mechanism import BitMechanism
+    from overstory.protocol.mechanisms.bits import BitMechanism
 
 LETTERS = ("k", "h", "m", "p", "q", "f")
 

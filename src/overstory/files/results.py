@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from overstory.analysis.decoding import Decoded
     from overstory.files.opening import FilePath
     from overstory.files.params import RapporParameters
-    from overstory.protocol.mechanisms.mechanism import BitMechanism
+    from overstory.protocol.mechanisms.bits import BitMechanism
 
 LADDER: Final = (1, 2, 3, 5, 10)
 """For how many reports of one value epsilon is stated."""
