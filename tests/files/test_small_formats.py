@@ -19,7 +19,7 @@ from overstory.files.candidates import hash_candidates, read_candidates
 from overstory.files.counts_csv import read_counts, write_counts
 from overstory.files.map_csv import read_map, write_map
 from overstory.files.params import RapporParameters, read_params, write_params
-from overstory.files.records import Skipped
+from overstory.files.records import Skipped, blocks
 from overstory.files.values import Holding, read_values, write_values
 from overstory.protocol.encodings import Bloom
 from overstory.protocol.errors import FormatError, ParameterError
@@ -294,3 +294,22 @@ def test_a_csv_of_candidates_may_quote_them(tmp_path: Path) -> None:
 def test_candidates_that_are_none(tmp_path: Path, text: Any, says: str) -> None:
     with pytest.raises(FormatError, match=says):
         read_candidates(written(tmp_path, text, "names.txt"))
+
+
+def test_a_record_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("overstory.files.records.LONGEST_RECORD", 1000)
+    path = written(tmp_path, "client,cohort,value\nann,0,x\n" + "x" * 5000)
+    with path.open("rb") as stream, pytest.raises(FormatError, match="line 3: this line is longer than 1000 bytes"):
+        list(blocks(stream, str(path), 100))
+
+
+def test_a_quote_without_end_does_not_hold_the_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Past the longest record a line end is a line end, whatever the quotes say."""
+    monkeypatch.setattr("overstory.files.records.LONGEST_RECORD", 1000)
+    path = written(tmp_path, 'ann,0,"x\n' + "bob,1,y\n" * 1000)
+    with path.open("rb") as stream:
+        cut = list(blocks(stream, str(path), 100))
+    assert max(len(block.raw) for block in cut) < 1200
+    assert b"".join(block.raw for block in cut) == path.read_bytes()
+    lines = [block.raw.count(b"\n") for block in cut]
+    assert [block.first_line for block in cut] == [1 + sum(lines[:i]) for i in range(len(lines))]
