@@ -11,7 +11,7 @@ from overstory.planning.design import sufficient_permanent
 from overstory.planning.detection import reports_needed
 from overstory.planning.precision import count_error
 from overstory.privacy import change_leak, statement
-from overstory.protocol.mechanisms.mechanism import BitMechanism
+from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.registry import mechanism
 
 BUDGETS = (1.0742858641667283, 4.394449154672439)  # RAPPOR's f = .5, p = .5, q = .75, h = 2

@@ -8,7 +8,8 @@ from typing import Any
 
 from overstory.client import Randomizer
 from overstory.protocol.entropy import SystemEntropy
-from overstory.protocol.mechanisms.mechanism import BitMechanism, Report
+from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.mechanisms.registry import mechanism as build
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from overstory.protocol.encodings import OneHot
-from overstory.protocol.mechanisms.mechanism import BitMechanism
+from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.permanence import GooglePermanence
 

@@ -14,7 +14,8 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.client import Randomizer
 from overstory.protocol.encodings import Bloom
 from overstory.protocol.entropy import SystemEntropy
-from overstory.protocol.mechanisms.mechanism import BitMechanism, Report
+from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.mechanisms.mechanism import Report
 
 MakeDevice = Callable[..., Randomizer]
 

@@ -10,7 +10,7 @@ from itertools import product
 
 from contract_cases import some_values
 
-from overstory.protocol.mechanisms.mechanism import BitMechanism
+from overstory.protocol.mechanisms.bits import BitMechanism
 
 ONE = 2**32
 PRECISE = Context(prec=60)

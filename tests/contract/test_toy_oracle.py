@@ -12,7 +12,7 @@ import overstory
 from overstory.client import Randomizer
 from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.encodings import OneHot
-from overstory.protocol.mechanisms.mechanism import BitMechanism
+from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.registry import REGISTRY
 from overstory.protocol.wire import decode_batch, encode_reports
 

@@ -129,5 +129,5 @@ def test_more_reports_reveal_more_up_to_the_permanent_response(permanent, instan
     assume(permanent.span)
     rounds = Rounds(permanent, instantaneous)
     here, next_ = (rounds.epsilon([(1, 1)], reports=n) for n in (reports, reports + 1))
-    assert here <= next_ * (1 + 1e-12)
+    assert here <= next_ * (1 + 1e-12) + 1e-90  # the last of a hundred digits, where nothing is revealed
     assert next_ <= rounds.epsilon_permanent([(1, 1)]) * (1 + 1e-12)

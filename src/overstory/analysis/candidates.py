@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    Positions = NDArray[np.uint8] | NDArray[np.uint16]
+    Positions = NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,8 @@ from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.encodings import Bloom, OneHot
 from overstory.protocol.entropy import Entropy
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.mechanism import BitMechanism, Report
+from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.mechanisms.registry import mechanism as build_mechanism
 
 if TYPE_CHECKING:

@@ -76,7 +76,7 @@ def _bloom_kernel(encoding: Bloom, values: Sequence[Any]) -> NDArray[np.integer[
     return found
 
 
-def _columns(values: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+def _columns(values: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     """Lay strings end to end: offsets (M + 1) and bytes, as Arrow does; an Arrow array's own are used as they are."""
     if hasattr(values, "buffers"):
         import pyarrow as pa

@@ -67,7 +67,7 @@ class ReportBatch:
     def octets(self) -> NDArray[np.uint8]:
         """Return the bits as they travel: shape (n, ceil(num_bits / 8)), a view where no word is padded."""
         little = self.bits.astype("<u8", copy=False)
-        return little.view(np.uint8).reshape(len(self), -1)[:, : -(-self.num_bits // 8)]
+        return little.view(np.uint8).reshape(len(self), 8 * self.bits.shape[1])[:, : -(-self.num_bits // 8)]
 
     @classmethod
     def from_octets(

@@ -17,7 +17,7 @@ from overstory.analysis.positions import positions_of
 from overstory.analysis.reports import ReportBatch
 from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.mechanism import BitMechanism
+from overstory.protocol.mechanisms.bits import BitMechanism
 
 
 @dataclass(frozen=True, eq=False)

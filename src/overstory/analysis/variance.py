@@ -6,7 +6,7 @@ import math
 
 from overstory.protocol.encodings import Bloom
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.mechanism import BitMechanism
+from overstory.protocol.mechanisms.bits import BitMechanism
 
 
 def frequency_variance(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from overstory.files.params import RapporParameters
-    from overstory.protocol.mechanisms.mechanism import BitMechanism
+    from overstory.protocol.mechanisms.bits import BitMechanism
 
 
 def add_command(commands: Any, name: str, summary: str, *, more: str = "", example: str) -> argparse.ArgumentParser:

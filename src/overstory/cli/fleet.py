@@ -12,7 +12,8 @@ from overstory.files.reports_csv import ReportRow
 from overstory.files.values import Holding
 from overstory.protocol.derivation import context
 from overstory.protocol.entropy import Entropy, KeyedEntropy, SystemEntropy
-from overstory.protocol.mechanisms.mechanism import BitMechanism, Report
+from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.wire import encode_reports
 
 BATCH = 1 << 16

@@ -10,7 +10,7 @@ from overstory.protocol.derivation import context
 from overstory.protocol.encodings import check_count
 from overstory.protocol.entropy import Entropy, KeyedEntropy, SystemEntropy, uniform_below
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.mechanism import BitMechanism, Report
+from overstory.protocol.mechanisms.mechanism import Mechanism, Report
 from overstory.protocol.permanence import check_secret
 
 _new_report = tuple.__new__  # half the time of the named tuple's own constructor
@@ -55,7 +55,7 @@ class Randomizer:
 
     def __init__(
         self,
-        mechanism: BitMechanism,
+        mechanism: Mechanism,
         *,
         secret: bytes,
         metric: str,
@@ -77,7 +77,7 @@ class Randomizer:
 
     def _derive_cohort(self) -> int:
         drawn = KeyedEntropy(self._secret, context(self.metric), purpose=b"cohort")
-        return uniform_below(self.mechanism.encoding.num_cohorts, drawn)
+        return uniform_below(self.mechanism.num_cohorts, drawn)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Randomizer holds a device's secret: do not pickle it, build it anew from the secret")

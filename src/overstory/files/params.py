@@ -60,10 +60,9 @@ class RapporParameters:
         ParameterError
             When the family cannot hash into k bits h times.
         """
-        from overstory.protocol.mechanisms.registry import mechanism
+        from overstory.protocol.mechanisms.rappor import rappor
 
-        return mechanism(
-            "rappor",
+        return rappor(
             num_bits=self.k,
             num_hashes=self.h,
             num_cohorts=self.m,

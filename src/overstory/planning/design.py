@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from overstory.protocol.mechanisms.mechanism import BitMechanism
+from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.rappor import rappor
 
 GRID: Final = 10**9  # parameters are written with nine decimals

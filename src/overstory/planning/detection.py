@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 from overstory.planning.precision import count_error, fitted_candidates
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.mechanism import BitMechanism
+from overstory.protocol.mechanisms.bits import BitMechanism
 
 _NORMAL = NormalDist()
 # Which share of the candidates is taken to be really there, when a false discovery rate is planned for.

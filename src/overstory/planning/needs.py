@@ -23,7 +23,7 @@ from overstory.planning.sizes import SIZES, choose_sizes
 from overstory.protocol.encodings import OneHot
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.hashing import GoogleRapporPython
-from overstory.protocol.mechanisms.mechanism import BitMechanism
+from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.rappor import rappor
 
 LEAST_EPSILON: Final = 0.001

@@ -23,7 +23,7 @@ from overstory.privacy import PrivacyStatement, statement
 from overstory.privacy.statement import by_number
 from overstory.protocol.encodings import OneHot
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.mechanism import BitMechanism
+from overstory.protocol.mechanisms.bits import BitMechanism
 
 EPSILON_REPORTS = (1, 2, 3, 5, 10, 20, 100)
 

@@ -6,7 +6,7 @@ import math
 
 from overstory.analysis.variance import frequency_variance
 from overstory.protocol.encodings import Bloom
-from overstory.protocol.mechanisms.mechanism import BitMechanism
+from overstory.protocol.mechanisms.bits import BitMechanism
 
 
 def count_error(mechanism: BitMechanism, num_reports: float, frequency: float, num_fitted: int) -> float:

@@ -13,7 +13,7 @@ from decimal import Decimal
 from overstory.privacy.histories import BitHistory, bit_losses, redraws_for_equal_bits
 from overstory.privacy.shapes import Shape, extreme_shapes
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.mechanism import BitMechanism
+from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.probability import round_up, weighted_sum
 
 MAX_REPORTS = 50

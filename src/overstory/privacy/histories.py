@@ -17,7 +17,7 @@ from typing import Any
 
 from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.mechanism import BitMechanism
+from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.permanence import GooglePermanence
 from overstory.protocol.probability import log_ratio, round_up, weighted_sum
 

@@ -14,7 +14,7 @@ from overstory.privacy.maps import Positions, map_differences
 from overstory.privacy.words import sentences
 from overstory.protocol.encodings import OneHot
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.mechanism import BitMechanism
+from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.probability import round_up, weighted_sum
 
 

@@ -10,7 +10,9 @@ from overstory.protocol.channels import Differences
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.hashing import HashFamily, hash_family
 
-MAX_COHORTS = 1 << 16  # a cohort travels as 16 bits
+MAX_COHORTS = 1 << 16  # that are counted apart; they travel as 16 bits
+SEEDS = 1 << 31  # public seeds and matrix rows, which are not; they travel as 32 bits
+MAX_SYMBOLS = 1 << 31
 MAX_BITS = (1 << 16) - 1  # so does the number of bits
 
 
@@ -78,6 +80,13 @@ def check_count(name: str, value: int, low: int, high: int) -> None:
         raise ParameterError(f"{name} = {value!r}: give a whole number from {low} to {high}")
 
 
+def check_symbol(value: Any, domain_size: int) -> int:
+    """Return `value`, or raise ParameterError unless it is a symbol of ``0 .. domain_size - 1``."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < domain_size:
+        raise ParameterError(f"symbol {value!r} is outside the domain 0 .. {domain_size - 1}")
+    return value
+
+
 @dataclass(frozen=True)
 class OneHot:
     """Symbol s of ``0 .. domain_size - 1`` sets bit s alone ("Basic RAPPOR", unary encoding).
@@ -110,9 +119,7 @@ class OneHot:
 
     def positions(self, value: Any, cohort: int) -> tuple[int, ...]:  # noqa: ARG002 - one cohort encodes as any
         """Return the symbol itself."""
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < self.domain_size:
-            raise ParameterError(f"symbol {value!r} is outside the domain 0 .. {self.domain_size - 1}")
-        return (value,)
+        return (check_symbol(value, self.domain_size),)
 
     def canonical(self) -> dict[str, Any]:
         """Return the parameters."""

@@ -1,7 +1,7 @@
 """The packed batch: how reports travel. Columns of one mechanism's reports, self-describing, checked, nothing spare.
 
     magic "OVSB" | version u8 | zero u8 | num_bits u16 | num_cohorts u32 | num_reports u32 | digest 16 bytes
-    cohort column  u16 x num_reports
+    cohort column  u16 x num_reports (u32 when there are more than 2**16 cohorts: hash seeds, matrix rows)
     bit column     ceil(num_bits / 8) bytes x num_reports, bit i of a report in byte i // 8, place i % 8
     CRC-32 of all the above, u32
 
@@ -18,9 +18,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from overstory.protocol.encodings import MAX_COHORTS, check_cohort, check_count
+from overstory.protocol.encodings import MAX_COHORTS, SEEDS, check_cohort, check_count
 from overstory.protocol.errors import WireError
-from overstory.protocol.mechanisms.mechanism import BitMechanism, Report
+from overstory.protocol.mechanisms.mechanism import Mechanism, Report
 
 MAGIC: Final = b"OVSB"
 VERSION: Final = 1
@@ -50,20 +50,31 @@ class Batch:
     bits: bytes
 
     def __iter__(self) -> Iterator[Report]:
-        width = (self.num_bits + 7) // 8
+        width, cohort_bytes = (self.num_bits + 7) // 8, cohort_width(self.num_cohorts)
         for i in range(self.num_reports):
-            cohort = int.from_bytes(self.cohorts[2 * i : 2 * i + 2], "little")
+            cohort = int.from_bytes(self.cohorts[i * cohort_bytes : (i + 1) * cohort_bytes], "little")
             yield Report(cohort, int.from_bytes(self.bits[i * width : (i + 1) * width], "little"))
+
+
+def cohort_width(num_cohorts: int) -> int:
+    """Return how many bytes a cohort travels in.
+
+    Examples
+    --------
+    >>> cohort_width(16), cohort_width(1 << 31)
+    (2, 4)
+    """
+    return 2 if num_cohorts <= MAX_COHORTS else 4
 
 
 def encode_columns(digest: bytes, num_bits: int, num_cohorts: int, cohorts: bytes, bits: bytes) -> bytes:
     """Write a batch from its columns."""
-    header = HEADER.pack(MAGIC, VERSION, 0, num_bits, num_cohorts, len(cohorts) // 2, digest)
+    header = HEADER.pack(MAGIC, VERSION, 0, num_bits, num_cohorts, len(cohorts) // cohort_width(num_cohorts), digest)
     body = b"".join((header, cohorts, bits))
     return body + TRAILER.pack(zlib.crc32(body))
 
 
-def encode_reports(mechanism: BitMechanism, reports: Iterable[Report]) -> bytes:
+def encode_reports(mechanism: Mechanism, reports: Iterable[Report]) -> bytes:
     """Write `reports` of `mechanism` as one batch.
 
     Raises
@@ -78,15 +89,14 @@ def encode_reports(mechanism: BitMechanism, reports: Iterable[Report]) -> bytes:
     >>> list(decode_batch(encode_reports(basic, [Report(0, 5)])))
     [Report(cohort=0, bits=5)]
     """
-    encoding = mechanism.encoding
-    width = (encoding.num_bits + 7) // 8
+    width, cohort_bytes = (mechanism.payload_bits + 7) // 8, cohort_width(mechanism.num_cohorts)
     cohorts, bits = bytearray(), bytearray()
     for report in reports:
-        check_cohort(report.cohort, encoding.num_cohorts)
-        check_count("a report's bits", report.bits, 0, (1 << encoding.num_bits) - 1)
-        cohorts += report.cohort.to_bytes(2, "little")
+        check_cohort(report.cohort, mechanism.num_cohorts)
+        check_count("a report's bits", report.bits, 0, (1 << mechanism.payload_bits) - 1)
+        cohorts += report.cohort.to_bytes(cohort_bytes, "little")
         bits += report.bits.to_bytes(width, "little")
-    return encode_columns(mechanism.digest, encoding.num_bits, encoding.num_cohorts, bytes(cohorts), bytes(bits))
+    return encode_columns(mechanism.digest, mechanism.payload_bits, mechanism.num_cohorts, bytes(cohorts), bytes(bits))
 
 
 def batch_length(header: bytes) -> int:
@@ -99,12 +109,12 @@ def batch_length(header: bytes) -> int:
     """
     if len(header) < HEADER.size:
         raise WireError("short", f"a batch's header has {HEADER.size} bytes; {len(header)} are here")
-    magic, version, zero, num_bits, _, num_reports, _ = HEADER.unpack_from(header)
+    magic, version, zero, num_bits, num_cohorts, num_reports, _ = HEADER.unpack_from(header)
     if magic != MAGIC:
         raise WireError("magic", f"a batch starts with {MAGIC!r}, this with {magic!r}")
     if version != VERSION or zero:
         raise WireError("version", f"this reads batches of version {VERSION}, not {version}.{zero}")
-    length: int = HEADER.size + num_reports * (2 + (num_bits + 7) // 8) + TRAILER.size
+    length: int = HEADER.size + num_reports * (cohort_width(num_cohorts) + (num_bits + 7) // 8) + TRAILER.size
     return length
 
 
@@ -123,20 +133,20 @@ def decode_batch(raw: bytes) -> Batch:
     if zlib.crc32(memoryview(raw)[:body]) != TRAILER.unpack_from(raw, body)[0]:
         raise WireError("checksum", "the batch was damaged on its way: its checksum does not match")
     _, _, _, num_bits, num_cohorts, num_reports, digest = HEADER.unpack_from(raw)
-    split = HEADER.size + 2 * num_reports
+    split = HEADER.size + cohort_width(num_cohorts) * num_reports
     batch = Batch(digest, num_bits, num_cohorts, num_reports, raw[HEADER.size : split], raw[split:body])
     _check_columns(batch)
     return batch
 
 
 def _check_columns(batch: Batch) -> None:
-    cohorts = array("H", batch.cohorts)
+    cohorts = array("H" if cohort_width(batch.num_cohorts) == 2 else "I", batch.cohorts)
     if struct.pack("=H", 1) != struct.pack("<H", 1):  # pragma: no cover - big-endian machines
         cohorts.byteswap()
     if batch.num_bits == 0:
         raise WireError("bits", "a report has at least one bit")
-    if not 1 <= batch.num_cohorts <= MAX_COHORTS:  # or counting would be as large as the header likes
-        raise WireError("cohort", f"a collection has 1 to {MAX_COHORTS} cohorts, not {batch.num_cohorts}")
+    if not 1 <= batch.num_cohorts <= SEEDS:
+        raise WireError("cohort", f"a collection has 1 to {SEEDS} cohorts, not {batch.num_cohorts}")
     if cohorts and max(cohorts) >= batch.num_cohorts:
         raise WireError("cohort", f"cohort {max(cohorts)} does not exist: cohorts are 0 .. {batch.num_cohorts - 1}")
     width, spare = (batch.num_bits + 7) // 8, -batch.num_bits % 8

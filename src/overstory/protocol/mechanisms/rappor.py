@@ -12,7 +12,7 @@ from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.encodings import Bloom, Encoding, OneHot
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.hashing import GoogleRapporPython
-from overstory.protocol.mechanisms.mechanism import BitMechanism
+from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.permanence import GooglePermanence, KeyedPermanence, Permanence
 from overstory.protocol.probability import check_probability
 

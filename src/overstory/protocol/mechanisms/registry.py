@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms import rappor
-from overstory.protocol.mechanisms.mechanism import BitMechanism
+from overstory.protocol.mechanisms.bits import BitMechanism
 
 REGISTRY: Final[dict[str, Callable[..., BitMechanism]]] = {
     "rappor": rappor.rappor,

@@ -1,0 +1,127 @@
+"""Mechanisms whose report is a vector of bits: an encoding and two rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from overstory.protocol.channels import BinaryChannel, Rounds
+from overstory.protocol.encodings import Encoding, bits_at, check_cohort, encode
+from overstory.protocol.entropy import Entropy
+from overstory.protocol.mechanisms.mechanism import Mechanism, Report
+from overstory.protocol.permanence import KeyedPermanence, Permanence, Subject
+from overstory.protocol.sampling import Draw, drawer
+
+
+@dataclass(frozen=True)
+class BitMechanism(Mechanism):
+    """Encode a value as bits, randomize them permanently, randomize that afresh for every report.
+
+    Parameters
+    ----------
+    name
+        The registry's name.
+    parameters
+        As the caller gave them, completed by the defaults.
+    encoding
+        From a value to bits.
+    rounds
+        The permanent and the instantaneous channel; either may be the identity.
+    permanence
+        How a device derives its permanent responses.
+
+    Raises
+    ------
+    ParameterError
+        When the channels carry no signal, or protect nothing.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> rappor = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
+    >>> round(rappor.epsilon_report, 4), round(rappor.epsilon_permanent, 4)
+    (1.0743, 4.3944)
+    """
+
+    name: str
+    parameters: Mapping[str, Any] = field(hash=False)
+    encoding: Encoding
+    rounds: Rounds
+    permanence: Permanence = field(default_factory=KeyedPermanence, compare=False, repr=False)
+
+    @property
+    def payload_bits(self) -> int:
+        """A bit of the vector each."""
+        return self.encoding.num_bits
+
+    @property
+    def p_star(self) -> Fraction:
+        """P(a report's bit is 1 | the value sets it)."""
+        return self.channel.keep_one
+
+    @property
+    def q_star(self) -> Fraction:
+        """P(a report's bit is 1 | the value does not)."""
+        return self.channel.raise_zero
+
+    @property
+    def channel(self) -> BinaryChannel:
+        """P(report bit | true bit): RAPPOR's q* is its `keep_one`, RAPPOR's p* its `raise_zero`."""
+        return self.rounds.combined
+
+    @cached_property
+    def epsilon_permanent(self) -> float:
+        """Epsilon of any number of reports of one value, rounded up (RAPPOR's eps_infinity)."""
+        return self.rounds.epsilon_permanent(self.encoding.differences)
+
+    def epsilon_n(self, reports: int) -> float:
+        """Exact epsilon of `reports` reports of one value, rounded up."""
+        return self.rounds.epsilon(self.encoding.differences, reports=reports)
+
+    def encode(self, value: Any, cohort: int) -> int:
+        """Return the true bits of `value` in `cohort`; they never leave the device."""
+        return encode(self.encoding, value, cohort)
+
+    def supports(self, report: Report, value: Any) -> bool:
+        """Whether all of the value's bits are set in the report."""
+        bits = self.encode(value, report.cohort)
+        return report.bits & bits == bits
+
+    def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
+        """Return the function from a value to its permanent bits; see `Mechanism.responder`."""
+        check_cohort(cohort, self.encoding.num_cohorts)
+        permanent, positions = self.rounds.permanent, self.encoding.positions
+        if permanent.is_identity:
+            return lambda value: bits_at(positions(value, cohort))
+        subject = Subject(metric, self.digest, cohort)
+        respond = self.permanence.responder(permanent, self.encoding.num_bits, secret, subject)
+        return lambda value: respond(_as_bytes(value), bits_at(positions(value, cohort)))
+
+    @cached_property
+    def instantaneous(self) -> Draw:
+        """The function (permanent response, random_bits) -> the bits of a fresh report."""
+        if self.rounds.instantaneous.is_identity:
+            return lambda permanent, random_bits: permanent  # noqa: ARG005 - one round draws nothing afresh
+        return drawer(self.rounds.instantaneous, self.encoding.num_bits)
+
+    def draw_permanent(self, value: Any, cohort: int, entropy: Entropy) -> int:
+        """Return permanent bits drawn from `entropy`."""
+        bits = self.encode(value, cohort)
+        if self.rounds.permanent.is_identity:
+            return bits
+        return drawer(self.rounds.permanent, self.encoding.num_bits)(bits, entropy.bits)
+
+    def canonical(self) -> dict[str, Any]:
+        """Return all that a report's meaning and privacy depend on, as JSON values."""
+        thresholds = [list(c.thresholds) for c in (self.rounds.permanent, self.rounds.instantaneous)]
+        return {"name": self.name, "thresholds": thresholds, **self.encoding.canonical()}
+
+
+def _as_bytes(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    # An enumeration's member is its number: its own text changes with its class's name.
+    return value if isinstance(value, bytes) else str(int(value) if isinstance(value, int) else value).encode()

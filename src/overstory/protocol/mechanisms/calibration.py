@@ -1,0 +1,102 @@
+"""From a wished epsilon to integer thresholds: the least noise whose exact epsilon is not above the wish.
+
+Nothing here is solved in closed form and then rounded. A family of channels is indexed by one integer threshold, more
+noise for a larger one; bisection on the exact epsilon finds the first that keeps the promise. The answer is within one
+step of 2**-32 of the real optimum, on the safe side.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+from overstory.protocol.channels import BinaryChannel, Rounds
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.probability import ONE
+
+ONE_BIT_EACH = ((1, 1),)
+
+
+def check_epsilon(name: str, epsilon: float) -> float:
+    """Return `epsilon`, or raise ParameterError unless it is a finite number above 0.
+
+    Examples
+    --------
+    >>> check_epsilon("epsilon", 1)
+    1.0
+    """
+    if not isinstance(epsilon, int | float) or isinstance(epsilon, bool) or not 0 < epsilon < math.inf:
+        raise ParameterError(f"{name} = {epsilon!r}: give a number above 0")
+    return float(epsilon)
+
+
+def least_noise(promised: Callable[[int], float], epsilon: float, low: int, high: int) -> int:
+    """Return the smallest threshold in ``low .. high`` with ``promised(threshold) <= epsilon``.
+
+    Parameters
+    ----------
+    promised
+        The exact epsilon at a threshold; it never rises with the threshold.
+    epsilon
+        What may not be exceeded.
+
+    Raises
+    ------
+    ParameterError
+        When even the most noise promises less.
+    """
+    if promised(high) > epsilon:
+        raise ParameterError(f"no channel on the 2**-32 grid reaches epsilon = {epsilon}: it is too small")
+    while low < high:
+        middle = (low + high) // 2
+        if promised(middle) <= epsilon:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def symmetric(threshold: int) -> BinaryChannel:
+    """Flip with probability ``threshold / 2**32`` (SUE, Warner): P(1|1) = 1 - P(1|0)."""
+    return BinaryChannel(Fraction(ONE - threshold, ONE), Fraction(threshold, ONE))
+
+
+def optimized(threshold: int) -> BinaryChannel:
+    """Keep a one with probability 1/2, raise a zero with ``threshold / 2**32`` (OUE)."""
+    return BinaryChannel(Fraction(1, 2), Fraction(threshold, ONE))
+
+
+Family = Callable[[int], BinaryChannel]
+
+
+def one_round(family: Family, epsilon: float) -> BinaryChannel:
+    """Return the family's channel of least noise whose exact epsilon on one-hot bits is at most `epsilon`.
+
+    Examples
+    --------
+    >>> channel = one_round(optimized, 1.0)
+    >>> 1 - 1e-8 < channel.epsilon <= 1
+    True
+    """
+    return family(least_noise(lambda t: family(t).epsilon, epsilon, 1, ONE // 2 - 1))
+
+
+def second_round(permanent: BinaryChannel, family: Family, epsilon: float) -> BinaryChannel:
+    """Return the family's channel that, after `permanent`, brings one report down to `epsilon`; the least noise.
+
+    Raises
+    ------
+    ParameterError
+        When one permanent response is already below `epsilon`: then no second round is needed.
+    """
+    if permanent.epsilon < epsilon:
+        raise ParameterError(
+            f"epsilon_report = {epsilon} is above what the permanent round leaves ({permanent.epsilon:.6f}): "
+            "give an epsilon_report below epsilon_permanent"
+        )
+
+    def promised(threshold: int) -> float:
+        return Rounds(permanent, family(threshold)).epsilon(ONE_BIT_EACH)
+
+    return family(least_noise(promised, epsilon, 0, ONE // 2 - 1))

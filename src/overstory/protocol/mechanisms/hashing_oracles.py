@@ -1,0 +1,155 @@
+"""Oracles that report a symbol: direct, hashed, or a sign.
+
+Wang et al. (USENIX Security 2017): GRR (direct encoding), BLH, OLH. Acharya et al. (2019): Hadamard response. The
+lecture (after Bassily and Smith 2015): one randomized bit of a public random matrix. Arcolezi et al. (2022, 2023):
+L-GRR, LOLOHA.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, Final
+
+from overstory.protocol.channels import SymbolChannel
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.calibration import check_epsilon
+from overstory.protocol.mechanisms.symbols import SymbolMechanism
+from overstory.protocol.probability import ONE
+from overstory.protocol.symbol_encodings import Direct, HadamardRow, LocalHash, SignMatrix, SymbolEncoding
+from overstory.protocol.symbol_rounds import SymbolRounds
+
+MAX_RANGE: Final = 1 << 16
+
+
+def grr(*, domain_size: int, epsilon: float) -> SymbolMechanism:
+    """Generalized randomized response: the value with e^eps / (e^eps + d - 1), else any other."""
+    return _once("grr", dict(locals()), Direct(domain_size), epsilon)
+
+
+def blh(*, epsilon: float, domain_size: int | None = None, hash_key: str = "") -> SymbolMechanism:
+    """Binary local hashing: one randomized bit of the value's hash."""
+    return _once("blh", dict(locals()), LocalHash(2, domain_size, hash_key), epsilon)
+
+
+def olh(
+    *, epsilon: float, domain_size: int | None = None, hash_range: int | None = None, hash_key: str = ""
+) -> SymbolMechanism:
+    """Optimal local hashing: GRR on the value's hash into the range of least variance, near e^eps + 1."""
+    parameters = dict(locals())
+    best = best_hash_range(epsilon) if hash_range is None else hash_range
+    return _once("olh", parameters, LocalHash(best, domain_size, hash_key), epsilon)
+
+
+def hadamard(*, domain_size: int, epsilon: float) -> SymbolMechanism:
+    """One randomized sign of the value's Hadamard row."""
+    return _once("hadamard", dict(locals()), HadamardRow(domain_size), epsilon)
+
+
+def random_matrix(
+    *, epsilon: float | None = None, domain_size: int | None = None, advantage: float | None = None, hash_key: str = ""
+) -> SymbolMechanism:
+    """One randomized sign of the lecture's public pseudo-random +-1 matrix.
+
+    `advantage` is the lecture's small epsilon: the true sign is sent with probability 1/2 + advantage. Its real
+    epsilon is ln((1/2 + advantage) / (1/2 - advantage)), about four times as large, and `epsilon_report` says so.
+    """
+    parameters = dict(locals())
+    if (epsilon is None) == (advantage is None):
+        raise ParameterError("random-matrix: give either epsilon, or the lecture's advantage")
+    encoding = SignMatrix(domain_size, hash_key)
+    if advantage is None:
+        assert epsilon is not None
+        return _once("random-matrix", parameters, encoding, epsilon)
+    if not 0 < advantage < 0.5:
+        raise ParameterError(f"advantage = {advantage!r}: 1/2 + advantage must be a probability between 1/2 and 1")
+    alpha = Fraction(math.floor(Fraction(advantage) * 2 * ONE), ONE)
+    channel = SymbolChannel(2, alpha)
+    return SymbolMechanism("random-matrix", parameters, encoding, SymbolRounds(channel, SymbolChannel(2, Fraction(1))))
+
+
+def l_grr(
+    *, domain_size: int, epsilon_permanent: float, epsilon_report: float, published: bool = False
+) -> SymbolMechanism:
+    """Longitudinal GRR: GRR memoized, then GRR afresh; `published` takes the second round of the literature."""
+    return _twice("l-grr", dict(locals()), Direct(domain_size))
+
+
+def loloha(
+    *,
+    epsilon_permanent: float,
+    epsilon_report: float,
+    domain_size: int | None = None,
+    hash_range: int | None = None,
+    hash_key: str = "",
+    published: bool = False,
+) -> SymbolMechanism:
+    """LOLOHA: the device's own hash, then GRR memoized per hashed symbol, then GRR afresh.
+
+    Without `hash_range`, the range of least variance for the chain that is really used.
+    """
+    parameters = dict(locals())
+    if hash_range is None:
+        _check_two(epsilon_permanent, epsilon_report)
+        hash_range = best_hash_range(epsilon_report)
+    return _twice("loloha", parameters, LocalHash(hash_range, domain_size, hash_key))
+
+
+def best_hash_range(epsilon: float) -> int:
+    """Return the integer g of least variance (E - 1 + g)^2 / ((E - 1)^2 (g - 1)); over the reals it is E + 1.
+
+    Examples
+    --------
+    >>> [best_hash_range(epsilon) for epsilon in (0.1, 1.0, 2.0, 4.0)]
+    [2, 4, 8, 56]
+    """
+    odds = math.exp(min(check_epsilon("epsilon", epsilon), 12.0))
+
+    def variance(hash_range: int) -> float:
+        return (odds - 1 + hash_range) ** 2 / (hash_range - 1)
+
+    near = math.floor(odds + 1)
+    return min((g for g in (near, near + 1) if 2 <= g <= MAX_RANGE), key=variance, default=MAX_RANGE)
+
+
+def _once(name: str, parameters: dict[str, Any], encoding: SymbolEncoding, epsilon: float) -> SymbolMechanism:
+    channel = SymbolChannel.of(encoding.num_symbols, epsilon=check_epsilon("epsilon", epsilon))
+    unchanged = SymbolChannel(encoding.num_symbols, Fraction(1))
+    return SymbolMechanism(name, parameters, encoding, SymbolRounds(channel, unchanged))
+
+
+def _check_two(epsilon_permanent: float, epsilon_report: float) -> tuple[float, float]:
+    permanent = check_epsilon("epsilon_permanent", epsilon_permanent)
+    report = check_epsilon("epsilon_report", epsilon_report)
+    if report >= permanent:
+        raise ParameterError(
+            f"epsilon_report = {report} must be below epsilon_permanent = {permanent}: otherwise one round does"
+        )
+    return permanent, report
+
+
+def _twice(name: str, parameters: dict[str, Any], encoding: SymbolEncoding) -> SymbolMechanism:
+    permanent, report = _check_two(parameters["epsilon_permanent"], parameters["epsilon_report"])
+    size = encoding.num_symbols
+    memoized = SymbolChannel.of(size, epsilon=permanent)
+    second = _published_alpha(size, permanent, report) if parameters["published"] else _exact_alpha(memoized, report)
+    return SymbolMechanism(name, parameters, encoding, SymbolRounds(memoized, SymbolChannel(size, second)))
+
+
+def _exact_alpha(memoized: SymbolChannel, epsilon_report: float) -> Fraction:
+    """alpha(epsilon_report) / alpha(epsilon_permanent), rounded down to the grid."""
+    wished = SymbolChannel.of(memoized.domain_size, epsilon=epsilon_report).alpha
+    return Fraction(math.floor(ONE * wished / memoized.alpha), ONE)
+
+
+def _published_alpha(size: int, epsilon_permanent: float, epsilon_report: float) -> Fraction:
+    """Return the second round of the L-GRR and LOLOHA papers, which drops the way over a third symbol.
+
+    They solve p1 p2 + q1 q2 = e^eps1 (p1 q2 + q1 p2) for p2 = 1 - (k - 1) q2, p1 and q1 being the first round's.
+    """
+    first, odds = math.exp(epsilon_permanent), math.exp(epsilon_report)
+    kept, other = first / (first + size - 1), 1 / (first + size - 1)
+    # With ratio r = p2 / q2: kept r + other = odds (kept + other r).
+    ratio = (odds * kept - other) / (kept - odds * other)
+    alpha = (ratio - 1) / (ratio - 1 + size)
+    return Fraction(math.floor(ONE * alpha), ONE)

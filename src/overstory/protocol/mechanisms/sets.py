@@ -1,0 +1,171 @@
+"""Mechanisms whose report is drawn from the value's own set of outputs: subset selection, projective geometry."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Final
+
+from overstory.protocol.derivation import context
+from overstory.protocol.encodings import MAX_SYMBOLS, check_cohort, check_count
+from overstory.protocol.entropy import Entropy, KeyedEntropy
+from overstory.protocol.mechanisms.calibration import check_epsilon, least_noise
+from overstory.protocol.mechanisms.mechanism import Mechanism, Report
+from overstory.protocol.permanence import check_secret
+from overstory.protocol.probability import ONE, log_ratio, round_up
+from overstory.protocol.sampling import Draw
+from overstory.protocol.set_systems import Projective, SetSystem, Subsets, is_prime
+
+
+@dataclass(frozen=True)
+class SetMechanism(Mechanism):
+    """Draw the output from the value's set with probability `inside`, else from outside it; memoized.
+
+    Parameters
+    ----------
+    name, parameters
+        The registry's name, and the parameters completed by the defaults.
+    encoding
+        The set system.
+    inside
+        P(output in the value's set), a fraction over 2**32.
+    """
+
+    name: str
+    parameters: Mapping[str, Any] = field(hash=False)
+    encoding: SetSystem
+    inside: Fraction
+
+    @property
+    def payload_bits(self) -> int:
+        """Width of an output."""
+        return self.encoding.payload_bits
+
+    @property
+    def p_star(self) -> Fraction:
+        """P(the value's set holds the output)."""
+        return self.inside
+
+    @property
+    def q_star(self) -> Fraction:
+        """P(another value's set holds it): c_int of the c_set inside, c_set - c_int of the K - c_set outside."""
+        total, own, shared = self.encoding.sizes
+        return self.inside * Fraction(shared, own) + (1 - self.inside) * Fraction(own - shared, total - own)
+
+    def epsilon_n(self, reports: int) -> float:  # noqa: ARG002 - one memoized output, however often it is sent
+        """Exact epsilon: an output inside the set against the same output outside another's, rounded up."""
+        return set_epsilon(self.encoding, self.inside)
+
+    @property
+    def epsilon_permanent(self) -> float:
+        """Epsilon of any number of reports of one value: all are the same."""
+        return self.epsilon_report
+
+    def supports(self, report: Report, value: Any) -> bool:
+        """Whether the value's set holds the reported output."""
+        return self.encoding.contains(report.bits, value)
+
+    def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
+        """Return the function from a value to its permanent output; see `Mechanism.responder`."""
+        check_cohort(cohort, self.num_cohorts)
+        key, about = check_secret(secret), (metric, self.digest, cohort)
+
+        def respond(value: Any) -> int:
+            return self._draw(value, KeyedEntropy(key, context(*about, value), purpose=b"permanent"))
+
+        return respond
+
+    @property
+    def instantaneous(self) -> Draw:
+        """The permanent output is sent as it is."""
+        return lambda permanent, random_bits: permanent  # noqa: ARG005 - one round draws nothing afresh
+
+    def draw_permanent(self, value: Any, cohort: int, entropy: Entropy) -> int:
+        """Return an output drawn from `entropy`."""
+        check_cohort(cohort, self.num_cohorts)
+        return self._draw(value, entropy)
+
+    def _draw(self, value: Any, entropy: Entropy) -> int:
+        drawn = self.encoding.inside if entropy.bits(32) < self.inside * ONE else self.encoding.outside
+        return drawn(value, entropy)
+
+    def canonical(self) -> dict[str, Any]:
+        """Return all that a report's meaning and privacy depend on, as JSON values."""
+        return {"name": self.name, "thresholds": [int(self.inside * ONE)], **self.encoding.canonical()}
+
+
+def set_epsilon(system: SetSystem, inside: Fraction) -> float:
+    """Return ln((inside / c_set) / ((1 - inside) / (K - c_set))), rounded up; either way round."""
+    total, own, _ = system.sizes
+    within, without = inside / own, (1 - inside) / (total - own)
+    return round_up(max(log_ratio(within, without), log_ratio(without, within)))
+
+
+def subset(*, domain_size: int, epsilon: float, subset_size: int | None = None) -> SetMechanism:
+    """Subset selection (Ye and Barg 2018): a random subset of the domain, more likely with the value in it.
+
+    Without `subset_size`, the one of least variance, near d / (e^eps + 1).
+    """
+    parameters = dict(locals())
+    check_epsilon("epsilon", epsilon)
+    check_count("domain_size", domain_size, 2, MAX_SYMBOLS)
+    near = int(domain_size / (math.exp(min(epsilon, 700.0)) + 1))
+    sizes = [subset_size] if subset_size is not None else [w for w in (near, near + 1) if 1 <= w < domain_size]
+    return _best("subset", parameters, [Subsets(domain_size, size) for size in sizes], epsilon)
+
+
+MAX_FIELD: Final = 1 << 15  # the smallest prime above 2**14 is below it
+
+
+def projective(*, domain_size: int, epsilon: float, field_size: int | None = None) -> SetMechanism:
+    """Projective geometry response (Feldman, Nelson, Nguyen, Talwar 2022): a point of PG(t-1, q).
+
+    Without `field_size`, the prime q of least variance among those near e^eps + 1 and those that waste fewest points.
+    """
+    parameters = dict(locals())
+    near = min(math.exp(min(check_epsilon("epsilon", epsilon), 10.0)) + 1, MAX_FIELD / 2)
+    check_count("domain_size", domain_size, 2, MAX_SYMBOLS)
+    primes = [field_size] if field_size is not None else sorted({*_around(near), *_thrifty(domain_size)})
+    return _best("projective", parameters, [Projective(domain_size, prime) for prime in primes], epsilon)
+
+
+def _around(near: float) -> list[int]:
+    """Return the primes on both sides of `near`."""
+    below = next((n for n in range(int(near), 1, -1) if is_prime(n)), 2)
+    above = next(n for n in range(int(near) + 1, 2 * int(near) + 3) if is_prime(n))
+    return [below, above]
+
+
+def _thrifty(domain_size: int) -> list[int]:
+    """Return, for every dimension, the least prime whose space has a point for every value."""
+    primes: list[int] = []
+    for dimension in range(2, domain_size.bit_length() + 2):
+        least = max(2, math.floor(domain_size ** (1 / (dimension - 1))) - 1)
+        found = (q for q in range(least, MAX_FIELD) if is_prime(q) and (q**dimension - 1) // (q - 1) >= domain_size)
+        primes.extend(q for q in [next(found, None)] if q is not None)
+    return primes
+
+
+def _best(name: str, parameters: dict[str, Any], systems: list[Any], epsilon: float) -> SetMechanism:
+    """Return the mechanism of least variance at frequency 0."""
+    mechanisms = [SetMechanism(name, parameters, system, _inside(system, epsilon)) for system in systems]
+    return min(mechanisms, key=_variance)
+
+
+def _variance(mechanism: SetMechanism) -> float:
+    p_star, q_star = mechanism.p_star, mechanism.q_star
+    return float(q_star * (1 - q_star) / (p_star - q_star) ** 2)
+
+
+def _inside(system: SetSystem, epsilon: float) -> Fraction:
+    """Return the largest probability of the value's own set whose exact epsilon is not above `epsilon`."""
+    outside = least_noise(lambda t: set_epsilon(system, 1 - Fraction(t, ONE)), epsilon, 1, _even(system))
+    return 1 - Fraction(outside, ONE)
+
+
+def _even(system: SetSystem) -> int:
+    """The threshold of "outside" at which every output is about equally likely: the most noise there is."""
+    total, own, _ = system.sizes
+    return (total - own) * ONE // total

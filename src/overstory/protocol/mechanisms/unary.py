@@ -1,0 +1,91 @@
+"""Unary encodings: a bit per symbol, and other numbers in the channels.
+
+Wang et al. (USENIX Security 2017): SUE, OUE. Arcolezi et al. (2022): L-SUE, L-OSUE, L-SOUE. Vidal's thesis
+(ProTECting): WB, OPT-WB, OPT-DR. Each is a channel or two over the one-hot encoding.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from overstory.protocol.channels import BinaryChannel, Rounds
+from overstory.protocol.encodings import OneHot, check_count
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.mechanisms.calibration import (
+    Family,
+    check_epsilon,
+    one_round,
+    optimized,
+    second_round,
+    symmetric,
+)
+
+
+def sue(*, domain_size: int, epsilon: float) -> BitMechanism:
+    """Symmetric unary encoding (basic RAPPOR's round): P(1|1) = e^(eps/2) / (e^(eps/2) + 1), P(1|0) = 1 - P(1|1)."""
+    return _once("sue", dict(locals()), symmetric)
+
+
+def oue(*, domain_size: int, epsilon: float) -> BitMechanism:
+    """Optimized unary encoding: P(1|1) = 1/2, P(1|0) = 1 / (e^eps + 1); the least variance of all unary encodings."""
+    return _once("oue", dict(locals()), optimized)
+
+
+def wb(*, domain_size: int, epsilon: float, window: int) -> BitMechanism:
+    """Window based (thesis, section 4.2): fresh symmetric noise at epsilon / window for every report."""
+    return _window("wb", dict(locals()), symmetric)
+
+
+def opt_wb(*, domain_size: int, epsilon: float, window: int) -> BitMechanism:
+    """Optimized window based (thesis, section 4.2): fresh OUE noise at epsilon / window for every report."""
+    return _window("opt-wb", dict(locals()), optimized)
+
+
+def opt_dr(*, domain_size: int, epsilon_permanent: float) -> BitMechanism:
+    """Optimized double randomization (thesis, section 4.3): the same OUE channel twice, the first memoized."""
+    parameters = dict(locals())
+    channel = one_round(optimized, check_epsilon("epsilon_permanent", epsilon_permanent))
+    return BitMechanism("opt-dr", parameters, OneHot(domain_size), Rounds(channel, channel))
+
+
+def l_sue(*, domain_size: int, epsilon_permanent: float, epsilon_report: float) -> BitMechanism:
+    """Longitudinal SUE: symmetric noise in both rounds."""
+    return _twice("l-sue", dict(locals()), symmetric, symmetric)
+
+
+def l_osue(*, domain_size: int, epsilon_permanent: float, epsilon_report: float) -> BitMechanism:
+    """Longitudinal OUE then SUE: one report is exactly OUE(epsilon_report); the second round costs no accuracy.
+
+    p1 = 1/2, q1 = 1/(e^eps_inf + 1), p2 = 1 - q2 give p* = 1/2 whatever p2 is: a half is a fixed point of symmetric
+    noise. So at epsilon_report the chain is OUE's own channel.
+    """
+    return _twice("l-osue", dict(locals()), optimized, symmetric)
+
+
+def l_soue(*, domain_size: int, epsilon_permanent: float, epsilon_report: float) -> BitMechanism:
+    """Longitudinal SUE then OUE."""
+    return _twice("l-soue", dict(locals()), symmetric, optimized)
+
+
+def _once(name: str, parameters: dict[str, Any], family: Family) -> BitMechanism:
+    channel = one_round(family, check_epsilon("epsilon", parameters["epsilon"]))
+    return BitMechanism(name, parameters, OneHot(parameters["domain_size"]), Rounds(channel, BinaryChannel.identity()))
+
+
+def _window(name: str, parameters: dict[str, Any], family: Family) -> BitMechanism:
+    check_count("window", parameters["window"], 1, 1 << 20)
+    channel = one_round(family, check_epsilon("epsilon", parameters["epsilon"]) / parameters["window"])
+    return BitMechanism(name, parameters, OneHot(parameters["domain_size"]), Rounds(BinaryChannel.identity(), channel))
+
+
+def _twice(name: str, parameters: dict[str, Any], first: Family, second: Family) -> BitMechanism:
+    permanent = check_epsilon("epsilon_permanent", parameters["epsilon_permanent"])
+    report = check_epsilon("epsilon_report", parameters["epsilon_report"])
+    if report >= permanent:
+        raise ParameterError(
+            f"epsilon_report = {report} must be below epsilon_permanent = {permanent}: otherwise one round does"
+        )
+    memoized = one_round(first, permanent)
+    rounds = Rounds(memoized, second_round(memoized, second, report))
+    return BitMechanism(name, parameters, OneHot(parameters["domain_size"]), rounds)
