@@ -42,8 +42,8 @@ def _quarter_round(v: Lanes, x: list[Any], a: int, b: int, c: int, d: int) -> No
 def _chacha(v: Lanes, start: list[Any], rounds: int) -> list[Any]:
     """RFC 8439, section 2.3: the rounds, then the feed-forward.
 
-    Two rounds, a column and a diagonal one, are straight-line code in a loop: unrolled tenfold they would be no faster and take
-    many times as long to compile.
+    Two rounds, a column and a diagonal one, are straight-line code in a loop: unrolled tenfold they would be no
+    faster and take several times as long to compile.
     """
     state = [cgutils.alloca_once_value(v.builder, word) for word in start]  # LLVM keeps these in registers
     with cgutils.for_range(v.builder, ir.Constant(ir.IntType(64), rounds // 2)):
