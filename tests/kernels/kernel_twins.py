@@ -78,8 +78,7 @@ def simulate_one(positions, symbol, cohort, permanent, instantaneous, key, *, nu
                 column = device // (LANES * share) * LANES + device % LANES
                 skip = 8 // share * (device // LANES % share)
                 names = (column % 2**32, column >> 32, report_index)
-            rounds = 20 if domain == b"perm-v1" else 12
-            stream = b"".join(chacha_block(derived, (32 * group + b, *names), rounds) for b in range(4 * size))
+            stream = b"".join(chacha_block(derived, (32 * group + b, *names), rounds=12) for b in range(4 * size))
             numbers = list(struct.unpack(f"<{len(stream) // 8}Q", stream))[skip:]
             numbers += [0] * (32 * size - len(numbers))  # past the digits that matter
             for i in range(size):

@@ -5,18 +5,17 @@ or 1, largest first; group ``g`` has ``w`` words.  A stream of ChaCha blocks is 
 digit ``j`` of word ``i`` of the group is the stream's word number ``j w + i``.  Block ``b`` of a group is ChaCha
 under the four words
 
-    permanent       32 g + b | device mod 2^32 | device >> 32, + 2^16 cohort | symbol           20 rounds
-    instantaneous   32 g + b | column mod 2^32 | column >> 32                | report index     12 rounds
+    permanent       32 g + b | device mod 2^32 | device >> 32, + 2^16 cohort | symbol
+    instantaneous   32 g + b | column mod 2^32 | column >> 32                | report index
 
-with a key for each of the two, so the permanent words depend on (key, device, symbol, cohort) alone.  ``column`` is
+of 12 rounds, with a key for each of the two, so the permanent words depend on (key, device, symbol, cohort) alone.  ``column`` is
 the device, unless the words that the instantaneous thresholds need (digits rounded up to a power of two, times w) are
 fewer than a block's eight: then a block serves ``share`` = 8, 4 or 2 devices that lie `LANES` apart:
 
     column = (device // (LANES share)) LANES + device mod LANES,    first word = 8 / share * (device // LANES mod share)
 
-These streams are for experiments and load: a real device takes its randomness from the operating system.  Twelve
-rounds are enough for that (the best attack known reaches seven); the permanent response, which a person's answers
-repeat, keeps twenty.
+These streams are for experiments and load: a real device takes its randomness from the operating system, and derives
+its permanent responses by BLAKE2b. Twelve rounds are enough for that (the best attack known reaches seven).
 """
 
 from __future__ import annotations
@@ -152,7 +151,7 @@ def simulate_bits(
         raise ValueError(
             f"out must be a C-contiguous uint64 array of shape {(symbols.size, words)}, not {out.dtype} {out.shape}"
         )
-    first, second = _for_kernel(permanent, key, b"perm-v1", 20), _for_kernel(instantaneous, key, b"inst-v1", 12)
+    first, second = _for_kernel(permanent, key, b"perm-v1", 12), _for_kernel(instantaneous, key, b"inst-v1", 12)
     valid = np.array([(1 << max(0, min(32, num_bits - 32 * row))) - 1 for row in range(2 * words)], dtype=np.uint32)
     table = np.ascontiguousarray(positions)
 
