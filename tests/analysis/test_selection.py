@@ -61,3 +61,11 @@ def test_unknown_rules_and_levels_are_refused() -> None:
     for alpha in (0.0, 1.0, 5.0, float("nan")):
         with pytest.raises(ParameterError, match="alpha"):
             selection.check_alpha(alpha)
+
+
+def test_no_candidate_is_surer_than_it_looks_by_itself():
+    """With all candidates but one present, Storey's share is small; a p-value of .2 must stay undetected."""
+    p_values = np.array([1e-9] * 50 + [0.2])
+    adjusted = selection.adjusted_p_values(p_values, "fdr", selection.null_share(p_values))
+    assert adjusted[-1] >= 0.2
+    assert (adjusted[:-1] < 0.05).all()

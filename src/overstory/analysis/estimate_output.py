@@ -74,11 +74,12 @@ def write_csv(estimate: Estimate, target: str | PathLike[str] | TextIO) -> None:
         low / scale,
         high / scale,
     )
-    writer = csv.writer(target, lineterminator="\n")
-    writer.writerow(CSV_HEADER)
+    plain, careful = (csv.writer(target, lineterminator="\n", quoting=q) for q in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
+    plain.writerow(CSV_HEADER)
     for index in estimate.order():
         cells = ("" if not math.isfinite(column[index]) else f"{column[index]:.10g}" for column in columns)
-        writer.writerow((str(estimate.values[index]), *cells))
+        name = str(estimate.values[index])
+        (careful if "\r" in name else plain).writerow((name, *cells))  # csv leaves a lone carriage return unquoted
 
 
 def plot(estimate: Estimate, ax: Any, limit: int) -> Any:

@@ -81,7 +81,9 @@ def adjusted_p_values(p_values: F64, correction: Correction, share: float = 1.0)
     steps = share * p_values.size * p_values[order] / ranks
     adjusted = np.empty_like(p_values)
     adjusted[order] = np.minimum.accumulate(steps[::-1])[::-1]
-    return np.minimum(adjusted, 1.0)
+    # Where nearly every candidate is present, a q-value falls below the p-value itself. That controls the rate on
+    # average, but would call detected what by itself looks like noise, so no candidate gets below its own p-value.
+    return np.clip(adjusted, p_values, 1.0)
 
 
 def step_up(p_values: F64, rate: float) -> NDArray[np.intp]:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from overstory.analysis.decoding import Decoded, decode
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.simulation import SimulatedDevices
-from overstory.analysis.variance import frequency_variance
 from overstory.demo.population import Population
 from overstory.files.candidates import hash_candidates
 from overstory.files.counts_csv import read_counts, write_counts
@@ -23,6 +22,7 @@ from overstory.files.packed import write_packed
 from overstory.files.params import RapporParameters, write_params
 from overstory.files.reports import read_reports, sum_reports
 from overstory.files.results import metrics, write_results
+from overstory.planning.precision import count_error
 from overstory.protocol.encodings import Bloom
 
 if TYPE_CHECKING:
@@ -101,12 +101,10 @@ class Collection:
     @property
     def limit(self) -> float:
         """What theory lets the best unbiased decoder reach: the same root mean square, expected, in reports."""
-        reports = len(self.population)
-        variances = [
-            frequency_variance(self.oracle.mechanism, reports, float(share), num_candidates=len(self.population.states))
-            for share in self.truth / reports
-        ]
-        return reports * float(np.sqrt(np.mean(variances)))
+        reports, mechanism = len(self.population), self.oracle.mechanism
+        shares = (self.truth / reports).tolist()
+        errors = [count_error(mechanism, reports, share, len(shares)) for share in shares]
+        return float(np.sqrt(np.mean(np.square(errors))))
 
 
 def collect(

@@ -28,7 +28,7 @@ def count_error(mechanism: BitMechanism, num_reports: float, frequency: float, n
 
     Examples
     --------
-    METHODS' Cramer-Rao bound for RAPPOR's section 5.2 is 2,974:
+    For RAPPOR's section 5.2 (`bench/plan_gain.py` prints the Cramer-Rao bound beside it):
 
     >>> from overstory.protocol.mechanisms.registry import mechanism
     >>> rappor = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
