@@ -1,0 +1,122 @@
+"""The demonstration, run as a newcomer runs it."""
+
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import pytest
+
+SMALL = ["--reports", "20000", "--states", "5", "--k", "32", "--cohorts", "4"]
+
+
+def demo(*options, check=True):
+    command = [sys.executable, "-m", "overstory", "demo", *options]
+    return subprocess.run(command, capture_output=True, text=True, check=check, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """One run as JSON, and its folder."""
+    folder = tmp_path_factory.mktemp("demo")
+    return json.loads(demo(*SMALL, "--json", "--out", str(folder)).stdout), folder
+
+
+def test_json_has_what_scripts_rely_on(told):
+    known, folder = told
+    assert known["reports"] == 20_000
+    assert known["parameters"] == {"k": 32, "h": 2, "m": 4, "p": 0.5, "q": 0.75, "f": 0.5}
+    assert known["epsilon_report"] == pytest.approx(1.07429, abs=1e-5)
+    assert known["epsilon_permanent"] == pytest.approx(4.39445, abs=1e-5)
+    assert known["epsilon_n"]["2"] == pytest.approx(2.017, abs=1e-3)
+    assert sum(row["truth"] for row in known["estimates"]) == 20_000
+    wanted = {"value", "count", "standard_error", "frequency", "low", "high", "p_value", "q_value", "detected", "truth"}
+    assert all(wanted <= set(row) for row in known["estimates"])
+    assert known["page"] == str(folder / "demo.html")
+    assert 0 < known["detectable_frequency"] < 1
+
+
+def test_what_is_learned_is_near_the_truth(told):
+    known, _ = told
+    assert known["rmse"] < 2.5 * known["limit"]
+    assert all(abs(row["raw_count"] - row["truth"]) < 6 * row["standard_error"] for row in known["estimates"])
+
+
+def test_the_file_tools_read_the_demonstrations_files_and_agree(told, tmp_path):
+    known, folder = told
+    run = [sys.executable, "-m", "overstory"]
+    shared = ["--params", str(folder / "params.csv")]
+    counts = tmp_path / "counts.csv"
+    summing = [*run, "sum", *shared, "--reports", str(folder / "reports.ovsb"), "-o", str(counts)]
+    subprocess.run(summing, check=True, capture_output=True)
+    assert counts.read_bytes() == (folder / "counts.csv").read_bytes()
+    decoding = [*run, "decode", *shared, "--counts", str(counts), "--map", str(folder / "map.csv")]
+    done = subprocess.run([*decoding, "-o", str(tmp_path), "--json"], check=True, capture_output=True, text=True)
+    again = {row["value"]: row["count"] for row in json.loads(done.stdout)["estimates"]}
+    assert again == {row["value"]: row["count"] for row in known["estimates"]}
+
+
+def test_a_seed_gives_the_same_output_twice_and_another_seed_does_not(told, tmp_path):
+    _, folder = told
+    first = demo(*SMALL, "--out", str(tmp_path))
+    page, reports = (tmp_path / "demo.html").read_bytes(), (tmp_path / "reports.ovsb").read_bytes()
+    assert reports == (folder / "reports.ovsb").read_bytes()
+    second = demo(*SMALL, "--out", str(tmp_path))
+    assert (first.stdout, page) == (second.stdout, (tmp_path / "demo.html").read_bytes())
+    other = demo(*SMALL, "--seed", "7", "--out", str(tmp_path))
+    assert other.stdout != first.stdout
+    assert (tmp_path / "reports.ovsb").read_bytes() != reports
+
+
+def test_the_terminal_says_what_was_learned_and_what_it_cost(tmp_path):
+    shown = demo(*SMALL, "--states", "all", "--out", str(tmp_path)).stdout
+    for words in ("truth", "not detected", "epsilon 1.0743", "epsilon 4.3944", "theory", "Johns Hopkins", "demo.html"):
+        assert words in shown
+    assert max(len(line) for line in shown.splitlines() if "│" in line or "█" in line) <= 80
+
+
+class Page(HTMLParser):
+    """Collects tags and everything that could fetch something."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags, self.fetched = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.fetched += [value for name, value in attrs if name in {"src", "href", "xlink:href"} and value[:1] != "#"]
+
+
+def test_the_page_stands_alone_in_both_colour_schemes(told):
+    _, folder = told
+    text = (folder / "demo.html").read_text()
+    page = Page()
+    page.feed(text)
+    assert page.tags.count("svg") == 3
+    assert "script" not in page.tags
+    assert page.fetched == []
+    assert "prefers-color-scheme: dark" in text
+    assert text.count('role="img"') == 3
+    assert not re.search(r"#0[1-5]0[1-5]0[1-5]", text)  # every colour of a picture is the page's own
+    assert "not detected" in text or 'class="not"' not in text
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--reports", "0"], "at least 1"),
+        (["--states", "Narnia,Ohio"], "Narnia"),
+        (["--f", "1"], "f = 1"),
+        (["--p", "0.75"], "p = q"),
+        (["--hashes", "400"], "num_hashes"),
+        (["--seed", "-1"], "--seed"),
+        (["--reports", "many"], "many"),
+    ],
+)
+def test_bad_options_get_one_sentence_and_status_2(options, words, tmp_path):
+    done = demo(*options, "--out", str(tmp_path / "never"), check=False)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "never").exists()
