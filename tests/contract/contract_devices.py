@@ -49,9 +49,7 @@ def sample_devices(mechanism: BitMechanism, number: int, make: MakeDevice = Rand
     """Two reports each of as many devices, randomness as on a device: the operating system's."""
     values = held_values(mechanism, number)
     devices = [make(mechanism, secret=os.urandom(32), metric="contract") for _ in values]
-    return sample_of(
-        mechanism, values, [[d.report(v) for d, v in zip(devices, values, strict=True)] for _ in range(2)]
-    )
+    return sample_of(mechanism, values, [[d.report(v) for d, v in zip(devices, values, strict=True)] for _ in range(2)])
 
 
 def sample_strangers(mechanism: BitMechanism, number: int) -> Sample:
