@@ -9,8 +9,8 @@ under the four words
     instantaneous   32 g + b | column mod 2^32 | column >> 32                | report index
 
 of 12 rounds, with a key for each of the two, so the permanent words depend on (key, device, symbol, cohort) alone.
-``column`` is the device, unless the words that the instantaneous thresholds need (digits rounded up to a power of two, times w) are
-fewer than a block's eight: then a block serves ``share`` = 8, 4 or 2 devices that lie `LANES` apart:
+``column`` is the device, unless the words that the instantaneous thresholds need (digits rounded up to a power of two,
+times w) are fewer than a block's eight: then a block serves ``share`` = 8, 4 or 2 devices that lie `LANES` apart:
 
     column = (device // (LANES share)) LANES + device mod LANES,    first word = 8 / share * (device // LANES mod share)
 
