@@ -1,0 +1,126 @@
+"""What every numeric randomizer is: a range, an exact channel on it, and a device's one step."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+from overstory.protocol.derivation import context, digest
+from overstory.protocol.encodings import check_cohort, check_count
+from overstory.protocol.entropy import Entropy, KeyedEntropy
+from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.numeric.interval import Interval
+from overstory.protocol.numeric.windows import MAX_RESOLUTION, check_numeric_epsilon
+from overstory.protocol.permanence import check_secret
+
+
+@dataclass(frozen=True)
+class NumericRandomizer(ABC):
+    """The device's half of a numeric collection.
+
+    A value becomes a whole number, its *position*, before anything is drawn; this is the only rounding there is, and
+    it happens before privacy begins. What is drawn depends on the position alone, through exact integer thresholds.
+
+    Parameters
+    ----------
+    epsilon
+        The wish; `epsilon_report` is what the thresholds give, never above it.
+    domain
+        The range of values.
+    resolution
+        How finely the range is divided.
+
+    Raises
+    ------
+    ParameterError
+        When epsilon is not from 0.001 to 20, or the resolution not from 2 to 2**32.
+    """
+
+    epsilon: float
+    domain: Interval = field(default=Interval(0, 1))
+    resolution: int = 1 << 16
+
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check_numeric_epsilon(self.epsilon))
+        check_count("resolution", self.resolution, 2, MAX_RESOLUTION)
+
+    @property
+    @abstractmethod
+    def payload_bits(self) -> int:
+        """Width of a report's payload."""
+
+    @property
+    @abstractmethod
+    def epsilon_report(self) -> float:
+        """Exact epsilon of one report, rounded up. n reports drawn afresh of one value cost n times as much."""
+
+    @abstractmethod
+    def position(self, value: Any) -> int:
+        """Return the position of `value`.
+
+        Raises
+        ------
+        ParameterError
+            When it is no finite number, or is outside a domain that rejects such values.
+        """
+
+    @abstractmethod
+    def draw(self, position: int, entropy: Entropy) -> int:
+        """Return the payload of a report of that position."""
+
+    @abstractmethod
+    def debias(self, payload: int) -> Fraction:
+        """Return the report's unbiased estimate of the value: its mean over reports is the value at its position."""
+
+    @abstractmethod
+    def variance(self, value: Any) -> Fraction:
+        """Return the exact variance of `debias` over the reports of `value`."""
+
+    @abstractmethod
+    def thresholds(self) -> dict[str, Any]:
+        """Return the integers that decide what a report means, as JSON values."""
+
+    def randomize(self, value: Any, entropy: Entropy) -> Report:
+        """Return one fresh report.
+
+        Raises
+        ------
+        ParameterError
+            When the value is not in the domain.
+        """
+        return Report(0, self.draw(self.position(value), entropy))
+
+    def responder(self, secret: bytes, metric: str, cohort: int = 0) -> Callable[[Any], int]:
+        """Return the function from a value to the payload that this device reports for it, for ever the same.
+
+        It is a keyed function of (secret, metric, parameters, position): any number of reports of one position
+        reveal what one does.
+
+        Raises
+        ------
+        ParameterError
+            Here when the secret is not usable or the cohort not 0; from the function when the value is not.
+        """
+        check_cohort(cohort, 1)
+        key, about = check_secret(secret), (metric, self.digest, cohort)
+
+        def respond(value: Any) -> int:
+            position = self.position(value)
+            return self.draw(position, KeyedEntropy(key, context(*about, position), purpose=b"permanent"))
+
+        return respond
+
+    def canonical(self) -> dict[str, Any]:
+        """Return all that a report's meaning and privacy depend on, as JSON values."""
+        return {"name": self.name, "resolution": self.resolution, **self.thresholds(), **self.domain.canonical()}
+
+    @cached_property
+    def digest(self) -> bytes:
+        """The 16-byte digest of the canonical form."""
+        return digest(self.canonical())
