@@ -2,58 +2,31 @@
 
 A history is what a device held, report by report. Its reports are not independent: those of one value share a
 memoized permanent response, and those of two values do not. So a history is known by its pattern of equal and
-different values as well as by its bits, and two histories are compared bit by bit, the bits being independent.
+different values as well as by the values themselves.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
-from itertools import product
+from functools import partial
 from typing import Any
 
+from overstory.privacy.outcomes import Entry, blocks_of, worst_losses
 from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.protocol.mechanisms.sets import SetMechanism, set_epsilon
+from overstory.protocol.mechanisms.symbols import SymbolMechanism
 from overstory.protocol.permanence import GooglePermanence
-from overstory.protocol.probability import log_ratio, round_up, weighted_sum
-
-# One position of the encoding over time: per report, which permanent response it is read through, and the true bit.
-BitHistory = Sequence[tuple[Hashable, int]]
-# Reports that neither history tells apart: (the first's entry, the second's), and how many of them there are.
-Blocks = list[tuple[tuple[tuple[Hashable, int], tuple[Hashable, int]], int]]
-
-MAX_OUTCOMES = 100_000
+from overstory.protocol.probability import power, round_up, weighted_sum
+from overstory.protocol.symbol_rounds import SymbolRounds
 
 
-def bit_losses(rounds: Rounds, first: BitHistory, second: BitHistory) -> tuple[Decimal, Decimal]:
-    """Worst log ratios at one position: (first against second, second against first).
-
-    Reports with the same entry in both histories are exchangeable, so an outcome is how many of each block of them
-    are 1, and its probability, up to a factor common to both histories, is a product over permanent responses of
-    ``sum over r of P(r | bit) prod over blocks of P(1|r)^ones P(0|r)^zeros``. Exact, in fractions.
-
-    Raises
-    ------
-    ParameterError
-        When the histories differ in length, are empty, or have too many outcomes to enumerate.
-    """
-    if len(first) != len(second) or not first:
-        raise ParameterError(f"histories of {len(first)} and {len(second)} reports: give two of one length, not empty")
-    blocks: Blocks = list(Counter(zip(first, second, strict=True)).items())
-    if math.prod(size + 1 for _, size in blocks) > MAX_OUTCOMES:
-        raise ParameterError(f"histories of {len(first)} reports have more than {MAX_OUTCOMES} outcomes: shorten them")
-    ahead = behind = (Fraction(1), Fraction(1))
-    for one, other in _outcomes(rounds, blocks):
-        ahead = _larger(ahead, (one, other))
-        behind = _larger(behind, (other, one))
-    return log_ratio(*ahead), log_ratio(*behind)
-
-
-def epsilon_between(mechanism: BitMechanism, first: Sequence[Any], second: Sequence[Any], *, cohort: int = 0) -> float:
+def epsilon_between(mechanism: Mechanism, first: Sequence[Any], second: Sequence[Any], *, cohort: int = 0) -> float:
     """Exact epsilon between two histories of values of one device, rounded up.
 
     Parameters
@@ -68,7 +41,7 @@ def epsilon_between(mechanism: BitMechanism, first: Sequence[Any], second: Seque
     Raises
     ------
     ParameterError
-        When the histories differ in length or are too long to enumerate, or a value is outside the domain.
+        When the histories differ in length or are too varied to enumerate, or a value is outside the domain.
 
     Examples
     --------
@@ -81,13 +54,34 @@ def epsilon_between(mechanism: BitMechanism, first: Sequence[Any], second: Seque
     >>> round(epsilon_between(basic, [1, 1], [1, 2]), 3)
     4.305
     """
-    histories = [[(_memo(mechanism, v, cohort), mechanism.encode(v, cohort)) for v in h] for h in (first, second)]
-    patterns = Counter(
-        tuple(tuple((memo, bits >> i & 1) for memo, bits in history) for history in histories)
-        for i in range(mechanism.encoding.num_bits)
-    )
-    losses = [(bit_losses(mechanism.rounds, *pattern), bits) for pattern, bits in patterns.items()]
-    return round_up(max(weighted_sum((bits, loss[way]) for loss, bits in losses) for way in (0, 1)))
+    if isinstance(mechanism, BitMechanism):
+        return _between_bits(mechanism, first, second, cohort)
+    if isinstance(mechanism, SymbolMechanism):
+        symbols = ([mechanism.encoding.symbol(value, cohort) for value in history] for history in (first, second))
+        return round_up(max(symbol_losses(mechanism.rounds, *([(s, s) for s in history] for history in symbols))))
+    if isinstance(mechanism, SetMechanism):
+        return _between_sets(mechanism, first, second)
+    raise ParameterError(f"nothing is known of how two histories of {type(mechanism).__name__} can differ")
+
+
+def memo(mechanism: Mechanism, value: Any, cohort: int = 0) -> Hashable:
+    """Return what names a value's permanent response on a device: equal for two values that share one.
+
+    The value itself, except where values share: the symbol for hashing oracles, the filter in Google's derivation.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.hashing_oracles import loloha
+    >>> hashed = loloha(epsilon_permanent=2, epsilon_report=1, hash_range=2, domain_size=100)
+    >>> len({memo(hashed, value, cohort=7) for value in range(100)})
+    2
+    """
+    if isinstance(mechanism, SymbolMechanism):
+        return mechanism.encoding.symbol(value, cohort)
+    if isinstance(mechanism, BitMechanism) and not redraws_for_equal_bits(mechanism):
+        return mechanism.encode(value, cohort)
+    named: Hashable = value
+    return named
 
 
 def redraws_for_equal_bits(mechanism: BitMechanism) -> bool:
@@ -98,45 +92,79 @@ def redraws_for_equal_bits(mechanism: BitMechanism) -> bool:
     return not isinstance(mechanism.permanence, GooglePermanence)
 
 
-def _memo(mechanism: BitMechanism, value: Any, cohort: int) -> Hashable:
-    memo: Hashable = value if redraws_for_equal_bits(mechanism) else mechanism.encode(value, cohort)
-    return memo
+def bit_losses(rounds: Rounds, first: Sequence[Entry], second: Sequence[Entry]) -> tuple[Decimal, Decimal]:
+    """Worst log ratios at one position of an encoding: (first against second, second against first).
+
+    Raises
+    ------
+    ParameterError
+        When the histories differ in length, are empty, or have too many outcomes to enumerate.
+    """
+    return worst_losses(blocks_of(first, second), (0, 1), partial(_bits_seen, rounds))
 
 
-def _outcomes(rounds: Rounds, blocks: Blocks) -> Iterator[tuple[Fraction, Fraction]]:
-    """Probabilities of every outcome under the first and the second history, up to a common factor."""
-    for ones in product(*(range(size + 1) for _, size in blocks)):
-        seen = [(entries, count, size - count) for (entries, size), count in zip(blocks, ones, strict=True)]
-        yield (
-            _probability(rounds, [(entries[0], yes, no) for entries, yes, no in seen]),
-            _probability(rounds, [(entries[1], yes, no) for entries, yes, no in seen]),
-        )
+def symbol_losses(rounds: SymbolRounds, first: Sequence[Entry], second: Sequence[Entry]) -> tuple[Decimal, Decimal]:
+    """Worst log ratios of two histories of symbols: (first against second, second against first).
+
+    All symbols that neither history holds are alike, so as many of them are looked at as there are blocks.
+
+    Raises
+    ------
+    ParameterError
+        When the histories differ in length, are empty, or have too many outcomes to enumerate.
+    """
+    blocks = blocks_of(first, second)
+    held = {symbol for history in (first, second) for _, symbol in history}
+    size = rounds.permanent.domain_size
+    others = (symbol for symbol in range(size) if symbol not in held)
+    spare = min(len(blocks), size - len(held))
+    return worst_losses(blocks, [*held, *(next(others) for _ in range(spare))], partial(_symbols_seen, rounds))
 
 
-def _probability(rounds: Rounds, seen: list[tuple[tuple[Hashable, int], int, int]]) -> Fraction:
-    """Probability of the ones and zeros seen through each permanent response, given each one's true bit."""
-    tallies: dict[tuple[Hashable, int], tuple[int, int]] = {}
-    for entry, yes, no in seen:
-        before = tallies.get(entry, (0, 0))
-        tallies[entry] = before[0] + yes, before[1] + no
-    return math.prod((_mixture(rounds, bit, *tally) for (_, bit), tally in tallies.items()), start=Fraction(1))
+def _bits_seen(rounds: Rounds, bit: int, seen: Mapping[int, int]) -> Decimal:
+    """P(these reports | true bit): the permanent bit is drawn once, then seen."""
+    later, total = rounds.instantaneous, Decimal(0)
+    for permanent, one in ((1, later.keep_one), (0, later.raise_zero)):
+        drawn = chance(rounds.permanent, bit, permanent)
+        total += drawn * power(one, seen.get(1, 0)) * power(1 - one, seen.get(0, 0))
+    return total
 
 
-def _mixture(rounds: Rounds, bit: int, yes: int, no: int) -> Fraction:
-    """P(these reports | true bit): the permanent bit is drawn once, then seen `yes + no` times."""
-    later = rounds.instantaneous
-    permanent_one = _one(rounds.permanent, bit)
-    given_one = later.keep_one**yes * (1 - later.keep_one) ** no
-    given_zero = later.raise_zero**yes * (1 - later.raise_zero) ** no
-    return permanent_one * given_one + (1 - permanent_one) * given_zero
+def chance(channel: BinaryChannel, given: int, output: int) -> Decimal:
+    """P(output | given)."""
+    one = channel.keep_one if given else channel.raise_zero
+    return power(one if output else 1 - one, 1)
 
 
-def _one(channel: BinaryChannel, bit: int) -> Fraction:
-    return channel.keep_one if bit else channel.raise_zero
+def _symbols_seen(rounds: SymbolRounds, symbol: int, seen: Mapping[int, int]) -> Decimal:
+    """P(these reports | true symbol): any symbol may be the permanent one; those not seen are equally likely."""
+    kept, other = rounds.instantaneous.keep, rounds.instantaneous.other
+    reports, unseen, total = sum(seen.values()), Fraction(1), Decimal(0)
+    for reported, times in seen.items():
+        drawn = rounds.permanent.keep if reported == symbol else rounds.permanent.other
+        unseen -= drawn
+        total += power(drawn, 1) * power(kept, times) * power(other, reports - times)
+    return total + power(unseen, 1) * power(other, reports)
 
 
-def _larger(best: tuple[Fraction, Fraction], new: tuple[Fraction, Fraction]) -> tuple[Fraction, Fraction]:
-    """Return the pair with the larger quotient; an outcome impossible under both histories counts for nothing."""
-    if not any(new):
-        return best
-    return new if new[0] * best[1] > best[0] * new[1] else best
+def _between_bits(mechanism: BitMechanism, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:
+    """Bits are independent given the histories: positions with one pattern lose alike."""
+    histories = [[(memo(mechanism, v, cohort), mechanism.encode(v, cohort)) for v in h] for h in (first, second)]
+    patterns = Counter(
+        tuple(tuple((name, bits >> i & 1) for name, bits in history) for history in histories)
+        for i in range(mechanism.encoding.num_bits)
+    )
+    losses = [(bit_losses(mechanism.rounds, *pattern), bits) for pattern, bits in patterns.items()]
+    return round_up(max(weighted_sum((bits, loss[way]) for loss, bits in losses) for way in (0, 1)))
+
+
+def _between_sets(mechanism: SetMechanism, first: Sequence[Any], second: Sequence[Any]) -> float:
+    """One memoized output per value, sent as it is: another pattern is seen at once, the same pattern is a sum."""
+    for value in (*first, *second):
+        mechanism.encoding.contains(0, value)  # says so when it is outside the domain
+    responses = {entries for entries, _ in blocks_of([(v, 0) for v in first], [(v, 0) for v in second])}
+    pairs = [(one, other) for (one, _), (other, _) in responses]
+    if len({one for one, _ in pairs}) < len(pairs) or len({other for _, other in pairs}) < len(pairs):
+        return float("inf")
+    loss = Decimal(set_epsilon(mechanism.encoding, mechanism.inside))
+    return round_up(weighted_sum((1, loss) for one, other in pairs if one != other))

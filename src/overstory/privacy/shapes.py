@@ -37,6 +37,9 @@ def extreme_shapes(encoding: Encoding, *, equal_bits: bool) -> tuple[Shape, ...]
     >>> extreme_shapes(Bloom(128, 2, 16), equal_bits=True)
     (Shape(both=0, lowered=2, raised=2, neither=124), Shape(both=2, lowered=0, raised=0, neither=126))
     """
+    sampled: int | None = getattr(encoding, "sampled_bits", None)
+    if sampled is not None:
+        return tuple(_sampled(sampled, encoding.num_cohorts))
     fewest, most, may_equal = _weights(encoding)
     found = {
         shape: None
@@ -63,3 +66,15 @@ def _overlaps(num_bits: int, first: int, second: int, *, equal_bits: bool) -> It
         most -= 1
     for both in sorted({fewest, most}) if fewest <= most else ():
         yield Shape(both, first - both, second - both, num_bits - first - second + both)
+
+
+def _sampled(num_bits: int, domain_size: int) -> Iterator[Shape]:
+    """One-hot vectors of which only `num_bits` bits are asked: a value may show its bit, or none."""
+    unasked = domain_size - num_bits
+    if num_bits > 1:
+        yield Shape(0, 1, 1, num_bits - 2)
+    if unasked:
+        yield Shape(0, 1, 0, num_bits - 1)
+        yield Shape(0, 0, 1, num_bits - 1)
+    if unasked > 1:
+        yield Shape(0, 0, 0, num_bits)

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from decimal import Decimal
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from overstory.privacy.changes import change_leak
+from overstory.privacy.cautions import cautions
+from overstory.privacy.claims import Claim, by_number, claims_of, finite
+from overstory.privacy.kinds import domain_size, terms_of
 from overstory.privacy.maps import Positions, map_differences
+from overstory.privacy.terms import Terms
 from overstory.privacy.words import sentences
-from overstory.protocol.encodings import OneHot
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.bits import BitMechanism
-from overstory.protocol.probability import round_up, weighted_sum
+from overstory.protocol.mechanisms.mechanism import Mechanism
 
-
-@dataclass(frozen=True)
-class Claim:
-    """One epsilon, in nats and rounded up, with what it is about and what it rests on."""
-
-    about: str
-    epsilon: float
-    assumption: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values; an epsilon without bound is null."""
-        return {"about": self.about, "epsilon": finite(self.epsilon), "assumption": self.assumption}
+__all__ = ["Claim", "PrivacyStatement", "by_number", "finite", "statement"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +36,12 @@ class PrivacyStatement:
         Any number of reports of one unchanged value (RAPPOR's eps_infinity).
     change_leak
         n reports of one value against n reports in which it changed once, by n.
+    terms
+        The integers that all of it follows from.
+    epsilon_any
+        n reports of any values, changing or not, by n: where all noise is fresh, such as the window mechanisms'.
+    cautions
+        Where a paper claims more than it proves, by claim.
     domain_size
         How many values there are, where that is known.
     map_epsilon_report, map_epsilon_permanent
@@ -59,40 +54,30 @@ class PrivacyStatement:
     epsilon_n: Mapping[int, float]
     epsilon_permanent: float
     change_leak: Mapping[int, float]
+    terms: Terms
+    epsilon_any: Mapping[int, float] = field(default_factory=dict)
+    cautions: Mapping[str, str] = field(default_factory=dict)
     domain_size: int | None = None
     map_epsilon_report: float | None = None
     map_epsilon_permanent: float | None = None
 
     def epsilon_values(self, values: int, *, reports: int | None = None) -> float:
-        """Epsilon of a history of `values` distinct values: D times epsilon_permanent, rounded up.
+        """Epsilon of a history of `values` distinct values, rounded up; see `Terms.epsilon_values`.
 
-        D is at most the number of reports, where given, and the size of the domain. It holds only between histories
-        with the same pattern of equal and different values: see `change_leak`.
+        D is at most the number of reports, where given, and the size of the domain, or of the hash's range. It holds
+        only between histories with the same pattern of equal and different values: see `change_leak`.
 
         Raises
         ------
         ParameterError
             When there is no value or no report.
         """
-        limits = [n for n in (values, reports, self.domain_size) if n is not None]
-        if min(limits) < 1:
-            raise ParameterError(f"{values} values in {reports} reports: give at least one of each")
-        return round_up(weighted_sum([(min(limits), Decimal(self.epsilon_permanent))]))
+        return self.terms.epsilon_values(values, reports=reports)
 
     @property
     def claims(self) -> tuple[Claim, ...]:
         """Every epsilon with its assumption."""
-        found = [Claim("one report", self.epsilon_report, _REPORT)]
-        several = {n: epsilon for n, epsilon in self.epsilon_n.items() if n > 1}
-        found += [Claim(f"{n} reports of one unchanged value", epsilon, _MEMO) for n, epsilon in several.items()]
-        found += [Claim("any number of reports of one unchanged value", self.epsilon_permanent, _PERMANENT)]
-        found += [Claim("each further distinct value", self.epsilon_permanent, _VALUES)]
-        found += [Claim(f"a change of value within {n} reports", e, _CHANGE) for n, e in self.change_leak.items()]
-        if self.map_epsilon_report is not None:
-            found += [Claim("one report, candidates of the map", self.map_epsilon_report, _MAP)]
-        if self.map_epsilon_permanent is not None:
-            found += [Claim("any number of reports, candidates of the map", self.map_epsilon_permanent, _MAP)]
-        return tuple(found)
+        return tuple(claims_of(self))
 
     def plain_words(self) -> str:
         """Say it to a person."""
@@ -100,7 +85,8 @@ class PrivacyStatement:
             report=self.epsilon_report,
             several=self.epsilon_n,
             permanent=self.epsilon_permanent,
-            change=self.change_leak,
+            change={} if self.terms.fresh else self.change_leak,
+            together=self.epsilon_any,
             on_map=self.map_epsilon_report,
         )
 
@@ -113,6 +99,8 @@ class PrivacyStatement:
             "epsilon_permanent": finite(self.epsilon_permanent),
             "epsilon_n": by_number(self.epsilon_n),
             "change_leak": by_number(self.change_leak),
+            "epsilon_any": by_number(self.epsilon_any),
+            "most_values": self.terms.most_values,
             "domain_size": self.domain_size,
             "map_epsilon_report": finite(self.map_epsilon_report),
             "map_epsilon_permanent": finite(self.map_epsilon_permanent),
@@ -122,7 +110,7 @@ class PrivacyStatement:
 
 
 def statement(
-    mechanism: BitMechanism,
+    mechanism: Mechanism,
     *,
     reports: Iterable[int] = (1, 2, 3, 5, 10),
     change_reports: Iterable[int] = (2,),
@@ -156,46 +144,34 @@ def statement(
     >>> round(said.epsilon_values(3), 3)
     13.183
     """
-    on_map = None if positions is None else map_differences(positions, mechanism.encoding)
-    encoding, rounds = mechanism.encoding, mechanism.rounds
+    terms, epsilons = terms_of(mechanism), tuple(reports)
+    on_map = {} if positions is None else _on_map(mechanism, positions)
     return PrivacyStatement(
         mechanism=mechanism.name,
         parameters=MappingProxyType(dict(mechanism.parameters)),
         epsilon_report=mechanism.epsilon_report,
-        epsilon_n=MappingProxyType({n: mechanism.epsilon_n(n) for n in reports}),
+        epsilon_n=MappingProxyType({n: terms.epsilon_n(n) for n in epsilons}),
         epsilon_permanent=mechanism.epsilon_permanent,
-        change_leak=MappingProxyType({n: change_leak(mechanism, n) for n in change_reports}),
-        domain_size=encoding.domain_size if isinstance(encoding, OneHot) else None,
-        map_epsilon_report=None if on_map is None else rounds.epsilon(on_map),
-        map_epsilon_permanent=None if on_map is None else rounds.epsilon_permanent(on_map),
+        change_leak=MappingProxyType({n: terms.change_leak(n) for n in change_reports}),
+        terms=terms,
+        epsilon_any=MappingProxyType(_any_values(mechanism, terms)),
+        cautions=MappingProxyType(cautions(mechanism, terms)),
+        domain_size=domain_size(mechanism),
+        **on_map,
     )
 
 
-def finite(epsilon: float | None) -> float | None:
-    """Return `epsilon`, or None where there is no bound: JSON has no infinity."""
-    return None if epsilon is None or math.isinf(epsilon) else epsilon
+def _any_values(mechanism: Mechanism, terms: Terms) -> dict[int, float]:
+    """Reports of any values: a window's and ten windows', where there is a window."""
+    window: int | None = mechanism.parameters.get("window")
+    return {n: terms.epsilon_any(n) for n in (window, 10 * window)} if window else {}
 
 
-def by_number(epsilons: Mapping[int, float]) -> dict[str, float | None]:
-    """Return the epsilons by n as a string, for JSON."""
-    return {str(n): finite(epsilon) for n, epsilon in epsilons.items()}
-
-
-_REPORT = (
-    "The device draws both rounds as declared, its cohort was drawn without looking at the value, and nothing else "
-    "about the report (its time, its sender) depends on the value."
-)
-_MEMO = (
-    "All reports are of one unchanged value, from one memoized permanent response; only the instantaneous round is "
-    "drawn afresh."
-)
-_PERMANENT = "All reports are of one unchanged value; even the permanent response itself may be seen."
-_VALUES = (
-    "D distinct values cost D times as much, D being at most the number of reports and the size of the domain; only "
-    "between histories with the same pattern of equal and different values."
-)
-_CHANGE = (
-    "The value changes once, at the worst moment, to the worst other value, whose permanent response is independent; "
-    "not covered by the permanent epsilon, and it grows with every further report."
-)
-_MAP = "The value is a candidate of this map and the devices hash exactly as the map says."
+def _on_map(mechanism: Mechanism, positions: Positions) -> dict[str, float]:
+    if not isinstance(mechanism, BitMechanism):
+        raise ParameterError(f"{mechanism.name} has no candidate map: only Bloom filters have")
+    pairs = map_differences(positions, mechanism.encoding)
+    return {
+        "map_epsilon_report": mechanism.rounds.epsilon(pairs),
+        "map_epsilon_permanent": mechanism.rounds.epsilon_permanent(pairs),
+    }

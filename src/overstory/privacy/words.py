@@ -28,6 +28,7 @@ def sentences(
     permanent: float,
     change: Mapping[int, float],
     on_map: float | None,
+    together: Mapping[int, float],
 ) -> str:
     """Say what the epsilons mean to the person who reports."""
     said = [f"One report moves the odds between any two values at most {factor(report)}-fold (epsilon {report:.4f})."]
@@ -37,6 +38,12 @@ def sentences(
     if number > 1 and several[number] < permanent:
         at_most = several[number]
         said.append(f"{number} reports of one unchanged value: at most {factor(at_most)}-fold (epsilon {at_most:.4f}).")
+    if together:
+        window = min(together)
+        said.append(
+            f"Any {window} reports in a row, of whatever values: at most {factor(together[window])}-fold "
+            f"(epsilon {together[window]:.4f})."
+        )
     said.append(_permanent(permanent))
     if change:
         said.append(_change(min(change), change[min(change)]))

@@ -1,0 +1,129 @@
+"""Where a paper claims more than it proves, or the same number means less: said beside the number.
+
+Keys say which claim a caution belongs to: report, several, permanent, values, change, any.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from overstory.privacy.changes import MAX_REPORTS
+from overstory.privacy.terms import Terms
+from overstory.protocol.mechanisms.mechanism import Mechanism
+
+Caution = Callable[[Mechanism, Terms], dict[str, str]]
+
+
+def cautions(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
+    """Return the cautions of a mechanism by claim.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.hashing_oracles import random_matrix
+    >>> from overstory.privacy.kinds import terms_of
+    >>> lecture = random_matrix(advantage=0.25)
+    >>> cautions(lecture, terms_of(lecture))["report"]
+    'The lecture calls 1/2 + 0.25 a 0.25-randomizer; its epsilon is ln(0.75 / 0.25) = 1.0986, 4.4 times as much.'
+    """
+    found = _superadditive(terms)
+    for caution in ABOUT.get(mechanism.name, ()):
+        for claim, words in caution(mechanism, terms).items():
+            found[claim] = f"{found[claim]} {words}" if claim in found else words
+    return found
+
+
+def first_change_above(terms: Terms, epsilon: float) -> int | None:
+    """Return the number of reports from which a change leaks more than `epsilon`; None past a thousand."""
+    least, most = 1, 2
+    while terms.change_leak(most) <= epsilon:
+        least, most = most, 2 * most
+        if most > MAX_REPORTS:
+            return None
+    return bisect_right(range(least + 1, most), epsilon, key=terms.change_leak) + least + 1
+
+
+def _superadditive(terms: Terms) -> dict[str, str]:
+    """Say where n reports of one memoized value cost more than n times one."""
+    one = terms.epsilon_n(1)
+    worse = [n for n in range(2, 11) if terms.epsilon_n(n) > n * one + 1e-12]
+    if not worse or terms.fresh:
+        return {}
+    n = worse[0]
+    return {
+        "several": f"{n} reports cost {terms.epsilon_n(n):.4f}, more than {n} times one ({n * one:.4f}): reports of "
+        "one value share their permanent response, so sequential composition of single reports does not bound them."
+    }
+
+
+def _rappor(mechanism: Mechanism, terms: Terms) -> dict[str, str]:  # noqa: ARG001 - the same for all parameters
+    return {
+        "several": "The RAPPOR paper (section 3.2) says that this cannot be computed; it can, and this is exact.",
+        "permanent": "The RAPPOR paper (section 6.1) warns that values which change fall outside of this.",
+    }
+
+
+def _window(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
+    window: int = mechanism.parameters["window"]
+    return {
+        "any": f"The thesis (section 4.2) bounds any {window} consecutive reports, which is right, and says nothing of "
+        f"all of them: {10 * window} reports cost {terms.epsilon_any(10 * window):.4f}, and so on without end."
+    }
+
+
+def _opt_dr(mechanism: Mechanism, terms: Terms) -> dict[str, str]:  # noqa: ARG001 - the terms say all
+    exceeded = first_change_above(terms, terms.epsilon_permanent)
+    beyond = f" A change of bin within {exceeded} reports is beyond it already." if exceeded else ""
+    return {
+        "values": f"The thesis (section 4.3) claims {terms.epsilon_permanent:.4f} for any number of bins, by parallel "
+        "composition, since the collector cannot link a participant's reports. That is an assumption about linking, "
+        "not a theorem: parallel composition is across people, and D linked bins of one person cost D times as much."
+        + beyond
+    }
+
+
+def _loloha(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
+    symbols: int = mechanism.encoding.num_symbols
+    ceiling = terms.epsilon_values(symbols)
+    exceeded = first_change_above(terms, ceiling)
+    beyond = f": a change of symbol within {exceeded} reports leaks more than that" if exceeded else ""
+    return {
+        "values": f"The paper claims {symbols} x {terms.epsilon_permanent:.4f} = {ceiling:.4f} for whatever a device "
+        "reports. It holds between histories whose hashed symbols repeat alike, which histories of different values "
+        f"need not do; it fails under changes{beyond}."
+    }
+
+
+def _published(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
+    if not mechanism.parameters.get("published"):
+        return {}
+    asked: float = mechanism.parameters["epsilon_report"]
+    return {
+        "report": f"The published second round leaves out the way over a third symbol: {asked:.4f} was asked for, and "
+        f"more noise than needed is added, for {terms.epsilon_n(1):.4f}."
+    }
+
+
+def _lecture(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
+    advantage: Any = mechanism.parameters.get("advantage")
+    if advantage is None:
+        return {}
+    real = terms.epsilon_n(1)
+    return {
+        "report": f"The lecture calls 1/2 + {advantage:g} a {advantage:g}-randomizer; its epsilon is "
+        f"ln({0.5 + advantage:g} / {0.5 - advantage:g}) = {real:.4f}, "
+        f"{real / advantage:.1f} times as much."
+    }
+
+
+ABOUT: Final[Mapping[str, tuple[Caution, ...]]] = {
+    "rappor": (_rappor,),
+    "basic-rappor": (_rappor,),
+    "wb": (_window,),
+    "opt-wb": (_window,),
+    "opt-dr": (_opt_dr,),
+    "l-grr": (_published,),
+    "loloha": (_published, _loloha),
+    "random-matrix": (_lecture,),
+}

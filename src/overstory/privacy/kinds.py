@@ -1,0 +1,257 @@
+"""The terms of each kind of mechanism: bits, symbols, sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Final
+
+from overstory.privacy.changes import bits_change, symbol_change
+from overstory.privacy.histories import redraws_for_equal_bits
+from overstory.privacy.outcomes import check_reports
+from overstory.privacy.shapes import Shape, extreme_shapes
+from overstory.privacy.terms import Terms
+from overstory.protocol.channels import BinaryChannel, Rounds, SymbolChannel
+from overstory.protocol.encodings import Encoding, OneHot
+from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.protocol.mechanisms.sets import SetMechanism
+from overstory.protocol.mechanisms.symbols import SymbolMechanism
+from overstory.protocol.probability import ONE, log_ratio, round_up
+from overstory.protocol.symbol_rounds import SymbolRounds
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class BitTerms(Terms):
+    """Two binary channels, and how far two encodings can be apart.
+
+    Attributes
+    ----------
+    permanent, instantaneous
+        (P(1|1), P(1|0)) over 2**32.
+    differences
+        Worst pairs (ones lowered, zeros raised).
+    shapes
+        How two values' bits can lie to each other; see `extreme_shapes`.
+    """
+
+    kind: ClassVar[str] = "bits"
+    permanent: Pair
+    instantaneous: Pair
+    differences: tuple[Pair, ...]
+    shapes: tuple[Shape, ...]
+    most_values: int | None
+
+    @property
+    def rounds(self) -> Rounds:
+        """The channels."""
+        return Rounds(*(BinaryChannel(Fraction(a, ONE), Fraction(b, ONE)) for a, b in self._channels))
+
+    @property
+    def _channels(self) -> tuple[Pair, Pair]:
+        return self.permanent, self.instantaneous
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the permanent round changes nothing."""
+        return self.permanent == (ONE, 0)
+
+    @property
+    def epsilon_permanent(self) -> float:
+        """Epsilon of seeing the permanent response itself."""
+        return self.rounds.epsilon_permanent(self.differences)
+
+    def _few(self, reports: int) -> float:
+        return self.rounds.epsilon(self.differences, reports=reports)
+
+    def change_leak(self, reports: int) -> float:
+        """Exact epsilon of one change within `reports` reports: all bits speak."""
+        return bits_change(self.rounds, self.shapes, reports)
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the terms as JSON values."""
+        lists = {"differences": list(map(list, self.differences)), "shapes": list(map(list, self.shapes))}
+        channels = {"permanent": list(self.permanent), "instantaneous": list(self.instantaneous)}
+        return {"kind": self.kind, **channels, **lists, "most_values": self.most_values}
+
+
+@dataclass(frozen=True)
+class SymbolTerms(Terms):
+    """Two k-ary channels: the probability of keeping, over 2**32, apart from the uniform draw."""
+
+    kind: ClassVar[str] = "symbols"
+    num_symbols: int
+    permanent: int
+    instantaneous: int
+    most_values: int | None
+
+    @property
+    def rounds(self) -> SymbolRounds:
+        """The channels."""
+        alphas = Fraction(self.permanent, ONE), Fraction(self.instantaneous, ONE)
+        return SymbolRounds(*(SymbolChannel(self.num_symbols, alpha) for alpha in alphas))
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the permanent round changes nothing."""
+        return self.permanent == ONE
+
+    @property
+    def epsilon_permanent(self) -> float:
+        """Epsilon of seeing the permanent symbol itself."""
+        return self.rounds.epsilon_permanent
+
+    def _few(self, reports: int) -> float:
+        return self.rounds.epsilon(reports=reports)
+
+    def change_leak(self, reports: int) -> float:
+        """Exact epsilon of one change of symbol within `reports` reports."""
+        return symbol_change(self.rounds, reports)
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the terms as JSON values."""
+        return {"kind": self.kind, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class SetTerms(Terms):
+    """One memoized output per value: (K, c_set) of the set system, and P(in the value's set) over 2**32."""
+
+    kind: ClassVar[str] = "sets"
+    outputs: int
+    own: int
+    inside: int
+    most_values: int | None
+
+    @property
+    def fresh(self) -> bool:
+        """Never: the output is memoized."""
+        return False
+
+    @property
+    def epsilon_permanent(self) -> float:
+        """Epsilon of one report: all others are the same."""
+        within, without = Fraction(self.inside, self.own), Fraction(ONE - self.inside, self.outputs - self.own)
+        return round_up(abs(log_ratio(within, without)))
+
+    def _few(self, reports: int) -> float:  # noqa: ARG002 - one memoized output, however often it is sent
+        return self.epsilon_permanent
+
+    def change_leak(self, reports: int) -> float:
+        """Infinite: one value always sends one output."""
+        check_reports(reports, 2)
+        return float("inf")
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the terms as JSON values."""
+        return {"kind": self.kind, **asdict(self)}
+
+
+KINDS: Final = {kind.kind: kind for kind in (BitTerms, SymbolTerms, SetTerms)}
+
+
+def terms_of(mechanism: Mechanism) -> Terms:
+    """Return the terms of a mechanism.
+
+    Raises
+    ------
+    ParameterError
+        When its kind is not known here.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.hashing_oracles import grr
+    >>> terms_of(grr(domain_size=4, epsilon=1.0))
+    SymbolTerms(num_symbols=4, permanent=1290591209, instantaneous=4294967296, most_values=4)
+    """
+    if isinstance(mechanism, BitMechanism):
+        return _bits(mechanism)
+    if isinstance(mechanism, SymbolMechanism):
+        rounds, symbols = mechanism.rounds, mechanism.encoding.num_symbols
+        permanent, instantaneous = int(rounds.permanent.alpha * ONE), int(rounds.instantaneous.alpha * ONE)
+        return SymbolTerms(symbols, permanent, instantaneous, min(symbols, domain_size(mechanism) or symbols))
+    if isinstance(mechanism, SetMechanism):
+        outputs, own, _ = mechanism.encoding.sizes
+        return SetTerms(outputs, own, int(mechanism.inside * ONE), domain_size(mechanism))
+    raise ParameterError(f"nothing is known of the privacy of a {type(mechanism).__name__}")
+
+
+def change_leak(mechanism: Mechanism, reports: int = 2) -> float:
+    """Exact epsilon between `reports` reports of a and reports of a that become b on the way, rounded up.
+
+    The worst over the time of the change and over the values. It is infinite when every report is the permanent
+    response itself (the one-time modes): two different reports then prove a change.
+
+    Raises
+    ------
+    ParameterError
+        When there are fewer than two reports, or too many to look at every time of a change.
+
+    Examples
+    --------
+    RAPPOR's own parameters, whose epsilon_permanent is 4.39:
+
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> rappor = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
+    >>> [round(change_leak(rappor, n), 2) for n in (2, 3, 4)]
+    [8.61, 15.83, 25.18]
+    """
+    return terms_of(mechanism).change_leak(reports)
+
+
+def domain_size(mechanism: Mechanism) -> int | None:
+    """Return how many values there are, where that is known."""
+    size: int | None = getattr(mechanism.encoding, "domain_size", None)
+    return size
+
+
+def _bits(mechanism: BitMechanism) -> BitTerms:
+    encoding, rounds = mechanism.encoding, mechanism.rounds
+    return BitTerms(
+        rounds.permanent.thresholds,
+        rounds.instantaneous.thresholds,
+        tuple((lowered, raised) for lowered, raised in encoding.differences),
+        extreme_shapes(encoding, equal_bits=redraws_for_equal_bits(mechanism)),
+        _most_values(encoding),
+    )
+
+
+def _most_values(encoding: Encoding) -> int | None:
+    """Return d for a one-hot vector, d' where d' of the bits are sampled, None for strings.
+
+    With d' >= 2 sampled bits a pair of values that differs in one bit costs no more than half of one that differs in
+    two, and of all pairs of one history together at most d' ones are lowered and d' zeros raised: d' epsilons. With
+    d' = 1 every pair differs in one bit, and two pairs can do so.
+    """
+    sampled: int | None = getattr(encoding, "sampled_bits", None)
+    if sampled is None:
+        return encoding.domain_size if isinstance(encoding, OneHot) else None
+    return min(max(sampled, 2), encoding.num_cohorts)
+
+
+def terms_from_json(read: Mapping[str, Any]) -> Terms:
+    """Return the terms that `canonical` wrote.
+
+    Raises
+    ------
+    FormatError
+        When they are none.
+    """
+    fields = {name: _tuples(value) for name, value in read.items() if name != "kind"}
+    kind = KINDS.get(read.get("kind", ""))
+    if kind is None:
+        raise FormatError(f"expected terms of a kind {', '.join(KINDS)}, found {read.get('kind')!r}", field="kind")
+    try:
+        found: Terms = kind(**fields)
+        _ = found.epsilon_permanent
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise FormatError(f"these are no terms of {kind.kind}: {error}", field="terms") from error
+    return found
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -1,0 +1,104 @@
+"""The worst outcome of two histories, without going through them all.
+
+A history is, report by report, which permanent response the report is read through and what the true symbol was.
+Reports that have the same entry in both histories form a *block*. Within a block the worst outcome is constant:
+
+    Fix all that is seen outside a block. What is seen in it then has, under either history, the likelihood
+    sum over z of w_z R^(v_z), where v_z of the block's reports are z, the w_z are what the rest says of the permanent
+    response, and R >= 1 is P(keep) / P(other) of the instantaneous round. Whether the ratio of two such sums reaches
+    c is the sign of sum of s_z R^(v_z), with s_z = w_z - c w'_z. Reports moved from where s_z is negative to where it
+    is positive do not lower it, and over the latter it is convex: so its maximum lies at a corner, where all of the
+    block's reports are one symbol. For a bit, whose channel need not be symmetric, the likelihood ratio is monotone
+    in the number of ones, with the same end.
+
+So b blocks have (number of symbols)^b outcomes to look at, however many reports there are. `tests/privacy` goes
+through all of them for short histories, and finds the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from decimal import Context, Decimal, localcontext
+from itertools import product
+from typing import Final
+
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.probability import log_ratio
+
+# Per report: which permanent response it is read through, and the true symbol (or bit).
+Entry = tuple[Hashable, int]
+# Reports that neither history tells apart: (the first's entry, the second's), and how many of them there are.
+Blocks = list[tuple[tuple[Entry, Entry], int]]
+# From a true symbol, and how often each symbol was seen through one permanent response, to the probability of that.
+Likelihood = Callable[[int, Mapping[int, int]], Decimal]
+
+PRECISE: Final = Context(prec=100)
+MAX_REPORTS: Final = 10_000
+MAX_OUTCOMES: Final = 100_000
+
+
+def check_reports(reports: int, least: int = 1, most: int = MAX_REPORTS) -> int:
+    """Return `reports`, or raise ParameterError unless it is a whole number in ``least .. most``."""
+    if not isinstance(reports, int) or isinstance(reports, bool) or not least <= reports <= most:
+        raise ParameterError(f"reports = {reports!r}: give a whole number from {least} to {most}")
+    return reports
+
+
+def blocks_of(first: Sequence[Entry], second: Sequence[Entry]) -> Blocks:
+    """Return the blocks of two histories.
+
+    Raises
+    ------
+    ParameterError
+        When the histories differ in length, are empty or too long.
+    """
+    if len(first) != len(second) or not first:
+        raise ParameterError(f"histories of {len(first)} and {len(second)} reports: give two of one length, not empty")
+    check_reports(len(first))
+    return list(Counter(zip(first, second, strict=True)).items())
+
+
+def worst_losses(blocks: Blocks, symbols: Iterable[int], likelihood: Likelihood) -> tuple[Decimal, Decimal]:
+    """Worst log ratios over all outcomes: (first against second, second against first).
+
+    Parameters
+    ----------
+    blocks
+        The histories' blocks.
+    symbols
+        What the reports of a block can all be: one symbol of each sort that the histories tell apart is enough.
+    likelihood
+        Of what is seen through one permanent response.
+
+    Raises
+    ------
+    ParameterError
+        When there are too many outcomes to enumerate.
+    """
+    choices = tuple(symbols)
+    if len(choices) ** len(blocks) > MAX_OUTCOMES:
+        raise ParameterError(
+            f"{len(blocks)} different reports of {len(choices)} symbols have more than {MAX_OUTCOMES} outcomes: "
+            "shorten the histories"
+        )
+    ahead, behind = (Decimal(1), Decimal(1)), (Decimal(1), Decimal(1))
+    with localcontext(PRECISE):
+        for outcome in product(choices, repeat=len(blocks)):
+            one, other = (_probability(blocks, which, outcome, likelihood) for which in (0, 1))
+            ahead, behind = _larger(ahead, (one, other)), _larger(behind, (other, one))
+    return log_ratio(*ahead), log_ratio(*behind)
+
+
+def _probability(blocks: Blocks, which: int, outcome: tuple[int, ...], likelihood: Likelihood) -> Decimal:
+    """Probability of an outcome under one of the histories: a product over permanent responses."""
+    seen: dict[Entry, Counter[int]] = {}
+    for (entries, size), symbol in zip(blocks, outcome, strict=True):
+        seen.setdefault(entries[which], Counter())[symbol] += size
+    return math.prod((likelihood(true, counts) for (_, true), counts in seen.items()), start=Decimal(1))
+
+
+def _larger(best: tuple[Decimal, Decimal], new: tuple[Decimal, Decimal]) -> tuple[Decimal, Decimal]:
+    """Return the larger of two ratios given as (numerator, denominator), a denominator of 0 being infinite."""
+    return new if new[0] * best[1] > best[0] * new[1] else best

@@ -1,0 +1,96 @@
+"""Terms: the integers that a mechanism's privacy depends on, and every epsilon that follows from them.
+
+Terms are what a ledger keeps of a mechanism, so they outlive it: they are frozen, have a canonical form, are read back
+without the registry, and never change their meaning. A kind of mechanism is one class of terms; `terms_of` and
+`terms_from_json` are in `overstory.privacy.kinds`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from decimal import Decimal
+from typing import Any, ClassVar
+
+from overstory.privacy.outcomes import MAX_REPORTS
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.probability import round_up, weighted_sum
+
+
+class Terms(ABC):
+    """What privacy depends on; a subclass is a frozen dataclass.
+
+    Attributes
+    ----------
+    kind
+        The name that the canonical form begins with.
+    most_values
+        After how many distinct values on one device a further one costs nothing: the size of the domain, of the
+        hash's range, the sampled bits; None where there is no such number.
+    """
+
+    kind: ClassVar[str]
+    most_values: int | None
+
+    @property
+    @abstractmethod
+    def fresh(self) -> bool:
+        """Whether nothing is memoized: all of a report's noise is drawn anew (the window mechanisms, f = 0)."""
+
+    @property
+    @abstractmethod
+    def epsilon_permanent(self) -> float:
+        """Epsilon of any number of reports of one value, rounded up."""
+
+    @abstractmethod
+    def change_leak(self, reports: int) -> float:
+        """Exact epsilon of one change of value within `reports` reports, rounded up."""
+
+    @abstractmethod
+    def canonical(self) -> dict[str, Any]:
+        """Return the terms as JSON values."""
+
+    @abstractmethod
+    def _few(self, reports: int) -> float:
+        """Exact epsilon of up to `MAX_REPORTS` reports of one value."""
+
+    def epsilon_n(self, reports: int) -> float:
+        """Epsilon of `reports` reports of one value, rounded up; exact up to `MAX_REPORTS`, and never below.
+
+        Raises
+        ------
+        ParameterError
+            When `reports` is not positive.
+        """
+        if not isinstance(reports, int) or isinstance(reports, bool) or reports < 1:
+            raise ParameterError(f"reports = {reports!r}: give a whole number, at least 1")
+        if reports <= MAX_REPORTS:
+            return self._few(reports)
+        return self.epsilon_any(reports) if self.fresh else self.epsilon_permanent
+
+    def epsilon_any(self, reports: int) -> float:
+        """Epsilon between any two histories of `reports` reports, changing or not, where all noise is fresh.
+
+        n reports cost n times one: exactly, and whatever the values. Where permanent responses are memoized no such
+        number exists for n > 1, and the answer is infinite.
+        """
+        if reports > 1 and not self.fresh:
+            return float("inf")
+        return round_up(weighted_sum([(reports, Decimal(self._few(1)))]))
+
+    def epsilon_values(self, values: int, *, reports: int | None = None) -> float:
+        """Epsilon of a history of `values` distinct values: D times epsilon_permanent, rounded up.
+
+        D is at most the number of reports, where given, and `most_values`. Where noise is fresh, a value costs
+        nothing apart from its reports: the sum of these is the bound.
+
+        Raises
+        ------
+        ParameterError
+            When there is no value or no report.
+        """
+        distinct = min(n for n in (values, reports, self.most_values) if n is not None)
+        if distinct < 1:
+            raise ParameterError(f"{values} values in {reports} reports: give at least one of each")
+        if self.fresh and reports is not None:
+            return self.epsilon_any(reports)
+        return round_up(weighted_sum([(distinct, Decimal(self.epsilon_permanent))]))
