@@ -121,7 +121,7 @@ class RangeEstimate:
             held = np.asarray(np.clip(shares, 0.0, 1.0), np.float64)
             nobody, everybody = oracle.variance(mine, 0.0), oracle.variance(mine, 1.0)
             noise = weight**2 @ (nobody + held * (everybody - nobody))
-            luck = max(weight**2 @ held - (weight @ held) ** 2, 0.0) * (1 - mine / reports) / mine
+            luck = max(float(weight**2 @ held - (weight @ held) ** 2), 0.0) * (1 - mine / reports) / mine
             total += float(noise + luck)
         return total
 

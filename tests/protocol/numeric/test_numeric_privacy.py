@@ -1,0 +1,189 @@
+"""Law 1 for numbers: the declared epsilon is the exact worst log ratio, over every position and every report."""
+
+import math
+from fractions import Fraction
+
+import pytest
+from exact_draws import exact_distribution, worst_ratio
+
+from overstory.protocol.entropy import uniform_below
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, RangeRandomizer, SquareWave, means, windows
+from overstory.protocol.numeric.square_wave import half_width
+from overstory.protocol.numeric.windows import WindowChannel
+
+ONE = 1 << 32
+
+
+class ShortWindow(WindowChannel):
+    """Forgets that the rest may fall into the window too, and anywhere: it draws the rest from the first cells."""
+
+    def draw(self, position, entropy):
+        if entropy.bits(32) < self.threshold:
+            return position + uniform_below(self.window, entropy)
+        return uniform_below(self.num_positions - 1, entropy)
+
+
+class EagerWindow(WindowChannel):
+    """Draws from the window more often than it says."""
+
+    def draw(self, position, entropy):
+        if entropy.bits(32) < self.threshold + (1 << 28):
+            return position + uniform_below(self.window, entropy)
+        return uniform_below(self.num_cells, entropy)
+
+
+def log_ratio_of(channel, extra=()):
+    thresholds = (channel.threshold, *extra)
+    rows = [
+        exact_distribution(lambda entropy, at=at: channel.draw(at, entropy), thresholds)
+        for at in range(channel.num_positions)
+    ]
+    ratio = worst_ratio(rows)
+    return rows, math.log(ratio) if ratio != math.inf else math.inf
+
+
+# Powers of two where a size is drawn, so that nothing is drawn twice: 1, 2, 4 cells of a window, 4 or 8 in all.
+SIZES = [(4, 1), (3, 2), (7, 2), (5, 4), (13, 4)]
+
+
+@pytest.mark.parametrize(("positions", "window"), SIZES)
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+def test_a_window_by_enumeration_of_its_random_bits(positions, window, epsilon):
+    channel = WindowChannel.of(positions, window, epsilon=epsilon)
+    rows, exact = log_ratio_of(channel)
+    for at, row in enumerate(rows):
+        assert row == {cell: channel.probability(cell, at) for cell in range(channel.num_cells)}
+        mean = sum(cell * chance for cell, chance in row.items())
+        assert mean == channel.mean(Fraction(at))
+        assert sum((cell - mean) ** 2 * chance for cell, chance in row.items()) == channel.variance(Fraction(at))
+        assert sum(channel.debias(Fraction(cell)) * chance for cell, chance in row.items()) == at
+    assert channel.epsilon <= epsilon
+    assert channel.epsilon == pytest.approx(exact, abs=1e-12)
+    assert epsilon - channel.epsilon < 1e-6
+
+
+@pytest.mark.parametrize(("broken", "extra"), [(ShortWindow, 0), (EagerWindow, 1 << 28)])
+def test_the_enumeration_catches_a_broken_window(broken, extra):
+    sound = WindowChannel.of(5, 4, epsilon=1.0)
+    channel = broken(5, 4, sound.alpha)
+    _, exact = log_ratio_of(channel, (sound.threshold + extra,))
+    assert exact > sound.epsilon + 1e-3
+
+
+RANDOMIZERS = [SquareWave, Piecewise, Duchi, Hybrid]
+
+
+def exact_chances(randomizer, position):
+    """P(payload | position) by the formulas; the draws themselves are enumerated above and below."""
+    if isinstance(randomizer, Duchi):
+        share = Fraction(position, randomizer.resolution)
+        one = randomizer.channel.other + randomizer.channel.alpha * share
+        return {0: 1 - one, 1: one}
+    if isinstance(randomizer, Hybrid):
+        weight = Fraction(randomizer.piecewise_threshold, ONE)
+        parts = ((randomizer.piecewise, weight), (randomizer.duchi, 1 - weight))
+        return {
+            payload << 1 | (part is randomizer.piecewise): chance * share
+            for part, share in parts
+            if share
+            for payload, chance in exact_chances(part, position).items()
+        }
+    channel = randomizer.channel
+    return {cell: channel.probability(cell, position) for cell in range(channel.num_cells)}
+
+
+@pytest.mark.parametrize("kind", RANDOMIZERS)
+@pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 3.0, 8.0])
+@pytest.mark.parametrize("resolution", [2, 3, 50])
+def test_every_randomizer_over_all_positions_and_reports(kind, epsilon, resolution):
+    randomizer = kind(epsilon, Interval(0, 1), resolution)
+    last = resolution if kind is not SquareWave else resolution - 1
+    rows = [exact_chances(randomizer, at) for at in range(last + 1)]
+    assert all(sum(row.values()) == 1 for row in rows)
+    exact = math.log(worst_ratio(rows))
+    assert exact <= randomizer.epsilon_report + 1e-12
+    assert randomizer.epsilon_report <= exact + 1e-9
+    assert randomizer.epsilon_report <= epsilon
+    # An alpha of few units of 2**-32 cannot come nearer: the grid, not the calibration, is the limit.
+    assert randomizer.epsilon_report > epsilon - 1e-6 * math.exp(epsilon)
+    assert max(max(row) for row in rows) < 1 << randomizer.payload_bits
+
+
+@pytest.mark.parametrize("kind", RANDOMIZERS)
+def test_debiased_reports_average_to_the_value_exactly(kind):
+    randomizer = kind(1.0, Interval(-3, 5), 40)
+    for step in range(41):
+        value = Fraction(-3) + Fraction(8 * step, 40)
+        row = exact_chances(randomizer, randomizer.position(value))
+        mean = sum(randomizer.debias(payload) * chance for payload, chance in row.items())
+        spread = sum((randomizer.debias(payload) - mean) ** 2 * chance for payload, chance in row.items())
+        assert spread == randomizer.variance(value)
+        if kind is SquareWave:  # the middle of the position that owns the value
+            assert abs(mean - value) <= Fraction(8, 80)
+        else:
+            assert mean == value
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 2.0, 5.0])
+@pytest.mark.parametrize("x", [Fraction(0), Fraction(1, 2), Fraction(1)])
+def test_variances_are_the_papers(epsilon, x):
+    odds, root = math.exp(epsilon), math.exp(epsilon / 2)
+    duchi = ((odds + 1) / (odds - 1)) ** 2 - float(x) ** 2
+    piecewise = float(x) ** 2 / (root - 1) + (root + 3) / (3 * (root - 1) ** 2)
+    share = 1 - 1 / root if epsilon > 0.61 else 0.0
+    stated = [kind(epsilon).variance(x) for kind in (Duchi, Piecewise, Hybrid)]
+    assert [float(v) for v in stated] == pytest.approx(
+        [duchi, piecewise, share * piecewise + (1 - share) * duchi], 1e-5
+    )
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.5, 1.0, 3.0])
+def test_square_wave_has_the_papers_densities(epsilon):
+    odds, b = math.exp(epsilon), half_width(epsilon)
+    assert b == pytest.approx((epsilon * odds - odds + 1) / (2 * odds * (odds - 1 - epsilon)), rel=1e-9)
+    wave = SquareWave(epsilon, resolution=1 << 24)
+    inside, outside = (float(p * wave.resolution) for p in (wave.channel.inside, wave.channel.outside))
+    assert (inside, outside) == pytest.approx((odds / (2 * b * odds + 1), 1 / (2 * b * odds + 1)), rel=1e-6)
+
+
+def test_the_half_widths_series_meets_its_formula():
+    assert half_width(0.01 - 1e-12) == pytest.approx(half_width(0.01), rel=1e-7)
+    assert half_width(0.001) == pytest.approx(0.5, abs=1e-3)
+
+
+@pytest.mark.parametrize("resolution", [2, 3, 5])
+@pytest.mark.parametrize("kind", RANDOMIZERS)
+def test_what_is_drawn_has_the_stated_chances(kind, resolution, monkeypatch):
+    for module in (windows, means):
+        monkeypatch.setattr(module, "uniform_below", lambda bound, entropy: entropy.below(bound))
+    randomizer = kind(1.0, Interval(0, 1), resolution)
+    parts = (randomizer.piecewise, randomizer.duchi) if kind is Hybrid else (randomizer,)
+    cuts = [int(part.channel.alpha * ONE) for part in parts] + [getattr(randomizer, "piecewise_threshold", 0)]
+    for at in range(resolution if kind is SquareWave else resolution + 1):
+        found = exact_distribution(lambda entropy, at=at: randomizer.draw(at, entropy), cuts)
+        assert found == {payload: chance for payload, chance in exact_chances(randomizer, at).items() if chance}
+
+
+def test_ranges_declare_the_largest_epsilon_of_a_level():
+    ranges = RangeRandomizer(100, 1.0)
+    assert ranges.epsilon_report == max(mechanism.epsilon_report for mechanism in ranges.mechanisms)
+    assert 1 - 1e-6 < ranges.epsilon_report <= 1.0
+
+
+@pytest.mark.parametrize("epsilon", [0, -1, 0.0001, 21, math.nan, math.inf, "1", None, True])
+@pytest.mark.parametrize("kind", RANDOMIZERS)
+def test_an_epsilon_that_cannot_be_kept_is_refused(kind, epsilon):
+    with pytest.raises(ParameterError, match="epsilon"):
+        kind(epsilon)
+
+
+def test_a_channel_that_would_give_the_value_away_is_refused():
+    with pytest.raises(ParameterError, match="below 1"):
+        WindowChannel(4, 1, Fraction(1))
+    with pytest.raises(ParameterError, match=r"2\*\*32"):
+        WindowChannel(4, 1, Fraction(1, 3))
+    with pytest.raises(ParameterError, match="nothing can be learned"):
+        WindowChannel(4, 1, Fraction(0)).debias(Fraction(1))
+    with pytest.raises(ParameterError, match="outside the domain"):
+        WindowChannel(4, 1, Fraction(1, 2)).draw(4, None)
