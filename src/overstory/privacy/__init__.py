@@ -6,12 +6,21 @@ what one person has spent, as `Spend` after `Spend`.
 
 from overstory.privacy.histories import epsilon_between, memo
 from overstory.privacy.kinds import change_leak, terms_of
+from overstory.privacy.ledger import Ledger, OverspentError, Quote, across_devices, across_people
 from overstory.privacy.maps import map_differences
+from overstory.privacy.spends import Event, Spend
 from overstory.privacy.statement import Claim, PrivacyStatement, statement
 
 __all__ = [
     "Claim",
+    "Event",
+    "Ledger",
+    "OverspentError",
     "PrivacyStatement",
+    "Quote",
+    "Spend",
+    "across_devices",
+    "across_people",
     "change_leak",
     "epsilon_between",
     "map_differences",

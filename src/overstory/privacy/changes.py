@@ -7,8 +7,8 @@ cease to agree. How visible that is grows with the number of reports, and with t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final
 
 from overstory.privacy.histories import bit_losses, symbol_losses
@@ -21,7 +21,8 @@ from overstory.protocol.symbol_rounds import SymbolRounds
 MAX_REPORTS: Final = 1000
 
 
-def bits_change(rounds: Rounds, shapes: Iterable[Shape], reports: int) -> float:
+@lru_cache(maxsize=1024)
+def bits_change(rounds: Rounds, shapes: tuple[Shape, ...], reports: int) -> float:
     """Exact epsilon between n reports of a and n of a that become b on the way: bits. Rounded up.
 
     Raises
@@ -30,10 +31,10 @@ def bits_change(rounds: Rounds, shapes: Iterable[Shape], reports: int) -> float:
         When there are fewer than two reports, or more than `MAX_REPORTS`.
     """
     check_reports(reports, 2, MAX_REPORTS)
-    known = tuple(shapes)
-    return round_up(max(_worst_of_bits(rounds, known, reports, before) for before in range(1, reports)))
+    return round_up(max(_worst_of_bits(rounds, shapes, reports, before) for before in range(1, reports)))
 
 
+@lru_cache(maxsize=1024)
 def symbol_change(rounds: SymbolRounds, reports: int) -> float:
     """Exact epsilon between n reports of a and n of a that become b on the way: symbols. Rounded up.
 

@@ -46,6 +46,9 @@ class BitTerms(Terms):
     shapes: tuple[Shape, ...]
     most_values: int | None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shapes", tuple(Shape(*shape) for shape in self.shapes))
+
     @property
     def rounds(self) -> Rounds:
         """The channels."""
@@ -151,7 +154,9 @@ class SetTerms(Terms):
         return {"kind": self.kind, **asdict(self)}
 
 
-KINDS: Final = {kind.kind: kind for kind in (BitTerms, SymbolTerms, SetTerms)}
+KINDS: Final[dict[str, type[BitTerms | SymbolTerms | SetTerms]]] = {
+    kind.kind: kind for kind in (BitTerms, SymbolTerms, SetTerms)
+}
 
 
 def terms_of(mechanism: Mechanism) -> Terms:
@@ -241,15 +246,17 @@ def terms_from_json(read: Mapping[str, Any]) -> Terms:
     FormatError
         When they are none.
     """
-    fields = {name: _tuples(value) for name, value in read.items() if name != "kind"}
-    kind = KINDS.get(read.get("kind", ""))
-    if kind is None:
-        raise FormatError(f"expected terms of a kind {', '.join(KINDS)}, found {read.get('kind')!r}", field="kind")
+    if not isinstance(read, Mapping) or read.get("kind") not in KINDS:
+        raise FormatError(f"expected terms of a kind {', '.join(KINDS)}, found {read!r}", field="terms")
+    kind = KINDS[read["kind"]]
     try:
-        found: Terms = kind(**fields)
-        _ = found.epsilon_permanent
+        found = kind(**{name: _tuples(value) for name, value in read.items() if name != "kind"})
+        usable = found.most_values is None or found.most_values >= 1
+        usable = usable and found.epsilon_n(1) <= found.epsilon_permanent and found.change_leak(2) >= 0
     except (TypeError, ValueError, ArithmeticError) as error:
         raise FormatError(f"these are no terms of {kind.kind}: {error}", field="terms") from error
+    if not usable:
+        raise FormatError(f"these are no terms of {kind.kind}: they promise nothing", field="terms")
     return found
 
 

@@ -7,13 +7,15 @@ without the registry, and never change their meaning. A kind of mechanism is one
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from decimal import Decimal
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from overstory.privacy.outcomes import MAX_REPORTS
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.probability import round_up, weighted_sum
 
 
 class Terms(ABC):
@@ -64,8 +66,8 @@ class Terms(ABC):
         if not isinstance(reports, int) or isinstance(reports, bool) or reports < 1:
             raise ParameterError(f"reports = {reports!r}: give a whole number, at least 1")
         if reports <= MAX_REPORTS:
-            return self._few(reports)
-        return self.epsilon_any(reports) if self.fresh else self.epsilon_permanent
+            return _exact(self, reports)
+        return add_up([(reports, _exact(self, 1))]) if self.fresh else self.epsilon_permanent
 
     def epsilon_any(self, reports: int) -> float:
         """Epsilon between any two histories of `reports` reports, changing or not, where all noise is fresh.
@@ -73,9 +75,7 @@ class Terms(ABC):
         n reports cost n times one: exactly, and whatever the values. Where permanent responses are memoized no such
         number exists for n > 1, and the answer is infinite.
         """
-        if reports > 1 and not self.fresh:
-            return float("inf")
-        return round_up(weighted_sum([(reports, Decimal(self._few(1)))]))
+        return self.epsilon_n(reports) if self.fresh or reports == 1 else math.inf
 
     def epsilon_values(self, values: int, *, reports: int | None = None) -> float:
         """Epsilon of a history of `values` distinct values: D times epsilon_permanent, rounded up.
@@ -93,4 +93,26 @@ class Terms(ABC):
             raise ParameterError(f"{values} values in {reports} reports: give at least one of each")
         if self.fresh and reports is not None:
             return self.epsilon_any(reports)
-        return round_up(weighted_sum([(distinct, Decimal(self.epsilon_permanent))]))
+        return add_up([(distinct, self.epsilon_permanent)])
+
+
+def add_up(epsilons: Iterable[tuple[int, float]]) -> float:
+    """Return the sum of times * epsilon, exact and then rounded up.
+
+    Examples
+    --------
+    >>> add_up([(3, 0.1)]) > 0.3, add_up([(1, 0.1)]) == 0.1
+    (True, True)
+    """
+    exact = Fraction(0)
+    for times, epsilon in epsilons:
+        if math.isinf(epsilon):
+            return epsilon
+        exact += times * Fraction(epsilon)
+    near = float(exact)
+    return near if Fraction(near) >= exact else math.nextafter(near, math.inf)
+
+
+@lru_cache(maxsize=4096)
+def _exact(terms: Terms, reports: int) -> float:
+    return terms._few(reports)  # noqa: SLF001 - its own class's

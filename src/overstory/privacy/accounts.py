@@ -1,0 +1,159 @@
+"""An account: what one device has reported for one metric by one mechanism, in whole numbers."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from overstory.privacy.changes import MAX_REPORTS
+from overstory.privacy.kinds import terms_from_json
+from overstory.privacy.spends import Event, Spend, check_whole
+from overstory.privacy.terms import Terms, add_up
+from overstory.protocol.errors import FormatError, ParameterError
+
+Pairs = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Account:
+    """Reports by value, and those of which less is known.
+
+    Attributes
+    ----------
+    metric, mechanism, terms
+        Whose reports they are; see `Spend`.
+    numbered
+        (number of a value, its reports), in order.
+    unnumbered
+        (reports of a value, how many such values there are), in order.
+    known, unknown
+        Reports of values that are among the above; reports of which nothing is known.
+    """
+
+    metric: str
+    mechanism: str
+    terms: Terms
+    numbered: Pairs = ()
+    unnumbered: Pairs = ()
+    known: int = 0
+    unknown: int = 0
+
+    def __post_init__(self) -> None:
+        if self.known and not (self.numbered or self.unnumbered or self.unknown):
+            raise ParameterError(f"{self.metric}: reports of known values, but no value was reported before")
+
+    def after(self, spend: Spend, times: int = 1) -> Account:
+        """Return the account with `spend` added `times` times.
+
+        Raises
+        ------
+        ParameterError
+            When `times` is not positive, or the spend refers to values that were never reported.
+        """
+        reports = spend.reports * check_whole("times", times, 1)
+        if spend.event is Event.VALUE:
+            return replace(self, numbered=_added(self.numbered, spend.number or 0, reports))
+        if spend.event is Event.NEW_VALUE:
+            return replace(self, unnumbered=_added(self.unnumbered, spend.reports, times))
+        if spend.event is Event.KNOWN_VALUES:
+            return replace(self, known=self.known + reports)
+        return replace(self, unknown=self.unknown + reports)
+
+    @property
+    def reports(self) -> int:
+        """All reports."""
+        return sum(n * values for n, values in self._by_reports().items()) + self.known + self.unknown
+
+    @property
+    def epsilon(self) -> float:
+        """Epsilon of the whole account, rounded up.
+
+        Where all noise is fresh: reports times that of one, against any other history. Otherwise the sum over values of
+        epsilon_n, against histories with the same pattern of values. Reports of nobody knows which known value are
+        counted for every value, and unknown ones moreover as values of their own.
+        """
+        if self.terms.fresh:
+            return self.terms.epsilon_any(self.reports)
+        loose = self.known + self.unknown
+        costs = [(values, self.terms.epsilon_n(reports + loose)) for reports, values in self._by_reports().items()]
+        if self.unknown:
+            costs.append((self.unknown, self.terms.epsilon_n(loose)))
+        most = self.terms.most_values
+        return min(add_up(costs), math.inf if most is None else add_up([(most, self.terms.epsilon_permanent)]))
+
+    @property
+    def change_leak(self) -> float:
+        """Epsilon of one change of value among all reports, rounded up; infinite where it is not computed."""
+        reports = self.reports
+        if reports < 2:
+            return 0.0
+        if reports <= MAX_REPORTS:
+            return self.terms.change_leak(reports)
+        return self.terms.epsilon_any(reports - 1)
+
+    def epsilon_window(self, reports: int) -> float:
+        """Epsilon of any `reports` consecutive reports, rounded up: less than the whole where all noise is fresh."""
+        whole = self.epsilon
+        return min(whole, self.terms.epsilon_any(min(reports, self.reports))) if self.terms.fresh else whole
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {
+            "metric": self.metric,
+            "mechanism": self.mechanism,
+            "terms": self.terms.canonical(),
+            "numbered": list(map(list, self.numbered)),
+            "unnumbered": list(map(list, self.unnumbered)),
+            "known": self.known,
+            "unknown": self.unknown,
+        }
+
+    def _by_reports(self) -> Counter[int]:
+        """How many values have so many reports."""
+        found = Counter(reports for _, reports in self.numbered)
+        for reports, values in self.unnumbered:
+            found[reports] += values
+        return found
+
+
+def account_from_json(read: Mapping[str, Any]) -> Account:
+    """Return the account that `Account.to_json` wrote.
+
+    Every count goes through a spend, so what no device could have done is refused.
+
+    Raises
+    ------
+    FormatError
+        When it is none.
+    """
+    try:
+        about = read["metric"], read["mechanism"], terms_from_json(read["terms"])
+        account = Account(*about)
+        for spend, times in _spends(read, about):
+            account = account.after(spend, times)
+    except FormatError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise FormatError(f"this is no account: {error}", field="accounts") from error
+    return account
+
+
+def _spends(read: Mapping[str, Any], about: tuple[str, str, Terms]) -> Iterator[tuple[Spend, int]]:
+    """Return the spends that lead to an account, and how often each; values before what refers to them."""
+    for number, reports in read["numbered"]:
+        yield Spend(*about, Event.VALUE, reports, number), 1
+    for reports, values in read["unnumbered"]:
+        yield Spend(*about, Event.NEW_VALUE, reports), values
+    if read["unknown"]:
+        yield Spend(*about, Event.ANY_VALUES, read["unknown"]), 1
+    if read["known"]:
+        yield Spend(*about, Event.KNOWN_VALUES, read["known"]), 1
+
+
+def _added(pairs: Pairs, key: int, amount: int) -> Pairs:
+    found = dict(pairs)
+    found[key] = found.get(key, 0) + amount
+    return tuple(sorted(found.items()))

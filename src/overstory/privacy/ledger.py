@@ -1,0 +1,247 @@
+"""The ledger: what one person's device has spent, and what is left.
+
+This page is a constitution. A ledger holds whole numbers, from which every epsilon follows anew; it is frozen, and a
+new one follows from it by a spend; n spends at once and n spends one after the other lead to the same ledger, in any
+order. What it states is never below the truth.
+
+- *Sequential* composition is all there is within a ledger: the epsilons of metrics, of mechanisms and of values add up.
+- The reports of one memoized value are no sum: they share a permanent response. They are counted, and cost epsilon_n.
+- *Parallel* composition, where the largest epsilon counts and not the sum, is across people alone: `across_people`
+  takes ledgers of different persons and refuses two of one. Values, bins, metrics and times of one person never
+  compose in parallel, whatever a collector is said to be unable to link.
+- `epsilon` compares with histories of the same pattern of equal and different values. That a value changed is told by
+  `change_leak`, which no budget of epsilons covers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from overstory.privacy.accounts import Account, account_from_json
+from overstory.privacy.spends import Spend
+from overstory.privacy.terms import add_up
+from overstory.protocol.derivation import digest
+from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
+
+VERSION: Final = 1
+
+
+class OverspentError(OverstoryError):
+    """A spend that the budget does not allow; the ledger is as it was."""
+
+
+@dataclass(frozen=True)
+class Quote:
+    """What a spend would do: epsilon before and after, and what the budget says."""
+
+    before: float
+    after: float
+    budget: float
+
+    @property
+    def cost(self) -> float:
+        """How much epsilon would rise, rounded up."""
+        return 0.0 if self.after == self.before else add_up([(1, self.after), (-1, self.before)])
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the budget suffices."""
+        return self.after <= self.budget
+
+    @property
+    def remaining(self) -> float:
+        """What would be left of the budget, rounded down; below 0 where it does not suffice."""
+        return _left(self.budget, self.after)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """One device's spends.
+
+    Parameters
+    ----------
+    person, device
+        Names of whose they are: they need mean nothing, but two persons need two.
+    budget
+        What all of it may cost; infinite unless given.
+    accounts
+        One for every metric and mechanism, in order.
+
+    Raises
+    ------
+    ParameterError
+        When the budget is no number above 0, or an account comes twice.
+
+    Examples
+    --------
+    >>> from overstory.privacy.spends import Event
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> colour = mechanism("basic-rappor", domain_size=4)
+    >>> blue, green = (Spend.of("colour", colour, Event.VALUE, number=number) for number in (0, 1))
+    >>> ledger = Ledger("someone", budget=4.0).commit(blue).commit(blue)
+    >>> round(ledger.epsilon, 4), round(ledger.remaining, 4)
+    (1.0085, 2.9915)
+    >>> quote = ledger.dry_run(green, times=1000)
+    >>> round(quote.cost, 4), quote.allowed
+    (2.1972, True)
+    >>> ledger.commit(green, times=1000).commit(blue, times=1000)
+    Traceback (most recent call last):
+    ...
+    overstory.privacy.ledger.OverspentError: colour: 1000 times this would bring epsilon to 4.3944, above 4.0000
+    """
+
+    person: str
+    device: str = ""
+    budget: float = math.inf
+    accounts: tuple[Account, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.person, str) or not isinstance(self.device, str):
+            raise ParameterError(f"person = {self.person!r}, device = {self.device!r}: give two texts")
+        if not isinstance(self.budget, int | float) or isinstance(self.budget, bool) or not self.budget > 0:
+            raise ParameterError(f"budget = {self.budget!r}: give a number above 0")
+        ordered = {_key(account): account for account in self.accounts}
+        if len(ordered) < len(self.accounts):
+            raise ParameterError("a ledger has one account for every metric and mechanism; one comes twice")
+        object.__setattr__(self, "budget", float(self.budget))
+        object.__setattr__(self, "accounts", tuple(account for _, account in sorted(ordered.items())))
+
+    @property
+    def epsilon(self) -> float:
+        """All that was spent, rounded up: against histories with the same pattern of values."""
+        return _sum(account.epsilon for account in self.accounts)
+
+    @property
+    def change_leak(self) -> float:
+        """What the reports tell of one change of value in every account, rounded up."""
+        return _sum(account.change_leak for account in self.accounts)
+
+    @property
+    def remaining(self) -> float:
+        """What is left of the budget, rounded down."""
+        return _left(self.budget, self.epsilon)
+
+    def epsilon_of(self, metric: str) -> float:
+        """What was spent on a metric, rounded up."""
+        return _sum(account.epsilon for account in self.accounts if account.metric == metric)
+
+    def epsilon_window(self, reports: int) -> float:
+        """What any `reports` consecutive reports of every account told, rounded up."""
+        return _sum(account.epsilon_window(reports) for account in self.accounts)
+
+    def after(self, spend: Spend, times: int = 1) -> Ledger:
+        """Return the ledger after `times` such spends, whatever the budget says.
+
+        Raises
+        ------
+        ParameterError
+            When `times` is not positive, or the spend refers to values that were never reported.
+        """
+        known = {_key(account): account for account in self.accounts}
+        mine = spend.metric, spend.mechanism
+        account = known.get(mine) or Account(*mine, spend.terms)
+        if account.terms != spend.terms:
+            raise ParameterError(f"{spend.metric}: the mechanism {spend.mechanism} has had other terms before")
+        return replace(self, accounts=tuple((known | {mine: account.after(spend, times)}).values()))
+
+    def dry_run(self, spend: Spend, times: int = 1) -> Quote:
+        """Say what `times` such spends would do, and do nothing."""
+        return Quote(self.epsilon, self.after(spend, times).epsilon, self.budget)
+
+    def commit(self, spend: Spend, times: int = 1) -> Ledger:
+        """Return the ledger after `times` such spends.
+
+        Raises
+        ------
+        OverspentError
+            When the budget does not suffice.
+        ParameterError
+            See `after`.
+        """
+        after = self.after(spend, times)
+        if after.epsilon > self.budget:
+            raise OverspentError(
+                f"{spend.metric}: {times} times this would bring epsilon to {after.epsilon:.4f}, "
+                f"above {self.budget:.4f}"
+            )
+        return after
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values, which are the canonical form; a budget without bound is null."""
+        return {
+            "ledger": VERSION,
+            "person": self.person,
+            "device": self.device,
+            "budget": None if math.isinf(self.budget) else self.budget,
+            "accounts": [account.to_json() for account in self.accounts],
+        }
+
+    @property
+    def digest(self) -> bytes:
+        """The digest of the canonical form: equal for equal ledgers."""
+        return digest(self.to_json())
+
+    @classmethod
+    def from_json(cls, read: Mapping[str, Any]) -> Ledger:
+        """Return the ledger that `to_json` wrote.
+
+        Raises
+        ------
+        FormatError
+            When it is none, or of a version that is not known here.
+        """
+        if not isinstance(read, Mapping) or read.get("ledger") != VERSION:
+            raise FormatError(f"expected version {VERSION} of a ledger, found {read!r:.60}", field="ledger")
+        try:
+            accounts = tuple(map(account_from_json, read["accounts"]))
+            budget = math.inf if read["budget"] is None else read["budget"]
+            return cls(read["person"], read["device"], budget, accounts)
+        except FormatError:
+            raise
+        except (KeyError, TypeError, ValueError) as error:
+            raise FormatError(f"this is no ledger: {error}", field="ledger") from error
+
+
+def across_people(ledgers: Iterable[Ledger]) -> float:
+    """Return the largest epsilon of different persons: parallel composition, rounded up.
+
+    Raises
+    ------
+    ParameterError
+        When two ledgers are of one person: what a person spends in two places adds up.
+    """
+    people = list(ledgers)
+    if len({ledger.person for ledger in people}) < len(people):
+        raise ParameterError("two ledgers are of one person: only different people compose in parallel")
+    return max((ledger.epsilon for ledger in people), default=0.0)
+
+
+def across_devices(ledgers: Iterable[Ledger]) -> float:
+    """Return the epsilon of one person's devices together: sequential composition, rounded up.
+
+    Raises
+    ------
+    ParameterError
+        When they are of several persons, or one device comes twice.
+    """
+    devices = list(ledgers)
+    if len({ledger.person for ledger in devices}) > 1 or len({ledger.device for ledger in devices}) < len(devices):
+        raise ParameterError("give the ledgers of one person's different devices")
+    return _sum(ledger.epsilon for ledger in devices)
+
+
+def _key(account: Account) -> tuple[str, str]:
+    return account.metric, account.mechanism
+
+
+def _sum(epsilons: Iterable[float]) -> float:
+    return add_up((1, epsilon) for epsilon in epsilons)
+
+
+def _left(budget: float, spent: float) -> float:
+    if math.isinf(budget) or math.isinf(spent):
+        return math.inf if math.isinf(budget) else -math.inf
+    return 0.0 - add_up([(1, spent), (-1, budget)])
