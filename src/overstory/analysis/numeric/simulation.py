@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 def simulate(randomizer: NumericRandomizer, values: ArrayLike, rng: np.random.Generator) -> Payloads:
     """Return one report's payload for each value.
 
-    Positions are computed in floating point, so a value within a rounding error of a position's edge may fall on the
-    other side than on a device; what is drawn is exact.
-
     Parameters
     ----------
     randomizer
@@ -45,45 +42,55 @@ def simulate(randomizer: NumericRandomizer, values: ArrayLike, rng: np.random.Ge
     >>> reports.shape, bool((reports < 100 + 51).all())
     ((2,), True)
     """
-    return _draw(randomizer, _positions(randomizer, _shares(randomizer, values)), rng)
+    return _draw(randomizer, positions(randomizer, values), rng)
 
 
-def _shares(randomizer: NumericRandomizer, values: ArrayLike) -> NDArray[np.float64]:
+def positions(randomizer: NumericRandomizer, values: ArrayLike) -> Payloads:
+    """Return each value's position, as a device has it.
+
+    In floating point; where that comes near a position's edge, exactly, by the device's own code.
+
+    Raises
+    ------
+    ParameterError
+        As `simulate`.
+    """
     given, domain = np.asarray(values, np.float64), randomizer.domain
     if given.ndim != 1 or not np.isfinite(given).all():
         raise ParameterError("values must be a list of finite numbers")
     if domain.outside == "reject" and given.size and not domain.minimum <= given.min() <= given.max() <= domain.maximum:
         raise ParameterError(f"values must lie in {domain.minimum} .. {domain.maximum}: this domain rejects others")
-    return np.asarray((np.clip(given, domain.minimum, domain.maximum) - domain.minimum) / domain.width)
+    clamped = np.clip(given, domain.minimum, domain.maximum)
+    last = randomizer.position(domain.maximum)  # resolution - 1 where positions are pieces, resolution where points
+    steps = (clamped - domain.minimum) / domain.width * randomizer.resolution + (last - randomizer.resolution + 1) / 2
+    found = np.minimum(np.floor(steps).astype(np.int64), last)
+    scale = 1 + max(abs(domain.minimum), abs(domain.maximum)) / domain.width
+    near = np.abs(steps - np.rint(steps)) < 1e-14 * scale * randomizer.resolution
+    exact, where = np.unique(clamped[near], return_inverse=True)
+    found[near] = np.array([randomizer.position(value) for value in exact.tolist()], np.int64)[where]
+    return found
 
 
-def _positions(randomizer: NumericRandomizer, shares: NDArray[np.float64]) -> Payloads:
-    steps = shares * randomizer.resolution
-    if isinstance(randomizer, SquareWave):
-        return np.minimum(steps.astype(np.int64), randomizer.resolution - 1)
-    return np.floor(steps + 0.5).astype(np.int64)
-
-
-def _draw(randomizer: NumericRandomizer, positions: Payloads, rng: np.random.Generator) -> Payloads:
+def _draw(randomizer: NumericRandomizer, places: Payloads, rng: np.random.Generator) -> Payloads:
     if isinstance(randomizer, SquareWave | Piecewise):
-        return _cells(randomizer.channel, positions, rng)
+        return _cells(randomizer.channel, places, rng)
     if isinstance(randomizer, Duchi):
-        return _ends(randomizer, positions, rng)
+        return _ends(randomizer, places, rng)
     if isinstance(randomizer, Hybrid):
-        first = rng.integers(ONE, size=positions.size) < randomizer.piecewise_threshold
-        pieces, ends = (_draw(part, positions, rng) for part in (randomizer.piecewise, randomizer.duchi))
+        first = rng.integers(ONE, size=places.size) < randomizer.piecewise_threshold
+        pieces, ends = (_draw(part, places, rng) for part in (randomizer.piecewise, randomizer.duchi))
         return np.where(first, pieces << 1 | 1, ends << 1)
     raise ParameterError(f"there is no bulk form of {type(randomizer).__name__}")
 
 
-def _cells(channel: WindowChannel, positions: Payloads, rng: np.random.Generator) -> Payloads:
-    near = rng.integers(ONE, size=positions.size) < channel.threshold
-    within, anywhere = (rng.integers(size, size=positions.size) for size in (channel.window, channel.num_cells))
-    return np.where(near, positions + within, anywhere)
+def _cells(channel: WindowChannel, places: Payloads, rng: np.random.Generator) -> Payloads:
+    near = rng.integers(ONE, size=places.size) < channel.threshold
+    within, anywhere = (rng.integers(size, size=places.size) for size in (channel.window, channel.num_cells))
+    return np.where(near, places + within, anywhere)
 
 
-def _ends(duchi: Duchi, positions: Payloads, rng: np.random.Generator) -> Payloads:
-    ends = rng.integers(duchi.resolution, size=positions.size) < positions
-    kept = rng.integers(ONE, size=positions.size) < int(duchi.channel.alpha * ONE)
-    drawn: NDArray[Any] = np.where(kept, ends, rng.integers(2, size=positions.size))
+def _ends(duchi: Duchi, places: Payloads, rng: np.random.Generator) -> Payloads:
+    ends = rng.integers(duchi.resolution, size=places.size) < places
+    kept = rng.integers(ONE, size=places.size) < int(duchi.channel.alpha * ONE)
+    drawn: NDArray[Any] = np.where(kept, ends, rng.integers(2, size=places.size))
     return drawn.astype(np.int64)

@@ -1,0 +1,196 @@
+"""Means: the bulk simulation follows the exact channel, estimates are unbiased, and their errors as stated."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numeric_alarms import Alarm, check_cells, check_coverage, check_spread, check_unbiased
+
+from overstory.analysis.numeric import MeanEstimate, MeanOracle, ReportSums
+from overstory.analysis.numeric.means import SPLIT, _sum_of_squares
+from overstory.analysis.numeric.simulation import positions
+from overstory.protocol.entropy import SeededEntropy
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, SquareWave
+from overstory.protocol.numeric.randomizer import NumericRandomizer
+
+KINDS = [SquareWave, Piecewise, Duchi, Hybrid]
+VALUE, COPIES = 0.3, 60_000
+
+
+def chances(randomizer):
+    """P(payload | VALUE), written from the papers' words and not from the code."""
+    at, size = randomizer.position(VALUE), 1 << randomizer.payload_bits
+    found = np.zeros(size)
+    if isinstance(randomizer, Duchi):
+        one = 0.5 + float(randomizer.channel.alpha) * (at / randomizer.resolution - 0.5)
+        return np.array([1 - one, one])
+    if isinstance(randomizer, Hybrid):
+        weight = randomizer.piecewise_threshold / 2**32
+        found[0::2][:2] = (1 - weight) * chances(randomizer.duchi)
+        found[1::2] = weight * chances(randomizer.piecewise)
+        return found
+    channel = randomizer.channel
+    found[: channel.num_cells] = (1 - float(channel.alpha)) / channel.num_cells
+    found[at : at + channel.window] += float(channel.alpha) / channel.window
+    return found
+
+
+def off_by_one(payloads, randomizer):
+    return np.maximum(payloads - 1, 0)
+
+
+def no_rest(payloads, randomizer):
+    """Moves what fell outside the window into it: too little noise."""
+    at = randomizer.position(VALUE)
+    return np.where((payloads < at) & (np.arange(payloads.size) % 10 == 0), at, payloads)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_simulated_reports_follow_the_exact_channel(kind):
+    randomizer = kind(1.0, Interval(0, 1), 20)
+    payloads = MeanOracle(randomizer).simulate(np.full(COPIES, VALUE), np.random.default_rng(1))
+    check_cells(np.bincount(payloads, minlength=1 << randomizer.payload_bits), chances(randomizer))
+    device = [randomizer.randomize(VALUE, SeededEntropy(i)).bits for i in range(6000)]
+    coarse = np.bincount(device, minlength=1 << randomizer.payload_bits)
+    check_cells(coarse, chances(randomizer))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("low", "high", "resolution"), [(0, 1, 20), (-1, 1, 7), (0.1, 0.7, 60), (1e6, 1e6 + 1, 1 << 20)]
+)
+def test_simulated_positions_are_the_devices(kind, low, high, resolution):
+    randomizer, rng = kind(1.0, Interval(low, high), resolution), np.random.default_rng(3)
+    inside = np.append(np.linspace(low, high, 241), rng.uniform(low - 0.1, high + 0.1, 500))
+    values = np.concatenate((inside, np.nextafter(inside, low), np.nextafter(inside, high)))
+    assert positions(randomizer, values).tolist() == [randomizer.position(value) for value in values.tolist()]
+
+
+@pytest.mark.parametrize("broken", [off_by_one, no_rest])
+@pytest.mark.parametrize("kind", [SquareWave, Piecewise])
+def test_a_broken_simulation_is_caught(kind, broken):
+    randomizer = kind(1.0, Interval(0, 1), 20)
+    payloads = MeanOracle(randomizer).simulate(np.full(COPIES, VALUE), np.random.default_rng(1))
+    with pytest.raises(Alarm):
+        check_cells(
+            np.bincount(broken(payloads, randomizer), minlength=1 << randomizer.payload_bits), chances(randomizer)
+        )
+
+
+class HalfDebiased(MeanOracle):
+    """Divides by slightly too much, as who takes epsilon for 1.05 when it is 1."""
+
+    def estimate(self, sums):
+        found = super().estimate(sums)
+        return MeanEstimate(found.value * 0.95, found.standard_error, found.num_reports, found.limits)
+
+
+class Overconfident(MeanOracle):
+    def estimate(self, sums):
+        found = super().estimate(sums)
+        return MeanEstimate(found.value, found.standard_error * 0.85, found.num_reports, found.limits)
+
+
+COLLECTIONS, PEOPLE = 1200, 400
+
+
+def collect(oracle):
+    """Many collections of people drawn anew: errors, stated standard errors, and the true variance."""
+    rng = np.random.default_rng(7)
+    values = rng.beta(2, 5, (COLLECTIONS, PEOPLE)) * 2 + 4  # mean 4 + 4/7
+    reports = oracle.simulate(values.ravel(), rng).reshape(values.shape)
+    found = [oracle.estimate(oracle.accumulate(row)) for row in reports]
+    errors = np.array([x.value for x in found]) - (4 + 4 / 7)
+    noise = np.mean([float(oracle.randomizer.variance(4 + 2 * x)) for x in rng.beta(2, 5, 2000)])
+    return errors, np.array([x.standard_error for x in found]), (noise + 4 * 10 / (49 * 8)) / PEOPLE
+
+
+def check_all(oracle):
+    errors, stated, variance = collect(oracle)
+    check_unbiased(errors, variance)
+    check_spread(errors, np.full(errors.size, stated.mean() ** 2))
+    check_coverage(np.abs(errors) <= 1.959964 * stated)
+    return stated, variance
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_means_are_unbiased_with_the_stated_error(kind):
+    stated, variance = check_all(MeanOracle(kind(1.0, Interval(4, 6))))
+    assert np.mean(stated**2) == pytest.approx(variance, rel=0.02)
+
+
+@pytest.mark.parametrize("broken", [HalfDebiased, Overconfident])
+@pytest.mark.parametrize("kind", [Duchi, Hybrid])
+def test_a_broken_estimate_is_caught(kind, broken):
+    with pytest.raises(Alarm):
+        check_all(broken(kind(1.0, Interval(4, 6))))
+
+
+@given(st.lists(st.integers(0, (1 << 2 * SPLIT) - 1), max_size=30))
+def test_squares_are_exact(payloads):
+    assert _sum_of_squares(np.array(payloads, np.int64)) == sum(p * p for p in payloads)
+
+
+@given(st.lists(st.integers(0, (1 << 22) - 1), min_size=2, max_size=40), st.integers(0, 40))
+def test_sums_merge_in_any_split_and_give_the_naive_mean(payloads, cut):
+    oracle = MeanOracle(Hybrid(1.0))
+    payloads = [p & 3 if p & 1 == 0 else p for p in payloads]
+    whole = oracle.accumulate(payloads)
+    parts = oracle.accumulate(payloads[cut:]) + oracle.accumulate(np.array(payloads[:cut], np.int64))
+    assert whole == parts == parts + ReportSums.empty(2)
+    debiased = [oracle.randomizer.debias(p) for p in payloads]
+    mean = sum(debiased, Fraction(0)) / len(debiased)
+    variance = sum((x - mean) ** 2 for x in debiased) / (len(debiased) - 1) / len(debiased)
+    found = oracle.estimate(whole)
+    assert found.value == float(mean)
+    assert found.standard_error == pytest.approx(float(variance) ** 0.5, rel=1e-12)
+
+
+def test_device_reports_are_accumulated_as_payloads_are():
+    oracle = MeanOracle(Piecewise(1.0))
+    reports = [oracle.randomizer.randomize(0.1, SeededEntropy(i)) for i in range(50)]
+    assert oracle.accumulate(reports) == oracle.accumulate(np.array([r.bits for r in reports]))
+
+
+def test_a_mean_outside_the_domain_is_kept_and_clamped_only_by_name():
+    found = MeanEstimate(1.2, 0.1, 10, (-1.0, 1.0))
+    assert (found.value, found.clamped) == (1.2, 1.0)
+    assert found.confidence_interval(0.95) == pytest.approx((1.004, 1.396), abs=1e-3)
+    assert MeanOracle(Duchi(1.0)).estimate(MeanOracle(Duchi(1.0)).accumulate([1])).standard_error == np.inf
+
+
+class Strange(NumericRandomizer):
+    """A randomizer that nothing knows."""
+
+    payload_bits = epsilon_report = None
+    name = "strange"
+
+    def position(self, value):
+        return 0
+
+    def draw(self, position, entropy): ...
+    def debias(self, payload): ...
+    def variance(self, value): ...
+    def thresholds(self): ...
+
+
+@pytest.mark.parametrize(
+    ("act", "says"),
+    [
+        (lambda: MeanOracle(Duchi(1.0)).estimate(ReportSums.empty()), "or of none"),
+        (lambda: MeanOracle(Duchi(1.0)).estimate(ReportSums((1, 1), (1, 1), (1, 1))), "not sums"),
+        (lambda: ReportSums.empty(1) + ReportSums.empty(2), "different collections"),
+        (lambda: MeanOracle(Duchi(1.0)).accumulate([2]), "must lie in 0 .. 1"),
+        (lambda: MeanOracle(Duchi(1.0)).accumulate(np.array([0.5])), "whole numbers"),
+        (lambda: MeanOracle(Duchi(1.0)).simulate([np.nan], np.random.default_rng(1)), "finite"),
+        (lambda: MeanOracle(Duchi(1.0, Interval(0, 1, "reject"))).simulate([2.0], np.random.default_rng(1)), "rejects"),
+        (lambda: MeanOracle(Strange(1.0)).simulate([0.0], np.random.default_rng(1)), "no bulk form"),
+        (lambda: MeanEstimate(0.0, 1.0, 1, (0.0, 1.0)).confidence_interval(1.0), "between 0 and 1"),
+    ],
+)
+def test_one_clear_error(act, says):
+    with pytest.raises(ParameterError, match=says):
+        act()
