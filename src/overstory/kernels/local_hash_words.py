@@ -86,8 +86,9 @@ def count_intrinsic(judge: Callable[[Lanes, Any, Any, Any], Any]) -> Any:
     """Make the intrinsic that sums ``judge`` over the first ``stop`` reports of a block, for `PAIR` values.
 
     ``judge`` emits what a report adds to a total, from the hashes and the two other columns of a vector of reports.
-    The intrinsic takes ``(seeds, first, second, stop, low, high, at, out)``: the block's folded seeds and its two other columns uint32[],
-    a multiple of `LANES` of them, the values' halves from index ``at`` on; ``out`` int64[] receives the sums there.
+    The intrinsic takes ``(seeds, first, second, stop, low, high, at, out)``: the block's folded seeds and its two other
+    columns, uint32[] of a multiple of `LANES`; the values' halves, from index ``at`` on; and int64[] that receives the
+    sums there.
     """
 
     @intrinsic
