@@ -1,0 +1,216 @@
+"""``overstory privacy``: every epsilon of an oracle, in plain words, with what each number rests on."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from overstory.cli.arguments import add_command, add_hashing
+
+if TYPE_CHECKING:
+    from overstory.privacy import PrivacyStatement
+    from overstory.privacy.terms import Terms
+    from overstory.protocol.mechanisms.mechanism import Mechanism
+
+MORE = """\
+Give a registry name with its parameters, or --params for RAPPOR. Epsilons are in nats, exact, and rounded up; the odds
+are what they mean: how far a report can move them between any two values."""
+
+EXAMPLE = """\
+overstory privacy loloha --param epsilon_permanent=2 --param epsilon_report=1
+  overstory privacy --params params.csv --reports 20 --values 3 --plot epsilons.svg"""
+
+SHOWN: Final = (1, 2, 3, 5, 10)
+DRAWN: Final = (1, 2, 3, 5, 10, 20, 50, 100)
+BAR: Final = 24
+MOST_REPORTS: Final = 1000
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command."""
+    parser = add_command(
+        subparsers, "privacy", "what an oracle reveals, and what each number rests on", more=MORE, example=EXAMPLE
+    )
+    parser.add_argument("oracle", nargs="?", metavar="ORACLE", help="registry name, such as rappor, opt-dr or loloha")
+    parser.add_argument(
+        "--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the oracle; may be repeated"
+    )
+    parser.add_argument("--params", metavar="FILE", help="RAPPOR's parameters: header k,h,m,p,q,f and one row")
+    parser.add_argument("--reports", type=int, metavar="N", help="also for N reports of a device")
+    parser.add_argument("--values", type=int, metavar="D", help="also for D distinct values of a device")
+    parser.add_argument("--plot", metavar="FILE", help="draw epsilon against the reports into a .svg or .png file")
+    add_hashing(parser)
+    parser.add_argument("--json", action="store_true", help="print the statement as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from overstory.privacy import statement
+    from overstory.privacy.outcomes import check_reports
+    from overstory.protocol.errors import ParameterError
+
+    if args.plot and not args.plot.endswith((".svg", ".png")):
+        raise ParameterError(f"--plot {args.plot}: end the name in .svg or .png")
+    asked = () if args.reports is None else (check_reports(args.reports, 1, MOST_REPORTS),)
+    reports = tuple(sorted({*SHOWN, *asked}))
+    changes = tuple(sorted({2, *(n for n in asked if n > 1)}))
+    said = statement(_mechanism(args), reports=reports, change_reports=changes)
+    extra = _values(said, args)
+    if args.plot:
+        _draw(said, args.plot)
+    if args.json:
+        print(json.dumps(said.to_json() | extra, indent=2, allow_nan=False))
+    else:
+        _show(said, extra)
+    return 0
+
+
+def _mechanism(args: argparse.Namespace) -> Mechanism:
+    from overstory.protocol.errors import ParameterError
+
+    if args.params:
+        from overstory.files.params import read_params
+
+        if args.oracle not in {None, "rappor"} or args.param:
+            raise ParameterError("--params is of rappor: give either it, or an oracle and its --param NAME=VALUE")
+        return read_params(args.params).mechanism(args.hash_family, args.hash_key)
+    if args.oracle is None:
+        from overstory.protocol.mechanisms.registry import REGISTRY
+
+        raise ParameterError(f"give --params FILE, or an oracle: {', '.join(sorted(REGISTRY))}")
+    return _from_name(args.oracle, args.param)
+
+
+def _from_name(name: str, given: list[str]) -> Mechanism:
+    """Build a mechanism from texts, each read as what the mechanism's own signature says."""
+    import inspect
+
+    from overstory.protocol.errors import ParameterError
+    from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
+
+    accepted = inspect.signature(REGISTRY[name]).parameters if name in REGISTRY else {}
+    parameters: dict[str, Any] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals or key in parameters:
+            raise ParameterError(f"--param {text}: give NAME=VALUE, once for each name")
+        parameters[key] = _read(key, value, str(accepted[key].annotation)) if key in accepted else value
+    return mechanism(name, **parameters)
+
+
+def _read(name: str, text: str, kind: str) -> Any:
+    """Return the text as a parameter of that annotation."""
+    from overstory.protocol.errors import ParameterError
+
+    try:
+        if kind.startswith("bool"):
+            return {"true": True, "false": False}[text.lower()]
+        return int(text) if kind.startswith("int") else float(text) if kind.startswith("float") else text
+    except (KeyError, ValueError):
+        wanted = {"bool": "true or false", "int": "a whole number"}.get(kind.partition(" ")[0], "a number")
+        raise ParameterError(f"--param {name}={text}: give {wanted}") from None
+
+
+def _values(said: PrivacyStatement, args: argparse.Namespace) -> dict[str, Any]:
+    """What D distinct values cost, where it was asked."""
+    if args.values is None:
+        return {}
+    from overstory.privacy.claims import finite
+
+    epsilon = said.epsilon_values(args.values, reports=args.reports)
+    return {"values": args.values, "epsilon_values": finite(epsilon)}
+
+
+def _show(said: PrivacyStatement, extra: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    given = ", ".join(f"{key} = {value}" for key, value in said.parameters.items() if value not in (None, ""))
+    console.print(Text(f"{said.mechanism}: {given}"))
+    console.print()
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name, justify in (
+        ("what is seen of one device", "left"),
+        ("epsilon", "right"),
+        ("odds move", "right"),
+        ("", "left"),
+    ):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    notes: dict[str, int] = {}
+    for about, epsilon, *said_of_it in _rows(said, extra):
+        marks = " ".join(f"[{notes.setdefault(words, len(notes) + 1)}]" for words in said_of_it if words)
+        table.add_row(*map(Text, (about, _epsilon(epsilon), _odds(epsilon), marks)))
+    console.print(table)
+    console.print()
+    for words, number in notes.items():
+        console.print(Text(f"[{number}] {words}"))
+    console.print()
+    console.print(Text("\n".join(_picture(said.terms)), no_wrap=True))
+    console.print()
+    console.print(Text(said.plain_words()))
+
+
+def _rows(said: PrivacyStatement, extra: dict[str, Any]) -> Iterator[tuple[str, float, str, str | None]]:
+    """Return what is seen, epsilon, what it rests on, and what else must be said of it."""
+    for claim in said.claims:
+        yield claim.about, claim.epsilon, claim.assumption, claim.caution
+    if extra:
+        epsilon = math.inf if extra["epsilon_values"] is None else extra["epsilon_values"]
+        same = next((claim for claim in said.claims if claim.about == "each further distinct value"), said.claims[-2])
+        yield f"{extra['values']} distinct values", epsilon, same.assumption, same.caution
+
+
+def _epsilon(epsilon: float) -> str:
+    return "no bound" if math.isinf(epsilon) else f"{epsilon:.4f}"
+
+
+def _odds(epsilon: float) -> str:
+    from overstory.privacy.words import factor
+
+    return "without bound" if math.isinf(epsilon) else f"{factor(epsilon)}-fold"
+
+
+def _picture(terms: Terms) -> Iterator[str]:
+    """Draw epsilon against the number of reports, in the terminal; each column on a scale of its own."""
+    one = [terms.epsilon_n(n) for n in DRAWN]
+    change = [terms.change_leak(n) if n > 1 else 0.0 for n in DRAWN]
+    tops = [max((e for e in column if math.isfinite(e)), default=0.0) or 1.0 for column in (one, change)]
+    yield f"reports  {'of one unchanged value':<{BAR + 11}}in which the value changed once"
+    for n, *both in zip(DRAWN, one, change, strict=True):
+        bars = (f"{_bar(e, top)} {_epsilon(e):<10}" for e, top in zip(both, tops, strict=True))
+        yield f"{n:>7}  {''.join(bars)}".rstrip()
+
+
+def _bar(epsilon: float, top: float) -> str:
+    cells = BAR if math.isinf(epsilon) else round(BAR * epsilon / top)
+    return f"{'█' * cells:<{BAR}}"
+
+
+def _draw(said: PrivacyStatement, path: str) -> None:
+    """Write a plot of epsilon against the number of reports."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    from overstory.files.opening import replacing
+
+    numbers = sorted({round(10 ** (tenth / 10)) for tenth in range(21)})
+    with rc_context({"svg.hashsalt": "overstory"}):
+        figure = Figure(figsize=(7, 4), layout="constrained")
+        axes = figure.subplots()
+        axes.plot(numbers, [said.terms.epsilon_n(n) for n in numbers], label="of one unchanged value")
+        changes = [said.terms.change_leak(n) for n in numbers[1:]]
+        if math.isfinite(changes[0]):
+            axes.plot(numbers[1:], changes, label="in which the value changed once", linestyle="--")
+        if math.isfinite(said.epsilon_permanent):
+            axes.axhline(said.epsilon_permanent, color="grey", linewidth=0.8, label="permanent")
+        axes.set(xscale="log", yscale="log", xlabel="reports of one device", ylabel="epsilon", title=said.mechanism)
+        axes.legend()
+        kind = path.rpartition(".")[2]
+        with replacing(path) as name:
+            figure.savefig(name, format=kind, metadata={"Date": None} if kind == "svg" else None)

@@ -1,0 +1,152 @@
+"""``overstory privacy``: every oracle, RAPPOR's files, a person's table, a script's JSON, one message for bad input."""
+
+import inspect
+import json
+import subprocess
+import sys
+
+import pytest
+
+from overstory.cli import main as command_line
+from overstory.files.params import RapporParameters, write_params
+from overstory.privacy import statement
+from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
+
+BY_NAME = {"domain_size": 6, "epsilon": 1.0, "epsilon_permanent": 2.0, "epsilon_report": 1.0, "window": 3}
+ONE_OF = {"rappor-one-time": {"f": 0.5}, "basic-rappor-one-time": {"f": 0.5}, "random-matrix": {"advantage": 0.25}}
+OPT_DR = ("opt-dr", "--param", "domain_size=100", "--param", "epsilon_permanent=1")
+needs_all = pytest.mark.skipif("opt-dr" not in REGISTRY, reason="the registry has RAPPOR alone")
+
+
+@pytest.fixture(autouse=True)
+def _listed(monkeypatch):
+    monkeypatch.setattr(command_line, "COMMANDS", tuple({*command_line.COMMANDS, "privacy"}))
+
+
+def run(capsys, *arguments):
+    status = command_line.main(["privacy", *map(str, arguments)])
+    return status, *capsys.readouterr()
+
+
+def some_parameters(name):
+    accepted = inspect.signature(REGISTRY[name]).parameters
+    needed = {key: BY_NAME[key] for key, p in accepted.items() if p.default is p.empty}
+    return needed | ONE_OF.get(name, {})
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY))
+def test_every_oracle_has_its_report(capsys, name):
+    given = some_parameters(name)
+    options = [text for key, value in given.items() for text in ("--param", f"{key}={value}")]
+    status, out, err = run(capsys, name, *options, "--json")
+    assert (status, err) == (0, "")
+    assert json.loads(out) == json.loads(json.dumps(statement(mechanism(name, **given)).to_json()))
+    status, out, err = run(capsys, name, *options)
+    said = statement(mechanism(name, **given))
+    assert (status, err) == (0, "")
+    assert f"{said.epsilon_report:.4f}" in out
+    words = " ".join(out.split())
+    assert all(" ".join(claim.assumption.split()) in words for claim in said.claims)
+    assert all(" ".join(claim.caution.split()) in words for claim in said.claims if claim.caution)
+
+
+@pytest.fixture
+def params(tmp_path):
+    path = tmp_path / "params.csv"
+    write_params(path, RapporParameters(k=128, h=2, m=16, p=0.5, q=0.75, f=0.5))
+    return path
+
+
+def test_rappors_parameters_more_reports_and_values(capsys, params, tmp_path):
+    plot = tmp_path / "epsilons.svg"
+    status, out, err = run(capsys, "--params", params, "--reports", 20, "--values", 3, "--plot", plot, "--json")
+    read = json.loads(out)
+    assert (status, err) == (0, "")
+    assert (round(read["epsilon_n"]["20"], 4), round(read["change_leak"]["2"], 2)) == (4.3928, 8.61)
+    assert (read["values"], round(read["epsilon_values"], 3)) == (3, 13.183)
+    assert plot.read_text().startswith("<?xml")
+    before = plot.read_bytes()
+    assert run(capsys, "rappor", "--plot", plot)[0] == 0
+    assert plot.read_bytes() == before
+
+
+def test_a_person_reads_a_table_notes_a_picture_and_sentences(capsys, params):
+    status, out, _ = run(capsys, "--params", params, "--reports", 1, "--values", 2)
+    assert status == 0
+    assert "2 distinct values" in out
+    assert "[1] The device draws" in out
+    assert "█" in out
+    assert "One report moves the odds" in out
+
+
+@needs_all
+def test_what_the_thesis_claims_stands_beside_its_number(capsys):
+    _, out, _ = run(capsys, *OPT_DR)
+    words = " ".join(out.split())
+    assert "9.3042" in words
+    assert "parallel composition is across people" in words
+
+
+@needs_all
+def test_windows_and_what_has_no_bound(capsys):
+    options = ("wb", "--param", "domain_size=5", "--param", "epsilon=1", "--param", "window=4")
+    _, out, _ = run(capsys, *options, "--values", 2)
+    assert "any 4 consecutive reports" in out
+    assert "no bound" in out
+    _, out, _ = run(capsys, *options, "--values", 2, "--json")
+    assert json.loads(out)["epsilon_values"] is None
+
+
+@needs_all
+def test_texts_and_flags_are_read_as_the_oracle_wants_them(capsys):
+    chain = ("loloha", "--param", "epsilon_permanent=2", "--param", "epsilon_report=1", "--param", "hash_key=m")
+    _, out, _ = run(capsys, *chain, "--param", "published=true", "--param", "domain_size=9", "--json")
+    assert json.loads(out)["parameters"] == {
+        "epsilon_permanent": 2.0,
+        "epsilon_report": 1.0,
+        "domain_size": 9,
+        "hash_range": None,
+        "hash_key": "m",
+        "published": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "give --params FILE, or an oracle: basic-rappor"),
+        (["raptor"], "there is no mechanism 'raptor'"),
+        (["rappor", "--param", "g=1"], "rappor has no parameter g"),
+        (["rappor", "--param", "f"], "give NAME=VALUE"),
+        (["rappor", "--param", "f=0.5", "--param", "f=0.25"], "once for each name"),
+        (["rappor", "--param", "f=half"], "--param f=half: give a number"),
+        (["rappor", "--param", "num_bits=many"], "--param num_bits=many: give a whole number"),
+        (["rappor", "--param", "f=nan"], "f = nan"),
+        (["basic-rappor"], "needs the parameter domain_size"),
+        (["basic-rappor", "--params", "{params}"], "--params is of rappor"),
+        (["--params", "{params}", "--param", "f=0.25"], "--params is of rappor"),
+        (["--params", "nowhere.csv"], "nowhere.csv"),
+        (["rappor", "--reports", "0"], "reports = 0"),
+        (["rappor", "--reports", "1001"], "from 1 to 1000"),
+        (["rappor", "--values", "0"], "0 values"),
+        (["rappor", "--plot", "epsilons.pdf"], "end the name in .svg or .png"),
+        (["rappor", "--reports", "many"], "invalid int value"),
+        pytest.param(["l-grr", "--param", "published=perhaps"], "give true or false", marks=needs_all),
+    ],
+)
+def test_bad_input_is_one_message_and_status_2(capsys, params, arguments, says):
+    status, out, err = run(capsys, *(argument.format(params=params) for argument in arguments))
+    assert (status, out) == (2, "")
+    assert says in err
+    assert "Traceback" not in err
+
+
+def test_its_help_and_its_json_load_nothing_heavy():
+    code = (
+        "import sys; from overstory.cli import main; main.COMMANDS = (*main.COMMANDS, 'privacy');"
+        "main.main(['privacy', '--help']); main.main(['privacy', 'rappor', '--json']);"
+        "print([m for m in ('numpy', 'scipy', 'rich', 'numba', 'matplotlib') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "example:" in done.stdout
+    assert done.stdout.rstrip().endswith("[]")
