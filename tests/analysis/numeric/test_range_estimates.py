@@ -1,0 +1,176 @@
+"""Ranges: consistency is the best linear unbiased estimate, sums agree, and errors are as stated."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numeric_alarms import Alarm, check_coverage, check_spread, check_unbiased
+
+from overstory.analysis.numeric import RangeOracle, RangeSum
+from overstory.analysis.numeric.consistency import ConsistentTree
+from overstory.analysis.postprocess_steps import project_simplex
+from overstory.protocol.entropy import SeededEntropy
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.numeric import LevelTree, RangeRandomizer
+
+
+@st.composite
+def noisy_trees(draw):
+    tree = LevelTree(draw(st.integers(2, 40)), draw(st.integers(2, 6)))
+    variances = tuple(draw(st.floats(0.01, 10)) for _ in range(tree.num_levels))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    own = [rng.normal(1 / size, np.sqrt(variances[i]), size) for i, size in enumerate(tree.level_sizes)]
+    return ConsistentTree(tree, variances), own
+
+
+def least_squares(consistent, own):
+    """All nodes' estimates as rows of one weighted regression on the leaves, which sum to 1 (a Lagrange multiplier)."""
+    tree = consistent.tree
+    rows = [
+        [float(tree.node(leaf, level) == node) for leaf in range(tree.domain_size)]
+        for level in range(1, tree.num_levels + 1)
+        for node in range(tree.level_sizes[level - 1])
+    ]
+    design, weights = np.array(rows), 1 / np.repeat(consistent.level_variances, tree.level_sizes)
+    ones = np.ones((tree.domain_size, 1))
+    system = np.block([[design.T * weights @ design, ones], [ones.T, np.zeros((1, 1))]])
+    solved = np.linalg.solve(system, np.append(design.T * weights @ np.concatenate(own), 1.0))
+    return solved[:-1]
+
+
+@settings(max_examples=80, deadline=None)
+@given(noisy_trees())
+def test_consistency_is_least_squares_over_the_tree(case):
+    consistent, own = case
+    found = consistent.consistent(own)
+    assert np.allclose(found[-1], least_squares(consistent, own), atol=1e-8)
+
+
+@settings(max_examples=80, deadline=None)
+@given(noisy_trees())
+def test_parents_are_the_sums_of_their_children_and_the_root_is_one(case):
+    consistent, own = case
+    found = consistent.consistent(own)
+    for level in range(1, consistent.tree.num_levels):
+        step = consistent.tree.branching
+        sums = [found[level][at : at + step].sum() for at in range(0, found[level].size, step)]
+        assert np.allclose(sums, found[level - 1], atol=1e-9)
+    assert all(level.sum() == pytest.approx(1, abs=1e-9) for level in found)
+    for before, after in zip(own, found, strict=True):
+        assert before.size == after.size
+
+
+@settings(max_examples=80, deadline=None)
+@given(noisy_trees(), st.data())
+def test_weights_say_what_each_node_contributes(case, data):
+    consistent, own = case
+    size = consistent.tree.domain_size
+    start, stop = sorted((data.draw(st.integers(0, size)), data.draw(st.integers(0, size))))
+    constant, weights = consistent.weights(start, stop)
+    found = constant + sum(w @ y for w, y in zip(weights, own, strict=True))
+    assert found == pytest.approx(consistent.consistent(own)[-1][start:stop].sum(), abs=1e-8)
+
+
+def test_the_weights_of_a_full_tree_are_those_of_methods():
+    """alpha = (B^(l+1) - B^l) / (B^(l+1) - 1) for a node l levels above the leaves."""
+    consistent = ConsistentTree(LevelTree(4**4, 4), (0.7,) * 4)
+    for height in range(1, 4):
+        own_weight = consistent.variances[-1 - height][0] / 0.7
+        assert own_weight == pytest.approx((4 ** (height + 1) - 4**height) / (4 ** (height + 1) - 1))
+
+
+SHARES = np.concatenate((np.full(4, 0.15), np.full(20, 0.4 / 20), np.zeros(8)))
+ORACLE = RangeOracle(RangeRandomizer(32, 1.0))
+RANGES = [(0, 4), (3, 17), (20, 32)]
+COLLECTIONS, PEOPLE = 800, 1500
+
+
+def collect(change=lambda shares: shares):
+    """Errors and stated standard errors of three ranges, over many collections of the same people."""
+    rng = np.random.default_rng(11)
+    symbols = np.repeat(np.arange(32), np.rint(SHARES * PEOPLE).astype(int))
+    truth = np.bincount(symbols, minlength=32) / symbols.size
+    errors, stated = [], []
+    for _ in range(COLLECTIONS):
+        found = ORACLE.estimate(ORACLE.accumulate(ORACLE.simulate(symbols, rng)))
+        shares = change(found.frequencies)
+        errors.append([shares[a:b].sum() - truth[a:b].sum() for a, b in RANGES])
+        stated.append([found.range(a, b).standard_error for a, b in RANGES])
+    return np.array(errors), np.array(stated)
+
+
+@pytest.fixture(scope="module")
+def collected():
+    return collect()
+
+
+def check_all(errors, stated):
+    for error, sigma in zip(errors.T, stated.T, strict=True):
+        check_unbiased(error, sigma**2)
+        check_spread(error, sigma**2)
+        check_coverage(np.abs(error) <= 1.959964 * sigma)
+
+
+def test_ranges_are_unbiased_with_the_stated_error(collected):
+    check_all(*collected)
+
+
+def test_an_overconfident_error_is_caught(collected):
+    errors, stated = collected
+    with pytest.raises(Alarm, match="variance"):
+        check_all(errors, stated * 0.8)
+
+
+def test_projecting_the_leaves_first_is_caught():
+    with pytest.raises(Alarm, match="bias"):
+        check_all(*collect(project_simplex))
+
+
+def test_quantiles_and_their_intervals():
+    rng = np.random.default_rng(3)
+    oracle = RangeOracle(RangeRandomizer(256, 2.0))
+    symbols = np.clip(rng.normal(100, 20, 400_000), 0, 255).astype(int)
+    found = oracle.estimate(oracle.accumulate(oracle.simulate(symbols, rng)))
+    for share in (0.1, 0.5, 0.9):
+        middle, low, high = found.quantile(share, level=0.9999)
+        assert low <= middle <= high
+        assert low <= np.quantile(symbols, share) <= high
+        assert high - low < 12
+    whole = found.range(0, 256)
+    assert whole.value == pytest.approx(1)
+    assert whole.standard_error == pytest.approx(0, abs=1e-9)
+    assert found.range(7, 7) == RangeSum(0.0, 0.0)
+
+
+def test_devices_reports_take_the_same_way():
+    oracle = RangeOracle(RangeRandomizer(16, 3.0))
+    rng = np.random.default_rng(4)
+    symbols = rng.integers(4, 8, 3000)
+    reports = [oracle.randomizer.randomize(int(s), SeededEntropy(i)) for i, s in enumerate(symbols)]
+    found = oracle.estimate(oracle.accumulate(reports)).range(4, 8)
+    assert abs(found.value - 1) < 6 * found.standard_error
+    low, high = found.confidence_interval()
+    assert low < found.value < high
+
+
+@pytest.mark.parametrize(
+    ("act", "says"),
+    [
+        (lambda: ORACLE.simulate([32], np.random.default_rng(1)), "0 .. 31"),
+        (lambda: ORACLE.estimate(ORACLE.accumulate(ORACLE.simulate([], np.random.default_rng(1)))), "every level"),
+        (lambda: RangeSum(0.1, 0.1).confidence_interval(0), "between 0 and 1"),
+    ],
+)
+def test_one_clear_error(act, says):
+    with pytest.raises(ParameterError, match=says):
+        act()
+
+
+def test_ranges_outside_the_domain_are_refused():
+    symbols = np.arange(32).repeat(20)
+    found = ORACLE.estimate(ORACLE.accumulate(ORACLE.simulate(symbols, np.random.default_rng(1))))
+    for pair in ((-1, 3), (5, 4), (0, 33)):
+        with pytest.raises(ParameterError, match="not within"):
+            found.range(*pair)
+    with pytest.raises(ParameterError, match="between 0 and 1"):
+        found.quantile(0)

@@ -1,0 +1,176 @@
+"""Square Wave's decoder: its table is the exact integral, its steps climb, and what it finds is near the truth."""
+
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overstory.analysis.counts import SupportCounts
+from overstory.analysis.distances import wasserstein
+from overstory.analysis.numeric import SquareWaveOracle
+from overstory.analysis.numeric.transition import bucket_edges, transition_table
+from overstory.analysis.postprocess_mixture import expectation_maximization, smoothed
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.numeric import Interval, SquareWave
+from overstory.protocol.numeric.windows import WindowChannel
+
+
+def slow_table(channel, cells, num_bins):
+    """P(bucket | bin) by adding up cells and positions one by one, an exact share of a position where a bin ends."""
+    size, table = channel.num_positions, []
+    for first, last in pairwise(cells):
+        row = []
+        for i in range(num_bins):
+            low, high = Fraction(i * size, num_bins), Fraction((i + 1) * size, num_bins)
+            total = Fraction(0)
+            for at in range(size):
+                part = max(Fraction(0), min(high, at + 1) - max(low, at)) / (high - low)
+                if part:
+                    total += part * sum(channel.probability(cell, at) for cell in range(first, last))
+            row.append(float(total))
+        table.append(row)
+    return np.array(table)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 24), st.integers(1, 20), st.integers(1, (1 << 32) - 1), st.data())
+def test_the_table_is_the_exact_integral(positions, window, threshold, data):
+    channel = WindowChannel(positions, window, Fraction(threshold, 1 << 32))
+    cells = bucket_edges(channel.num_cells, data.draw(st.integers(1, channel.num_cells)))
+    num_bins = data.draw(st.integers(1, 10))
+    table = transition_table(channel, cells, num_bins)
+    assert np.allclose(table, slow_table(channel, cells.tolist(), num_bins), atol=1e-12)
+    assert np.allclose(table.sum(axis=0), 1)
+
+
+def test_the_table_at_full_resolution_keeps_its_digits():
+    channel = SquareWave(1.0, resolution=1 << 30).channel
+    fine = transition_table(channel, bucket_edges(channel.num_cells, 64), 50)
+    coarse = SquareWave(1.0, resolution=6400).channel
+    assert np.allclose(fine.sum(axis=0), 1, atol=1e-9)
+    assert np.allclose(fine, transition_table(coarse, bucket_edges(coarse.num_cells, 64), 50), atol=1e-3)
+
+
+TABLES = st.integers(2, 6).flatmap(
+    lambda d: st.lists(st.lists(st.floats(0.01, 1), min_size=d, max_size=d), min_size=d, max_size=9)
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(TABLES, st.data())
+def test_every_step_climbs_and_the_shortfall_is_true(rows, data):
+    table = np.array(rows) / np.array(rows).sum(axis=0)
+    counts = data.draw(st.lists(st.integers(0, 1000), min_size=len(rows), max_size=len(rows)).filter(any))
+    runs = [expectation_maximization(counts, table, tolerance=0, most_iterations=n) for n in (0, 1, 5, 50, 2000)]
+    best = runs[-1].log_likelihood
+    for before, after in pairwise(runs):
+        assert after.log_likelihood >= before.log_likelihood - 1e-7
+    for run in runs:
+        assert best <= run.log_likelihood + run.shortfall + 1e-7
+        assert run.shares.min() >= 0
+        assert run.shares.sum() == pytest.approx(1)
+
+
+def test_expectation_maximization_recovers_the_shares_of_exact_counts():
+    rng = np.random.default_rng(1)
+    table = rng.dirichlet(np.ones(8), 4).T
+    truth = np.array([0.5, 0.3, 0.2, 0.0])
+    found = expectation_maximization(1e9 * table @ truth, table, tolerance=1e-3)
+    assert np.allclose(found.shares, truth, atol=1e-3)
+    assert found.converged
+    assert found.shortfall < 100
+
+
+def test_smoothing_keeps_the_sum_and_leaves_equal_shares_alone():
+    shares = np.random.default_rng(1).dirichlet(np.ones(9))
+    assert smoothed(shares).sum() == pytest.approx(1)
+    assert np.allclose(smoothed(np.full(5, 0.2)), 0.2)
+
+
+def decoded(oracle, values, **choices):
+    rng = np.random.default_rng(5)
+    return oracle.estimate(oracle.accumulate(oracle.simulate(values, rng)), **choices)
+
+
+REPORTS, WITHIN = 200_000, 0.01
+
+
+def closeness(oracle, **choices):
+    """Wasserstein distance from the truth, the range counting as 1, at epsilon 2."""
+    values = np.random.default_rng(2).beta(2, 6, REPORTS) * 4 - 1
+    found = decoded(oracle, values, num_bins=64, **choices)
+    truth = np.histogram(values, found.edges)[0] / REPORTS
+    return wasserstein(found.shares, truth, width=1 / 64)
+
+
+class Unsmeared(SquareWaveOracle):
+    """Takes reports for values: forgets the window."""
+
+    def estimate(self, counts, num_bins):
+        middle = counts.ones[0][counts.num_bits // 6 : -counts.num_bits // 6]
+        found = super().estimate(counts, num_bins=num_bins)
+        shares = np.array([part.sum() for part in np.array_split(middle, num_bins)]) / middle.sum()
+        return type(found)(**{**vars(found), "shares": shares})
+
+
+def test_what_is_found_is_near_the_truth_and_a_broken_decoder_is_not():
+    wave = SquareWave(2.0, Interval(-1, 3))
+    assert closeness(SquareWaveOracle(wave)) < WITHIN
+    assert closeness(SquareWaveOracle(wave), method="ems") < WITHIN
+    assert closeness(Unsmeared(wave)) > 3 * WITHIN
+
+
+def test_a_distribution_answers_questions():
+    values = np.linspace(2, 3, 50_000, endpoint=False)
+    found = decoded(SquareWaveOracle(SquareWave(3.0, Interval(0, 10))), values, num_bins=10)
+    assert found.shares.argmax() == 2
+    assert found.quantile(0) == 0.0
+    assert found.quantile(1) <= 10.0
+    assert 2 <= found.quantile(0.5) <= 3
+    assert found.share_between(0, 10) == pytest.approx(1)
+    assert found.share_between(2, 3) == pytest.approx(found.shares[2])
+    assert found.cumulated[-1] == 1.0
+    assert abs(found.mean - 2.5) < 0.2
+    assert found.to_json()["bins"][2]["low"] == 2.0
+    assert 800 < found.chi_square < 1250  # of 1,024 buckets
+    with pytest.raises(ValueError, match="read-only"):
+        found.shares[0] = 1
+    with pytest.raises(ParameterError, match="share from 0 to 1"):
+        found.quantile(1.1)
+
+
+def test_counts_merge_and_reports_are_payloads():
+    from overstory.protocol.entropy import SeededEntropy
+
+    oracle = SquareWaveOracle(SquareWave(1.0))
+    reports = [oracle.randomizer.randomize(0.5, SeededEntropy(i)) for i in range(40)]
+    whole = oracle.accumulate(reports)
+    assert whole == oracle.accumulate(reports[:7]) + oracle.accumulate(np.array([r.bits for r in reports[7:]]))
+    assert whole.num_reports == 40
+    assert oracle.epsilon_report <= 1.0
+
+
+ORACLE = SquareWaveOracle(SquareWave(1.0))
+
+
+@pytest.mark.parametrize(
+    ("act", "says"),
+    [
+        (lambda: ORACLE.estimate(SupportCounts([0], [np.zeros(1024, int)])), "some must be positive"),
+        (lambda: ORACLE.estimate(SupportCounts([1], [[1, 0]])), "not \\(1, 1024\\)"),
+        (lambda: ORACLE.estimate(ORACLE.accumulate([1]), method="mle"), "em or ems"),
+        (lambda: ORACLE.estimate(ORACLE.accumulate([1]), num_bins=1), "num_bins"),
+        (lambda: ORACLE.estimate(ORACLE.accumulate([1]), num_bins=5000), "num_bins"),
+        (lambda: ORACLE.accumulate([1 << 17]), "must lie in"),
+        (lambda: expectation_maximization([1, 2], [[1.0], [0.1]]), "columns"),
+        (lambda: expectation_maximization([1], [[1.0], [0.0]]), "not the outputs"),
+        (lambda: expectation_maximization([1, 2], [[1.0], [0.0]]), "no symbol can give"),
+        (lambda: expectation_maximization([1, -2], [[0.5], [0.5]]), "negative"),
+    ],
+)
+def test_one_clear_error(act, says):
+    with pytest.raises(ParameterError, match=says):
+        act()

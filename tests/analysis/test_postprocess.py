@@ -1,0 +1,225 @@
+"""Post-processing: each step does what its page says, raw counts stay, and the result names the steps."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from scipy.stats import norm
+
+from overstory.analysis.distances import mean_squared_error
+from overstory.analysis.estimate import Estimate
+from overstory.analysis.postprocess import STEPS, Processed, postprocess
+from overstory.analysis.postprocess_likelihood import MaximumLikelihood, likeliest_of_bits, likeliest_of_symbols
+from overstory.analysis.postprocess_mixture import expectation_maximization
+from overstory.analysis.postprocess_smoothing import Smooth, least_risk, shrinkage
+from overstory.analysis.postprocess_steps import BaseCut, EstFreq, project_simplex
+from overstory.protocol.errors import ParameterError
+
+COUNTS = st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=20)
+
+
+def estimate(counts, reports=100, error=10.0, **rest):
+    counts = np.asarray(counts, float)
+    names, errors = [str(i) for i in range(counts.size)], np.full(counts.size, error)
+    return Estimate(values=names, counts=counts, raw_counts=counts, standard_errors=errors, num_reports=reports, **rest)
+
+
+@given(COUNTS, st.floats(0, 1e4))
+def test_the_projection_is_optimal_by_its_kkt_conditions(values, total):
+    """Nearest point x of the simplex: x = v + delta where x > 0, and v + delta <= 0 where x = 0; one delta for all."""
+    values = np.array(values)
+    found = project_simplex(values, total)
+    slack = 1e-9 * (1 + np.abs(values).max() + total)
+    assert found.min() >= 0
+    assert found.sum() == pytest.approx(total, abs=slack * values.size)
+    held = found > slack
+    if held.any():
+        deltas = (found - values)[held]
+        assert np.ptp(deltas) <= slack
+        assert (values[~held] + deltas.mean() <= 2 * slack).all()
+
+
+@given(COUNTS, st.integers(0, 2**32))
+def test_no_other_distribution_is_nearer(values, seed):
+    found = project_simplex(values, 1.0)
+    for other in np.random.default_rng(seed).dirichlet(np.ones(len(values)), 20):
+        assert np.sum((found - values) ** 2) <= np.sum((other - values) ** 2) * (1 + 1e-9) + 1e-9
+
+
+@given(COUNTS)
+def test_projecting_twice_changes_nothing_and_order_is_kept(values):
+    once = project_simplex(values, 50.0)
+    assert np.allclose(project_simplex(once, 50.0), once, atol=1e-8)
+    order = np.argsort(values)
+    assert (np.diff(once[order]) >= -1e-9).all()
+
+
+@given(COUNTS)
+def test_norm_adds_one_number_to_all(counts):
+    done = postprocess(estimate(counts), "norm").counts
+    assert done.sum() == pytest.approx(100, abs=1e-6)
+    assert np.ptp(done - counts) < 1e-8
+
+
+def test_est_freq_is_the_thesis_formula_and_not_a_distribution():
+    raw = estimate([60, 50, -20, 10])
+    literal, clipped = (postprocess(raw, name).frequencies for name in ("est-freq", "est-freq-clipped"))
+    assert literal.tolist() == [0.6, 0.5, 0.0, 0.1]
+    assert clipped.tolist() == pytest.approx([0.5, 0.4166666667, 0, 0.0833333333])
+    assert literal.sum() > 1
+    assert clipped.sum() == pytest.approx(1)
+    for counts in ([-1, 1], [-3, -5]):
+        with pytest.raises(ParameterError, match="divides by the sum"):
+            postprocess(estimate(counts), EstFreq())
+    with pytest.raises(ParameterError, match="divides by the sum"):
+        postprocess(estimate([-3, -5]), EstFreq(clipped=True))
+
+
+def test_base_cut_keeps_what_stands_above_its_threshold():
+    threshold = 10 * norm.isf(0.05 / 4)
+    raw = estimate([threshold + 0.01, threshold - 0.01, 90, -40])
+    assert postprocess(raw, "base-cut").counts.tolist() == [raw.counts[0], 0, 90, 0]
+    assert postprocess(raw, BaseCut(alpha=0.5)).steps == ("base-cut(alpha=0.5)",)
+    assert postprocess(raw, BaseCut(alpha=0.5)).counts[1] > 0
+    with pytest.raises(ParameterError, match="alpha"):
+        BaseCut(alpha=0)
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_the_raw_counts_stay_and_the_step_is_named(name):
+    raw = estimate([50, 30, 25, -8, 2], notes=("a note",), alpha=0.1, correction="bonferroni", null_share=0.5)
+    done = postprocess(raw, name)
+    assert done.steps == (name,) == tuple(done.summary()["steps"])
+    for field in dataclasses.fields(Estimate):
+        if field.name != "counts":
+            assert np.array_equal(getattr(done, field.name), getattr(raw, field.name)), field.name
+    assert done.detected().tolist() == raw.detected().tolist()
+    assert raw.counts.tolist() == [50, 30, 25, -8, 2]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        done.steps = ()
+
+
+def test_steps_follow_one_another():
+    raw = estimate([50, 40, 3, -8])
+    done = postprocess(postprocess(raw, "base-cut"), "norm-sub")
+    assert done.steps == ("base-cut", "norm-sub")
+    assert done.counts.tolist() == postprocess(raw, "base-cut", "norm-sub").counts.tolist()
+    assert done.counts.sum() == pytest.approx(100)
+    assert isinstance(postprocess(raw), Processed)
+    assert postprocess(raw).steps == ()
+    with pytest.raises(ParameterError, match="choose one of est-freq"):
+        postprocess(raw, "clip")
+
+
+SUPPORTS = st.lists(st.integers(0, 1000), min_size=2, max_size=8).filter(any)
+
+
+@given(SUPPORTS, st.floats(0.05, 0.4), st.floats(0.05, 0.5))
+def test_the_likeliest_bits_satisfy_kkt(supports, q_star, span):
+    """The gradient is the same wherever the share is positive, and nowhere larger."""
+    supports, p_star = np.array(supports, float), q_star + span
+    shares = likeliest_of_bits(supports, 1000, p_star, q_star)
+    assert shares.sum() == pytest.approx(1)
+    ones = q_star + (p_star - q_star) * shares
+    slope = (supports / ones - (1000 - supports) / (1 - ones)) / 1000
+    held = shares > 1e-6
+    assert np.ptp(slope[held]) < 1e-3 * (1 + np.abs(slope).max())
+    assert (slope[~held] <= slope[held].max() + 1e-3 * (1 + np.abs(slope).max())).all()
+
+
+@given(SUPPORTS, st.floats(0.05, 0.9))
+def test_the_likeliest_symbols_are_what_expectation_maximization_climbs_to(supports, alpha):
+    supports, size = np.array(supports, float), len(supports)
+    q_star = (1 - alpha) / size
+    table = alpha * np.eye(size) + q_star
+    shares = likeliest_of_symbols(supports, int(supports.sum()), alpha + q_star, q_star)
+    climbed = expectation_maximization(supports, table, tolerance=1e-9, most_iterations=3000)
+    ours = supports @ np.log(table @ shares)
+    assert shares.sum() == pytest.approx(1)
+    assert climbed.log_likelihood <= ours + 1e-6
+    assert ours <= climbed.log_likelihood + climbed.shortfall + 1e-6
+
+
+def test_the_likeliest_bits_against_a_general_optimizer():
+    supports, p_star, q_star = np.array([420.0, 380.0, 250.0, 300.0]), 0.5, 0.27
+
+    def loss(logits):
+        shares = np.exp(logits - logits.max())
+        ones = q_star + (p_star - q_star) * shares / shares.sum()
+        return -(supports @ np.log(ones) + (1000 - supports) @ np.log(1 - ones))
+
+    theirs = minimize(
+        loss, np.zeros(4), method="Nelder-Mead", options={"maxiter": 20000, "xatol": 1e-9, "fatol": 1e-10}
+    )
+    ours = likeliest_of_bits(supports, 1000, p_star, q_star)
+    assert loss(np.log(np.maximum(ours, 1e-12))) <= theirs.fun + 1e-6
+
+
+@pytest.mark.parametrize("supports", ["bits", "symbols"])
+def test_maximum_likelihood_as_a_step(supports):
+    raw = estimate([60, 45, -15, 10])
+    step = MaximumLikelihood(0.5, 0.25, supports)
+    done = postprocess(raw, step)
+    assert done.steps == (f"maximum-likelihood({supports})",)
+    assert done.counts.min() >= 0
+    assert done.counts.sum() == pytest.approx(100)
+    with pytest.raises(ParameterError, match="first step"):
+        postprocess(raw, "norm-sub", step)
+    with pytest.raises(ParameterError, match="no reports"):
+        postprocess(estimate([0, 0], reports=0), step)
+    for bad in ((0.25, 0.25), (0.2, 0.3), (1.2, 0.3)):
+        with pytest.raises(ParameterError, match="above q_star"):
+            MaximumLikelihood(*bad)
+    with pytest.raises(ParameterError, match="bits or symbols"):
+        MaximumLikelihood(0.5, 0.2, "hashes")
+
+
+def test_smoothing_keeps_the_sum_and_helps_where_the_truth_is_smooth():
+    rng = np.random.default_rng(1)
+    truth = 1000 * np.exp(-(((np.arange(128) - 50) / 20) ** 2))
+    noisy = truth + rng.normal(0, 100, 128)
+    done = postprocess(estimate(noisy, reports=50_000, error=100.0), "smooth")
+    assert done.counts.sum() == pytest.approx(noisy.sum())
+    assert mean_squared_error(done.counts, truth) < 0.25 * mean_squared_error(noisy, truth)
+    assert np.allclose(postprocess(estimate(noisy), Smooth(penalty=0)).counts, noisy)
+    assert np.ptp(postprocess(estimate(noisy), Smooth(penalty=1e12)).counts) < 1e-6
+    assert postprocess(estimate(noisy), Smooth(penalty=2)).steps == ("smooth(penalty=2)",)
+
+
+def test_without_noise_nothing_is_smoothed_and_pure_noise_becomes_flat():
+    rng = np.random.default_rng(2)
+    rough = 1000 * rng.random(64)
+    assert np.allclose(postprocess(estimate(rough, error=1e-3), "smooth").counts, rough, atol=20)
+    flat = postprocess(estimate(rng.normal(500, 10, 64), error=10.0), "smooth").counts
+    assert np.ptp(flat) < 20
+
+
+def test_the_risk_that_chooses_the_penalty_is_unbiased():
+    """Stein's estimate against the true squared error, over many draws at one penalty."""
+    rng = np.random.default_rng(3)
+    truth, kept = rng.normal(0, 3, 32), shrinkage(32, 1e-3)
+    noisy = truth + rng.normal(0, 1, (20_000, 32))
+    stein = ((1 - kept) ** 2 * noisy**2).sum(axis=1) + 2 * kept.sum() - 32
+    error = ((kept * noisy - truth) ** 2).sum(axis=1)
+    gap = stein - error
+    assert abs(gap.mean()) < 4.9 * gap.std() / np.sqrt(gap.size)  # one in a million
+    forgetful = gap - kept.sum()  # counts what the noise fits once, not twice
+    assert abs(forgetful.mean()) > 4.9 * gap.std() / np.sqrt(gap.size)
+    assert least_risk(truth * 0, 1.0) > least_risk(truth * 1e6, 1.0)
+
+
+def test_smoothing_says_what_it_lacks():
+    with pytest.raises(ParameterError, match="at least 0"):
+        Smooth(penalty=-1)
+    with pytest.raises(ParameterError, match="finite standard error"):
+        postprocess(estimate([1, 2], error=np.inf), "smooth")
+    assert postprocess(estimate([1.0, 3.0], error=np.inf), Smooth(penalty=0)).counts.tolist() == pytest.approx([1, 3])
+
+
+@pytest.mark.parametrize(("values", "total"), [([], 1), ([[1.0]], 1), ([1.0], -1)])
+def test_a_projection_needs_values_and_a_total(values, total):
+    with pytest.raises(ParameterError, match="list of numbers"):
+        project_simplex(values, total)
