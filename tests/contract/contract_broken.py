@@ -6,6 +6,8 @@ import hashlib
 import math
 from typing import Any
 
+from contract_views import payloads
+
 from overstory.client import Randomizer
 from overstory.protocol.entropy import SystemEntropy
 from overstory.protocol.mechanisms.bits import BitMechanism
@@ -67,3 +69,27 @@ class BiasedCohort(Randomizer):
     def __init__(self, mechanism: BitMechanism, *, secret: bytes, **rest: Any) -> None:
         biased = hashlib.sha256(secret).digest()[0] % 4 % mechanism.encoding.num_cohorts
         super().__init__(mechanism, secret=secret, cohort=biased, **rest)
+
+
+class LastSymbolNever(Randomizer):
+    """The symbol or output with the highest number is never sent: a range one too short."""
+
+    def report(self, value: Any) -> Report:
+        sent = super().report(value)
+        return Report(sent.cohort, 0) if sent.bits == payloads(self.mechanism)[-1] else sent
+
+
+class AnotherSeed(Randomizer):
+    """The report names a row next to the one that the device encoded with."""
+
+    def report(self, value: Any) -> Report:
+        sent = super().report(value)
+        return Report(sent.cohort ^ 1, sent.bits)
+
+
+class LowestMember(Randomizer):
+    """The subset's lowest member is replaced by the lowest value: subsets are no longer alike."""
+
+    def report(self, value: Any) -> Report:
+        sent = super().report(value)
+        return Report(sent.cohort, sent.bits & (sent.bits - 1) | 1 if not sent.bits & 1 else sent.bits)

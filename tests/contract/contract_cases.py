@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from overstory.protocol.encodings import OneHot
-from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.encodings import Bloom
+from overstory.protocol.mechanisms.mechanism import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.mechanisms.symbols import SymbolMechanism
 from overstory.protocol.permanence import GooglePermanence
 
 GOOGLE = {"hash_family": "google-rappor-python"}
@@ -32,6 +33,8 @@ def _bloom(bits: int, hashes: int, cohorts: int = 2) -> dict[str, int]:
 # At most five bits, so that three reports have at most 2**15 outcomes. Two of these filters have k < 2h.
 SMALL_BLOOMS = (_bloom(5, 2), _bloom(4, 1), _bloom(5, 3), _bloom(4, 3), _bloom(5, 3) | GOOGLE, _bloom(5, 2) | GOOGLE)
 
+TWO = {"epsilon_permanent": 2.0, "epsilon_report": 1.0}
+
 SMALL: dict[str, tuple[dict[str, Any], ...]] = {
     "rappor": (
         *(bloom | noise for bloom, noise in zip(SMALL_BLOOMS, NOISE * 2, strict=False)),
@@ -40,6 +43,42 @@ SMALL: dict[str, tuple[dict[str, Any], ...]] = {
     "rappor-one-time": tuple(bloom | noise for bloom, noise in zip(SMALL_BLOOMS, ONE_ROUND * 2, strict=False)),
     "basic-rappor": tuple({"domain_size": d} | noise for d, noise in zip((2, 3, 4, 5), NOISE, strict=True)),
     "basic-rappor-one-time": tuple({"domain_size": d} | n for d, n in zip((2, 3, 4, 5), ONE_ROUND, strict=True)),
+    "grr": ({"domain_size": 2, "epsilon": 0.5}, {"domain_size": 5, "epsilon": 2.0}),
+    "sue": ({"domain_size": 4, "epsilon": 1.0},),
+    "oue": ({"domain_size": 4, "epsilon": 1.0}, {"domain_size": 3, "epsilon": 3.0}),
+    "blh": ({"domain_size": 4, "epsilon": 1.0}, {"epsilon": 2.0}),
+    "olh": (
+        {"domain_size": 9, "epsilon": 1.0},
+        {"epsilon": 1.5, "hash_key": "a metric"},
+        {"epsilon": 1, "hash_range": 2},
+    ),
+    "hadamard": ({"domain_size": 2, "epsilon": 1.0}, {"domain_size": 5, "epsilon": 2.0}),
+    "subset": (
+        {"domain_size": 2, "epsilon": 1.0},
+        {"domain_size": 6, "epsilon": 1.0},
+        {"domain_size": 5, "epsilon": 0.1, "subset_size": 4},
+        {"domain_size": 5, "epsilon": 4.0},
+    ),
+    "projective": (
+        {"domain_size": 4, "epsilon": 1.0},
+        {"domain_size": 13, "epsilon": 1.0, "field_size": 3},
+        {"domain_size": 9, "epsilon": 0.2, "field_size": 2},
+        {"domain_size": 3, "epsilon": 3.0},
+    ),
+    "random-matrix": ({"epsilon": 1.0}, {"advantage": 0.1}, {"domain_size": 5, "epsilon": 2.0}),
+    "wb": ({"domain_size": 4, "epsilon": 1.0, "window": 3},),
+    "opt-wb": ({"domain_size": 3, "epsilon": 2.0, "window": 2},),
+    "opt-dr": ({"domain_size": 4, "epsilon_permanent": 2.0},),
+    "l-grr": ({"domain_size": 4} | TWO, {"domain_size": 5, "published": True} | TWO, {"domain_size": 2} | TWO),
+    "l-sue": ({"domain_size": 4} | TWO,),
+    "l-osue": ({"domain_size": 4} | TWO,),
+    "l-soue": ({"domain_size": 4} | TWO,),
+    "dbitflip": (
+        {"domain_size": 4, "epsilon": 1.0, "sampled_bits": 1},
+        {"domain_size": 5, "epsilon": 1.0, "sampled_bits": 2},
+        {"domain_size": 3, "epsilon": 2.0},
+    ),
+    "loloha": (TWO, {"domain_size": 7, "published": True} | TWO, {"hash_range": 2} | TWO),
 }
 
 TYPICAL: dict[str, tuple[dict[str, Any], ...]] = {
@@ -51,6 +90,24 @@ TYPICAL: dict[str, tuple[dict[str, Any], ...]] = {
     "rappor-one-time": (_bloom(67, 3, 4) | {"f": 0.004}, _bloom(16, 2, 3) | {"p": 0.4, "q": 0.8}),
     "basic-rappor": ({"domain_size": 9}, {"domain_size": 8, "f": 0.3, "p": 0.75, "q": 0.25}),
     "basic-rappor-one-time": ({"domain_size": 9, "f": 0.3}, {"domain_size": 6, "p": 0.25, "q": 0.75}),
+    "grr": ({"domain_size": 9, "epsilon": 1.0},),
+    "sue": ({"domain_size": 9, "epsilon": 1.0},),
+    "oue": ({"domain_size": 9, "epsilon": 1.0},),
+    "blh": ({"domain_size": 8, "epsilon": 2.0},),
+    "olh": ({"domain_size": 9, "epsilon": 1.0}, {"epsilon": 2.0, "hash_key": "a metric"}),
+    "hadamard": ({"domain_size": 9, "epsilon": 2.0},),
+    "subset": ({"domain_size": 7, "epsilon": 1.0},),
+    "projective": ({"domain_size": 9, "epsilon": 1.0},),
+    "random-matrix": ({"domain_size": 9, "epsilon": 2.0}, {"advantage": 0.3}),
+    "wb": ({"domain_size": 9, "epsilon": 3.0, "window": 2},),
+    "opt-wb": ({"domain_size": 9, "epsilon": 3.0, "window": 2},),
+    "opt-dr": ({"domain_size": 9, "epsilon_permanent": 3.0},),
+    "l-grr": ({"domain_size": 9} | TWO,),
+    "l-sue": ({"domain_size": 9} | TWO,),
+    "l-osue": ({"domain_size": 9} | TWO,),
+    "l-soue": ({"domain_size": 9} | TWO,),
+    "dbitflip": ({"domain_size": 9, "epsilon": 2.0, "sampled_bits": 4},),
+    "loloha": ({"domain_size": 9} | TWO,),
 }
 
 
@@ -64,22 +121,32 @@ class Case:
     def __str__(self) -> str:
         return "-".join([self.name, *(f"{key}={value}" for key, value in self.parameters.items())])
 
-    def build(self) -> BitMechanism:
+    def build(self) -> Mechanism:
         return mechanism(self.name, **self.parameters)
 
 
 SMALL_CASES = [Case(name, parameters) for name, sets in SMALL.items() for parameters in sets]
 TYPICAL_CASES = [Case(name, parameters) for name, sets in TYPICAL.items() for parameters in sets]
-ONE_HOT_CASES = [case for case in TYPICAL_CASES if isinstance(case.build().encoding, OneHot)]
+DEBIASED_CASES = [case for case in TYPICAL_CASES if not isinstance(case.build().encoding, Bloom)]
+"""Those that are estimated in closed form; Bloom filters are decoded: tests/analysis."""
 
 
-def some_values(mechanism: BitMechanism, most: int) -> list[Any]:
+def domain_of(mechanism: Mechanism) -> int | None:
+    """The number of symbols; None where values are strings."""
+    return getattr(mechanism.encoding, "domain_size", None)
+
+
+def some_values(mechanism: Mechanism, most: int) -> list[Any]:
     """Values of the mechanism's domain: all its symbols, or strings."""
-    if isinstance(mechanism.encoding, OneHot):
-        return list(range(min(most, mechanism.encoding.domain_size)))
-    return [f"value-{i}" for i in range(most)]
+    size = domain_of(mechanism)
+    return [f"value-{i}" for i in range(most)] if size is None else list(range(min(most, size)))
 
 
-def is_keyed_by_filter_alone(mechanism: BitMechanism) -> bool:
+def is_keyed_by_filter_alone(mechanism: Mechanism) -> bool:
     """Whether responses depend on the secret and the true bits alone: Google's derivation, kept for compatibility."""
-    return isinstance(mechanism.permanence, GooglePermanence)
+    return isinstance(getattr(mechanism, "permanence", None), GooglePermanence)
+
+
+def shares_responses(mechanism: Mechanism) -> bool:
+    """Whether two values that are encoded alike on a device have one permanent response there."""
+    return is_keyed_by_filter_alone(mechanism) or isinstance(mechanism, SymbolMechanism)

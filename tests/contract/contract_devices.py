@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from contract_cases import some_values
+from contract_cases import domain_of, some_values
 from contract_statistics import Bits, Sample
+from contract_views import view_of
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.client import Randomizer
-from overstory.protocol.encodings import Bloom
 from overstory.protocol.entropy import SystemEntropy
-from overstory.protocol.mechanisms.bits import BitMechanism
-from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.mechanism import Mechanism, Report
+from overstory.protocol.wire import decode_batch
 
 MakeDevice = Callable[..., Randomizer]
 
@@ -27,46 +27,43 @@ def as_rows(bits: Iterable[int], size: int) -> Bits:
     return np.unpackbits(octets, axis=1, count=size, bitorder="little").astype(bool)
 
 
-def sample_of(mechanism: BitMechanism, values: Sequence[Any], reports: Sequence[Sequence[Report]]) -> Sample:
+def sample_of(mechanism: Mechanism, values: Sequence[Any], reports: Sequence[Sequence[Report]]) -> Sample:
     """The sample in which device i holds values[i] and sent reports[0][i], reports[1][i] ..."""
-    size, known = mechanism.encoding.num_bits, {}
+    view, known = view_of(mechanism), {}
     cohorts = [report.cohort for report in reports[0]]
     for held in zip(values, cohorts, strict=True):
         if held not in known:
-            known[held] = mechanism.encode(*held)
-    truth = as_rows((known[held] for held in zip(values, cohorts, strict=True)), size)
-    rows = tuple(as_rows((report.bits for report in sent), size) for sent in reports)
-    return Sample(mechanism.encoding.num_cohorts, np.array(cohorts), truth, rows)
+            known[held] = view.truth(*held)
+    truth = as_rows((known[held] for held in zip(values, cohorts, strict=True)), view.size)
+    sent = tuple([report.bits for report in one] for one in reports)
+    rows = tuple(as_rows(map(view.row, one), view.size) for one in sent)
+    return Sample(mechanism.num_cohorts, np.array(cohorts), truth, rows, sent)
 
 
-def held_values(mechanism: BitMechanism, number: int) -> list[Any]:
+def held_values(mechanism: Mechanism, number: int) -> list[Any]:
     """Values for that many devices, so spread that every bit is 1 for some."""
     values = some_values(mechanism, 64)
     return [values[i % len(values)] for i in range(number)]
 
 
-def sample_devices(mechanism: BitMechanism, number: int, make: MakeDevice = Randomizer) -> Sample:
+def sample_devices(mechanism: Mechanism, number: int, make: MakeDevice = Randomizer) -> Sample:
     """Two reports each of as many devices, randomness as on a device: the operating system's."""
     values = held_values(mechanism, number)
     devices = [make(mechanism, secret=os.urandom(32), metric="contract") for _ in values]
     return sample_of(mechanism, values, [[d.report(v) for d, v in zip(devices, values, strict=True)] for _ in range(2)])
 
 
-def sample_strangers(mechanism: BitMechanism, number: int) -> Sample:
+def sample_strangers(mechanism: Mechanism, number: int) -> Sample:
     """One report each of devices that nobody has seen before."""
     values = held_values(mechanism, number)
     return sample_of(mechanism, values, [[mechanism.randomize(value, SystemEntropy()) for value in values]])
 
 
-def sample_bulk(mechanism: BitMechanism, number: int) -> Sample:
+def sample_bulk(mechanism: Mechanism, number: int) -> Sample:
     """Two reports each of simulated devices."""
     values = some_values(mechanism, 64)
     symbols = np.arange(number) % len(values)
-    candidates = values if isinstance(mechanism.encoding, Bloom) else None
+    candidates = None if domain_of(mechanism) else values
     devices = FrequencyOracle(mechanism).devices(symbols, np.random.default_rng(1), candidates=candidates)
-    size, cohorts = mechanism.encoding.num_bits, devices.cohorts.astype(np.int64)
-    known = np.array([[mechanism.encode(v, c) for v in values] for c in range(mechanism.encoding.num_cohorts)], object)
-    rows = tuple(
-        np.unpackbits(devices.report(i).octets(), axis=1, count=size, bitorder="little").astype(bool) for i in range(2)
-    )
-    return Sample(mechanism.encoding.num_cohorts, cohorts, as_rows(known[cohorts, symbols], size), rows)
+    batches = (decode_batch(devices.report(i).to_wire(mechanism.digest)) for i in range(2))
+    return sample_of(mechanism, [values[symbol] for symbol in symbols], [list(batch) for batch in batches])

@@ -7,10 +7,15 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cache
 from itertools import product
+from math import prod
 
 from contract_cases import some_values
+from contract_views import output_chances
 
 from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.protocol.mechanisms.sets import SetMechanism
+from overstory.protocol.mechanisms.symbols import SymbolMechanism
 
 ONE = 2**32
 PRECISE = Context(prec=60)
@@ -45,6 +50,9 @@ def outcomes(true_bits: Iterable[int], tables: tuple[list[int], list[int]]) -> l
     return likelihoods
 
 
+COHORTS = 64  # of those that are seeds, as many are tried
+
+
 @cache
 def reachable(mechanism: BitMechanism) -> tuple[frozenset[tuple[int, ...]], ...]:
     """For each cohort, every bit vector that some of many values has there."""
@@ -55,24 +63,63 @@ def reachable(mechanism: BitMechanism) -> tuple[frozenset[tuple[int, ...]], ...]
     )
 
 
-def worst_ratio(vectors: frozenset[tuple[int, ...]], tables: tuple[list[int], list[int]]) -> Fraction | None:
-    """Largest P(y | v) / P(y | w) over outputs y and vectors v, w; None when it is infinite."""
+def worst_ratio(likelihoods: Iterable[Iterable[int | Fraction]]) -> Fraction | None:
+    """Largest P(y | v) / P(y | w) over outputs y and inputs v, w, an input a row; None when it is infinite."""
     worst = Fraction(1)
-    for column in zip(*(outcomes(vector, tables) for vector in vectors), strict=True):
+    for column in zip(*likelihoods, strict=True):
         high, low = max(column), min(column)
         if low == 0 and high > 0:
             return None
         if low and high * worst.denominator > low * worst.numerator:
-            worst = Fraction(high, low)
+            worst = Fraction(high) / Fraction(low)
     return worst
 
 
-def exact_epsilon(mechanism: BitMechanism, reports: int) -> Decimal:
-    """Worst-case log likelihood ratio of `reports` reports of one value; 0 reports: of its permanent response."""
+def bit_ratios(mechanism: BitMechanism, reports: int) -> list[Fraction | None]:
+    """The worst ratio in each cohort, every outcome of every vector of bits tried."""
     permanent = mechanism.rounds.permanent.thresholds
     later = mechanism.rounds.instantaneous.thresholds if reports else (ONE, 0)
     tables = tuple(outcomes_of_bit(bit, permanent, later, max(reports, 1)) for bit in (0, 1))
-    ratios = [worst_ratio(vectors, tables) for vectors in set(reachable(mechanism))]
+    return [worst_ratio(outcomes(v, tables) for v in vectors) for vectors in set(reachable(mechanism))]
+
+
+def symbol_chances(alpha: Fraction, size: int) -> list[list[int]]:
+    """P(y | x) * size * 2**32: kept with alpha, else any of them."""
+    kept = int(alpha * ONE)
+    return [[kept * size * (x == y) + ONE - kept for y in range(size)] for x in range(size)]
+
+
+def symbol_ratios(mechanism: SymbolMechanism, reports: int) -> list[Fraction | None]:
+    """The worst ratio in each cohort, over the symbols that values have there and all sequences of reports."""
+    size = mechanism.encoding.num_symbols
+    first = symbol_chances(mechanism.rounds.permanent.alpha, size)
+    later = symbol_chances(mechanism.rounds.instantaneous.alpha if reports else Fraction(1), size)
+    values, cohorts = some_values(mechanism, 40), range(min(mechanism.num_cohorts, COHORTS))
+    held = {frozenset(mechanism.encoding.symbol(value, cohort) for value in values) for cohort in cohorts}
+
+    def row(symbol: int) -> list[int]:
+        sequences = product(range(size), repeat=max(reports, 1))
+        return [
+            sum(first[symbol][z] * prod(later[z][y] for y in sequence) for z in range(size)) for sequence in sequences
+        ]
+
+    rows = [row(symbol) for symbol in range(size)]
+    return [worst_ratio(rows[symbol] for symbol in symbols) for symbols in held]
+
+
+def set_ratios(mechanism: SetMechanism) -> list[Fraction | None]:
+    """The worst ratio over all outputs; reports are one memoized output, however many."""
+    return [worst_ratio(output_chances(mechanism))]
+
+
+def exact_epsilon(mechanism: Mechanism, reports: int) -> Decimal:
+    """Worst-case log likelihood ratio of `reports` reports of one value; 0 reports: of its permanent response."""
+    if isinstance(mechanism, BitMechanism):
+        ratios = bit_ratios(mechanism, reports)
+    elif isinstance(mechanism, SymbolMechanism):
+        ratios = symbol_ratios(mechanism, reports)
+    else:
+        ratios = set_ratios(mechanism)
     if None in ratios:
         return Decimal("Infinity")
     worst = max(ratios)

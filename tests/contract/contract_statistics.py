@@ -49,12 +49,13 @@ def check_binomial(counts: ArrayLike, totals: ArrayLike, chances: ArrayLike, wha
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """n devices: their cohorts (n), true bits (n, k) and reports, each (n, k)."""
+    """n devices: their cohorts (n), true bits (n, k) and reports, each (n, k), as rows and as they were sent."""
 
     num_cohorts: int
     cohorts: NDArray[np.int64]
     truth: Bits
     reports: tuple[Bits, ...]
+    payloads: tuple[list[int], ...] = ()
 
 
 def chance_of_one(given: bool, channel: BinaryChannel) -> float:
@@ -103,9 +104,21 @@ def check_repeats(sample: Sample, permanent: BinaryChannel, instantaneous: Binar
 
 
 def check_cohorts(sample: Sample) -> None:
-    """Cohorts are uniform."""
-    counts = np.bincount(sample.cohorts, minlength=sample.num_cohorts)
-    check_binomial(counts, len(sample.cohorts), 1 / sample.num_cohorts, "devices by cohort")
+    """Cohorts are uniform; many are put into 64 parts."""
+    many, parts = sample.num_cohorts, min(sample.num_cohorts, 64)
+    counts = np.bincount(sample.cohorts.astype(np.int64) * parts // many, minlength=parts)
+    edges = [-(-part * many // parts) for part in range(parts + 1)]
+    check_binomial(counts, len(sample.cohorts), np.diff(edges) / many, "devices by cohort")
+
+
+def check_outputs(sample: Sample, given: ArrayLike, outputs: list[int], chances: ArrayLike) -> None:
+    """Each output comes as often as it should, given what the channels saw: given[i] is device i's row of `chances`."""
+    place = {output: i for i, output in enumerate(outputs)}
+    for number, sent in enumerate(sample.payloads):
+        table = np.zeros((len(chances), len(outputs)), np.int64)
+        np.add.at(table, (given, [place[one] for one in sent]), 1)
+        totals = table.sum(axis=1, keepdims=True)
+        check_binomial(table, totals, chances, f"report {number}: an output given a symbol")
 
 
 def check_independent(first: Sample, second: Sample, channel: BinaryChannel) -> None:

@@ -9,6 +9,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from contract_views import view_of
+
 from overstory.client import Randomizer
 from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.mechanisms.registry import mechanism
@@ -16,6 +18,7 @@ from overstory.protocol.wire import encode_reports
 
 FOLDER = Path(__file__).parents[1] / "vectors" / "overstory-v1"
 GOOGLE = {"hash_family": "google-rappor-python"}
+TWO = {"epsilon_permanent": 2.0, "epsilon_report": 1.0}
 ODD = {"f": 0.3, "p": 0.35, "q": 0.65}
 
 INPUTS: dict[str, list[tuple[dict[str, Any], Any]]] = {
@@ -28,6 +31,24 @@ INPUTS: dict[str, list[tuple[dict[str, Any], Any]]] = {
     "rappor-one-time": [({"f": 0.5}, ""), ({"p": 0.4, "q": 0.8, "num_bits": 20}, "Ohio")],
     "basic-rappor": [({"domain_size": 9}, 8), ({"domain_size": 4} | ODD, 0)],
     "basic-rappor-one-time": [({"domain_size": 70, "f": 0.25}, 69), ({"domain_size": 2, "p": 0.25, "q": 0.75}, 1)],
+    "grr": [({"domain_size": 9, "epsilon": 1.0}, 8), ({"domain_size": 1000, "epsilon": 4.0}, 0)],
+    "sue": [({"domain_size": 70, "epsilon": 1.0}, 69)],
+    "oue": [({"domain_size": 70, "epsilon": 1.0}, 69)],
+    "blh": [({"epsilon": 1.0}, "Ohio"), ({"domain_size": 9, "epsilon": 1.0}, 8)],
+    "olh": [({"epsilon": 1.0, "hash_key": "a.metric"}, "naïve ☂"), ({"domain_size": 9, "epsilon": 4.0}, 0)],
+    "hadamard": [({"domain_size": 9, "epsilon": 1.0}, 8), ({"domain_size": 100_000, "epsilon": 1.0}, 99_999)],
+    "subset": [({"domain_size": 70, "epsilon": 1.0}, 69), ({"domain_size": 5, "epsilon": 4.0}, 0)],
+    "projective": [({"domain_size": 9, "epsilon": 1.0}, 8), ({"domain_size": 1000, "epsilon": 2.0}, 0)],
+    "random-matrix": [({"epsilon": 1.0}, "Ohio"), ({"domain_size": 9, "advantage": 0.1}, 8)],
+    "wb": [({"domain_size": 70, "epsilon": 4.0, "window": 4}, 69)],
+    "opt-wb": [({"domain_size": 70, "epsilon": 4.0, "window": 4}, 69)],
+    "opt-dr": [({"domain_size": 70, "epsilon_permanent": 3.0}, 69)],
+    "l-grr": [({"domain_size": 9} | TWO, 8), ({"domain_size": 9, "published": True} | TWO, 0)],
+    "l-sue": [({"domain_size": 70} | TWO, 69)],
+    "l-osue": [({"domain_size": 70} | TWO, 69)],
+    "l-soue": [({"domain_size": 70} | TWO, 69)],
+    "dbitflip": [({"domain_size": 70, "epsilon": 1.0}, 69), ({"domain_size": 9, "epsilon": 1.0, "sampled_bits": 1}, 0)],
+    "loloha": [(TWO, "Ohio"), ({"domain_size": 9} | TWO, 8)],
 }
 
 
@@ -39,7 +60,7 @@ def answer(name: str, parameters: dict[str, Any], value: Any, secret: str, metri
     return {
         "digest": built.digest.hex(),
         "cohort": device.cohort,
-        "true_bits": f"{built.encode(value, device.cohort):x}",
+        "true_bits": f"{view_of(built).true_payload(value, device.cohort):x}",
         "permanent": f"{device.permanent(value):x}",
         "reports": [f"{report.bits:x}" for report in reports],
         "batch": encode_reports(built, reports).hex(),

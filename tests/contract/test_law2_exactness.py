@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import textwrap
 from collections import Counter
 from fractions import Fraction
 from itertools import product
@@ -11,11 +12,12 @@ from contract_cases import SMALL_CASES, TYPICAL_CASES
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from overstory.protocol import entropy, permanence, sampling
-from overstory.protocol.channels import BinaryChannel
+from overstory.protocol import entropy, permanence, sampling, set_systems, symbol_rounds
+from overstory.protocol.channels import BinaryChannel, SymbolChannel
 from overstory.protocol.entropy import uniform_below
 from overstory.protocol.probability import ONE
 from overstory.protocol.sampling import ChannelSampler, drawer
+from overstory.protocol.symbol_rounds import symbol_drawer
 
 
 class Scripted:
@@ -83,19 +85,50 @@ def test_a_bit_is_its_own_number_against_the_threshold_of_its_input(keep, raised
 
 @pytest.mark.parametrize("case", SMALL_CASES + TYPICAL_CASES, ids=str)
 def test_every_round_is_held_as_integers(case):
-    for channel in (case.build().rounds.permanent, case.build().rounds.instantaneous):
-        assert all(type(t) is int and 0 <= t <= ONE for t in channel.thresholds)
-        assert all(type(p) is Fraction for p in (channel.keep_one, channel.raise_zero))
+    built = case.build()
+    held = [t for entry in built.canonical()["thresholds"] for t in (entry if isinstance(entry, list) else [entry])]
+    assert all(type(t) is int and 0 <= t <= ONE for t in held)
+    assert all(type(p) is Fraction for p in (built.p_star, built.q_star))
+    drawn = ast.parse(textwrap.dedent(inspect.getsource(type(built))))
+    assert not any(isinstance(node, ast.Constant) and isinstance(node.value, float) for node in ast.walk(drawn))
 
 
-@pytest.mark.parametrize("module", [sampling, entropy, permanence], ids=lambda m: m.__name__)
+class Sequence:
+    """An entropy that says several things in turn."""
+
+    def __init__(self, *drawn: int) -> None:
+        self.drawn = list(drawn)
+
+    def bits(self, count: int) -> int:
+        assert self.drawn[0] >> count == 0
+        return self.drawn.pop(0)
+
+
+@pytest.mark.parametrize("size", range(2, 9))
+@pytest.mark.parametrize("threshold", [0, 1, ONE // 3, ONE - 1])
+def test_a_symbol_is_kept_below_its_threshold_and_uniform_from_it_on(size, threshold):
+    """Numbers next to the threshold, and every second draw there is; one that fits no symbol is drawn again."""
+    draw = symbol_drawer(SymbolChannel(size, Fraction(threshold, ONE)))
+    for number in {0, threshold - 1} if threshold else ():
+        assert [draw(symbol, Sequence(number).bits) for symbol in range(size)] == list(range(size))
+    width = (size - 1).bit_length()
+    for number in {threshold, ONE - 1}:
+        drawn = [draw(1, Sequence(number, second, 0).bits) for second in range(1 << width)]
+        assert drawn[:size] == list(range(size))
+        assert set(drawn[size:]) <= {0}
+
+
+@pytest.mark.parametrize(
+    "module", [sampling, entropy, permanence, symbol_rounds, set_systems], ids=lambda m: m.__name__
+)
 def test_no_float_is_written_where_bits_are_decided(module):
     """No float constant outside docstrings, no `random`, no `float(...)`, no true division but of fractions."""
     tree = ast.parse(inspect.getsource(module))
     floats = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, float)]
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    names = {getattr(node.func, "id", None) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     assert not floats
     assert not names & {"float", "random", "randint"}
+    assert "import random" not in inspect.getsource(module)
 
 
 @pytest.mark.parametrize("bound", range(1, 10))

@@ -2,8 +2,19 @@
 
 from functools import cache
 
+import numpy as np
 import pytest
-from contract_broken import BiasedCohort, CoarseNoise, LastBitTrue, OnlyZerosFlipped, PermanentRedrawn, SharedNumber
+from contract_broken import (
+    AnotherSeed,
+    BiasedCohort,
+    CoarseNoise,
+    LastBitTrue,
+    LastSymbolNever,
+    LowestMember,
+    OnlyZerosFlipped,
+    PermanentRedrawn,
+    SharedNumber,
+)
 from contract_cases import TYPICAL_CASES, Case
 from contract_devices import sample_bulk, sample_devices, sample_strangers
 from contract_statistics import (
@@ -11,21 +22,24 @@ from contract_statistics import (
     Alarm,
     check_binomial,
     check_cohorts,
+    check_outputs,
     check_pairs,
     check_rates,
     check_repeats,
 )
+from contract_views import combined, output_chances, payloads, view_of
 
 DEVICES = 2_000
 BULK = 20_000
 
 
 def check_all(sample, mechanism) -> None:
-    check_rates(sample, mechanism.channel)
-    check_pairs(sample, mechanism.channel)
-    check_cohorts(sample)
+    rates(sample, mechanism)
+    (pairs if view_of(mechanism).independent else outputs)(sample, mechanism)
+    if not (np.diff(sample.cohorts) == 1).all():  # rows of a matrix, one after the other
+        cohorts(sample, mechanism)
     if len(sample.reports) > 1:
-        check_repeats(sample, mechanism.rounds.permanent, mechanism.rounds.instantaneous)
+        repeats(sample, mechanism)
 
 
 @pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
@@ -52,15 +66,20 @@ def sound_devices(name, parameters):
 
 
 def rates(sample, mechanism):
-    check_rates(sample, mechanism.channel)
+    check_rates(sample, combined(view_of(mechanism)))
 
 
 def pairs(sample, mechanism):
-    check_pairs(sample, mechanism.channel)
+    check_pairs(sample, combined(view_of(mechanism)))
+
+
+def outputs(sample, mechanism):
+    chances = np.array(output_chances(mechanism), float)
+    check_outputs(sample, sample.truth.argmax(axis=1), payloads(mechanism), chances)
 
 
 def repeats(sample, mechanism):
-    check_repeats(sample, mechanism.rounds.permanent, mechanism.rounds.instantaneous)
+    check_repeats(sample, *view_of(mechanism).channels)
 
 
 def cohorts(sample, mechanism):
@@ -82,6 +101,16 @@ BROKEN = [
     (SharedNumber, SYMBOLS, pairs),
     (SharedNumber, STRINGS, pairs),
     (BiasedCohort, STRINGS, cohorts),
+    (LastSymbolNever, Case("grr", {"domain_size": 9, "epsilon": 1.0}), outputs),
+    (LastSymbolNever, Case("olh", {"epsilon": 1.0}), outputs),
+    (AnotherSeed, Case("olh", {"epsilon": 2.0}), rates),
+    (AnotherSeed, Case("random-matrix", {"epsilon": 2.0}), rates),
+    (AnotherSeed, Case("hadamard", {"domain_size": 9, "epsilon": 2.0}), rates),
+    (PermanentRedrawn, Case("l-grr", {"domain_size": 4, "epsilon_permanent": 3.0, "epsilon_report": 2.0}), repeats),
+    (PermanentRedrawn, Case("subset", {"domain_size": 7, "epsilon": 1.0}), repeats),
+    (LowestMember, Case("subset", {"domain_size": 7, "epsilon": 1.0}), outputs),
+    (LastSymbolNever, Case("projective", {"domain_size": 9, "epsilon": 1.0}), outputs),
+    (LastBitTrue, Case("dbitflip", {"domain_size": 9, "epsilon": 2.0, "sampled_bits": 4}), rates),
 ]
 
 

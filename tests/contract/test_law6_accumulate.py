@@ -5,35 +5,58 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from contract_cases import TYPICAL_CASES
+from contract_cases import TYPICAL_CASES, domain_of, some_values
+from contract_views import payloads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import overstory
 from overstory.analysis.counts import SupportCounts
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.reports import ReportBatch, empty_counts
+from overstory.analysis.reports import ReportBatch
+from overstory.protocol.encodings import Bloom
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.wire import decode_batch, encode_reports
 
 ORACLES = [FrequencyOracle(case.build()) for case in TYPICAL_CASES]
 
 
-def reports_of(encoding):
-    one = st.builds(Report, st.integers(0, encoding.num_cohorts - 1), st.integers(0, (1 << encoding.num_bits) - 1))
-    return st.lists(one, max_size=40)
+def reports_of(mechanism):
+    """Reports that devices can send, and for bits any."""
+    sent = payloads_of(mechanism)
+    return st.lists(st.builds(Report, st.integers(0, mechanism.num_cohorts - 1), sent), max_size=40)
 
 
-collections = st.sampled_from(ORACLES).flatmap(lambda o: st.tuples(st.just(o), reports_of(o.mechanism.encoding)))
+def payloads_of(mechanism):
+    if isinstance(mechanism, BitMechanism):
+        return st.integers(0, (1 << mechanism.payload_bits) - 1)
+    return st.sampled_from(payloads(mechanism))
+
+
+collections = st.sampled_from(ORACLES).flatmap(lambda o: st.tuples(st.just(o), reports_of(o.mechanism)))
 
 
 def packed(oracle, reports) -> ReportBatch:
     return ReportBatch.from_wire(decode_batch(encode_reports(oracle.mechanism, reports)))
 
 
+def counted(oracle, reports) -> SupportCounts:
+    named = domain_of(oracle.mechanism) or isinstance(oracle.mechanism.encoding, Bloom)
+    return oracle.accumulate(reports, None if named else some_values(oracle.mechanism, 5))
+
+
 def by_hand(oracle, reports) -> SupportCounts:
-    """The obvious way, and none of the package's: one report, one cohort, one bit at a time."""
-    encoding = oracle.mechanism.encoding
+    """The obvious way, and none of the package's: one report, one cohort, one bit or value at a time."""
+    if isinstance(oracle.mechanism, BitMechanism):
+        return bits_by_hand(oracle.mechanism.encoding, reports)
+    values = some_values(oracle.mechanism, domain_of(oracle.mechanism) or 5)
+    ones = [sum(oracle.mechanism.supports(report, value) for report in reports) for value in values]
+    return SupportCounts([len(reports)], [ones])
+
+
+def bits_by_hand(encoding, reports) -> SupportCounts:
     totals, ones = [0] * encoding.num_cohorts, [[0] * encoding.num_bits for _ in range(encoding.num_cohorts)]
     for cohort, bits in reports:
         totals[cohort] += 1
@@ -47,21 +70,21 @@ def by_hand(oracle, reports) -> SupportCounts:
 def test_fast_slow_and_by_hand_agree(collection):
     oracle, reports = collection
     expected = by_hand(oracle, reports)
-    assert oracle.accumulate(reports) == expected
-    assert oracle.accumulate(packed(oracle, reports)) == expected
+    assert counted(oracle, reports) == expected
+    assert counted(oracle, packed(oracle, reports)) == expected
 
 
 @settings(max_examples=60, deadline=None)
 @given(collections, st.randoms(use_true_random=False), st.lists(st.integers(0, 40), max_size=4))
 def test_any_order_any_parts(collection, random, cuts):
     oracle, reports = collection
-    whole = oracle.accumulate(packed(oracle, reports))
+    whole = counted(oracle, packed(oracle, reports))
     shuffled = random.sample(reports, len(reports))
     edges = [0, *sorted(cuts), len(shuffled)]
     parts = [packed(oracle, shuffled[a:b]) for a, b in pairwise(edges)]
-    counts = [oracle.accumulate(part) for part in parts]
+    counts = [counted(oracle, part) for part in parts]
     random.shuffle(counts)
-    nothing = empty_counts(oracle.mechanism.encoding)
+    nothing = counted(oracle, [])
     assert reduce(SupportCounts.__add__, counts, nothing) == whole
     assert reduce(lambda a, b: b + a, counts, nothing) == whole
 
@@ -71,8 +94,8 @@ def test_any_order_any_parts(collection, random, cuts):
 def test_a_commutative_monoid(collection, first, second):
     oracle, reports = collection
     low, high = sorted((first, second))
-    a, b, c = (oracle.accumulate(part) for part in (reports[:low], reports[low:high], reports[high:]))
-    nothing = empty_counts(oracle.mechanism.encoding)
+    a, b, c = (counted(oracle, part) for part in (reports[:low], reports[low:high], reports[high:]))
+    nothing = counted(oracle, [])
     assert (a + b) + c == a + (b + c)
     assert a + b == b + a
     assert a + nothing == nothing + a == a
@@ -80,11 +103,36 @@ def test_a_commutative_monoid(collection, first, second):
 
 @pytest.mark.parametrize("oracle", ORACLES, ids=[str(case) for case in TYPICAL_CASES])
 def test_simulated_reports_count_alike_both_ways(oracle):
-    encoding = oracle.mechanism.encoding
-    symbols = [1] * 150 if encoding.num_cohorts == 1 else ["a"] * 150
+    symbols = [1] * 150 if domain_of(oracle.mechanism) else ["value-1"] * 150
     batch = oracle.simulate(symbols, np.random.default_rng(1))
     reports = list(decode_batch(batch.to_wire(oracle.mechanism.digest)))
-    assert oracle.accumulate(batch) == oracle.accumulate(reports)
+    assert counted(oracle, batch) == counted(oracle, reports)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "payload"),
+    [
+        ("grr", {"domain_size": 9}, 9),
+        ("olh", {"domain_size": 9, "hash_range": 5}, 5),
+        ("projective", {"domain_size": 9}, 13),
+    ],
+)
+def test_a_payload_that_no_device_sends_is_refused(name, parameters, payload):
+    oracle = overstory.oracle(name, epsilon=1.0, **parameters)
+    with pytest.raises(ParameterError, match=f"below {payload}, not {payload}"):
+        oracle.accumulate([Report(0, 0), Report(0, payload)])
+
+
+def test_what_cannot_be_counted_is_said():
+    strings, symbols = overstory.oracle("olh", epsilon=1.0), overstory.oracle("olh", epsilon=1.0, domain_size=4)
+    with pytest.raises(ParameterError, match="counts given strings: candidates"):
+        strings.accumulate([])
+    with pytest.raises(ParameterError, match=r"outside the domain 0 \.\. 3"):
+        symbols.accumulate([], [4])
+    with pytest.raises(ParameterError, match="give candidates to `estimate`"):
+        overstory.oracle("rappor").accumulate([], ["a"])
+    with pytest.raises(ParameterError, match="olh reports have 2 bits"):
+        symbols.accumulate(ReportBatch.of(overstory.oracle("grr", domain_size=4, epsilon=1.0).mechanism, []))
 
 
 def test_counts_of_another_collection_are_refused():

@@ -8,7 +8,7 @@ import sys
 from fractions import Fraction
 
 import pytest
-from contract_cases import SMALL_CASES, TYPICAL_CASES, Case
+from contract_cases import SMALL_CASES, TWO, TYPICAL_CASES, Case
 
 from overstory.client import Randomizer
 from overstory.protocol.channels import BinaryChannel, Rounds, SymbolChannel
@@ -20,12 +20,17 @@ from overstory.protocol.mechanisms.registry import mechanism
 ALL_CASES = SMALL_CASES + TYPICAL_CASES
 
 
+def parts_of(whole):
+    """A dataclass and all those in it."""
+    held = [getattr(whole, field.name) for field in dataclasses.fields(whole)]
+    held += [whole.hashes] if isinstance(whole, Bloom) else []
+    return [whole, *(part for one in held if dataclasses.is_dataclass(one) for part in parts_of(one))]
+
+
 @pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
 def test_nothing_can_be_assigned(case):
     built = case.build()
-    frozen = [built, built.rounds, built.rounds.permanent, built.rounds.instantaneous, built.encoding]
-    frozen += [built.encoding.hashes] if isinstance(built.encoding, Bloom) else []
-    for part in frozen:
+    for part in parts_of(built):
         for name in [field.name for field in dataclasses.fields(part)] + ["unheard_of"]:
             with pytest.raises(AttributeError):
                 setattr(part, name, 0)
@@ -50,7 +55,8 @@ def test_equal_parameters_are_equal_and_hash_alike(case):
 
 CHANGES = {
     "num_bits": 17, "num_hashes": 4, "num_cohorts": 6, "domain_size": 11, "f": 0.37, "p": 0.31, "q": 0.69,
-    "hash_key": "another metric", "hash_family": "google-rappor-python",
+    "hash_key": "another metric", "hash_family": "google-rappor-python", "epsilon": 1.25, "epsilon_permanent": 2.5,
+    "epsilon_report": 0.75, "window": 3, "published": True, "advantage": 0.2, "sampled_bits": 3,
 }  # fmt: skip
 
 
@@ -61,7 +67,7 @@ def changed(case: Case):
         if old is None or (name == "hash_key" and "hash_family" in case.parameters):
             continue
         new = "overstory-v1" if name == "hash_family" and old != "overstory-v1" else CHANGES[name]
-        if name == "hash_family" and case.build().encoding.num_bits > 32:
+        if name == "hash_family" and case.build().payload_bits > 32:
             continue
         yield name, Case(case.name, {**case.parameters, name: new})
 
@@ -148,7 +154,38 @@ def refusals():
         yield from ((name, noise | {"domain_size": bad}, "domain_size = .*from 2 to 65535") for bad in sizes)
         yield name, noise, "needs the parameter domain_size"
         yield name, noise | {"domain_size": 4, "num_bits": 4}, "has no parameter num_bits: it takes domain_size"
+    yield from refusals_of_needs()
     yield "rapor", {}, "no mechanism 'rapor': choose one of .*rappor"
+
+
+EPSILONS = (0, -1.0, math.nan, math.inf, True, "1", None)
+
+
+def refusals_of_needs():
+    """The oracles that are built from epsilons."""
+    size = {"domain_size": 9}
+    for name in ("grr", "sue", "oue", "blh", "olh", "hadamard", "subset", "projective", "dbitflip"):
+        yield from ((name, size | {"epsilon": bad}, "epsilon = .*above 0") for bad in EPSILONS)
+        if name not in ("blh", "olh"):
+            yield name, {"epsilon": 1.0}, "needs the parameter domain_size"
+        yield from ((name, {"domain_size": bad, "epsilon": 1.0}, "domain_size = ") for bad in (0, 1, 2.0, True, "9"))
+    for name in ("wb", "opt-wb"):
+        yield from ((name, size | {"epsilon": bad, "window": 2}, "epsilon = .*above 0") for bad in EPSILONS)
+        yield from (
+            (name, size | {"epsilon": 1.0, "window": bad}, "window = .*from 1") for bad in COUNTS if bad != 2**17
+        )
+    for name in ("l-grr", "l-sue", "l-osue", "l-soue", "loloha"):
+        for one in ("epsilon_report", "epsilon_permanent"):
+            yield from ((name, size | {**TWO, one: bad}, f"{one} = .*above 0") for bad in EPSILONS)
+        yield name, size | {"epsilon_permanent": 1.0, "epsilon_report": 1.0}, "must be below epsilon_permanent"
+    yield from (("opt-dr", size | {"epsilon_permanent": bad}, "epsilon_permanent = .*above 0") for bad in EPSILONS)
+    yield "random-matrix", {}, "either epsilon, or the lecture's advantage"
+    yield "random-matrix", {"epsilon": 1.0, "advantage": 0.1}, "either epsilon, or the lecture's advantage"
+    yield from (("random-matrix", {"advantage": bad}, "advantage = ") for bad in (0, 0.5, 1, -0.1, math.nan))
+    yield "subset", size | {"epsilon": 1.0, "subset_size": 9}, "subset_size = 9.*from 1 to 8"
+    yield "projective", size | {"epsilon": 1.0, "field_size": 4}, "field_size = 4: give a prime"
+    yield "dbitflip", size | {"epsilon": 1.0, "sampled_bits": 10}, "sampled_bits = 10.*from 1 to 9"
+    yield "olh", {"epsilon": 1.0, "hash_range": 1}, "hash_range = 1.*from 2"
 
 
 @pytest.mark.parametrize(("name", "parameters", "words"), list(refusals()), ids=str)

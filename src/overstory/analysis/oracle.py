@@ -13,16 +13,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from overstory.analysis.counts import SupportCounts
-from overstory.analysis.reports import ReportBatch, empty_counts
+from overstory.analysis.reports import ReportBatch
 from overstory.analysis.simulation import SimulatedDevices
-from overstory.analysis.variance import frequency_variance
-from overstory.protocol.channels import BinaryChannel
-from overstory.protocol.encodings import Bloom, OneHot
+from overstory.analysis.support import Support
+from overstory.analysis.support_families import support_of
+from overstory.analysis.variance import error_bound, frequency_variance
+from overstory.protocol.channels import BinaryChannel, SymbolChannel
 from overstory.protocol.entropy import Entropy
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.bits import BitMechanism
-from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.mechanism import Mechanism, Report
 from overstory.protocol.mechanisms.registry import mechanism as build_mechanism
+from overstory.protocol.wire import Batch
 
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
@@ -48,7 +49,12 @@ class FrequencyOracle:
     True
     """
 
-    mechanism: BitMechanism
+    mechanism: Mechanism
+
+    @property
+    def support(self) -> Support[Any]:
+        """The server's half: how reports of this encoding are simulated and counted."""
+        return support_of(self.mechanism)
 
     @property
     def name(self) -> str:
@@ -56,8 +62,8 @@ class FrequencyOracle:
         return self.mechanism.name
 
     @property
-    def channel(self) -> BinaryChannel:
-        """P(report bit | true bit), over both rounds."""
+    def channel(self) -> BinaryChannel | SymbolChannel:
+        """P(report | truth) over both rounds: of a bit, of a symbol, or of lying in a set."""
         return self.mechanism.channel
 
     @property
@@ -71,20 +77,20 @@ class FrequencyOracle:
         return self.mechanism.epsilon_permanent
 
     def randomize(self, value: Any, entropy: Entropy, *, cohort: int | None = None) -> Report:
-        """Return one report of a device that nobody has seen before; see `BitMechanism.randomize`."""
+        """Return one report of a device that nobody has seen before; see `Mechanism.randomize`."""
         return self.mechanism.randomize(value, entropy, cohort=cohort)
 
     def devices(
         self, symbols: ArrayLike, rng: np.random.Generator, *, candidates: Sequence[str] | None = None
     ) -> SimulatedDevices:
         """Make a population of devices, for experiments: see `simulate` for its parameters."""
-        encoding = self.mechanism.encoding
-        if isinstance(encoding, OneHot):
-            return SimulatedDevices.holding(self.mechanism, range(encoding.domain_size), np.asarray(symbols), rng)
-        if candidates is None:
-            distinct, indices = np.unique(np.asarray(symbols, dtype=np.str_), return_inverse=True)
-            return SimulatedDevices.holding(self.mechanism, distinct.tolist(), indices, rng)
-        return SimulatedDevices.holding(self.mechanism, candidates, np.asarray(symbols), rng)
+        size, held = self.support.domain_size, np.asarray(symbols)
+        if size is not None:
+            return SimulatedDevices.holding(self.mechanism, range(size), held, rng)
+        if candidates is not None:
+            return SimulatedDevices.holding(self.mechanism, candidates, held, rng)
+        distinct, indices = np.unique(held.astype(np.str_), return_inverse=True)
+        return SimulatedDevices.holding(self.mechanism, distinct.tolist(), indices, rng)
 
     def simulate(
         self, symbols: ArrayLike, rng: np.random.Generator, *, candidates: Sequence[str] | None = None
@@ -94,7 +100,7 @@ class FrequencyOracle:
         Parameters
         ----------
         symbols : array_like, shape (n,)
-            One-hot: the symbols. Bloom: the strings, or, with `candidates`, indices into them.
+            The symbols; without a domain the strings or, with `candidates`, indices into them.
         rng
             Where all randomness comes from: the same generator state gives the same reports.
         candidates
@@ -107,22 +113,37 @@ class FrequencyOracle:
         """
         return self.devices(symbols, rng, candidates=candidates).report()
 
-    def accumulate(self, reports: ReportBatch | Iterable[Report]) -> SupportCounts:
-        """Reduce reports to support counts; counts of several batches add up in any order."""
-        encoding = self.mechanism.encoding
-        if isinstance(reports, ReportBatch):
-            if (reports.num_bits, reports.num_cohorts) != (encoding.num_bits, encoding.num_cohorts):
-                raise ParameterError(
-                    f"{self.name} reports have {encoding.num_bits} bits and {encoding.num_cohorts} cohorts, "
-                    f"not {reports.num_bits} and {reports.num_cohorts}"
-                )
-            return reports.accumulate()
-        totals = empty_counts(encoding).totals.copy()
-        ones = empty_counts(encoding).ones.copy()
-        for report in reports:
-            totals[report.cohort] += 1
-            ones[report.cohort] += [report.bits >> i & 1 for i in range(encoding.num_bits)]
-        return SupportCounts(totals, ones)
+    def accumulate(
+        self, reports: ReportBatch | Batch | Iterable[Report], candidates: Sequence[Any] | None = None
+    ) -> SupportCounts:
+        """Reduce reports to support counts; counts of several batches add up in any order.
+
+        Parameters
+        ----------
+        reports
+            A batch, as arrays or from the wire, or reports one by one.
+        candidates
+            Which values to count: strings, needed where a hashing oracle has no domain; or some symbols of a domain.
+            Bloom filters and sampled bits take theirs when estimating.
+
+        Raises
+        ------
+        ParameterError
+            When the reports are another mechanism's, or candidates are missing or outside the domain.
+        """
+        batch = reports if isinstance(reports, ReportBatch) else self._batch(reports)
+        shape = self.mechanism.payload_bits, self.mechanism.num_cohorts
+        if (batch.num_bits, batch.num_cohorts) != shape:
+            raise ParameterError(
+                f"{self.name} reports have {shape[0]} bits and {shape[1]} cohorts, "
+                f"not {batch.num_bits} and {batch.num_cohorts}"
+            )
+        return self.support.count(batch, candidates)
+
+    def _batch(self, reports: Batch | Iterable[Report]) -> ReportBatch:
+        if isinstance(reports, Batch):
+            return ReportBatch.from_wire(reports)
+        return ReportBatch.of(self.mechanism, reports)
 
     def estimate(self, counts: SupportCounts, candidates: Sequence[str] | None = None, **choices: Any) -> Estimate:
         """Estimate how many devices hold each value.
@@ -132,7 +153,7 @@ class FrequencyOracle:
         counts
             Support counts of the collection.
         candidates
-            One-hot: names for the symbols (optional). Bloom: the strings to look for; more can be tried later.
+            Names for what was counted (numbers unless given). Bloom: the strings to look for; more can be tried later.
         **choices
             For Bloom filters, `decode`'s: method, correction, alpha, complete.
 
@@ -146,27 +167,15 @@ class FrequencyOracle:
         ParameterError
             When a Bloom collection is to be read without candidates, or the counts are another mechanism's.
         """
-        p_star, q_star = float(self.channel.keep_one), float(self.channel.raise_zero)
-        encoding = self.mechanism.encoding
-        if isinstance(encoding, Bloom):
-            if candidates is None:
-                raise ParameterError(
-                    f"{self.name} needs candidates: a Bloom filter can only be asked for given strings"
-                )
-            from overstory.analysis.candidates import CandidateMap
-            from overstory.analysis.decoding import decode
-            from overstory.analysis.positions import positions_of
-
-            candidate_map = CandidateMap(candidates, positions_of(encoding, candidates), encoding.num_bits)
-            return decode(counts, candidate_map, p_star=p_star, q_star=q_star, **choices)
-        from overstory.analysis.estimate import debias
-
-        values = [str(symbol) for symbol in range(encoding.num_bits)] if candidates is None else candidates
-        return debias(counts, p_star, q_star, values, **choices)
+        return self.support.estimate(counts, candidates, **choices)
 
     def variance(self, num_reports: float, frequency: float = 0.0, *, num_candidates: int | None = None) -> float:
         """Variance of a frequency estimate from that many reports; see `frequency_variance`."""
         return frequency_variance(self.mechanism, num_reports, frequency, num_candidates=num_candidates)
+
+    def error_bound(self, num_reports: float, beta: float = 0.05) -> float:
+        """Bound that a frequency's error exceeds with probability `beta` at most; see `variance.error_bound`."""
+        return error_bound(self.mechanism, num_reports, beta)
 
 
 def frequency_oracle(name: str, **parameters: Any) -> FrequencyOracle:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from overstory.protocol.encodings import Bloom, Encoding, OneHot
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.hashing import GoogleRapporPython, OverstoryV1
+from overstory.protocol.symbol_encodings import LocalHash, SignMatrix, value_word
 
 
 def positions_of(encoding: Encoding, values: Sequence[Any]) -> NDArray[np.integer[Any]]:
@@ -74,6 +75,43 @@ def _bloom_kernel(encoding: Bloom, values: Sequence[Any]) -> NDArray[np.integer[
         raise ParameterError(f"there is no bulk form of the hash family {encoding.family}")
     found: NDArray[np.integer[Any]] = positions
     return found
+
+
+def words_of(encoding: LocalHash | SignMatrix, values: Sequence[Any]) -> NDArray[np.uint64]:
+    """Return the 64-bit word that each value is hashed from: `value_word` of many.
+
+    Raises
+    ------
+    ParameterError
+        When a value is outside the domain.
+
+    Examples
+    --------
+    >>> from overstory.protocol.symbol_encodings import value_word
+    >>> words_of(LocalHash(4, domain_size=10), [7]).tolist() == [value_word(7, 10, "")]
+    True
+    """
+    if encoding.domain_size is None:
+        if len(values) <= FEW:
+            return np.array([value_word(value, None, encoding.key) for value in values], np.uint64)
+        from overstory.kernels.hashing import digest64
+
+        family = OverstoryV1(encoding.key.encode())
+        return digest64(*_columns(values), family.key, family.padded_person)
+    symbols = np.asarray(values, np.int64)
+    if symbols.size and not 0 <= symbols.min() <= symbols.max() < encoding.domain_size:
+        raise ParameterError(f"a symbol is outside the domain 0 .. {encoding.domain_size - 1}")
+    twice = 2 * symbols.astype(np.uint64)
+    low, high = (_mix32(twice + np.uint64(which)) for which in (1, 2))
+    return low | high << np.uint64(32)
+
+
+def _mix32(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """`mix32` of many."""
+    low = np.uint64(0xFFFFFFFF)
+    word = (word ^ (word >> np.uint64(16))) * np.uint64(0x21F0AAAD) & low
+    word = (word ^ (word >> np.uint64(15))) * np.uint64(0x735A2D97) & low
+    return word ^ (word >> np.uint64(15))
 
 
 def _columns(values: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:

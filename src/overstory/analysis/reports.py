@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.counts import SupportCounts
-from overstory.protocol.encodings import Encoding
+from overstory.protocol.encodings import MAX_COHORTS
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.wire import Batch, encode_columns
+from overstory.protocol.mechanisms.mechanism import Mechanism, Report
+from overstory.protocol.wire import Batch, cohort_width, decode_batch, encode_columns, encode_reports
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +22,7 @@ class ReportBatch:
 
     Parameters
     ----------
-    cohorts : ndarray of uint16, shape (n,)
+    cohorts : ndarray of uint16 (uint32 where there are more than 2**16), shape (n,)
         Each report's cohort.
     bits : ndarray of uint64, shape (n, ceil(num_bits / 64))
         Bit i of a report is bit ``i % 64`` of word ``i // 64``; bits past `num_bits` are zero.
@@ -39,7 +41,7 @@ class ReportBatch:
     [[1, 0, 1], [0, 1, 0]]
     """
 
-    cohorts: NDArray[np.uint16]
+    cohorts: NDArray[np.uint16] | NDArray[np.uint32]
     bits: NDArray[np.uint64]
     num_bits: int
     num_cohorts: int
@@ -58,10 +60,19 @@ class ReportBatch:
         return len(self.cohorts)
 
     def accumulate(self) -> SupportCounts:
-        """Count reports per cohort and set bits per (cohort, bit)."""
+        """Count reports per cohort and set bits per (cohort, bit).
+
+        Raises
+        ------
+        ParameterError
+            When the cohorts are public seeds, too many to be counted apart: `FrequencyOracle.accumulate` reads those.
+        """
         from overstory.kernels.popcount import count_bits_by_cohort
 
-        totals, ones = count_bits_by_cohort(self.bits, self.cohorts, self.num_cohorts)
+        if self.num_cohorts > MAX_COHORTS:
+            raise ParameterError(f"{self.num_cohorts} cohorts cannot be counted apart: name the values to count")
+        cohorts = self.cohorts.astype(np.uint16, copy=False)
+        totals, ones = count_bits_by_cohort(self.bits, cohorts, self.num_cohorts)
         return SupportCounts(totals, ones[:, : self.num_bits])
 
     def octets(self) -> NDArray[np.uint8]:
@@ -86,21 +97,27 @@ class ReportBatch:
         if width != padded:
             octets = np.pad(octets, ((0, 0), (0, padded - width)))
         bits = np.ascontiguousarray(octets).view("<u8").astype(np.uint64, copy=False)
-        return cls(np.asarray(cohorts, dtype=np.uint16), bits, num_bits, num_cohorts)
+        return cls(cohorts.astype(f"u{cohort_width(num_cohorts)}", copy=False), bits, num_bits, num_cohorts)
 
     def to_wire(self, digest: bytes) -> bytes:
         """Write the batch as it travels, labelled with the mechanism's digest."""
-        cohorts = self.cohorts.astype("<u2", copy=False).tobytes()
+        cohorts = self.cohorts.astype(f"<u{cohort_width(self.num_cohorts)}", copy=False).tobytes()
         return encode_columns(digest, self.num_bits, self.num_cohorts, cohorts, self.octets().tobytes())
 
     @classmethod
     def from_wire(cls, batch: Batch) -> ReportBatch:
         """View a decoded batch as arrays."""
         octets = np.frombuffer(batch.bits, np.uint8).reshape(batch.num_reports, -(-batch.num_bits // 8))
-        cohorts = np.frombuffer(batch.cohorts, "<u2")
+        cohorts = np.frombuffer(batch.cohorts, f"<u{cohort_width(batch.num_cohorts)}")
         return cls.from_octets(cohorts, octets, num_bits=batch.num_bits, num_cohorts=batch.num_cohorts)
 
+    @classmethod
+    def of(cls, mechanism: Mechanism, reports: Iterable[Report]) -> ReportBatch:
+        """Gather reports of one mechanism.
 
-def empty_counts(encoding: Encoding) -> SupportCounts:
-    """Return the counts of no reports of `encoding`."""
-    return SupportCounts.empty(encoding.num_cohorts, encoding.num_bits)
+        Raises
+        ------
+        ParameterError
+            When a report cannot be one of this mechanism.
+        """
+        return cls.from_wire(decode_batch(encode_reports(mechanism, reports)))

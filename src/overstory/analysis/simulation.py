@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.positions import positions_of
 from overstory.analysis.reports import ReportBatch
-from overstory.protocol.channels import BinaryChannel
+from overstory.analysis.support import Cohorts, Simulation
+from overstory.analysis.support_families import support_of
+from overstory.protocol.encodings import MAX_COHORTS
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.mechanisms.mechanism import Mechanism
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,25 +29,25 @@ class SimulatedDevices:
     ----------
     mechanism
         What they randomize with.
-    positions : ndarray of int, shape (num_cohorts, num_values, num_hashes)
-        The bits each value sets.
+    table : ndarray
+        What each value is encoded from: see `Support.table`.
     symbols : ndarray of int32, shape (n,)
-        Each device's value, as an index into `positions`.
-    cohorts : ndarray of uint16, shape (n,)
+        Each device's value, as an index into `table`.
+    cohorts : ndarray of uint16 or uint32, shape (n,)
         Each device's cohort.
     key : bytes
         32 bytes that all the randomness follows from.
     """
 
-    mechanism: BitMechanism
-    positions: NDArray[np.integer[Any]]
+    mechanism: Mechanism
+    table: NDArray[Any]
     symbols: NDArray[np.int32]
-    cohorts: NDArray[np.uint16]
+    cohorts: Cohorts
     key: bytes
 
     @classmethod
     def holding(
-        cls, mechanism: BitMechanism, values: Sequence[Any], symbols: NDArray[Any], rng: np.random.Generator
+        cls, mechanism: Mechanism, values: Sequence[Any], symbols: NDArray[Any], rng: np.random.Generator
     ) -> SimulatedDevices:
         """Make devices of which number i holds ``values[symbols[i]]``, in cohorts drawn uniformly.
 
@@ -55,42 +56,28 @@ class SimulatedDevices:
         ParameterError
             When a value is outside the domain or a symbol outside `values`.
         """
-        from overstory.kernels.simulate import assign_cohorts
-
-        chosen = np.asarray(symbols)
-        if chosen.size and not 0 <= chosen.min() <= chosen.max() < len(values):
+        held = np.asarray(symbols)
+        if held.size and not 0 <= held.min() <= held.max() < len(values):
             raise ParameterError(f"symbols must lie in 0 .. {len(values) - 1}: they are indices into the values")
-        key = rng.bytes(32)
-        cohorts = assign_cohorts(key, mechanism.encoding.num_cohorts, len(chosen))
-        return cls(mechanism, positions_of(mechanism.encoding, values), chosen.astype(np.int32), cohorts, key)
+        if isinstance(values, range) and len(values) > MAX_COHORTS:  # of a large domain, only what somebody holds
+            distinct, held = np.unique(held, return_inverse=True)
+            values = distinct.tolist()
+        key, support = rng.bytes(32), support_of(mechanism)
+        cohorts = support.assign_cohorts(key, len(held))
+        return cls(mechanism, support.table(values), held.astype(np.int32), cohorts, key)
 
     def __len__(self) -> int:
         return len(self.symbols)
 
     def report(self, index: int = 0, *, start: int = 0, stop: int | None = None) -> ReportBatch:
         """Return report number `index` of the devices ``start .. stop - 1``; the same call gives the same bits."""
-        from overstory.kernels.simulate import simulate_bits
-
         rows = slice(start, len(self) if stop is None else stop)
-        encoding, rounds = self.mechanism.encoding, self.mechanism.rounds
-        bits = simulate_bits(
-            self.positions,
-            self.symbols[rows],
-            self.cohorts[rows],
-            _thresholds(rounds.permanent),
-            _thresholds(rounds.instantaneous),
-            self.key,
-            num_bits=encoding.num_bits,
-            first_device=start,
-            report_index=index,
-        )
-        return ReportBatch(self.cohorts[rows], bits, encoding.num_bits, encoding.num_cohorts)
+        whose = Simulation(self.key, first_device=start, report_index=index)
+        cohorts, built = self.cohorts[rows], self.mechanism
+        bits = support_of(built).respond(self.table, self.symbols[rows], cohorts, whose)
+        return ReportBatch(cohorts, bits, built.payload_bits, built.num_cohorts)
 
     def batches(self, index: int = 0, *, size: int = 1 << 17) -> Iterator[ReportBatch]:
         """Yield report number `index` of all devices in batches of `size`, so that memory stays flat."""
         for start in range(0, len(self), size):
             yield self.report(index, start=start, stop=min(start + size, len(self)))
-
-
-def _thresholds(channel: BinaryChannel) -> tuple[int, int] | None:
-    return None if channel.is_identity else channel.thresholds

@@ -6,23 +6,26 @@ import math
 
 from overstory.protocol.encodings import Bloom
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.protocol.mechanisms.sampled import SampledBits
 
 
 def frequency_variance(
-    mechanism: BitMechanism, num_reports: float, frequency: float = 0.0, *, num_candidates: int | None = None
+    mechanism: Mechanism, num_reports: float, frequency: float = 0.0, *, num_candidates: int | None = None
 ) -> float:
     """Variance of the unbiased estimate of a value's frequency, from one report a device.
 
-    Of a bit that a share u of the devices truly sets, the debiased count has variance
-    ``n (u p* (1 - p*) + (1 - u) q* (1 - q*)) / (p* - q*)**2``, p* being P(1|1) and q* P(1|0) of the whole channel
-    (Wang et al. 2017, theorem 2, in their letters).
+    When a share u of the devices truly supports something, its debiased count has variance
+    ``n (u p* (1 - p*) + (1 - u) q* (1 - q*)) / (p* - q*)**2``, p* being the probability that a device's report
+    supports its own value and q* that it supports another (Wang et al. 2017, theorem 2, in their letters).
 
-    - One-hot: u = x, one bit.
+    - All pure oracles (bits of one-hot vectors, symbols, hashes, signs, sets): u = x.
     - Bloom: a value has h bits, which share their filters with other strings: u is x plus the others' load
       ``h / k``; a bit is read against its cohort's k - h others, which leaves ``1 - h/k`` of its information, and
       M candidates fitted to k m counts leave ``1 - M / (k m)`` of it to each (docs/planning.md derives both and
       compares with the Cramer-Rao bound).
+    - Sampled bits: a value is asked of a share d'/d of the devices; that these are a sample of all of them adds
+      ``x (1 - x) (1 - d'/d)`` to the numerator.
 
     Parameters
     ----------
@@ -49,8 +52,8 @@ def frequency_variance(
     """
     if num_reports <= 0 or not 0 <= frequency <= 1:
         raise ParameterError(f"give a positive number of reports and a share, not {num_reports} and {frequency}")
-    channel, encoding = mechanism.channel, mechanism.encoding
-    load, information = frequency, 1.0
+    encoding = mechanism.encoding
+    load, information, sampling = frequency, 1.0, 0.0
     if isinstance(encoding, Bloom):
         fill = encoding.num_hashes / encoding.num_bits
         load = frequency + (1 - frequency) * fill
@@ -58,11 +61,41 @@ def frequency_variance(
         rows = encoding.num_bits * encoding.num_cohorts
         if num_candidates is not None and num_candidates < rows:
             information *= 1 - num_candidates / rows
-    kept, raised = float(channel.keep_one), float(channel.raise_zero)
+    elif isinstance(encoding, SampledBits):
+        information = encoding.sampled_bits / encoding.domain_size
+        sampling = frequency * (1 - frequency) * (1 - information)
+    kept, raised = float(mechanism.p_star), float(mechanism.q_star)
     noise = load * kept * (1 - kept) + (1 - load) * raised * (1 - raised)
-    return noise / (float(channel.span) ** 2 * information * num_reports)
+    return (noise / (kept - raised) ** 2 + sampling) / (information * num_reports)
 
 
-def standard_error(mechanism: BitMechanism, num_reports: float, frequency: float = 0.0) -> float:
+def error_bound(mechanism: Mechanism, num_reports: float, beta: float) -> float:
+    """Bound that the error of one value's frequency exceeds with probability `beta` at most, whatever the data.
+
+    Each report adds one of two numbers that lie ``1 / (p* - q*)`` apart, so by Hoeffding's inequality the bound is
+    ``sqrt(ln(2 / beta) / (2 n)) / (p* - q*)``. For a random sign, p* - q* = (e^eps - 1) / (2 (e^eps + 1)), and in
+    counts this is the lecture's ``sqrt(2 n ln(2 / beta)) (e^eps + 1) / (e^eps - 1)``. Pure oracles only: not Bloom
+    filters, not sampled bits.
+
+    Raises
+    ------
+    ParameterError
+        When there are no reports, `beta` is no probability, or the oracle is not pure.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> round(error_bound(mechanism("random-matrix", epsilon=1.0), 10**6, 0.05), 5)
+    0.00588
+    """
+    if num_reports <= 0 or not 0 < beta < 1:
+        raise ParameterError(f"give a positive number of reports and a probability, not {num_reports} and {beta}")
+    if isinstance(mechanism.encoding, Bloom | SampledBits):
+        raise ParameterError(f"{mechanism.name}: not every report speaks of every value, so this bound does not hold")
+    span = abs(float(mechanism.p_star - mechanism.q_star))
+    return math.sqrt(math.log(2 / beta) / (2 * num_reports)) / span
+
+
+def standard_error(mechanism: Mechanism, num_reports: float, frequency: float = 0.0) -> float:
     """Square root of `frequency_variance`, as a share."""
     return math.sqrt(frequency_variance(mechanism, num_reports, frequency))

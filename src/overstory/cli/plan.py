@@ -13,11 +13,13 @@ if TYPE_CHECKING:
 
 MORE = """\
 Give either --params, or both --epsilon-report and --epsilon-permanent. With epsilons, the parameters with the smallest
-standard error for rare strings are found; -o writes them. No epsilon of the plan is ever above the one asked for."""
+standard error for rare strings are found; -o writes them. No epsilon of the plan is ever above the one asked for.
+For values of a known domain give --domain-size and --epsilon: the answer is an oracle (`overstory compare` has all)."""
 
 EXAMPLE = """\
 overstory plan --params params.csv --reports 1000000 --candidates 200 --share 0.01
-  overstory plan --epsilon-report 1.0743 --epsilon-permanent 4.3945 --reports 1000000 --candidates 200 -o params.csv"""
+  overstory plan --epsilon-report 1.0743 --epsilon-permanent 4.3945 --reports 1000000 --candidates 200 -o params.csv
+  overstory plan --domain-size 100 --epsilon 1 --reports 1000000"""
 
 NEEDS_ONLY = ("num_bits", "num_hashes", "num_cohorts", "thrifty", "output")
 
@@ -30,8 +32,11 @@ def add_parser(subparsers: Any) -> None:
     known = parser.add_argument_group("from parameters")
     known.add_argument("--params", metavar="FILE", help="RAPPOR's parameters: header k,h,m,p,q,f and one row")
     _add_needs(parser.add_argument_group("from needs"))
+    domain = parser.add_argument_group("an oracle for a known domain")
+    domain.add_argument("--domain-size", type=int, metavar="D", help="how many values there are")
+    domain.add_argument("--epsilon", type=float, metavar="E", help="what one report may reveal at most, in nats")
     parser.add_argument("--reports", type=int, required=True, metavar="N", help="devices that report once")
-    parser.add_argument("--candidates", type=int, required=True, metavar="M", help="strings that are looked for")
+    parser.add_argument("--candidates", type=int, metavar="M", help="strings that are looked for")
     parser.add_argument("--share", type=float, metavar="S", help="also plan for a string of this share, such as 0.01")
     parser.add_argument("--alpha", type=float, default=0.05, help="level of the tests (default: 0.05)")
     add_hashing(parser)
@@ -54,6 +59,9 @@ def _add_needs(needs: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    if args.domain_size is not None or args.epsilon is not None:
+        return _choose(args)
+    _need_candidates(args)
     plan = _from_params(args) if args.params else _from_needs(args)
     if args.output:
         _write(args.output, plan)
@@ -64,6 +72,35 @@ def run(args: argparse.Namespace) -> int:
 
         show(plan)
     return 0
+
+
+def _choose(args: argparse.Namespace) -> int:
+    """Recommend an oracle for a domain."""
+    from overstory.analysis.choosing import rank, recommend
+    from overstory.cli.compare import table
+    from overstory.protocol.errors import ParameterError
+
+    others = ("params", "epsilon_report", "candidates", "share", *NEEDS_ONLY)
+    idle = ["--" + name.replace("_", "-") for name in others if getattr(args, name)]
+    if args.domain_size is None or args.epsilon is None or idle:
+        raise ParameterError(
+            "an oracle for a domain takes --domain-size D, --epsilon E, --reports N and, if reports are repeated, "
+            f"--epsilon-permanent Y; it takes no {', '.join(idle) or 'one of them alone'}"
+        )
+    ranking = rank(args.domain_size, args.epsilon, args.reports, epsilon_permanent=args.epsilon_permanent)
+    best = recommend(ranking)
+    if args.json:
+        print(json.dumps({"reports": args.reports, **best.to_json()}, indent=2, allow_nan=False))
+    else:
+        print("\n".join(table((best,), None, best)))
+    return 0
+
+
+def _need_candidates(args: argparse.Namespace) -> None:
+    from overstory.protocol.errors import ParameterError
+
+    if args.candidates is None:
+        raise ParameterError("give --candidates M, how many strings are looked for; or --domain-size D and --epsilon E")
 
 
 def _from_params(args: argparse.Namespace) -> Plan:

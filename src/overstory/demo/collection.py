@@ -24,6 +24,7 @@ from overstory.files.reports import read_reports, sum_reports
 from overstory.files.results import metrics, write_results
 from overstory.planning.precision import count_error
 from overstory.protocol.encodings import Bloom
+from overstory.protocol.mechanisms.bits import BitMechanism
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,6 +90,11 @@ class Collection:
     paths: Paths
 
     @property
+    def mechanism(self) -> BitMechanism:
+        """What each device ran."""
+        return self.parameters.mechanism()
+
+    @property
     def truth(self) -> NDArray[np.int64]:
         """Each candidate's true count, in the order of `decoded.values`."""
         return self.population.counts
@@ -101,7 +107,7 @@ class Collection:
     @property
     def limit(self) -> float:
         """What theory lets the best unbiased decoder reach: the same root mean square, expected, in reports."""
-        reports, mechanism = len(self.population), self.oracle.mechanism
+        reports, mechanism = len(self.population), self.mechanism
         shares = (self.truth / reports).tolist()
         errors = [count_error(mechanism, reports, share, len(shares)) for share in shares]
         return float(np.sqrt(np.mean(np.square(errors))))
@@ -125,7 +131,7 @@ def collect(
     devices = oracle.devices(population.symbols, np.random.default_rng([seed, 1]), candidates=population.states)
     write_packed(paths.reports, _sent(devices, oracle, advance))
     decoded = _decode(paths, parameters)
-    write_results(folder, decoded, metrics(decoded, parameters, oracle.mechanism))
+    write_results(folder, decoded, metrics(decoded, parameters, parameters.mechanism()))
     return Collection(population, parameters, oracle, decoded, seed, paths)
 
 

@@ -80,7 +80,7 @@ def shares(collection: Collection) -> str:
 
 def life_of_a_report(collection: Collection, reports: int = 3) -> str:
     """Draw one respondent's bits: the true filter, its permanent response, and what is sent (RAPPOR, figure 1)."""
-    mechanism = collection.oracle.mechanism
+    mechanism = collection.mechanism
     value = collection.population.states[int(collection.population.symbols[0])]
     secret = KeyedEntropy(b"one respondent of the demonstration", repr(collection.seed).encode()).bits(256)
     device = Randomizer(
@@ -108,7 +108,7 @@ def life_of_a_report(collection: Collection, reports: int = 3) -> str:
 
 def privacy_spent(collection: Collection, most: int = 30) -> str:
     """Draw the exact epsilon of n reports of one value, and the ceiling it never reaches."""
-    mechanism = collection.oracle.mechanism
+    mechanism = collection.mechanism
     numbers = list(range(1, most + 1))
     figure, axes = _axes(7.2, 2.6)
     axes.plot(numbers, [mechanism.epsilon_n(n) for n in numbers], "o-", color=LEARNED, markersize=4, linewidth=1.2)

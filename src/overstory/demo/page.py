@@ -37,7 +37,7 @@ def write_page(collection: Collection, command: str) -> Path:
         shares=figures.shares(collection),
         life=figures.life_of_a_report(collection),
         spent=figures.privacy_spent(collection),
-        plain_words=statement(collection.oracle.mechanism).plain_words(),
+        plain_words=statement(collection.mechanism).plain_words(),
         lines=[line for line in words(collection) if line and not line.startswith("Privacy")],
         command=command,
     )

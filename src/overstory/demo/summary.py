@@ -24,9 +24,9 @@ def rows(collection: Collection) -> list[dict[str, Any]]:
 
 def as_json(collection: Collection, page: str | None) -> dict[str, Any]:
     """Return everything as JSON values."""
-    said = statement(collection.oracle.mechanism).to_json()
+    said = statement(collection.mechanism).to_json()
     reports = len(collection.population)
-    plan = plan_from_parameters(collection.oracle.mechanism, reports, len(collection.population.states))
+    plan = plan_from_parameters(collection.mechanism, reports, len(collection.population.states))
     return {
         "population": collection.population.description,
         "seed": collection.seed,
@@ -85,7 +85,7 @@ def words(collection: Collection) -> list[str]:
     held = f"{inside(collection)} of {len(decoded)} intervals hold the truth"
     error = f"{collection.rmse:,.0f} reports root mean square, {collection.rmse / collection.limit:.2f} times the"
     bound = f"{collection.limit:,.0f} that theory allows the best unbiased decoder to expect"
-    cost = statement(collection.oracle.mechanism).plain_words()
+    cost = statement(collection.mechanism).plain_words()
     lines = ["", f"Who: {who}.", f"How: {how}.", f"Learned: {learned}; {held}.", f"Error: {error} {bound}."]
     lines.append(f"Privacy: {cost}")
     return lines + [f"Note: {note}" for note in decoded.notes]

@@ -8,6 +8,7 @@ L-GRR, LOLOHA.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any, Final
 
@@ -23,26 +24,47 @@ MAX_RANGE: Final = 1 << 16
 
 
 def grr(*, domain_size: int, epsilon: float) -> SymbolMechanism:
-    """Generalized randomized response: the value with e^eps / (e^eps + d - 1), else any other."""
+    """Generalized randomized response: the value with e^eps / (e^eps + d - 1), else any other.
+
+    References
+    ----------
+    Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
+    """
     return _once("grr", dict(locals()), Direct(domain_size), epsilon)
 
 
 def blh(*, epsilon: float, domain_size: int | None = None, hash_key: str = "") -> SymbolMechanism:
-    """Binary local hashing: one randomized bit of the value's hash."""
+    """Binary local hashing: one randomized bit of the value's hash.
+
+    References
+    ----------
+    Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
+    """
     return _once("blh", dict(locals()), LocalHash(2, domain_size, hash_key), epsilon)
 
 
 def olh(
     *, epsilon: float, domain_size: int | None = None, hash_range: int | None = None, hash_key: str = ""
 ) -> SymbolMechanism:
-    """Optimal local hashing: GRR on the value's hash into the range of least variance, near e^eps + 1."""
+    """Optimal local hashing: GRR on the value's hash into the range of least variance, near e^eps + 1.
+
+    References
+    ----------
+    Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
+    """
     parameters = dict(locals())
     best = best_hash_range(epsilon) if hash_range is None else hash_range
     return _once("olh", parameters, LocalHash(best, domain_size, hash_key), epsilon)
 
 
 def hadamard(*, domain_size: int, epsilon: float) -> SymbolMechanism:
-    """One randomized sign of the value's Hadamard row."""
+    """One randomized sign of the value's Hadamard row.
+
+    References
+    ----------
+    Acharya, Sun, Zhang, "Hadamard response: estimating distributions privately, efficiently, and with little
+    communication", AISTATS 2019.
+    """
     return _once("hadamard", dict(locals()), HadamardRow(domain_size), epsilon)
 
 
@@ -53,6 +75,10 @@ def random_matrix(
 
     `advantage` is the lecture's small epsilon: the true sign is sent with probability 1/2 + advantage. Its real
     epsilon is ln((1/2 + advantage) / (1/2 - advantage)), about four times as large, and `epsilon_report` says so.
+
+    References
+    ----------
+    Bassily, Smith, "Local, private, efficient protocols for succinct histograms", STOC 2015; the lecture, after it.
     """
     parameters = dict(locals())
     if (epsilon is None) == (advantage is None):
@@ -71,7 +97,13 @@ def random_matrix(
 def l_grr(
     *, domain_size: int, epsilon_permanent: float, epsilon_report: float, published: bool = False
 ) -> SymbolMechanism:
-    """Longitudinal GRR: GRR memoized, then GRR afresh; `published` takes the second round of the literature."""
+    """Longitudinal GRR: GRR memoized, then GRR afresh; `published` takes the second round of the literature.
+
+    References
+    ----------
+    Arcolezi, Couchot, Al Bouna, Xiao, "Improving the utility of locally differentially private protocols for
+    longitudinal and multidimensional frequency estimates", Digital Communications and Networks 2022.
+    """
     return _twice("l-grr", dict(locals()), Direct(domain_size))
 
 
@@ -86,12 +118,18 @@ def loloha(
 ) -> SymbolMechanism:
     """LOLOHA: the device's own hash, then GRR memoized per hashed symbol, then GRR afresh.
 
-    Without `hash_range`, the range of least variance for the chain that is really used.
+    Without `hash_range`, the range of least variance for the chain that is really used. The exact chain is one GRR at
+    epsilon_report, whatever the permanent round, so its range is that of OLH; the published one adds noise of its own.
+
+    References
+    ----------
+    Arcolezi, Pinzón, Palamidessi, Gambs, "Frequency estimation of evolving data under local differential privacy",
+    EDBT 2023.
     """
     parameters = dict(locals())
     if hash_range is None:
-        _check_two(epsilon_permanent, epsilon_report)
-        hash_range = best_hash_range(epsilon_report)
+        two = _check_two(epsilon_permanent, epsilon_report)
+        hash_range = _published_range(*two) if published else best_hash_range(epsilon_report)
     return _twice("loloha", parameters, LocalHash(hash_range, domain_size, hash_key))
 
 
@@ -104,12 +142,24 @@ def best_hash_range(epsilon: float) -> int:
     [2, 4, 8, 56]
     """
     odds = math.exp(min(check_epsilon("epsilon", epsilon), 12.0))
-
-    def variance(hash_range: int) -> float:
-        return (odds - 1 + hash_range) ** 2 / (hash_range - 1)
-
     near = math.floor(odds + 1)
-    return min((g for g in (near, near + 1) if 2 <= g <= MAX_RANGE), key=variance, default=MAX_RANGE)
+    return _least((near, near + 1), lambda size: (odds - 1) / (odds - 1 + size))
+
+
+def _least(ranges: Iterable[int], alpha: Callable[[int], float]) -> int:
+    """Return the range g of least variance 1 / (alpha(g)^2 (g - 1)), alpha being the whole chain's."""
+    usable = (g for g in ranges if 2 <= g <= MAX_RANGE)
+    return min(usable, key=lambda g: 1 / (alpha(g) ** 2 * (g - 1)), default=MAX_RANGE)
+
+
+def _published_range(epsilon_permanent: float, epsilon_report: float) -> int:
+    """Return the range of least variance for the published chain, which is not above that of the exact one."""
+    first = math.expm1(epsilon_permanent)
+
+    def alpha(size: int) -> float:
+        return first / (first + size) * float(_published_alpha(size, epsilon_permanent, epsilon_report))
+
+    return _least(range(2, best_hash_range(epsilon_report) + 2), alpha)
 
 
 def _once(name: str, parameters: dict[str, Any], encoding: SymbolEncoding, epsilon: float) -> SymbolMechanism:

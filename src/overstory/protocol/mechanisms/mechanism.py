@@ -9,6 +9,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from overstory.protocol.channels import BinaryChannel, SymbolChannel
 from overstory.protocol.derivation import digest
 from overstory.protocol.entropy import Entropy, uniform_below
 from overstory.protocol.errors import ParameterError
@@ -49,6 +50,11 @@ class Mechanism(ABC):
     @abstractmethod
     def payload_bits(self) -> int:
         """Width of a report's payload."""
+
+    @property
+    @abstractmethod
+    def channel(self) -> BinaryChannel | SymbolChannel:
+        """P(report | truth) over all rounds: of a bit, of a symbol, or of lying in a value's set."""
 
     @property
     @abstractmethod

@@ -7,18 +7,36 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms import rappor
-from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.mechanisms import hashing_oracles, rappor, sampled, sets, unary
+from overstory.protocol.mechanisms.mechanism import Mechanism
 
-REGISTRY: Final[dict[str, Callable[..., BitMechanism]]] = {
+REGISTRY: Final[dict[str, Callable[..., Mechanism]]] = {
+    "grr": hashing_oracles.grr,
+    "sue": unary.sue,
+    "oue": unary.oue,
+    "blh": hashing_oracles.blh,
+    "olh": hashing_oracles.olh,
+    "hadamard": hashing_oracles.hadamard,
+    "subset": sets.subset,
+    "projective": sets.projective,
+    "random-matrix": hashing_oracles.random_matrix,
     "rappor": rappor.rappor,
     "rappor-one-time": rappor.rappor_one_time,
     "basic-rappor": rappor.basic_rappor,
     "basic-rappor-one-time": rappor.basic_rappor_one_time,
+    "wb": unary.wb,
+    "opt-wb": unary.opt_wb,
+    "opt-dr": unary.opt_dr,
+    "l-grr": hashing_oracles.l_grr,
+    "l-sue": unary.l_sue,
+    "l-osue": unary.l_osue,
+    "l-soue": unary.l_soue,
+    "dbitflip": sampled.dbitflip,
+    "loloha": hashing_oracles.loloha,
 }
 
 
-def mechanism(name: str, **parameters: Any) -> BitMechanism:
+def mechanism(name: str, **parameters: Any) -> Mechanism:
     """Build the mechanism of that name.
 
     Raises

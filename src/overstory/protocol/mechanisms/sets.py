@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final
 
+from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.derivation import context
 from overstory.protocol.encodings import MAX_SYMBOLS, check_cohort, check_count
 from overstory.protocol.entropy import Entropy, KeyedEntropy
@@ -42,6 +43,11 @@ class SetMechanism(Mechanism):
     def payload_bits(self) -> int:
         """Width of an output."""
         return self.encoding.payload_bits
+
+    @property
+    def channel(self) -> BinaryChannel:
+        """P(the set holds the output | it is, it is not the value's own)."""
+        return BinaryChannel(self.p_star, self.q_star)
 
     @property
     def p_star(self) -> Fraction:
@@ -107,6 +113,11 @@ def subset(*, domain_size: int, epsilon: float, subset_size: int | None = None) 
     """Subset selection (Ye and Barg 2018): a random subset of the domain, more likely with the value in it.
 
     Without `subset_size`, the one of least variance, near d / (e^eps + 1).
+
+    References
+    ----------
+    Ye, Barg, "Optimal schemes for discrete distribution estimation under locally differential privacy", IEEE
+    Transactions on Information Theory 2018.
     """
     parameters = dict(locals())
     check_epsilon("epsilon", epsilon)
@@ -123,6 +134,10 @@ def projective(*, domain_size: int, epsilon: float, field_size: int | None = Non
     """Projective geometry response (Feldman, Nelson, Nguyen, Talwar 2022): a point of PG(t-1, q).
 
     Without `field_size`, the prime q of least variance among those near e^eps + 1 and those that waste fewest points.
+
+    References
+    ----------
+    Feldman, Nelson, Nguyen, Talwar, "Private frequency estimation via projective geometry", ICML 2022.
     """
     parameters = dict(locals())
     near = min(math.exp(min(check_epsilon("epsilon", epsilon), 10.0)) + 1, MAX_FIELD / 2)

@@ -6,6 +6,7 @@ Wang et al. (USENIX Security 2017): SUE, OUE. Arcolezi et al. (2022): L-SUE, L-O
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from overstory.protocol.channels import BinaryChannel, Rounds
@@ -13,44 +14,96 @@ from overstory.protocol.encodings import OneHot, check_count
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.calibration import (
+    ONE_BIT_EACH,
     Family,
     check_epsilon,
+    least_noise,
     one_round,
     optimized,
     second_round,
     symmetric,
 )
+from overstory.protocol.probability import ONE
 
 
 def sue(*, domain_size: int, epsilon: float) -> BitMechanism:
-    """Symmetric unary encoding (basic RAPPOR's round): P(1|1) = e^(eps/2) / (e^(eps/2) + 1), P(1|0) = 1 - P(1|1)."""
+    """Symmetric unary encoding (basic RAPPOR's round): P(1|1) = e^(eps/2) / (e^(eps/2) + 1), P(1|0) = 1 - P(1|1).
+
+    References
+    ----------
+    Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
+    """
     return _once("sue", dict(locals()), symmetric)
 
 
 def oue(*, domain_size: int, epsilon: float) -> BitMechanism:
-    """Optimized unary encoding: P(1|1) = 1/2, P(1|0) = 1 / (e^eps + 1); the least variance of all unary encodings."""
+    """Optimized unary encoding: P(1|1) = 1/2, P(1|0) = 1 / (e^eps + 1); the least variance of all unary encodings.
+
+    References
+    ----------
+    Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
+    """
     return _once("oue", dict(locals()), optimized)
 
 
-def wb(*, domain_size: int, epsilon: float, window: int) -> BitMechanism:
-    """Window based (thesis, section 4.2): fresh symmetric noise at epsilon / window for every report."""
+@dataclass(frozen=True)
+class WindowMechanism(BitMechanism):
+    """Fresh noise for every report: nothing is memoized, so reports add up, whether their values differ or not."""
+
+    def epsilon_window(self, reports: int | None = None) -> float:
+        """Epsilon of `reports` consecutive reports of any values, rounded up; of the window, unless given.
+
+        This is sequential composition, and it is exact: there is no ceiling over more reports than the window.
+
+        Examples
+        --------
+        >>> thesis = opt_wb(domain_size=10, epsilon=1.0, window=10)
+        >>> round(thesis.epsilon_window(), 6), round(thesis.epsilon_window(100), 5), thesis.epsilon_permanent
+        (1.0, 10.0, inf)
+        """
+        return self.epsilon_n(self.parameters["window"] if reports is None else reports)
+
+
+def wb(*, domain_size: int, epsilon: float, window: int) -> WindowMechanism:
+    """Window based (thesis, section 4.2): fresh symmetric noise at epsilon / window for every report.
+
+    References
+    ----------
+    Vidal et al., "ProTECting: differential privacy for smart homes", SBBD 2019; Vidal, thesis, UFC 2020.
+    """
     return _window("wb", dict(locals()), symmetric)
 
 
-def opt_wb(*, domain_size: int, epsilon: float, window: int) -> BitMechanism:
-    """Optimized window based (thesis, section 4.2): fresh OUE noise at epsilon / window for every report."""
+def opt_wb(*, domain_size: int, epsilon: float, window: int) -> WindowMechanism:
+    """Optimized window based (thesis, section 4.2): fresh OUE noise at epsilon / window for every report.
+
+    References
+    ----------
+    Vidal et al., "ProTECting: differential privacy for smart homes", SBBD 2019; Vidal, thesis, UFC 2020.
+    """
     return _window("opt-wb", dict(locals()), optimized)
 
 
 def opt_dr(*, domain_size: int, epsilon_permanent: float) -> BitMechanism:
-    """Optimized double randomization (thesis, section 4.3): the same OUE channel twice, the first memoized."""
+    """Optimized double randomization (thesis, section 4.3): the same OUE channel twice, the first memoized.
+
+    References
+    ----------
+    Vidal et al., "ProTECting: differential privacy for smart homes", SBBD 2019; Vidal, thesis, UFC 2020.
+    """
     parameters = dict(locals())
     channel = one_round(optimized, check_epsilon("epsilon_permanent", epsilon_permanent))
     return BitMechanism("opt-dr", parameters, OneHot(domain_size), Rounds(channel, channel))
 
 
 def l_sue(*, domain_size: int, epsilon_permanent: float, epsilon_report: float) -> BitMechanism:
-    """Longitudinal SUE: symmetric noise in both rounds."""
+    """Longitudinal SUE: symmetric noise in both rounds.
+
+    References
+    ----------
+    Arcolezi, Couchot, Al Bouna, Xiao, "Improving the utility of locally differentially private protocols for
+    longitudinal and multidimensional frequency estimates", Digital Communications and Networks 2022.
+    """
     return _twice("l-sue", dict(locals()), symmetric, symmetric)
 
 
@@ -59,12 +112,23 @@ def l_osue(*, domain_size: int, epsilon_permanent: float, epsilon_report: float)
 
     p1 = 1/2, q1 = 1/(e^eps_inf + 1), p2 = 1 - q2 give p* = 1/2 whatever p2 is: a half is a fixed point of symmetric
     noise. So at epsilon_report the chain is OUE's own channel.
+
+    References
+    ----------
+    Arcolezi, Couchot, Al Bouna, Xiao, "Improving the utility of locally differentially private protocols for
+    longitudinal and multidimensional frequency estimates", Digital Communications and Networks 2022.
     """
     return _twice("l-osue", dict(locals()), optimized, symmetric)
 
 
 def l_soue(*, domain_size: int, epsilon_permanent: float, epsilon_report: float) -> BitMechanism:
-    """Longitudinal SUE then OUE."""
+    """Longitudinal SUE then OUE.
+
+    References
+    ----------
+    Arcolezi, Couchot, Al Bouna, Xiao, "Improving the utility of locally differentially private protocols for
+    longitudinal and multidimensional frequency estimates", Digital Communications and Networks 2022.
+    """
     return _twice("l-soue", dict(locals()), symmetric, optimized)
 
 
@@ -73,10 +137,16 @@ def _once(name: str, parameters: dict[str, Any], family: Family) -> BitMechanism
     return BitMechanism(name, parameters, OneHot(parameters["domain_size"]), Rounds(channel, BinaryChannel.identity()))
 
 
-def _window(name: str, parameters: dict[str, Any], family: Family) -> BitMechanism:
-    check_count("window", parameters["window"], 1, 1 << 20)
-    channel = one_round(family, check_epsilon("epsilon", parameters["epsilon"]) / parameters["window"])
-    return BitMechanism(name, parameters, OneHot(parameters["domain_size"]), Rounds(BinaryChannel.identity(), channel))
+def _window(name: str, parameters: dict[str, Any], family: Family) -> WindowMechanism:
+    window, fresh = parameters["window"], BinaryChannel.identity()
+    check_count("window", window, 1, 1 << 20)
+    epsilon = check_epsilon("epsilon", parameters["epsilon"])
+
+    def promised(threshold: int) -> float:
+        return Rounds(fresh, family(threshold)).epsilon(ONE_BIT_EACH, reports=window)
+
+    channel = family(least_noise(promised, epsilon, 1, ONE // 2 - 1))
+    return WindowMechanism(name, parameters, OneHot(parameters["domain_size"]), Rounds(fresh, channel))
 
 
 def _twice(name: str, parameters: dict[str, Any], first: Family, second: Family) -> BitMechanism:

@@ -1,0 +1,179 @@
+"""Choosing an oracle by numbers: error, size of a report, cost of decoding, at equal privacy.
+
+The criterion is exact. Averaged over a domain of d values, whose frequencies sum to 1, the variance of the raw
+estimates is their variance at frequency 1/d: variance is linear in the frequency. So one number ranks the oracles for
+every population.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from overstory.analysis.support_families import support_of
+from overstory.analysis.variance import frequency_variance
+from overstory.protocol.encodings import check_count
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.calibration import check_epsilon
+from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
+
+SLACK: Final = 1.01
+"""An oracle whose variance is within 1% of the best may be preferred for its reports and its decoding."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An oracle at given needs.
+
+    Parameters
+    ----------
+    name, parameters
+        How to make it: ``overstory.oracle(name, **parameters)``.
+    variance
+        Average variance of the raw frequencies over the domain.
+    report_bits
+        Bits of a report: payload and public part.
+    decoding
+        What counting the support of every value costs.
+    epsilon_report, epsilon_permanent
+        What is really spent, rounded up.
+    """
+
+    name: str
+    parameters: dict[str, Any]
+    variance: float
+    report_bits: int
+    decoding: str
+    epsilon_report: float
+    epsilon_permanent: float
+
+    @property
+    def standard_error(self) -> float:
+        """Root mean square error of a frequency."""
+        return math.sqrt(self.variance)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the choice as JSON values; what has no bound is None."""
+        ever = self.epsilon_permanent
+        return {
+            "oracle": self.name,
+            "parameters": self.parameters,
+            "standard_error": self.standard_error,
+            "variance": self.variance,
+            "report_bits": self.report_bits,
+            "decoding": self.decoding,
+            "epsilon_report": self.epsilon_report,
+            "epsilon_permanent": ever if math.isfinite(ever) else None,
+        }
+
+
+def rank(
+    domain_size: int, epsilon: float, num_reports: int, *, epsilon_permanent: float | None = None
+) -> tuple[Choice, ...]:
+    """Rank the registered oracles for a domain, the most accurate first.
+
+    Parameters
+    ----------
+    domain_size
+        d.
+    epsilon
+        Of one report.
+    num_reports
+        n, one report a device.
+    epsilon_permanent
+        Of any number of reports of one value. With it the longitudinal oracles are ranked, which send fresh reports;
+        without it those that send one.
+
+    Raises
+    ------
+    ParameterError
+        When a number is out of range, or no oracle can keep the epsilons.
+
+    Examples
+    --------
+    >>> [choice.name for choice in rank(100, 4.0, 10**6)[:3]]
+    ['grr', 'subset', 'projective']
+    """
+    check_count("domain_size", domain_size, 2, 1 << 31)
+    check_count("num_reports", num_reports, 1, 1 << 62)
+    check_epsilon("epsilon", epsilon)
+    built = _one_round(domain_size, epsilon)
+    if epsilon_permanent is not None:
+        built = _two_rounds(domain_size, epsilon, check_epsilon("epsilon_permanent", epsilon_permanent))
+    found = [_choice(one, domain_size, num_reports) for one in built]
+    if not found:
+        raise ParameterError(
+            f"no oracle for {domain_size} values at epsilon {epsilon}: where reports are repeated, the epsilon of one "
+            "must be below epsilon_permanent"
+        )
+    return tuple(sorted(found, key=lambda choice: (choice.variance, choice.report_bits)))
+
+
+def recommend(ranking: tuple[Choice, ...]) -> Choice:
+    """Return the choice to make: of those within 1% of the least variance, the one with the smallest reports.
+
+    Examples
+    --------
+    >>> recommend(rank(10_000, 1.0, 10**6)).name
+    'olh'
+    """
+    near = [choice for choice in ranking if choice.variance <= SLACK * ranking[0].variance]
+    return min(near, key=lambda choice: (choice.report_bits, choice.variance))
+
+
+def make(name: str, **parameters: Any) -> Mechanism | None:
+    """Return the mechanism, or None where it does not exist at this size or epsilon."""
+    try:
+        return mechanism(name, **parameters)
+    except ParameterError:
+        return None
+
+
+def _one_round(domain_size: int, epsilon: float) -> Iterator[Mechanism]:
+    """Make every oracle that can be asked for by domain_size and epsilon alone."""
+    given = {"domain_size": domain_size, "epsilon": epsilon}
+    return _made(given)
+
+
+def _two_rounds(domain_size: int, epsilon: float, epsilon_permanent: float) -> Iterator[Mechanism]:
+    """Make every oracle that memoizes, and whose reports are fresh, within both epsilons."""
+    given = {"domain_size": domain_size, "epsilon_permanent": epsilon_permanent}
+    yield from _made(given | {"epsilon_report": epsilon})
+    yield from (one for one in _made(given) if one.epsilon_report <= epsilon)
+
+
+def _made(given: dict[str, Any]) -> Iterator[Mechanism]:
+    for name, build in REGISTRY.items():
+        accepted = inspect.signature(build).parameters
+        needed = {key for key, parameter in accepted.items() if parameter.default is parameter.empty}
+        epsilons = {key for key in accepted if key.startswith("epsilon")}
+        asked = {key for key in given if key.startswith("epsilon")}
+        if epsilons == asked and needed <= set(given) <= set(accepted) and (one := make(name, **given)):
+            yield one
+
+
+def _choice(built: Mechanism, domain_size: int, num_reports: int) -> Choice:
+    return Choice(
+        name=built.name,
+        parameters={key: value for key, value in built.parameters.items() if value not in (None, "", False)},
+        variance=frequency_variance(built, num_reports, 1 / domain_size),
+        report_bits=report_bits(built),
+        decoding=support_of(built).cost,
+        epsilon_report=built.epsilon_report,
+        epsilon_permanent=built.epsilon_permanent,
+    )
+
+
+def report_bits(built: Mechanism) -> int:
+    """Return the bits of a report: its payload and its public part.
+
+    Examples
+    --------
+    >>> report_bits(mechanism("hadamard", domain_size=100, epsilon=1.0))
+    8
+    """
+    return built.payload_bits + (built.num_cohorts - 1).bit_length()

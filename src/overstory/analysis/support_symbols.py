@@ -1,0 +1,188 @@
+"""Support of reports that are one symbol: the value's own, its hash, or its sign."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.analysis import support_slow as kernels
+from overstory.analysis.counts import SupportCounts
+from overstory.analysis.estimate import Estimate
+from overstory.analysis.positions import words_of
+from overstory.analysis.reports import ReportBatch
+from overstory.analysis.support import Cohorts, Simulation, Support, Words, chosen, pooled
+from overstory.analysis.variance import error_bound
+from overstory.protocol.encodings import SEEDS, check_symbol
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.symbols import SymbolMechanism
+from overstory.protocol.probability import ONE
+from overstory.protocol.symbol_encodings import LocalHash, SignMatrix
+
+
+class SymbolSupport(Support[SymbolMechanism]):
+    """A report supports the values that have its symbol in its cohort."""
+
+    @property
+    def num_outputs(self) -> int:
+        """The alphabet's size."""
+        return self.mechanism.encoding.num_symbols
+
+    def table(self, values: Sequence[Any]) -> NDArray[Any]:
+        """Return the symbols themselves."""
+        return symbols_of(values, self.domain_size)
+
+    @abstractmethod
+    def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
+        """Return the symbol that the channels work on, for each device."""
+
+    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, whose: Simulation) -> Words:
+        """Pass the encoded symbols through both channels."""
+        encoded, rounds = self.encode(table, symbols, cohorts), self.mechanism.rounds
+        alphas = [int(channel.alpha * ONE) for channel in (rounds.permanent, rounds.instantaneous)]
+        permanent, instantaneous = (None if alpha == ONE else alpha for alpha in alphas)
+        from overstory.kernels.symbols import simulate_symbols
+
+        reported = simulate_symbols(
+            encoded,
+            cohorts.astype(np.uint32),
+            self.num_outputs,
+            permanent,
+            instantaneous,
+            whose.key,
+            first_device=whose.first_device,
+            report_index=whose.report_index,
+        )
+        return reported.astype(np.uint64).reshape(-1, 1)
+
+
+class DirectSupport(SymbolSupport):
+    """The value is the symbol."""
+
+    cost = "n + d"
+
+    def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:  # noqa: ARG002
+        """Return the value."""
+        return table[symbols]
+
+    def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
+        """Count symbols."""
+        ones = np.bincount(self.outputs(batch), minlength=self.num_outputs)
+        return chosen(pooled(ones, len(batch)), values)
+
+
+class WordSupport(SymbolSupport):
+    """Values that are hashed under a public seed: symbols of a domain, or strings, of which any can be asked for."""
+
+    def table(self, values: Sequence[Any]) -> NDArray[Any]:
+        """Return the word that each value is hashed from."""
+        encoding = self.mechanism.encoding
+        assert isinstance(encoding, LocalHash | SignMatrix)
+        return words_of(encoding, values)
+
+    def asked(self, values: Sequence[Any] | None) -> NDArray[np.uint64]:
+        """Return the words of the values to count: of the whole domain, unless given.
+
+        Raises
+        ------
+        ParameterError
+            When the values are strings, and none are given.
+        """
+        if values is None:
+            if self.domain_size is None:
+                raise ParameterError(f"{self.mechanism.name} without a domain_size counts given strings: candidates")
+            values = range(self.domain_size)
+        return self.table(values)
+
+
+class HashSupport(WordSupport):
+    """The value's hash under the report's seed (BLH, OLH, LOLOHA)."""
+
+    cost = "n d hashes"
+
+    def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
+        """Hash."""
+        from overstory.kernels.local_hash import encode_hash
+
+        return encode_hash(table, symbols, cohorts, self.num_outputs)
+
+    def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
+        """Hash every value under every report's seed, and compare."""
+        reported = self.outputs(batch).astype(np.uint32)
+        from overstory.kernels.local_hash import count_hash_support
+
+        ones = count_hash_support(batch.cohorts, reported, self.asked(values), self.num_outputs)
+        return pooled(ones, len(batch))
+
+
+class SignSupport(WordSupport):
+    """The value's sign in the report's row of the lecture's public matrix."""
+
+    cost = "n d / 32 hashes"
+
+    def assign_cohorts(self, key: bytes, num_devices: int) -> Cohorts:  # noqa: ARG002 - a row says nothing
+        """Return the devices' numbers: one hash then gives a value's sign in 32 reports."""
+        return (np.arange(num_devices, dtype=np.uint64) % SEEDS).astype(np.uint32)
+
+    def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
+        """Look up the sign."""
+        return kernels.encode_signs(table, symbols, cohorts)
+
+    def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
+        """Compare signs."""
+        ones = kernels.count_sign_support(batch.cohorts, self.outputs(batch).astype(np.uint32), self.asked(values))
+        return pooled(ones, len(batch))
+
+    def estimate(self, counts: SupportCounts, names: Sequence[str] | None, **choices: Any) -> Estimate:
+        """Debias, and say the lecture's bound: it holds whatever the data, for any one value."""
+        estimate = super().estimate(counts, names, **choices)
+        if not counts.num_reports:
+            return estimate
+        return with_notes(estimate, *self.bounds(counts.num_reports))
+
+    def bounds(self, num_reports: int, beta: float = 0.05) -> list[str]:
+        """Return in words: the error bound, and the epsilon of the lecture's randomizer."""
+        bound = error_bound(self.mechanism, num_reports, beta) * num_reports
+        formula = "sqrt(2 n ln(2 / beta)) (e^eps + 1) / (e^eps - 1)"
+        notes = [f"with probability {1 - beta:.0%} the count of any one value is within {bound:,.0f} of it: {formula}"]
+        advantage = self.mechanism.parameters.get("advantage")
+        if advantage is not None:
+            notes.append(
+                f"the true sign is sent with probability 1/2 + {advantage:g}: that is epsilon "
+                f"{self.mechanism.epsilon_report:.4f}, not {advantage:g}"
+            )
+        return notes
+
+
+class HadamardSupport(SymbolSupport):
+    """The value's sign in the report's row of the Hadamard matrix; all values at once by a fast transform."""
+
+    cost = "n + d log d"
+
+    def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
+        """Look up the sign."""
+        return kernels.encode_hadamard(table[symbols], cohorts)
+
+    def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
+        """Transform the signed histogram of rows."""
+        size = self.domain_size
+        assert size is not None
+        ones = kernels.count_hadamard_support(batch.cohorts, self.outputs(batch).astype(np.uint32), size)
+        return chosen(pooled(ones, len(batch)), values)
+
+
+def symbols_of(values: Sequence[Any], domain_size: int | None) -> NDArray[np.int64]:
+    """Return symbols as an array, each checked to be in the domain."""
+    if isinstance(values, range) and domain_size is not None and len(values) == domain_size:
+        return np.arange(domain_size, dtype=np.int64)
+    return np.array([check_symbol(int(value), domain_size or 0) for value in values], dtype=np.int64)
+
+
+def with_notes(estimate: Estimate, *notes: str) -> Estimate:
+    """Return the estimate with more for its reader to know."""
+    from dataclasses import replace
+
+    return replace(estimate, notes=(*estimate.notes, *notes))

@@ -1,0 +1,138 @@
+"""``overstory compare``: oracles side by side at equal privacy."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+from overstory.cli.arguments import add_command
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from overstory.analysis.choosing import Choice
+
+MORE = """\
+Every registered oracle that suits the needs, ranked by its exact average error over the domain, whatever the
+population. With --epsilon-permanent, those that memoize and send fresh reports; without, those of one report. The
+recommended one has the smallest reports among those within 1% of the least variance. With --data, or --measure,
+collections are simulated and the measured error stands beside the exact one."""
+
+EXAMPLE = """\
+overstory compare --domain-size 100 --epsilon 1 --reports 1000000
+  overstory compare --epsilon 2 --data survey.csv --column state --plot oracles.svg"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command."""
+    parser = add_command(subparsers, "compare", "oracles side by side at equal privacy", more=MORE, example=EXAMPLE)
+    parser.add_argument("--epsilon", type=float, required=True, metavar="E", help="epsilon of one report, in nats")
+    parser.add_argument(
+        "--epsilon-permanent", type=float, metavar="Y", help="what any number of reports of one value may reveal"
+    )
+    parser.add_argument("--domain-size", type=int, metavar="D", help="values (default: those in the data)")
+    parser.add_argument("--reports", type=int, metavar="N", help="devices that report once (default: the data's rows)")
+    parser.add_argument("--data", metavar="FILE", help="true values to try the oracles on: CSV or Parquet")
+    parser.add_argument("--column", metavar="C", help="the data's column")
+    parser.add_argument("--measure", type=int, metavar="R", help="simulate R collections of each oracle (with data: 1)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed measures the same (default: 0)")
+    parser.add_argument("--plot", metavar="FILE", help="draw the errors: .svg or .png")
+    parser.add_argument("--json", action="store_true", help="print the ranking as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from overstory.analysis.choosing import rank, recommend
+
+    symbols = _symbols(args)
+    ranking = rank(args.domain_size, args.epsilon, args.reports, epsilon_permanent=args.epsilon_permanent)
+    measured = _measured(args, ranking, symbols)
+    best = recommend(ranking)
+    if args.plot:
+        from overstory.cli.compare_plot import draw
+
+        draw(ranking, measured, args.plot)
+    if args.json:
+        print(json.dumps(as_json(args, ranking, measured, best), indent=2, allow_nan=False))
+    else:
+        for line in table(ranking, measured, best):
+            print(line)
+    return 0
+
+
+def _symbols(args: argparse.Namespace) -> NDArray[np.integer[Any]] | None:
+    """Return what each device holds, if it is to be tried; complete the sizes that the data tell."""
+    from overstory.protocol.errors import ParameterError
+
+    if (args.data is None) != (args.column is None):
+        raise ParameterError("--data FILE and --column C go together")
+    if (args.measure is not None and args.measure < 1) or args.seed < 0:
+        raise ParameterError("--measure takes a whole number from 1, --seed one from 0")
+    if args.data is None:
+        if args.domain_size is None or args.reports is None:
+            raise ParameterError("give --domain-size D and --reports N, or --data FILE and --column C")
+        return _imagined(args) if args.measure else None
+    from overstory.cli.compare_data import read_symbols
+
+    symbols, distinct = read_symbols(args.data, args.column, args.reports, args.seed)
+    if args.domain_size is not None and args.domain_size < distinct:
+        raise ParameterError(f"--domain-size {args.domain_size}: the column has {distinct} different values")
+    args.domain_size = max(distinct, 2) if args.domain_size is None else args.domain_size
+    args.reports, args.measure = len(symbols), args.measure or 1
+    return symbols
+
+
+def _imagined(args: argparse.Namespace) -> NDArray[np.integer[Any]]:
+    import numpy as np
+
+    from overstory.analysis.choosing_measured import zipf
+
+    return zipf(args.reports, args.domain_size, np.random.default_rng([args.seed, 1 << 20]))
+
+
+def _measured(
+    args: argparse.Namespace, ranking: tuple[Choice, ...], symbols: NDArray[np.integer[Any]] | None
+) -> list[float] | None:
+    if symbols is None:
+        return None
+    from overstory.analysis.choosing_measured import measured_errors
+
+    return list(measured_errors(ranking, symbols, args.domain_size, args.seed, rounds=args.measure))
+
+
+def as_json(
+    args: argparse.Namespace, ranking: tuple[Choice, ...], measured: list[float] | None, best: Choice
+) -> dict[str, Any]:
+    """Return the ranking as JSON values."""
+    rows = [choice.to_json() for choice in ranking]
+    for row, error in zip(rows, measured or [], strict=False):
+        row["measured_error"] = error
+    return {
+        "domain_size": args.domain_size,
+        "epsilon_report": args.epsilon,
+        "epsilon_permanent": args.epsilon_permanent,
+        "reports": args.reports,
+        "recommended": best.name,
+        "oracles": rows,
+    }
+
+
+def table(ranking: tuple[Choice, ...], measured: list[float] | None, best: Choice) -> list[str]:
+    """Return the ranking as lines."""
+    head = f"{'oracle':<15} {'std. error':>10} {'over best':>9} {'bits':>6}  {'decoding':<16}"
+    lines = [(head + (f" {'measured':>10}" if measured else "")).rstrip()]
+    for number, choice in enumerate(ranking):
+        worse = math.sqrt(choice.variance / ranking[0].variance) - 1
+        line = f"{choice.name:<15} {choice.standard_error:>10.3e} {worse:>9.1%} {choice.report_bits:>6}  "
+        line += f"{choice.decoding:<16}" + (f" {measured[number]:>10.3e}" if measured else "")
+        lines.append(line.rstrip())
+    made = ", ".join(f"{key}={value!r}" for key, value in best.parameters.items())
+    lines += ["", f"recommended: overstory.oracle({best.name!r}, {made})"]
+    lines.append(
+        "std. error: of a value's frequency, on average over the domain; bits: of a report, its public part included"
+    )
+    return lines
