@@ -1,0 +1,171 @@
+import hashlib
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_twins import chacha_block
+
+from overstory.kernels.projective import count_plane_support, simulate_points
+from overstory.protocol.set_systems import Projective
+
+KEY = bytes(range(32))
+ONE = 2**32
+
+
+def space(field_size, dimension):
+    """The space all of whose points are values."""
+    system = Projective((field_size**dimension - 1) // (field_size - 1), field_size)
+    assert system.dimension == dimension
+    return system
+
+
+def draw(device, symbol, key=KEY):
+    derived = hashlib.blake2s(key=key, person=b"points-1").digest()
+    return struct.unpack("<3I", chacha_block(derived, (device >> 32, device % ONE, 0, symbol), rounds=12)[:12])
+
+
+def twin(symbol, system, inside, device):
+    """The one-to-one maps of the kernel's docstring, over the protocol's own coordinates and numbers."""
+    q, t = system.field_size, system.dimension
+    coin, low, high = draw(device, symbol)
+    held = coin < inside
+    _, own, _ = system.sizes
+    drawn = (low + (high << 32)) * (own if held else q ** (t - 1)) >> 64
+    if held:
+        others = list(space(q, t - 1).coordinates(drawn)) if t > 2 else [1]
+    else:
+        others = [drawn // q**i % q for i in reversed(range(t - 1))]
+    normal = system.coordinates(symbol)
+    pivot = normal.index(1)
+    vector = [*others[:pivot], 0, *others[pivot:]]
+    vector[pivot] = ((not held) - sum(a * b for a, b in zip(normal, vector, strict=True))) % q
+    assert (sum(a * b for a, b in zip(normal, vector, strict=True)) % q == 0) == held
+    return system.number(vector)
+
+
+spaces = st.sampled_from(
+    [(2, 2), (2, 3), (2, 7), (3, 2), (3, 3), (3, 5), (5, 4), (7, 3), (59, 3), (101, 2), (32749, 2)]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(spaces, st.sampled_from([0, ONE, 1 << 31]), st.integers(0, 2**48 - 99), st.data())
+def test_any_point_equals_the_twin(shape, inside, first_device, data):
+    system = space(*shape)
+    symbols = data.draw(st.lists(st.integers(0, system.domain_size - 1), min_size=1, max_size=9))
+    got = simulate_points(np.array(symbols), *shape, inside, KEY, first_device=first_device)
+    assert got.dtype == np.uint32
+    assert got.tolist() == [twin(symbol, system, inside, first_device + row) for row, symbol in enumerate(symbols)]
+
+
+def test_tiles_equal_the_twin():
+    n, first_device, system = 523, ONE - 300, space(5, 5)
+    symbols = np.random.default_rng(1).integers(0, system.domain_size, n)
+    got = simulate_points(symbols, 5, 5, 1 << 31, KEY, first_device=first_device)
+    assert got.tolist() == [twin(int(s), system, 1 << 31, first_device + row) for row, s in enumerate(symbols)]
+
+
+def test_rows_together_or_apart_and_threads_change_nothing():
+    symbols = np.random.default_rng(2).integers(0, 121, 9_001)
+
+    def report(start, stop, threads=None):
+        return simulate_points(symbols[start:stop], 3, 5, 1 << 31, KEY, first_device=9 + start, threads=threads)
+
+    whole = report(0, 9_001, threads=1)
+    assert np.array_equal(whole, report(0, 9_001, threads=3))
+    assert np.array_equal(whole, np.concatenate([report(0, 1), report(1, 700), report(700, 9_001)]))
+    assert simulate_points(symbols[:0], 3, 5, 0, KEY).size == 0
+
+
+def test_another_key_device_or_symbol_has_another_point():
+    def one(symbol=0, device=0, key=KEY):
+        return int(simulate_points(np.array([symbol]), 101, 4, 0, key, first_device=device)[0])
+
+    assert len({one(), one(symbol=1), one(device=1), one(device=ONE), one(key=bytes(32))}) == 5
+
+
+def deviation(counts, system, symbol, inside):
+    """Sigmas of chi-square over all points; limit 8, as in test_symbols."""
+    total, own, _ = system.sizes
+    held = np.array([system.contains(point, symbol) for point in range(total)])
+    expected = np.where(held, inside / own, (1 - inside) / (total - own)) * counts.sum()
+    return (((counts - expected) ** 2 / expected).sum() - (total - 1)) / (2 * (total - 1)) ** 0.5
+
+
+@pytest.mark.parametrize(("shape", "symbol"), [((2, 4), 0), ((3, 3), 5), ((3, 3), 12), ((5, 3), 30), ((7, 2), 3)])
+def test_every_point_has_its_probability_and_a_wrong_one_is_caught(shape, symbol):
+    n, inside, system = 200_000, 0.4, space(*shape)
+    points = simulate_points(np.full(n, symbol), *shape, int(inside * ONE), KEY)
+    counts = np.bincount(points, minlength=system.domain_size)
+    assert abs(deviation(counts, system, symbol, inside)) < 8
+    assert abs(deviation(counts, system, (symbol + 1) % system.domain_size, inside)) > 8
+    broken = counts.copy()  # a point in ten goes to its neighbour
+    broken[0], broken[1] = counts[0] - counts[0] // 10, counts[1] + counts[0] // 10
+    assert abs(deviation(broken, system, symbol, inside)) > 8
+
+
+def twin_support(histogram, system, domain_size):
+    points = [np.array(system.coordinates(point)) for point in range(len(histogram))]
+    matrix = np.stack(points)
+    return [int(histogram[matrix @ points[value] % system.field_size == 0].sum()) for value in range(domain_size)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([(2, 2), (2, 3), (2, 4), (2, 8), (3, 2), (3, 3), (3, 5), (5, 4), (7, 3), (23, 3), (101, 2)]),
+    st.data(),
+)
+def test_any_support_equals_the_twin(shape, data):
+    system = space(*shape)
+    domain_size = data.draw(st.integers(1, system.domain_size))
+    histogram = np.random.default_rng(domain_size).integers(0, 1 << 40, system.domain_size)
+    got = count_plane_support(histogram, *shape, domain_size)
+    assert got.dtype == np.int64
+    assert got.tolist() == twin_support(histogram, system, domain_size)
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (2, 6), (3, 4), (5, 3), (31, 3), (32749, 2)])
+def test_one_report_supports_the_values_whose_sets_hold_it(shape):
+    system = space(*shape)
+    for point in {0, 1, 2, system.domain_size // 2, system.domain_size - 1}:
+        histogram = np.zeros(system.domain_size, np.int64)
+        histogram[point] = 1
+        values = min(system.domain_size, 2_000)
+        got = count_plane_support(histogram, *shape, values)
+        assert got.tolist() == [int(system.contains(point, value)) for value in range(values)]
+
+
+def test_a_space_larger_than_the_domain_needs():
+    system = space(3, 4)
+    histogram = np.arange(40)
+    assert count_plane_support(histogram, 3, 4, 2).tolist() == twin_support(histogram, system, 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"symbols": np.array([13])}, "symbols"),
+        ({"field_size": 4}, "field_size"),
+        ({"dimension": 1}, "dimension"),
+        ({"field_size": 101, "dimension": 6}, "2 \\*\\* 32"),
+        ({"inside": ONE + 1}, "inside"),
+        ({"key": b"short"}, "32 bytes"),
+        ({"first_device": 2**48}, "device"),
+        ({"threads": 0}, "threads"),
+    ],
+)
+def test_bad_input_gets_one_clear_error(change, message):
+    arguments = {"symbols": np.array([2]), "field_size": 3, "dimension": 3, "inside": 7, "key": KEY}
+    with pytest.raises(ValueError, match=message):
+        simulate_points(**(arguments | change))
+
+
+@pytest.mark.parametrize(
+    ("histogram", "domain_size", "message"),
+    [(np.zeros(12, int), 3, "13 integers"), (np.zeros(13), 3, "13 integers"), (np.zeros(13, int), 14, "domain_size")],
+)
+def test_a_histogram_of_another_space_is_refused(histogram, domain_size, message):
+    with pytest.raises(ValueError, match=message):
+        count_plane_support(histogram, 3, 3, domain_size)
