@@ -15,8 +15,9 @@ that is kept whose *last* coordinate of y that is not 0 is 1.  All terms of the 
 none ever has to be scaled, unless y = 0; there, the terms with a != 0 are B(z / a - u_i; 1, 0), whose sum over a needs
 no division either: for z = 0 all are B(-u_i; 1, 0), for z = 1 each residue but -u_i comes once.
 
-A table is int64[q, P(m)] for y of m coordinates, P(m) = q P(m-1) + 1.  Column ``a P(m-1) + c`` is (a, the y of column
-c), and the last column is (1, 0, ..., 0).  B(0; 0) and B(1; 0) are kept beside the table.
+Table m, for y of m coordinates, has a row of P(m) = q P(m-1) + 1 numbers for each z.  Number ``a P(m-1) + c`` is
+(a, the y of number c), and the last is (1, 0, ..., 0).  B(0; 0) and B(1; 0) are kept beside it: ``ends[2 m]`` and
+``ends[2 m + 1]``.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ if TYPE_CHECKING:
 def place_points(histogram: Any, size: Any, starts: Any, inverse: Any, table: Any) -> Any:
     """Fill the table of the whole space, first coordinate z; return B(1; 0), the reports at (1, 0, ..., 0)."""
     dimension = starts.size - 2
-    digits = np.zeros(dimension, np.int64)
+    digits, width = np.zeros(dimension, np.int64), starts[dimension - 1]
     point, alone = 0, np.int64(0)
     for tail in range(dimension):  # points (0, ..., 0, 1, tail digits), in order of their numbers
-        digits[:] = 0
-        digits[dimension - 1 - tail] = 1
+        for i in range(dimension):
+            digits[i] = i == dimension - 1 - tail
         for _ in range(starts[tail + 1] - starts[tail]):
             last = dimension - 1
             while digits[last] == 0:
@@ -48,11 +49,10 @@ def place_points(histogram: Any, size: Any, starts: Any, inverse: Any, table: An
             if last == 0:
                 alone = histogram[point]
             else:
-                scale, at = inverse[digits[last]], np.int64(0)
+                scale, at = inverse[digits[last]], size * starts[dimension - 1 - last]
                 for i in range(1, last):
                     at += digits[i] * scale % size * starts[dimension - 1 - i]
-                at += size * starts[dimension - 1 - last]
-                table[digits[0] * scale % size, at] = histogram[point]
+                table[digits[0] * scale % size * width + at] = histogram[point]
             point += 1
             i = dimension - 1
             while i > dimension - 1 - tail and digits[i] == size - 1:
@@ -63,89 +63,73 @@ def place_points(histogram: Any, size: Any, starts: Any, inverse: Any, table: An
 
 
 @kernel
-def forget_first(table: Any, ends: Any, shorter: Any) -> None:
-    """Sum over the first coordinate: of z, (a, y) remains (a, y), a taking z's place."""
-    size, width = table.shape[0], shorter.shape[1]
-    shorter[:, :] = 0
+def table_of(room: Any, size: Any, starts: Any, m: Any) -> Any:
+    """Return table m, one row after the other."""
+    before = 0
+    for j in range(m):
+        before += size * starts[j]
+    return room[before : before + size * starts[m]]
+
+
+@kernel
+def add_row(source: Any, target: Any) -> None:
+    """Add a row to another: a loop over an array's own indices from 0 is one that LLVM vectorizes."""
+    for c in range(target.size):
+        target[c] += source[c]
+
+
+@kernel
+def forget_first(room: Any, ends: Any, size: Any, starts: Any, m: Any) -> None:
+    """Make table m - 1 of table m by summing over z: of (z; a, y) remains (a; y)."""
+    table, shorter, width = table_of(room, size, starts, m), table_of(room, size, starts, m - 1), starts[m - 1]
+    shorter[:] = 0
     alone = np.int64(0)
     for z in range(size):
-        for a in range(size):
-            target, source = shorter[a], table[z, a * width : (a + 1) * width]
-            for c in range(width):
-                target[c] += source[c]
-        alone += table[z, size * width]
-    ends[0], ends[1] = ends[0] + (size - 1) * ends[1], alone
+        row = table[z * starts[m] : (z + 1) * starts[m]]
+        add_row(row, shorter)  # table m - 1 lies as the first q P(m-1) numbers of a row do
+        alone += row[size * width]
+    ends[2 * m - 2], ends[2 * m - 1] = ends[2 * m] + (size - 1) * ends[2 * m + 1], alone
 
 
 @kernel
-def take_digit_of_two(table: Any, minus: Any, shorter: Any) -> None:
-    """`take_digit` for y of two coordinates, where there is no row to add: most steps are these."""
-    size = table.shape[0]
+def take_digit(room: Any, ends: Any, size: Any, starts: Any, m: Any, digit: Any) -> None:
+    """Make table m - 1 of table m by one step: the digit of u takes the place of y's first coordinate."""
+    table, shorter, width = table_of(room, size, starts, m), table_of(room, size, starts, m - 1), starts[m - 1]
+    minus, whole = (size - digit) % size, starts[m]
     for z in range(size):
-        total, at = np.int64(0), z
-        for a in range(size):
-            total += table[at, a]
-            at += minus
-            if at >= size:
-                at -= size
-        shorter[z, 0] = total
-
-
-@kernel
-def take_digit(table: Any, ends: Any, digit: Any, shorter: Any, fewer: Any) -> None:
-    """One step of the dynamic program: the digit of u takes the place of y's first coordinate."""
-    size, width = table.shape[0], shorter.shape[1]
-    minus = (size - digit) % size
-    if width == 1:
-        take_digit_of_two(table, minus, shorter)
-    for z in range(size if width > 1 else 0):
-        target, at = shorter[z], z
-        target[:] = 0
-        for a in range(size):  # at = z - digit a
-            source = table[at, a * width : (a + 1) * width]
-            for c in range(width):
-                target[c] += source[c]
-            at += minus
-            if at >= size:
-                at -= size
-    column, end = np.int64(0), size * width
+        at, total = z, np.int64(0)  # at = z - digit a
+        if width == 1:  # there is no row to add, and most steps are these
+            for a in range(size):
+                total += table[at * whole + a]
+                at += minus - (size if at + minus >= size else 0)
+            shorter[z] = total
+        else:
+            target = shorter[z * width : (z + 1) * width]
+            target[:] = 0
+            for a in range(size):
+                add_row(table[at * whole + a * width : at * whole + whole], target)
+                at += minus - (size if at + minus >= size else 0)
+    column = np.int64(0)
     for z in range(size):
-        column += table[z, end]
-    fewer[0] = ends[0] + (size - 1) * table[minus, end]
-    fewer[1] = ends[1] + column - table[minus, end]
-
-
-@kernel
-def last_digit(table: Any, ends: Any, out: Any) -> None:
-    """The last step for all digits at once: only B(0; ) is wanted."""
-    size = table.shape[0]
-    for digit in range(out.size):
-        out[digit] = (ends[0] + (size - 1) * table[(size - digit) % size, 0]) // (size - 1)
-
-
-@kernel
-def table_of(room: Any, size: Any, starts: Any, coordinates: Any) -> Any:
-    """Return the part of ``room`` that is the table for y of some coordinates."""
-    before = 0
-    for m in range(coordinates):
-        before += size * starts[m]
-    return room[before : before + size * starts[coordinates]].reshape((size, starts[coordinates]))
+        column += table[(z + 1) * whole - 1]
+    same = table[(minus + 1) * whole - 1]
+    ends[2 * m - 2], ends[2 * m - 1] = ends[2 * m] + (size - 1) * same, ends[2 * m + 1] + column - same
 
 
 @kernel
 def plane_rows(room: Any, ends: Any, size: Any, starts: Any, tail: Any, out: Any) -> None:
     """Support of the values (0, ..., 0, 1, u), u of ``tail`` digits, in order of u.
 
-    The table for ``tail`` coordinates and its row of ``ends`` are given; those below are room to work in.  One step of
-    the program is made wherever a digit has changed.
+    Table ``tail`` is given; those below are room to work in.  One step is made wherever a digit has changed, the last
+    for all digits at once, for only B(0; ) is wanted of it.
     """
     digits = np.zeros(tail + 1, np.int64)
-    done, changed = 0, tail
+    done, changed, last = 0, tail, table_of(room, size, starts, 1)
     while done < out.size:
         for m in range(changed, 1, -1):
-            shorter = table_of(room, size, starts, m - 1)
-            take_digit(table_of(room, size, starts, m), ends[m], digits[m], shorter, ends[m - 1])
-        last_digit(table_of(room, size, starts, 1), ends[1], out[done : done + size])
+            take_digit(room, ends, size, starts, m, digits[m])
+        for digit in range(min(size, out.size - done)):
+            out[done + digit] = ends[2] // (size - 1) + last[(size - digit) % size]
         done += size
         changed = 2
         while changed <= tail and digits[changed] == size - 1:
@@ -158,18 +142,14 @@ def plane_rows(room: Any, ends: Any, size: Any, starts: Any, tail: Any, out: Any
 @kernel
 def plane_support(histogram: Any, size: Any, starts: Any, inverse: Any, out: Any) -> None:
     """Support of the first values in order of their numbers."""
-    dimension = starts.size - 2
-    room, ends = np.zeros(size * starts[:dimension].sum(), np.int64), np.zeros((dimension, 2), np.int64)
-    tail = dimension - 1
-    ends[tail, 1] = place_points(histogram, size, starts, inverse, table_of(room, size, starts, tail))
-    while tail > 0:
+    top = starts.size - 3
+    room, ends = np.zeros(size * starts[: top + 1].sum(), np.int64), np.zeros(2 * top + 2, np.int64)
+    ends[2 * top + 1] = place_points(histogram, size, starts, inverse, table_of(room, size, starts, top))
+    for tail in range(top, 0, -1):
         if starts[tail] < out.size:
             plane_rows(room, ends, size, starts, tail, out[starts[tail] : starts[tail + 1]])
-        shorter = table_of(room, size, starts, tail - 1)
-        ends[tail - 1] = ends[tail]
-        forget_first(table_of(room, size, starts, tail), ends[tail - 1], shorter)
-        tail -= 1
-    out[0] = ends[0, 0] // (size - 1)
+        forget_first(room, ends, size, starts, tail)
+    out[0] = ends[0] // (size - 1)
 
 
 def count_plane_support(
