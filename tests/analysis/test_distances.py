@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import jensenshannon
 from scipy.stats import wasserstein_distance
@@ -66,6 +66,7 @@ def slow_wasserstein(a, b):
     return moved
 
 
+@settings(deadline=None)
 @given(pairs())
 def test_each_against_its_twin(pair):
     assert mean_squared_error(*pair) == pytest.approx(slow_squares(*pair), abs=1e-15)
@@ -75,6 +76,7 @@ def test_each_against_its_twin(pair):
     assert wasserstein(*pair) == pytest.approx(slow_wasserstein(*pair), abs=1e-9)
 
 
+@settings(deadline=None)
 @given(pairs())
 def test_against_scipy(pair):
     places = np.arange(len(pair[0]))
@@ -83,6 +85,7 @@ def test_against_scipy(pair):
     assert wasserstein(*pair) == pytest.approx(wasserstein_distance(places, places, *pair), abs=1e-9)
 
 
+@settings(deadline=None)
 @given(pairs())
 def test_what_a_distance_is(pair):
     for name, distance in DISTANCES.items():

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.stats import norm
@@ -27,6 +27,7 @@ def estimate(counts, reports=100, error=10.0, **rest):
     return Estimate(values=names, counts=counts, raw_counts=counts, standard_errors=errors, num_reports=reports, **rest)
 
 
+@settings(deadline=None)
 @given(COUNTS, st.floats(0, 1e4))
 def test_the_projection_is_optimal_by_its_kkt_conditions(values, total):
     """Nearest point x of the simplex: x = v + delta where x > 0, and v + delta <= 0 where x = 0; one delta for all."""
@@ -42,6 +43,7 @@ def test_the_projection_is_optimal_by_its_kkt_conditions(values, total):
         assert (values[~held] + deltas.mean() <= 2 * slack).all()
 
 
+@settings(deadline=None)
 @given(COUNTS, st.integers(0, 2**32))
 def test_no_other_distribution_is_nearer(values, seed):
     found = project_simplex(values, 1.0)
@@ -49,6 +51,7 @@ def test_no_other_distribution_is_nearer(values, seed):
         assert np.sum((found - values) ** 2) <= np.sum((other - values) ** 2) * (1 + 1e-9) + 1e-9
 
 
+@settings(deadline=None)
 @given(COUNTS)
 def test_projecting_twice_changes_nothing_and_order_is_kept(values):
     once = project_simplex(values, 50.0)
@@ -57,6 +60,7 @@ def test_projecting_twice_changes_nothing_and_order_is_kept(values):
     assert (np.diff(once[order]) >= -1e-9).all()
 
 
+@settings(deadline=None)
 @given(COUNTS)
 def test_norm_adds_one_number_to_all(counts):
     done = postprocess(estimate(counts), "norm").counts
@@ -117,6 +121,7 @@ def test_steps_follow_one_another():
 SUPPORTS = st.lists(st.integers(0, 1000), min_size=2, max_size=8).filter(any)
 
 
+@settings(deadline=None)
 @given(SUPPORTS, st.floats(0.05, 0.4), st.floats(0.05, 0.5))
 def test_the_likeliest_bits_satisfy_kkt(supports, q_star, span):
     """The gradient is the same wherever the share is positive, and nowhere larger."""
@@ -130,6 +135,7 @@ def test_the_likeliest_bits_satisfy_kkt(supports, q_star, span):
     assert (slope[~held] <= slope[held].max() + 1e-3 * (1 + np.abs(slope).max())).all()
 
 
+@settings(deadline=None)
 @given(SUPPORTS, st.floats(0.05, 0.9))
 def test_the_likeliest_symbols_are_what_expectation_maximization_climbs_to(supports, alpha):
     supports, size = np.array(supports, float), len(supports)

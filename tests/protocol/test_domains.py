@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.protocol.domains import MAX_SIZE, Bins, Categories, Domain, Integers, domain_from
@@ -46,6 +46,7 @@ def categories(draw):
 DOMAINS = st.one_of(bins(), integers(), categories())
 
 
+@settings(deadline=None)
 @given(DOMAINS)
 def test_the_canonical_form_survives_json_and_gives_the_domain_back(domain):
     written = json.loads(json.dumps(domain.canonical(), allow_nan=False))
@@ -55,12 +56,14 @@ def test_the_canonical_form_survives_json_and_gives_the_domain_back(domain):
     assert again.canonical() == domain.canonical()
 
 
+@settings(deadline=None)
 @given(DOMAINS)
 def test_there_is_a_label_for_every_symbol_and_none_twice(domain):
     assert isinstance(domain, Domain)
     assert len(domain.labels) == domain.size == len(set(domain.labels))
 
 
+@settings(deadline=None)
 @given(bins(), st.floats(allow_nan=False, allow_infinity=False))
 def test_a_bin_owns_exactly_what_lies_between_its_edges(domain, value):
     """Against a linear search that was written from the sentence in the documentation."""
@@ -77,6 +80,7 @@ def test_a_bin_owns_exactly_what_lies_between_its_edges(domain, value):
     assert len(owners) == (value != domain.maximum)
 
 
+@settings(deadline=None)
 @given(bins())
 def test_an_edge_belongs_to_the_bin_above_and_the_float_below_it_to_the_bin_below(domain):
     first = int(domain.outside == "separate")
@@ -164,6 +168,7 @@ def test_one_bin_is_enough_when_the_outside_is_told_apart():
     assert Bins(0, 1, 1, "separate").labels == ("below 0.0", "[0.0, 1.0]", "above 1.0")
 
 
+@settings(deadline=None)
 @given(LIMITS, st.floats(-2e9, 2e9))
 def test_a_share_is_the_exact_place_in_the_range(limits, value):
     domain = Interval(*limits)
@@ -173,6 +178,7 @@ def test_a_share_is_the_exact_place_in_the_range(limits, value):
         assert Fraction(limits[0]) + share * (Fraction(limits[1]) - Fraction(limits[0])) == Fraction(value)
 
 
+@settings(deadline=None)
 @given(bins(), st.lists(st.floats(-1e10, 1e10), min_size=2, max_size=2).map(sorted))
 def test_symbols_rise_with_values(domain, pair):
     if domain.outside != "reject":

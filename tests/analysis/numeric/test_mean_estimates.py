@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numeric_alarms import Alarm, check_cells, check_coverage, check_spread, check_unbiased
 
@@ -129,11 +129,13 @@ def test_a_broken_estimate_is_caught(kind, broken):
         check_all(broken(kind(1.0, Interval(4, 6))))
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, (1 << 2 * SPLIT) - 1), max_size=30))
 def test_squares_are_exact(payloads):
     assert _sum_of_squares(np.array(payloads, np.int64)) == sum(p * p for p in payloads)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, (1 << 22) - 1), min_size=2, max_size=40), st.integers(0, 40))
 def test_sums_merge_in_any_split_and_give_the_naive_mean(payloads, cut):
     oracle = MeanOracle(Hybrid(1.0))

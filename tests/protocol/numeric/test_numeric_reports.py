@@ -4,7 +4,7 @@ import json
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.protocol.entropy import SeededEntropy
@@ -16,6 +16,7 @@ RANDOMIZERS = [SquareWave, Piecewise, Duchi, Hybrid]
 SECRET = bytes(range(32))
 
 
+@settings(deadline=None)
 @given(st.fractions(0, 1), st.integers(2, 1000))
 def test_a_position_is_the_nearest_or_the_owning_one(share, resolution):
     wave, piecewise = SquareWave(1.0, Interval(0, 1), resolution), Piecewise(1.0, Interval(0, 1), resolution)
@@ -77,7 +78,8 @@ def test_values_outside_are_clamped_or_refused(kind):
             kind(1.0, Interval(0, 1), bad)
 
 
-@given(st.integers(2, 5000), st.integers(2, 20))
+@settings(deadline=None)
+@given(st.integers(2, 1500), st.integers(2, 20))
 def test_a_tree_covers_every_symbol_once_at_each_level(size, branching):
     tree = LevelTree(size, branching)
     assert tree.level_sizes[-1] == size
