@@ -11,6 +11,7 @@ from overstory.analysis.numeric.consistency import ConsistentTree
 from overstory.analysis.postprocess_steps import project_simplex
 from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.numeric import LevelTree, RangeRandomizer
 
 
@@ -151,6 +152,18 @@ def test_devices_reports_take_the_same_way():
     assert abs(found.value - 1) < 6 * found.standard_error
     low, high = found.confidence_interval()
     assert low < found.value < high
+
+
+@pytest.mark.parametrize("name", ["olh", "grr", "hadamard"])
+def test_a_level_takes_any_oracle_of_the_registry(name):
+    def level_oracle(domain_size, epsilon):
+        return mechanism(name, domain_size=domain_size, epsilon=epsilon)
+
+    oracle, rng = RangeOracle(RangeRandomizer(64, 1.0, level_oracle=level_oracle)), np.random.default_rng(1)
+    symbols = np.arange(64).repeat(500)
+    found = oracle.estimate(oracle.accumulate(oracle.simulate(symbols, rng))).range(10, 42)
+    assert abs(found.value - 0.5) < 5 * found.standard_error
+    assert oracle.epsilon_report <= 1.0
 
 
 @pytest.mark.parametrize(
