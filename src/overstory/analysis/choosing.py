@@ -101,15 +101,15 @@ def rank(
     check_count("domain_size", domain_size, 2, 1 << 31)
     check_count("num_reports", num_reports, 1, 1 << 62)
     check_epsilon("epsilon", epsilon)
-    built = _one_round(domain_size, epsilon)
-    if epsilon_permanent is not None:
-        built = _two_rounds(domain_size, epsilon, check_epsilon("epsilon_permanent", epsilon_permanent))
+    if epsilon_permanent is None:
+        built = _made({"domain_size": domain_size, "epsilon": epsilon})
+    elif epsilon < check_epsilon("epsilon_permanent", epsilon_permanent):
+        built = _two_rounds(domain_size, epsilon, epsilon_permanent)
+    else:
+        raise ParameterError(f"epsilon = {epsilon} of one report must be below epsilon_permanent = {epsilon_permanent}")
     found = [_choice(one, domain_size, num_reports) for one in built]
     if not found:
-        raise ParameterError(
-            f"no oracle for {domain_size} values at epsilon {epsilon}: where reports are repeated, the epsilon of one "
-            "must be below epsilon_permanent"
-        )
+        raise ParameterError(f"no oracle for {domain_size} values reaches epsilon {epsilon}")
     return tuple(sorted(found, key=lambda choice: (choice.variance, choice.report_bits)))
 
 
@@ -133,12 +133,6 @@ def make(name: str, **parameters: Any) -> Mechanism | None:
         return None
 
 
-def _one_round(domain_size: int, epsilon: float) -> Iterator[Mechanism]:
-    """Make every oracle that can be asked for by domain_size and epsilon alone."""
-    given = {"domain_size": domain_size, "epsilon": epsilon}
-    return _made(given)
-
-
 def _two_rounds(domain_size: int, epsilon: float, epsilon_permanent: float) -> Iterator[Mechanism]:
     """Make every oracle that memoizes, and whose reports are fresh, within both epsilons."""
     given = {"domain_size": domain_size, "epsilon_permanent": epsilon_permanent}
@@ -147,6 +141,7 @@ def _two_rounds(domain_size: int, epsilon: float, epsilon_permanent: float) -> I
 
 
 def _made(given: dict[str, Any]) -> Iterator[Mechanism]:
+    """Make every oracle that these parameters determine, and that takes no other epsilon."""
     for name, build in REGISTRY.items():
         accepted = inspect.signature(build).parameters
         needed = {key for key, parameter in accepted.items() if parameter.default is parameter.empty}

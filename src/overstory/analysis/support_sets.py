@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis import support_slow as kernels
 from overstory.analysis.counts import SupportCounts
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.support import Cohorts, Simulation, Support, Words, chosen, pooled
@@ -40,7 +39,9 @@ class SubsetSupport(SetSupport):
         """Draw subsets; they are memoized, so all reports of a device are one."""
         system = self.mechanism.encoding
         assert isinstance(system, Subsets)
-        return kernels.simulate_subsets(
+        from overstory.kernels.subsets import simulate_subsets
+
+        return simulate_subsets(
             table[symbols],
             system.domain_size,
             system.subset_size,
@@ -73,7 +74,9 @@ class PointSupport(SetSupport):
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, whose: Simulation) -> Words:  # noqa: ARG002
         """Draw points; they are memoized, so all reports of a device are one."""
-        points = kernels.simulate_points(
+        from overstory.kernels.projective import simulate_points
+
+        points = simulate_points(
             table[symbols],
             self.space.field_size,
             self.space.dimension,
@@ -85,7 +88,9 @@ class PointSupport(SetSupport):
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
         """Sum the histogram of points over every value's hyperplane."""
+        from overstory.kernels.projective_planes import count_plane_support
+
         space = self.space
         histogram = np.bincount(self.outputs(batch), minlength=self.num_outputs)
-        ones = kernels.count_plane_support(histogram, space.field_size, space.dimension, space.domain_size)
+        ones = count_plane_support(histogram, space.field_size, space.dimension, space.domain_size)
         return chosen(pooled(ones, len(batch)), values)

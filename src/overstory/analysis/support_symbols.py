@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis import support_slow as kernels
 from overstory.analysis.counts import SupportCounts
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.positions import words_of
@@ -129,11 +128,15 @@ class SignSupport(WordSupport):
 
     def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
         """Look up the sign."""
-        return kernels.encode_signs(table, symbols, cohorts)
+        from overstory.kernels.signs import encode_signs
+
+        return encode_signs(table, symbols, cohorts)
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
         """Compare signs."""
-        ones = kernels.count_sign_support(batch.cohorts, self.outputs(batch).astype(np.uint32), self.asked(values))
+        from overstory.kernels.signs import count_sign_support
+
+        ones = count_sign_support(batch.cohorts, self.outputs(batch).astype(np.uint32), self.asked(values))
         return pooled(ones, len(batch))
 
     def estimate(self, counts: SupportCounts, names: Sequence[str] | None, **choices: Any) -> Estimate:
@@ -164,13 +167,17 @@ class HadamardSupport(SymbolSupport):
 
     def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
         """Look up the sign."""
-        return kernels.encode_hadamard(table[symbols], cohorts)
+        from overstory.kernels.hadamard import encode_hadamard
+
+        return encode_hadamard(table[symbols], cohorts)
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
         """Transform the signed histogram of rows."""
         size = self.domain_size
         assert size is not None
-        ones = kernels.count_hadamard_support(batch.cohorts, self.outputs(batch).astype(np.uint32), size)
+        from overstory.kernels.hadamard import count_hadamard_support
+
+        ones = count_hadamard_support(batch.cohorts, self.outputs(batch).astype(np.uint32), size)
         return chosen(pooled(ones, len(batch)), values)
 
 

@@ -45,7 +45,9 @@ def _table(path: str, column: str) -> Any:
     from pyarrow import csv, parquet
 
     try:
-        table = parquet.read_table(path) if path.endswith(".parquet") else csv.read_csv(path)
+        empty_is_missing = csv.ConvertOptions(strings_can_be_null=True)
+        is_parquet = path.endswith(".parquet")
+        table = parquet.read_table(path) if is_parquet else csv.read_csv(path, convert_options=empty_is_missing)
     except pa.ArrowInvalid as error:
         raise FormatError(str(error).partition("\n")[0], source=path) from error
     if column not in table.column_names:

@@ -1,0 +1,78 @@
+"""The choice is never more than 1% worse than the best registered oracle, and the error that ranks is exact."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import overstory
+from overstory.analysis.choosing import SLACK, make, rank, recommend, report_bits
+from overstory.analysis.choosing_measured import measured_error, zipf
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.registry import REGISTRY
+
+SIZES = (2, 3, 5, 10, 30, 100, 300, 1000, 10_000)
+EPSILONS = (0.5, 1.0, 1.7, 2.5, 4.0, 6.0)
+
+
+def every_oracle(domain_size: int, epsilon: float):
+    """All that the registry has of one round at this epsilon, by trying each name; n times the average variance."""
+    for name, build in REGISTRY.items():
+        accepted = inspect.signature(build).parameters
+        given = {"domain_size": domain_size, "epsilon": epsilon, "window": 1}
+        if "epsilon" in accepted and (made := make(name, **{k: v for k, v in given.items() if k in accepted})):
+            p, q, x = float(made.p_star), float(made.q_star), 1 / domain_size
+            reach = getattr(made.encoding, "sampled_bits", domain_size) / domain_size
+            yield (x * p * (1 - p) + (1 - x) * q * (1 - q)) / (p - q) ** 2 / reach
+
+
+@pytest.mark.parametrize("domain_size", SIZES)
+def test_the_choice_is_within_one_percent_of_the_best(domain_size):
+    for epsilon in EPSILONS:
+        chosen = recommend(rank(domain_size, epsilon, 1))
+        assert chosen.variance <= SLACK * min(every_oracle(domain_size, epsilon)), epsilon
+        assert chosen.epsilon_report <= epsilon
+
+
+def test_the_ranking_is_by_error_and_has_every_oracle_of_one_round():
+    ranking = rank(20, 1.0, 1000)
+    assert [c.variance for c in ranking] == sorted(c.variance for c in ranking)
+    known = {"grr", "sue", "oue", "blh", "olh", "hadamard", "subset", "projective", "random-matrix", "dbitflip"}
+    assert {c.name for c in ranking} == known
+
+
+def test_with_two_epsilons_those_that_memoize_are_ranked():
+    ranking = rank(20, 1.0, 1000, epsilon_permanent=2.0)
+    assert {c.name for c in ranking} == {"l-grr", "l-sue", "l-osue", "l-soue", "loloha", "opt-dr"}
+    assert all(c.epsilon_report <= 1.0 and c.epsilon_permanent <= 2.0 for c in ranking)
+    assert ranking[0].name == "l-osue"
+    with pytest.raises(ParameterError, match="must be below epsilon_permanent"):
+        rank(20, 2.0, 1000, epsilon_permanent=2.0)
+
+
+def test_what_does_not_exist_at_a_size_is_left_out():
+    assert "oue" not in {c.name for c in rank(1 << 20, 1.0, 1000)}
+
+
+@pytest.mark.parametrize(
+    ("needs", "words"), [((1, 1.0, 10), "domain_size"), ((4, 0.0, 10), "epsilon"), ((4, 1.0, 0), "num_rep")]
+)
+def test_needs_that_are_none(needs, words):
+    with pytest.raises(ParameterError, match=words):
+        rank(*needs)
+
+
+@pytest.mark.parametrize("name", ["grr", "olh", "subset", "hadamard"])
+def test_the_average_error_is_what_a_simulation_measures(name):
+    """One number for every population: here a steep one."""
+    choice = next(c for c in rank(12, 1.0, 2000) if c.name == name)
+    symbols = zipf(2000, 12, np.random.default_rng(1)) // 3
+    seen = measured_error(choice, symbols, 12, np.random.default_rng(2), rounds=300)
+    assert seen == pytest.approx(choice.standard_error, rel=0.08)
+
+
+def test_the_parameters_of_a_choice_make_it():
+    for choice in rank(20, 1.0, 1000):
+        oracle = overstory.oracle(choice.name, **choice.parameters)
+        assert oracle.epsilon_report == choice.epsilon_report
+        assert report_bits(oracle.mechanism) == choice.report_bits

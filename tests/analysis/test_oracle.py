@@ -1,0 +1,119 @@
+"""The pair of a device's half and a server's: what is special to some oracles; what all share is under contract."""
+
+import math
+
+import numpy as np
+import pytest
+
+import overstory
+from overstory.analysis.variance import error_bound, frequency_variance
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.registry import mechanism
+
+E = math.e
+
+
+@pytest.mark.parametrize(
+    ("name", "formula"),
+    [
+        ("grr", lambda d, e: (d - 2 + e) / (e - 1) ** 2),
+        ("sue", lambda d, e: math.sqrt(e) / (math.sqrt(e) - 1) ** 2),
+        ("oue", lambda d, e: 4 * e / (e - 1) ** 2),
+        ("blh", lambda d, e: (e + 1) ** 2 / (e - 1) ** 2),
+        ("hadamard", lambda d, e: (e + 1) ** 2 / (e - 1) ** 2),
+        ("random-matrix", lambda d, e: (e + 1) ** 2 / (e - 1) ** 2),
+        ("olh", lambda d, e: min((e - 1 + g) ** 2 / ((e - 1) ** 2 * (g - 1)) for g in range(2, 200))),
+    ],
+)
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0])
+def test_variance_is_the_papers_formula(name, formula, epsilon):
+    oracle = overstory.oracle(name, domain_size=100, epsilon=epsilon)
+    assert oracle.variance(10**4) == pytest.approx(formula(100, math.exp(epsilon)) / 10**4, rel=1e-6)
+
+
+@pytest.mark.parametrize("sampled", [1, 3, 20])
+def test_sampled_bits_cost_the_share_that_is_not_asked(sampled):
+    built = mechanism("dbitflip", domain_size=20, epsilon=1.0, sampled_bits=sampled)
+    p, q, share = float(built.p_star), float(built.q_star), sampled / 20
+    one = q * (1 - q) / (p - q) ** 2
+    assert frequency_variance(built, 100) == pytest.approx(one / (100 * share))
+    mixed = (0.3 * p * (1 - p) + 0.7 * q * (1 - q)) / (p - q) ** 2 + 0.21 * (1 - share)
+    assert frequency_variance(built, 100, 0.3) == pytest.approx(mixed / (100 * share))
+
+
+def test_one_sampled_bit_needs_half_the_noise():
+    """Values differ in one bit alone: P(1|1) = e^eps / (e^eps + 1), where two bits need e^(eps/2)."""
+    one, two = (mechanism("dbitflip", domain_size=20, epsilon=1.0, sampled_bits=bits) for bits in (1, 2))
+    assert float(one.p_star) == pytest.approx(E / (E + 1), abs=1e-9)
+    assert float(two.p_star) == pytest.approx(math.sqrt(E) / (math.sqrt(E) + 1), abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["wb", "opt-wb"])
+def test_a_window_costs_its_epsilon_whatever_the_values(name):
+    built = mechanism(name, domain_size=10, epsilon=1.0, window=10)
+    assert 1 - 1e-6 < built.epsilon_window() <= 1
+    assert built.epsilon_window(1) == built.epsilon_report
+    assert built.epsilon_window(25) == pytest.approx(25 * built.epsilon_report, rel=1e-12)
+    assert built.epsilon_permanent == math.inf
+
+
+@pytest.mark.parametrize(("ever", "once", "exact", "published"), [(2, 1, 3.692, 4.199), (4, 2, 0.725, 0.794)])
+def test_the_exact_chain_of_loloha_against_the_published_one(ever, once, exact, published):
+    chain = {"epsilon_permanent": ever, "epsilon_report": once}
+    assert overstory.oracle("loloha", **chain).variance(1) == pytest.approx(exact, abs=6e-4)
+    assert overstory.oracle("loloha", published=True, **chain).variance(1) == pytest.approx(published, abs=6e-4)
+    assert overstory.oracle("loloha", published=True, **chain).epsilon_report < once
+
+
+@pytest.mark.parametrize(
+    ("size", "ever", "once", "exact", "published"), [(100, 4, 2, 2.58, 16.2), (10, 2, 1, 3.63, 9.77)]
+)
+def test_the_exact_chain_of_l_grr_against_the_published_one(size, ever, once, exact, published):
+    chain = {"domain_size": size, "epsilon_permanent": ever, "epsilon_report": once}
+    assert overstory.oracle("l-grr", **chain).variance(1) == pytest.approx(exact, rel=2e-3)
+    assert overstory.oracle("l-grr", published=True, **chain).variance(1) == pytest.approx(published, rel=2e-3)
+
+
+def test_l_osue_costs_nothing_over_one_round():
+    chain = overstory.oracle("l-osue", domain_size=100, epsilon_permanent=2.0, epsilon_report=1.0)
+    assert chain.variance(1) == pytest.approx(
+        overstory.oracle("oue", domain_size=100, epsilon=1.0).variance(1), rel=1e-6
+    )
+
+
+def test_the_lectures_bound_stands_beside_the_estimates():
+    oracle = overstory.oracle("random-matrix", domain_size=8, epsilon=1.0)
+    estimate = oracle.estimate(oracle.accumulate(oracle.simulate(np.arange(10_000) % 8, np.random.default_rng(1))))
+    bound = math.sqrt(2 * 10_000 * math.log(2 / 0.05)) * (E + 1) / (E - 1)
+    assert oracle.error_bound(10_000) * 10_000 == pytest.approx(bound, rel=1e-6)
+    assert any(f"within {bound:,.0f} of it" in note for note in estimate.notes)
+    assert np.abs(estimate.raw_counts - 1250).max() < 2 * bound
+
+
+def test_the_lectures_half_plus_epsilon_prints_its_true_epsilon():
+    oracle = overstory.oracle("random-matrix", domain_size=8, advantage=0.1)
+    assert oracle.epsilon_report == pytest.approx(math.log(0.6 / 0.4), abs=1e-8)
+    estimate = oracle.estimate(oracle.accumulate(oracle.simulate([1] * 10, np.random.default_rng(1))))
+    assert any("epsilon 0.4055, not 0.1" in note for note in estimate.notes)
+
+
+def test_the_error_bound_holds_as_often_as_it_says():
+    oracle = overstory.oracle("grr", domain_size=4, epsilon=1.0)
+    bound, exceeded = oracle.error_bound(2000, 0.3) * 2000, 0
+    for seed in range(200):
+        counts = oracle.accumulate(oracle.simulate([0] * 2000, np.random.default_rng(seed)))
+        exceeded += abs(oracle.estimate(counts).raw_counts[1]) > bound
+    assert exceeded <= 0.3 * 200
+
+
+@pytest.mark.parametrize("name", ["rappor", "dbitflip"])
+def test_the_error_bound_is_for_pure_oracles(name):
+    parameters = {} if name == "rappor" else {"domain_size": 9, "epsilon": 1.0}
+    with pytest.raises(ParameterError, match="does not hold"):
+        error_bound(mechanism(name, **parameters), 100, 0.05)
+
+
+def test_a_bound_needs_reports_and_a_probability():
+    for reports, beta in ((0, 0.05), (10, 0.0), (10, 1.0)):
+        with pytest.raises(ParameterError, match="positive number of reports and a probability"):
+            error_bound(mechanism("grr", domain_size=4, epsilon=1.0), reports, beta)

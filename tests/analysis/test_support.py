@@ -1,0 +1,120 @@
+"""Simulated devices and counted support where the contract suite does not reach: some values, many values, rows."""
+
+import numpy as np
+import pytest
+
+import overstory
+from overstory.analysis.positions import FEW, words_of
+from overstory.analysis.support_families import support_of
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.symbol_encodings import LocalHash, SignMatrix, value_word
+
+COUNTED = [
+    ("grr", {}),
+    ("oue", {}),
+    ("olh", {}),
+    ("random-matrix", {}),
+    ("hadamard", {}),
+    ("subset", {}),
+    ("projective", {}),
+]
+
+
+@pytest.mark.parametrize(("name", "more"), COUNTED, ids=[name for name, _ in COUNTED])
+def test_some_symbols_are_counted_as_among_all(name, more):
+    oracle = overstory.oracle(name, domain_size=40, epsilon=1.0, **more)
+    reports = oracle.simulate(np.arange(500) % 40, np.random.default_rng(1))
+    some = oracle.accumulate(reports, [39, 3, 3])
+    assert some.ones.tolist() == oracle.accumulate(reports).ones[:, [39, 3, 3]].tolist()
+    assert some.num_reports == 500
+    with pytest.raises(ParameterError, match=r"outside the domain 0 \.\. 39"):
+        oracle.accumulate(reports, [40])
+
+
+@pytest.mark.parametrize("name", ["l-grr", "loloha", "subset", "dbitflip", "hadamard", "l-osue"])
+def test_a_device_reports_alike_whatever_rows_it_is_computed_with(name):
+    chain = (
+        {"epsilon_permanent": 2.0, "epsilon_report": 1.0} if name in ("l-grr", "loloha", "l-osue") else {"epsilon": 1.0}
+    )
+    devices = overstory.oracle(name, domain_size=12, **chain).devices(np.arange(300) % 12, np.random.default_rng(2))
+    whole = devices.report(1)
+    assert np.array_equal(devices.report(1, start=100, stop=140).bits, whole.bits[100:140])
+    batches = list(devices.batches(1, size=77))
+    assert np.array_equal(np.concatenate([batch.bits for batch in batches]), whole.bits)
+    if name in ("subset", "dbitflip", "hadamard"):
+        assert np.array_equal(devices.report(0).bits, whole.bits), "one round is memoized"
+    else:
+        assert not np.array_equal(devices.report(0).bits, whole.bits), "the second round is fresh"
+
+
+def test_random_matrix_rows_are_the_devices_numbers():
+    devices = overstory.oracle("random-matrix", domain_size=9, epsilon=1.0).devices([1] * 70, np.random.default_rng(1))
+    assert devices.cohorts.tolist() == list(range(70))
+    assert devices.cohorts.dtype == np.uint32
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("grr", np.uint16), ("olh", np.uint32), ("dbitflip", np.uint16)])
+def test_cohorts_are_as_wide_as_they_travel(name, dtype):
+    oracle = overstory.oracle(name, domain_size=9, epsilon=1.0)
+    assert oracle.simulate([1], np.random.default_rng(1)).cohorts.dtype == dtype
+
+
+def test_a_domain_of_billions_is_simulated_and_asked_for_a_few_values():
+    oracle = overstory.oracle("olh", domain_size=1 << 31, epsilon=3.0)
+    held = np.repeat([7, (1 << 31) - 1], [4000, 1000])
+    reports = oracle.simulate(held, np.random.default_rng(1))
+    counts = oracle.accumulate(reports, [7, (1 << 31) - 1, 8])
+    estimate = oracle.estimate(counts, ["7", "last", "8"])
+    assert np.all(np.abs(estimate.raw_counts - [4000, 1000, 0]) < 7 * estimate.standard_errors)
+
+
+def test_strings_are_hashed_as_devices_hash_them():
+    oracle = overstory.oracle("olh", epsilon=4.0, hash_key="a metric")
+    names = np.array(["ash", "oak", "ash", "élan ☂"] * 800)
+    reports = oracle.simulate(names, np.random.default_rng(1))
+    candidates = ["ash", "oak", "élan ☂", "yew"]
+    estimate = oracle.estimate(oracle.accumulate(reports, candidates), candidates)
+    assert np.all(np.abs(estimate.raw_counts - [1600, 800, 800, 0]) < 7 * estimate.standard_errors)
+    indexed = oracle.simulate(np.array([0, 1, 0, 2] * 800), np.random.default_rng(1), candidates=candidates)
+    assert oracle.accumulate(indexed, candidates).num_reports == 3200
+
+
+def test_many_words_are_the_devices_words():
+    strings = [f"value-{i}" for i in range(FEW + 10)]
+    encoding = SignMatrix(None, "key")
+    words = words_of(encoding, strings)
+    assert words[[0, FEW + 9]].tolist() == [value_word(strings[i], None, "key") for i in (0, FEW + 9)]
+    assert words_of(LocalHash(4, 1 << 31), [(1 << 31) - 1]).tolist() == [value_word((1 << 31) - 1, 1 << 31, "")]
+    with pytest.raises(ParameterError, match="outside the domain"):
+        words_of(LocalHash(4, 10), [10])
+
+
+@pytest.mark.parametrize("sampled", [1, 63, 64, 65, 70])
+def test_sampled_bits_of_every_width(sampled):
+    oracle = overstory.oracle("dbitflip", domain_size=70, epsilon=20.0, sampled_bits=sampled)
+    symbols = np.arange(7000) % 70
+    reports = oracle.simulate(symbols, np.random.default_rng(1))
+    assert reports.bits.shape[1] == -(-sampled // 64)
+    counts = oracle.accumulate(reports)
+    asked, ones = oracle.support.asked(counts)
+    assert asked.sum() == 7000 * sampled
+    assert ones.sum() == pytest.approx(7000 * sampled / 70, abs=7 * 84)
+
+
+def test_a_symbol_that_nobody_was_asked_for_is_unknown():
+    oracle = overstory.oracle("dbitflip", domain_size=9, epsilon=1.0, sampled_bits=2)
+    estimate = oracle.estimate(oracle.accumulate(oracle.simulate([1], np.random.default_rng(1))))
+    assert np.isinf(estimate.standard_errors).sum() == 7
+    nothing = oracle.estimate(oracle.accumulate([]))
+    assert np.isinf(nothing.standard_errors).all()
+    assert "nothing can be said" in nothing.notes[0]
+
+
+def test_an_encoding_of_no_known_kind_is_refused():
+    class Odd:
+        encoding = object()
+
+    with pytest.raises(ParameterError, match="no server's half for the encoding object"):
+        support_of(Odd())
+    assert support_of(mechanism("grr", domain_size=4, epsilon=1.0)).cost == "n + d"

@@ -1,0 +1,91 @@
+"""`overstory compare`, and `overstory plan` for a domain."""
+
+import json
+
+import pytest
+from running import within
+
+NEEDS = ("--domain-size", 10, "--epsilon", 2, "--reports", 5000)
+DATA = "state,n\nOhio,1\nUtah,2\nOhio,3\n,4\nIowa,5\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "data.csv").write_text(DATA)
+    return tmp_path
+
+
+def test_the_ranking_as_json(folder):
+    said = json.loads(within("compare", *NEEDS, "--json", cwd=folder).stdout)
+    assert (said["domain_size"], said["reports"], said["recommended"]) == (10, 5000, "grr")
+    errors = [row["standard_error"] for row in said["oracles"]]
+    assert errors == sorted(errors)
+    assert {"oracle", "parameters", "report_bits", "decoding", "epsilon_report", "epsilon_permanent"} <= set(
+        said["oracles"][0]
+    )
+    assert "measured_error" not in said["oracles"][0]
+
+
+def test_the_ranking_for_a_person(folder):
+    shown = within("compare", *NEEDS, "--measure", 2, cwd=folder).stdout
+    assert "recommended: overstory.oracle('grr', domain_size=10, epsilon=2.0)" in shown
+    assert shown.splitlines()[0].split()[-1] == "measured"
+
+
+def test_repeated_reports(folder):
+    said = json.loads(within("compare", *NEEDS, "--epsilon-permanent", 4, "--json", cwd=folder).stdout)
+    assert {row["oracle"] for row in said["oracles"]} == {"l-grr", "l-sue", "l-osue", "l-soue", "loloha"}
+
+
+def test_a_column_is_tried(folder):
+    done = within(
+        "compare", "--epsilon", 2, "--data", "data.csv", "--column", "state", "--plot", "o.svg", "--json", cwd=folder
+    )
+    said = json.loads(done.stdout)
+    assert (said["domain_size"], said["reports"]) == (3, 4)
+    assert all(row["measured_error"] > 0 for row in said["oracles"])
+    assert (folder / "o.svg").read_text().startswith("<?xml")
+
+
+def test_the_same_seed_measures_the_same(folder):
+    ask = ("compare", "--epsilon", 2, "--data", "data.csv", "--column", "state", "--reports", 300, "--json")
+    first, again, other = (within(*ask, "--seed", s, cwd=folder).stdout for s in (1, 1, 2))
+    assert first == again != other
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--epsilon", 1), "give --domain-size D and --reports N, or --data"),
+        (("--epsilon", 1, "--data", "data.csv"), "go together"),
+        (("--epsilon", 1, "--data", "data.csv", "--column", "x"), "there is no column 'x': choose one of state, n"),
+        (("--epsilon", 1, "--data", "none.csv", "--column", "x"), "none.csv"),
+        (("--epsilon", 1, "--data", "data.csv", "--column", "n", "--domain-size", 3), "has 5 different values"),
+        ((*NEEDS, "--measure", 0), "--measure takes a whole number from 1"),
+        (("--domain-size", 1, "--epsilon", 1, "--reports", 5), "domain_size = 1"),
+        (("--domain-size", 4, "--epsilon", 0, "--reports", 5), "epsilon = 0.0"),
+        (("--domain-size", 4, "--epsilon", 1, "--reports", 0), "num_reports = 0"),
+    ],
+)
+def test_bad_input_is_one_sentence(folder, arguments, words):
+    done = within("compare", *arguments, cwd=folder)
+    assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+
+
+def test_plan_recommends_an_oracle(folder):
+    said = json.loads(within("plan", *NEEDS, "--json", cwd=folder).stdout)
+    assert (said["oracle"], said["parameters"]) == ("grr", {"domain_size": 10, "epsilon": 2.0})
+    assert "recommended: overstory.oracle('grr'" in within("plan", *NEEDS, cwd=folder).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--domain-size", 10, "--reports", 5), "takes --domain-size D, --epsilon E"),
+        ((*NEEDS, "--candidates", 5), "it takes no --candidates"),
+        (("--epsilon-report", 1, "--epsilon-permanent", 2, "--reports", 5), "give --candidates M"),
+    ],
+)
+def test_plan_says_what_is_missing_or_too_much(folder, arguments, words):
+    done = within("plan", *arguments, cwd=folder)
+    assert (done.returncode, words in done.stderr) == (2, True), done.stderr
