@@ -55,8 +55,8 @@ bench: $(VENV)/dev
 	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 docs: $(VENV)/dev
-	$(BIN)/python bench/decode_accuracy.py
-	$(BIN)/python bench/plan_gain.py
+	@for script in decode_accuracy plan_gain oracle_variance numeric_accuracy; do \
+	  echo "== $$script"; $(BIN)/python bench/$$script.py || exit 1; done
 
 clean:
 	rm -rf $(VENV) out dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .import_linter_cache

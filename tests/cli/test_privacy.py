@@ -18,11 +18,6 @@ OPT_DR = ("opt-dr", "--param", "domain_size=100", "--param", "epsilon_permanent=
 needs_all = pytest.mark.skipif("opt-dr" not in REGISTRY, reason="the registry has RAPPOR alone")
 
 
-@pytest.fixture(autouse=True)
-def _listed(monkeypatch):
-    monkeypatch.setattr(command_line, "COMMANDS", tuple({*command_line.COMMANDS, "privacy"}))
-
-
 def run(capsys, *arguments):
     status = command_line.main(["privacy", *map(str, arguments)])
     return status, *capsys.readouterr()
