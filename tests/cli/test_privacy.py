@@ -15,7 +15,6 @@ from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 BY_NAME = {"domain_size": 6, "epsilon": 1.0, "epsilon_permanent": 2.0, "epsilon_report": 1.0, "window": 3}
 ONE_OF = {"rappor-one-time": {"f": 0.5}, "basic-rappor-one-time": {"f": 0.5}, "random-matrix": {"advantage": 0.25}}
 OPT_DR = ("opt-dr", "--param", "domain_size=100", "--param", "epsilon_permanent=1")
-needs_all = pytest.mark.skipif("opt-dr" not in REGISTRY, reason="the registry has RAPPOR alone")
 
 
 def run(capsys, *arguments):
@@ -74,7 +73,6 @@ def test_a_person_reads_a_table_notes_a_picture_and_sentences(capsys, params):
     assert "One report moves the odds" in out
 
 
-@needs_all
 def test_what_the_thesis_claims_stands_beside_its_number(capsys):
     _, out, _ = run(capsys, *OPT_DR)
     words = " ".join(out.split())
@@ -82,7 +80,6 @@ def test_what_the_thesis_claims_stands_beside_its_number(capsys):
     assert "parallel composition is across people" in words
 
 
-@needs_all
 def test_windows_and_what_has_no_bound(capsys):
     options = ("wb", "--param", "domain_size=5", "--param", "epsilon=1", "--param", "window=4")
     _, out, _ = run(capsys, *options, "--values", 2)
@@ -92,7 +89,6 @@ def test_windows_and_what_has_no_bound(capsys):
     assert json.loads(out)["epsilon_values"] is None
 
 
-@needs_all
 def test_texts_and_flags_are_read_as_the_oracle_wants_them(capsys):
     chain = ("loloha", "--param", "epsilon_permanent=2", "--param", "epsilon_report=1", "--param", "hash_key=m")
     _, out, _ = run(capsys, *chain, "--param", "published=true", "--param", "domain_size=9", "--json")
