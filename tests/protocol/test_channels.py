@@ -131,3 +131,12 @@ def test_more_reports_reveal_more_up_to_the_permanent_response(permanent, instan
     here, next_ = (rounds.epsilon([(1, 1)], reports=n) for n in (reports, reports + 1))
     assert here <= next_ * (1 + 1e-12) + 1e-90  # the last of a hundred digits, where nothing is revealed
     assert next_ <= rounds.epsilon_permanent([(1, 1)]) * (1 + 1e-12)
+
+
+def test_a_million_reports_do_not_vanish():
+    """2**-31 to the power of a million is far below the default exponents of decimal numbers."""
+    rare = BinaryChannel(Fraction(1, 2**31), Fraction(1, 2**30))
+    rounds = Rounds(BinaryChannel.of(0.75, 0.25), rare)
+    few, many = (rounds.epsilon([(1, 1)], reports=n) for n in (10**5, 10**6))
+    assert few <= many * (1 + 1e-12)
+    assert many > 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from decimal import Context, Decimal
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 from typing import Final
 
@@ -19,7 +19,8 @@ THRESHOLD_BITS: Final = 32
 ONE: Final = 1 << THRESHOLD_BITS
 
 # A hundred digits: the error of a logarithm is then smaller, by eighty orders, than the last place of a float.
-_PRECISE: Final = Context(prec=100)
+# The exponents are as wide as they go: a probability to the power of a million reports must not vanish.
+_PRECISE: Final = Context(prec=100, Emin=MIN_EMIN, Emax=MAX_EMAX)
 _SLACK: Final = Decimal("1e-90")
 
 
