@@ -1,0 +1,121 @@
+"""The tables of docs/oracles.md, from the registry: `python bench/oracle_page.py --write` puts them into the page.
+
+Figures are for 100 values at epsilon 1, or (2, 1) where a permanent response is kept; RAPPOR has its paper's
+parameters.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import overstory
+from overstory.analysis.choosing import report_bits
+from overstory.analysis.oracle import FrequencyOracle
+from overstory.protocol.channels import BinaryChannel, SymbolChannel
+from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.protocol.mechanisms.registry import REGISTRY
+from overstory.protocol.mechanisms.sets import SetMechanism
+from overstory.protocol.mechanisms.symbols import SymbolMechanism
+
+PAGE = Path(__file__).parents[1] / "docs" / "oracles.md"
+START, STOP = "<!-- written by bench/oracle_page.py from here -->\n", "<!-- to here -->\n"
+NEEDS = {"domain_size": 100, "epsilon": 1.0, "epsilon_permanent": 2.0, "epsilon_report": 1.0, "window": 10}
+OWN = {"rappor-one-time": {"f": 0.5}, "basic-rappor-one-time": {"f": 0.5}}
+
+
+def example(name: str) -> FrequencyOracle:
+    """Return the oracle that the tables show."""
+    accepted = inspect.signature(REGISTRY[name]).parameters
+    return overstory.oracle(
+        name, **{key: value for key, value in NEEDS.items() if key in accepted}, **OWN.get(name, {})
+    )
+
+
+def described(build: Callable[..., Mechanism]) -> tuple[str, str]:
+    """Return what a mechanism is, and its paper, from its docstring (the paper may stand in its module's)."""
+    text = inspect.getdoc(build) or ""
+    paper = _references(text) or _references(inspect.getdoc(inspect.getmodule(build)) or "")
+    return text.partition("\n")[0].rstrip("."), paper
+
+
+def _references(text: str) -> str:
+    return " ".join(text.partition("References\n----------\n")[2].split()).rstrip(".")
+
+
+def channel(built: Mechanism) -> str:
+    """Return the rounds in numbers."""
+    if isinstance(built, BitMechanism):
+        rounds = (built.rounds.permanent, built.rounds.instantaneous)
+        return " then ".join(shown for one in rounds if (shown := bit_round(one)))
+    if isinstance(built, SymbolMechanism):
+        both = (built.rounds.permanent, built.rounds.instantaneous)
+        return " then ".join(f"keep {float(one.keep):.4f}" for one in both if one.alpha < 1) + _size(both[0])
+    assert isinstance(built, SetMechanism)
+    total, own, shared = built.encoding.sizes
+    sets = f"K = {total}, {own}, {shared}" if total < 10**6 else f"K = {float(total):.3g}"
+    return f"own set {float(built.inside):.4f} ({sets})"
+
+
+def bit_round(one: BinaryChannel) -> str:
+    """Return a round's two probabilities; nothing where it changes nothing."""
+    return "" if one.is_identity else f"{float(one.keep_one):.4f} / {float(one.raise_zero):.4f}"
+
+
+def _size(one: SymbolChannel) -> str:
+    return f" of {one.domain_size}"
+
+
+def epsilon(value: float) -> str:
+    """Return an epsilon as shown."""
+    return f"{value:.3f}" if math.isfinite(value) else "no bound"
+
+
+def rows() -> Iterator[str]:
+    """Yield the table of figures."""
+    yield "| name | P(1 if 1) / P(1 if 0), or P(kept) | epsilon, one report | ever | n Var | bits | decoding |\n"
+    yield "|---|---|---|---|---|---|---|\n"
+    for name in REGISTRY:
+        oracle = example(name)
+        built, variance = oracle.mechanism, f"{oracle.variance(1):.4g}"
+        epsilons = (epsilon(built.epsilon_report), epsilon(built.epsilon_permanent))
+        cells: tuple[Any, ...] = (
+            f"`{name}`",
+            channel(built),
+            *epsilons,
+            variance,
+            report_bits(built),
+            oracle.support.cost,
+        )
+        yield f"| {' | '.join(map(str, cells))} |\n"
+
+
+def papers() -> Iterator[str]:
+    """Yield the table of sources."""
+    yield "| name | what it is | paper |\n|---|---|---|\n"
+    for name, build in REGISTRY.items():
+        what, paper = described(build)
+        yield f"| `{name}` | {escaped(what)} | {escaped(paper)} |\n"
+
+
+def escaped(text: str) -> str:
+    """Return a table's cell."""
+    return text.replace("|", r"\|")
+
+
+def written(page: str) -> str:
+    """Return the page with its tables as the registry has them now."""
+    before, rest = page.split(START)
+    return before + START + "".join(("\n", *rows(), "\n", *papers(), "\n")) + STOP + rest.split(STOP)[1]
+
+
+if __name__ == "__main__":
+    if "--write" in sys.argv:
+        PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    else:
+        print("".join(rows()), "".join(papers()), sep="\n")
