@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from overstory.protocol.derivation import context
 from overstory.protocol.encodings import check_count
@@ -34,6 +34,8 @@ class Randomizer:
         The metric's id: two metrics have independent responses.
     cohort
         Only where the cohort was assigned elsewhere; otherwise it follows from the secret.
+    built_with
+        What the program was built with: parameters that come later, from a server, may protect more, never less.
     entropy
         Where fresh bits come from: the operating system, unless this is an experiment.
     memo_size
@@ -60,12 +62,15 @@ class Randomizer:
         secret: bytes,
         metric: str,
         cohort: int | None = None,
+        built_with: Mechanism | None = None,
         entropy: Entropy | None = None,
         memo_size: int = 1024,
     ) -> None:
         if not isinstance(metric, str) or not metric:
             raise ParameterError(f"metric = {metric!r}: give the metric's id, a string that is not empty")
         check_count("memo_size", memo_size, 0, sys.maxsize)
+        if built_with is not None:
+            refuse_weaker(mechanism, built_with)
         self.mechanism, self.metric = mechanism, metric
         self._secret = check_secret(secret)
         self._memo: dict[Any, int] = {}
@@ -119,6 +124,30 @@ class Randomizer:
         if self._memo_size:
             self._memo[type(value), value] = bits  # 1 and True are equal to a dictionary, not to an encoding
         return bits
+
+
+NUMBERS: Final = (1, 2, 3, 5, 10, 20, 50, 100)
+
+
+def refuse_weaker(offered: Mechanism, built_with: Mechanism) -> None:
+    """Raise ParameterError when `offered` reveals more than `built_with`, in one report, in several, or for ever.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> refuse_weaker(mechanism("rappor", f=0.75), built_with=mechanism("rappor", f=0.5))
+    """
+    for reports in NUMBERS:
+        _refuse_above(f"{reports} reports of one value", offered.epsilon_n(reports), built_with.epsilon_n(reports))
+    _refuse_above("all reports of one value", offered.epsilon_permanent, built_with.epsilon_permanent)
+
+
+def _refuse_above(what: str, offered: float, limit: float) -> None:
+    if offered > limit:
+        raise ParameterError(
+            f"the parameters offered protect less than those this program was built with: epsilon of {what} is "
+            f"{offered:.6g}, at most {limit:.6g} was agreed; a weaker collection needs a new metric and a new consent"
+        )
 
 
 def _unusable(value: Any) -> ParameterError:
