@@ -1,0 +1,52 @@
+"""How a discovery is shown to a person: a table, and what it means in sentences."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from overstory.cli.showing import printable
+from overstory.discovery.result_output import cells
+
+if TYPE_CHECKING:
+    from overstory.discovery import Discovered, PrefixPlan
+
+COLUMNS = ("value", "count", "std error", "share", "95% interval", "p", "found by")
+
+
+def show(found: Discovered, plan: PrefixPlan) -> None:
+    """Print the detected values and what must be known to read them."""
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    rows = found.rows()
+    if rows:
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for name in COLUMNS:
+            table.add_column(name, justify="left" if name in {"value", "found by"} else "right", overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(printable(cell)) for cell in cells(row)))
+        console.print(table)
+    else:
+        console.print("nothing was found")
+    for line in ["", *sentences(found, plan)]:
+        console.print(Text(line), soft_wrap=True)
+
+
+def sentences(found: Discovered, plan: PrefixPlan) -> list[str]:
+    """Return the discovery as a whole in sentences."""
+    bounds = {
+        "fdr": f"a share of at most {found.alpha:.3g} of them falsely, on average",
+        "bonferroni": f"any of them falsely with a chance of at most {found.alpha:.3g}",
+    }
+    values = f"{len(found.found()):,} values found in {found.num_reports:,} reports"
+    asked = f"each device answered one of {len(plan.groups)} questions, once"
+    said = [
+        f"{values}, out of {found.tried:,} that were tried; {bounds[found.correction]}",
+        f"privacy: {asked}: epsilon {found.epsilon:.4f} in all",
+    ]
+    if found.threshold is not None:
+        said.append(f"a value had to reach {found.threshold:.3%} of the reports at the last level")
+    return [*said, *found.notes]

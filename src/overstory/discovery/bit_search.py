@@ -1,0 +1,82 @@
+"""The lecture's Theorem 2 on the server: in every bucket, the likelier value of every bit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.analysis.selection import Correction
+from overstory.discovery.bulk import Rows, are_values, buckets_of
+from overstory.discovery.limits import null_error, smallest_found
+from overstory.discovery.plans import BitPlan
+from overstory.discovery.prefix_search import selection_quantile
+from overstory.discovery.reading import support_counts
+from overstory.discovery.result import F64, Discovered
+from overstory.discovery.simulating import GroupReports, Progress
+from overstory.discovery.support_tests import frequencies_of
+from overstory.discovery.tables import Found, joined
+
+NOTE: Final = (
+    "a count is that of the value's bucket: other values that the public hash puts there are in it; of the buckets, "
+    "only those whose recovered value hashes back to them are listed"
+)
+
+
+def find_bits(
+    plan: BitPlan,
+    reports: Sequence[GroupReports],
+    num_devices: int,
+    alpha: float,
+    correction: Correction,
+    progress: Progress | None,
+) -> Discovered:
+    """Return the values recovered from the buckets; see `overstory.discovery.find`.
+
+    The bucket's count is the mean over the bits (or the sum over the groups) of the estimates of (t, 0) and (t, 1): it
+    does not depend on which bit won, so it is unbiased.
+    """
+    partitioned = len(plan.groups) > 1
+    batches = [batch for group in reports for batch in group]
+    questions = [question for group in plan.groups for question in group.questions]
+    rows, total, variance = np.zeros((plan.buckets, -(-plan.domain.width // 8)), np.uint8), np.zeros(plan.buckets), 0.0
+    for bit, (question, batch) in enumerate(zip(questions, batches, strict=True)):
+        if progress:
+            progress(f"bit {bit + 1} of {len(questions)}", bit / len(questions))
+        supports = support_counts(question.mechanism, batch, range(2 * plan.buckets)).reshape(-1, 2)
+        rows[:, bit // 8] |= ((supports[:, 1] > supports[:, 0]) << (7 - bit % 8)).astype(np.uint8)
+        weight = len(batch) if partitioned else num_devices / len(questions)
+        total += weight * frequencies_of(question.mechanism, supports, len(batch)).sum(axis=1)
+        if len(batch):
+            variance += 2 * (weight * null_error(question.mechanism, len(batch))) ** 2
+    found = _consistent(plan, rows, total, math.sqrt(variance))
+    result = joined(plan, [found], num_devices, alpha, correction)
+    return _with_limits(result, [(q.mechanism, len(b)) for q, b in zip(questions, batches, strict=True)], variance)
+
+
+def _consistent(plan: BitPlan, rows: Rows, total: F64, error: float) -> Found:
+    """Keep the buckets whose recovered value is a value and hashes back to them: noise does so once in T."""
+    from scipy.special import ndtr
+
+    back: NDArray[np.bool_] = buckets_of(rows, plan.key, plan.buckets) == np.arange(plan.buckets)
+    chosen = np.flatnonzero(back & are_values(plan.domain, rows) & (total > 0))
+    p_values = ndtr(-total[chosen] / error)
+    errors = np.full(len(chosen), error)
+    return Found(rows[chosen], total[chosen], errors, p_values, plan.buckets, "bits")
+
+
+def _with_limits(result: Discovered, asked: Sequence[tuple[object, int]], variance: float) -> Discovered:
+    """Say the threshold; to be found, a value must also win every one of its bits."""
+    threshold = selection_quantile(result) * math.sqrt(variance) / result.num_reports
+    errors = [math.sqrt(2) * null_error(mechanism, size) for mechanism, size in asked]  # type: ignore[arg-type]
+    spread = [*errors, math.sqrt(variance) / result.num_reports]
+    smallest = smallest_found([*(0.0 for _ in errors), threshold], spread)
+    said = (
+        "even a value that everybody has" if smallest is None else f"a value held by fewer than {smallest:.3%} of users"
+    )
+    notes = (NOTE, f"{said} is found less than 90% of the time")
+    return replace(result, threshold=threshold, detectable_frequency=smallest, notes=notes)

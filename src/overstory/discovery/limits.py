@@ -1,0 +1,73 @@
+"""What a search cannot see: the smallest frequency that it finds nine times in ten."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import Final
+
+from overstory.discovery.plans import PrefixPlan
+from overstory.protocol.mechanisms.mechanism import Mechanism
+
+POWER: Final = 0.9
+_NORMAL: Final = NormalDist()
+
+
+def null_error(mechanism: Mechanism, num_reports: int) -> float:
+    """Standard error of the frequency of a value that nobody has: sqrt(V / n), V = q*(1 - q*) / (p* - q*)^2."""
+    p_star, q_star = float(mechanism.p_star), float(mechanism.q_star)
+    if not num_reports:
+        return math.inf
+    return math.sqrt(q_star * (1 - q_star) / num_reports) / abs(p_star - q_star)
+
+
+def smallest_found(boundaries: Sequence[float], errors: Sequence[float], power: float = POWER) -> float | None:
+    """Return the frequency that passes all boundaries with probability `power`; None where even 1 does not.
+
+    Parameters
+    ----------
+    boundaries
+        The frequency that an estimate must reach at each level.
+    errors
+        Its standard errors.
+
+    Examples
+    --------
+    >>> round(smallest_found([0.01], [0.001]), 5)
+    0.01128
+    """
+
+    def chance(frequency: float) -> float:
+        steps = zip(boundaries, errors, strict=True)
+        return math.prod(_NORMAL.cdf((frequency - b) / e) if math.isfinite(e) else 0.0 for b, e in steps)
+
+    low, high = 0.0, 1.0
+    if chance(high) < power:
+        return None
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if chance(middle) >= power else (middle, high)
+    return high
+
+
+def detectable_frequency(plan: PrefixPlan, num_reports: int, *, alpha: float = 0.05) -> float | None:
+    """Return the smallest frequency that a plan finds nine times in ten, before anything is collected.
+
+    Noise fills the beam at every level, and the last level's estimate must pass Bonferroni's threshold. It counts on
+    nothing else: a heavy tail of values makes it a little worse, prefixes that heavy values share make it better.
+
+    Examples
+    --------
+    >>> from overstory.discovery.protocols import prefix_extension
+    >>> 0.003 < detectable_frequency(prefix_extension(epsilon=4.0), 10**6) < 0.005
+    True
+    """
+    errors = [
+        null_error(question.mechanism, round(num_reports * plan.share(group)))
+        for question, group in zip(plan.levels, plan.level_groups, strict=True)
+    ]
+    tried = plan.tried
+    quantiles = [_NORMAL.inv_cdf(1 - min(plan.beam / many, 0.5)) for many in tried[:-1]]
+    quantiles.append(_NORMAL.inv_cdf(1 - alpha / (tried[-1] + len(plan.known))))
+    return smallest_found([z * e for z, e in zip(quantiles, errors, strict=True)], errors)

@@ -1,0 +1,287 @@
+"""The protocols: how users, or the budget, are divided over what has to be found out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import NormalDist
+from typing import Any, Final
+
+from overstory.discovery.domains import Domain, Integers
+from overstory.discovery.plans import (
+    DICTIONARY,
+    BitPlan,
+    Group,
+    PrefixPlan,
+    codes_of,
+    thresholds,
+)
+from overstory.discovery.questions import KEYED, BitQuestion, OracleChoice, Question, build, symbols_for
+from overstory.protocol.encodings import check_count
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.calibration import check_epsilon
+
+BEAM: Final = 192
+STEP: Final = 8
+LONG_STEP: Final = 14
+MAX_STEP: Final = 26
+MOST_BEAM: Final = 1 << 20
+MOST_TRIED: Final = 1 << 28  # by transforms
+MOST_SCANNED: Final = 1 << 22  # one by one
+DICTIONARY_SHARE: Final = 0.3
+
+
+def prefix_extension(
+    *,
+    epsilon: float,
+    domain: Domain | None = None,
+    step: int = STEP,
+    beam: int = BEAM,
+    levels: Sequence[int] | None = None,
+    shares: Sequence[float] | None = None,
+    oracle: OracleChoice = "olh",
+    key: str = "",
+) -> PrefixPlan:
+    """Prefix extension (PEM): each group of users reports a longer prefix; only likely ones are extended.
+
+    A device answers one question once, so the whole epsilon goes into it.
+
+    Parameters
+    ----------
+    epsilon
+        What one device reveals in all.
+    domain
+        `Integers` of 64 bits unless given.
+    step
+        Bits by which each level is longer than the one before.
+    beam
+        Prefixes extended at each level; six times the values hoped for is a good choice.
+    levels
+        The prefix lengths themselves, in place of `step`; the last is the domain's width.
+    shares
+        Of the users, for each level; unless given, more where a value must stand out more (`level_weights`).
+    oracle
+        "olh", "linear-hash" (for steps of 12 bits and more), "hadamard", any registered oracle, or a function.
+    key
+        Public key of the hashes: the metric's id.
+
+    Raises
+    ------
+    ParameterError
+        When the levels do not lead through the domain, or too many prefixes would have to be counted.
+
+    References
+    ----------
+    Wang, Li, Jha, "Locally differentially private heavy hitter identification", IEEE TDSC 2021 (PEM); Bassily, Nissim,
+    Stemmer, Thakurta, "Practical locally private heavy hitters", NeurIPS 2017 (TreeHist: one bit a step).
+
+    Examples
+    --------
+    >>> plan = prefix_extension(epsilon=4.0)
+    >>> [level.num_bits for level in plan.levels], plan.epsilon <= 4.0
+    ([8, 16, 24, 32, 40, 48, 56, 64], True)
+    """
+    domain = Integers() if domain is None else domain
+    lengths = even_levels(domain.width, step, step) if levels is None else levels
+    weights, questions = _search(domain.width, lengths, beam, shares, oracle, check_epsilon("epsilon", epsilon), key)
+    groups = tuple(Group(t, (q,)) for t, q in zip(thresholds(weights), questions, strict=True))
+    return PrefixPlan(domain=domain, groups=groups, beam=beam)
+
+
+def discover(
+    *,
+    epsilon: float,
+    domain: Domain | None = None,
+    known: Iterable[Any] = (),
+    known_share: float = DICTIONARY_SHARE,
+    step: int = LONG_STEP,
+    beam: int = BEAM,
+    oracle: OracleChoice = "linear-hash",
+    key: str = "",
+) -> PrefixPlan:
+    """A dictionary of known values first, asked of a share of the users; the others search the remainder.
+
+    A user of the search whose value is in the dictionary says "elsewhere" (a reserved value, through the same
+    randomizer), so known values take no place in the beam; a user of the dictionary whose value is not in it says so
+    too. The search is prefix extension with few, long steps, which the linear hash affords; its first level is longer,
+    for there is but one prefix to extend.
+
+    Parameters
+    ----------
+    epsilon, domain, beam, oracle, key
+        See `prefix_extension`.
+    known
+        Values that are expected; with none, all users search.
+    known_share
+        Share of the users who are asked about them.
+    step
+        The most bits of a level after the first.
+
+    Raises
+    ------
+    ParameterError
+        See `prefix_extension`; also when `known_share` is not between 0 and 1.
+
+    Examples
+    --------
+    >>> plan = discover(epsilon=4.0, known=[80, 443])
+    >>> [group.questions[0].name for group in plan.groups]
+    ['dictionary', '22 bits', '36 bits', '50 bits', '64 bits']
+    """
+    domain = Integers() if domain is None else domain
+    check_count("beam", beam, 1, MOST_BEAM)
+    check_count("step", step, 1, MAX_STEP)
+    lengths = even_levels(domain.width, min(step + (beam - 1).bit_length(), MAX_STEP), step)
+    weights, questions = _search(domain.width, lengths, beam, None, oracle, check_epsilon("epsilon", epsilon), key)
+    codes = codes_of(domain, known)
+    if codes:
+        if not 0 < known_share < 1:
+            raise ParameterError(f"known_share = {known_share!r}: give a share between 0 and 1")
+        whole = build("olh", epsilon, 0, f"{key}/known")
+        questions.insert(0, Question(DICTIONARY, domain.width, domain.width, 0, whole))
+        weights.insert(0, sum(weights) * known_share / (1 - known_share))
+    groups = tuple(Group(t, (q,)) for t, q in zip(thresholds(weights), questions, strict=True))
+    return PrefixPlan(domain=domain, groups=groups, known=codes, beam=beam)
+
+
+def bitwise(
+    *,
+    epsilon: float,
+    domain: Domain | None = None,
+    buckets: int = 1 << 20,
+    partitioned: bool = False,
+    oracle: OracleChoice = "hadamard",
+    key: str = "",
+) -> BitPlan:
+    """The lecture's Theorem 2: a public hash to `buckets`, and a frequency oracle for every bit of the value.
+
+    Literally, every user answers for every bit, each at epsilon / bits. Partitioned, a user answers for one bit, at
+    the whole epsilon. About n**2 buckets would keep values apart surely; that many cannot be counted.
+
+    Parameters
+    ----------
+    epsilon
+        What one device reveals in all.
+    domain
+        `Integers` of 64 bits unless given.
+    buckets
+        T, a power of two.
+    partitioned
+        Whether the users are divided over the bits, in place of the budget.
+    oracle
+        Over 2 T symbols: "hadamard", "linear-hash", or a function.
+    key
+        Public key of the hash.
+
+    References
+    ----------
+    The lecture (papers/ldp-lecture-he.txt), Theorem 2; after Bassily and Smith, "Local, private, efficient protocols
+    for succinct histograms", STOC 2015.
+
+    Examples
+    --------
+    >>> plan = bitwise(epsilon=4.0, domain=Integers(16), buckets=64)
+    >>> len(plan.groups), len(plan.groups[0].questions), plan.epsilon <= 4.0
+    (1, 16, True)
+    """
+    domain = Integers() if domain is None else domain
+    check_count("buckets", buckets, 2, 1 << 24)
+    if buckets & (buckets - 1):
+        raise ParameterError(f"buckets = {buckets}: give a power of two")
+    if oracle in KEYED:
+        raise ParameterError(f"bitwise: {oracle} hashes strings; give an oracle over numbers: hadamard, linear-hash")
+    each = check_epsilon("epsilon", epsilon) / (1 if partitioned else domain.width)
+    mechanism = build(oracle, each, 2 * buckets, f"{key}/bits")
+    questions = tuple(
+        BitQuestion(f"bit {bit}", domain.width, bit, buckets, mechanism, key) for bit in range(domain.width)
+    )
+    if not partitioned:
+        return BitPlan(domain=domain, groups=(Group(1 << 32, questions),), buckets=buckets, key=key)
+    bounds = thresholds([1.0] * domain.width)
+    groups = tuple(Group(t, (q,)) for t, q in zip(bounds, questions, strict=True))
+    return BitPlan(domain=domain, groups=groups, buckets=buckets, key=key)
+
+
+def level_weights(tried: Sequence[int], beam: int) -> tuple[float, ...]:
+    """Return how many users each level needs, in proportion.
+
+    A prefix stays when its estimate, of standard error s, is among the best `beam` of those tried: noise alone reaches
+    ``z s`` there, z the normal quantile of 1 - beam / tried. To stay surely it needs a frequency of (z + 2) s or so; s
+    falls with the root of the users. At the last level z is that of the selection rule, about .05 / tried.
+
+    Examples
+    --------
+    >>> [round(weight, 1) for weight in level_weights([256, 24576, 24576], 96)]
+    [5.4, 21.7, 36.7]
+    """
+    normal = NormalDist()
+    last = len(tried) - 1
+    boundaries = [
+        normal.inv_cdf(1 - (0.05 * max(beam / 8, 1) / many if level == last else min(beam / many, 0.5)))
+        for level, many in enumerate(tried)
+    ]
+    return tuple((z + 2) ** 2 for z in boundaries)
+
+
+def even_levels(width: int, first: int, step: int) -> list[int]:
+    """Return prefix lengths from `first` to `width`, in equal steps (to a bit) of at most `step`.
+
+    Examples
+    --------
+    >>> even_levels(64, 22, 14), even_levels(20, 8, 8)
+    ([22, 36, 50, 64], [8, 14, 20])
+    """
+    check_count("step", step, 1, MAX_STEP)
+    if first >= width:
+        return [width]
+    more = -(-(width - first) // step)
+    return [first + (width - first) * i // more for i in range(more + 1)]
+
+
+def _search(
+    width: int,
+    lengths: Sequence[int],
+    beam: int,
+    shares: Sequence[float] | None,
+    oracle: OracleChoice,
+    epsilon: float,
+    key: str,
+) -> tuple[list[float], list[Question]]:
+    """Return the levels' weights and questions."""
+    check_count("beam", beam, 1, MOST_BEAM)
+    steps = _steps(width, lengths)
+    tried = _tried(steps, beam, oracle)
+    weights = list(level_weights(tried, beam) if shares is None else shares)
+    if len(weights) != len(steps):
+        raise ParameterError(f"{len(weights)} shares for {len(steps)} levels: give one for each")
+    questions = []
+    for length, step in zip(lengths, steps, strict=True):
+        own = f"{key}/{length}"
+        mechanism = build(oracle, epsilon, symbols_for(length), own)
+        questions.append(Question(f"{length} bits", width, length, step, mechanism, own))
+    return weights, questions
+
+
+def _steps(width: int, lengths: Sequence[int]) -> list[int]:
+    """Return by how much each level is longer than the one before."""
+    if not lengths or not all(isinstance(length, int) for length in lengths):
+        raise ParameterError(f"levels = {lengths!r}: give prefix lengths, whole numbers")
+    steps = [length - before for before, length in zip([0, *lengths], lengths, strict=False)]
+    if min(steps) < 1 or lengths[-1] != width:
+        raise ParameterError(f"levels = {list(lengths)}: give rising lengths that end with the domain's width, {width}")
+    return steps
+
+
+def _tried(steps: Sequence[int], beam: int, oracle: OracleChoice) -> list[int]:
+    """Return how many prefixes each level counts, unless they are too many."""
+    linear = oracle == "linear-hash"
+    most, kept, tried = MOST_TRIED if linear else MOST_SCANNED, 1, []
+    for step in steps:
+        if step > MAX_STEP or kept << step > most:
+            raise ParameterError(
+                f"{kept} prefixes extended by {step} bits are {kept * 2**step:,} to count; at most {most:,} are, in "
+                f"steps of at most {MAX_STEP} bits: give shorter steps or a smaller beam"
+                + ("" if linear else ", or the oracle linear-hash")
+            )
+        tried.append(kept << step)
+        kept = min(beam, tried[-1])
+    return tried

@@ -1,0 +1,171 @@
+"""What one group of devices is asked about its value, and through which mechanism it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from overstory.discovery.linear_hash import LinearHash, linear_hash
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.hashing import OverstoryV1
+from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.protocol.mechanisms.registry import mechanism as build_mechanism
+
+BUCKETS: Final = 1 << 20
+KEYED: Final = ("olh", "blh", "random-matrix")
+
+OracleChoice = str | Callable[[float, int, str], Mechanism]
+"""A registry name, "linear-hash", or a function (epsilon, domain size, key) -> mechanism."""
+
+ELSEWHERE: Final = b""
+"""What stands for a value that the question is not about: shorter than any prefix."""
+
+
+def build(oracle: OracleChoice, epsilon: float, domain_size: int, key: str) -> Mechanism:
+    """Return the mechanism of that name at `epsilon`.
+
+    OLH, BLH and the random matrix hash any bytes; "linear-hash" takes 64-bit words; every other oracle works on a
+    domain of `domain_size` symbols.
+    """
+    if callable(oracle):
+        return oracle(epsilon, domain_size, key)
+    if oracle in KEYED:
+        return build_mechanism(oracle, epsilon=epsilon, hash_key=key)
+    if oracle == "linear-hash":
+        return linear_hash(num_bits=64, epsilon=epsilon)
+    return build_mechanism(oracle, epsilon=epsilon, domain_size=domain_size)
+
+
+def symbols_for(num_bits: int) -> int:
+    """Return how many symbols stand for prefixes of `num_bits` bits and for "elsewhere", hashed where they are many."""
+    return (1 << num_bits) + 1 if 1 << num_bits < BUCKETS else BUCKETS
+
+
+def prefix_bytes(code: int, width: int, num_bits: int) -> bytes:
+    """Return the first `num_bits` bits of a code of `width` bits: whole bytes, the last filled up with zeros.
+
+    Examples
+    --------
+    >>> prefix_bytes(0xABCD, 16, 12).hex(), prefix_bytes(0xABC, 12, 12).hex()
+    ('abc0', 'abc0')
+    """
+    return (code >> (width - num_bits) << (-num_bits % 8)).to_bytes(-(-num_bits // 8), "big")
+
+
+def bucket(raw: bytes, key: str, buckets: int) -> int:
+    """Return the bucket that a public keyed hash puts `raw` in."""
+    return OverstoryV1(key.encode()).digest(raw) * buckets >> 64
+
+
+@dataclass(frozen=True)
+class Question:
+    """The first `num_bits` bits of the value's code.
+
+    Parameters
+    ----------
+    name
+        Said in traces; a device's permanent responses to two names are independent.
+    width
+        Bits of a code.
+    num_bits
+        Bits of the prefix.
+    step
+        How many of them the level before does not know.
+    mechanism
+        What answers.
+    key
+        Public key of the hash that the mechanism's own symbols come from, where it needs one.
+    """
+
+    name: str
+    width: int
+    num_bits: int
+    step: int
+    mechanism: Mechanism
+    key: str = ""
+
+    def value(self, code: int | None) -> bytes | int:
+        """Return what the mechanism is given for a code; None is "elsewhere"."""
+        return self.name_of(ELSEWHERE if code is None else prefix_bytes(code, self.width, self.num_bits))
+
+    def name_of(self, raw: bytes) -> bytes | int:
+        """Return what the mechanism is given for a prefix's bytes."""
+        if self.domain_size is None:
+            return raw
+        if self.is_linear:
+            return self._word(raw)
+        if self.domain_size > 1 << self.num_bits:
+            return int.from_bytes(raw, "big") >> (-self.num_bits % 8) if raw else 1 << self.num_bits
+        return bucket(raw, self.key, self.domain_size)
+
+    @property
+    def domain_size(self) -> int | None:
+        """How many symbols the mechanism knows; None when it takes bytes."""
+        size: int | None = getattr(self.mechanism.encoding, "domain_size", None)
+        return size
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether extensions of one prefix can be counted by one transform."""
+        return isinstance(self.mechanism.encoding, LinearHash)
+
+    def parent_word(self, parent: bytes) -> int:
+        """Return the word of a prefix `step` bits shorter: its digest, the lowest `step` bits zero."""
+        return OverstoryV1(self.key.encode()).digest(b"prefix" + parent) >> self.step << self.step
+
+    def _word(self, raw: bytes) -> int:
+        """Return the digest of all but the last `step` bits, and those bits."""
+        if not raw:
+            return OverstoryV1(self.key.encode()).digest(b"elsewhere")
+        prefix = int.from_bytes(raw, "big") >> (-self.num_bits % 8)
+        before = self.num_bits - self.step
+        parent = prefix_bytes(prefix >> self.step, before, before)
+        return self.parent_word(parent) | prefix & ((1 << self.step) - 1)
+
+
+@dataclass(frozen=True)
+class BitQuestion:
+    """The value's bucket, and one bit of its code: the lecture's pair (h(x), x[l]).
+
+    Parameters
+    ----------
+    name
+        Said in traces.
+    width
+        Bits of a code.
+    bit
+        l, from 0 for the most significant.
+    buckets
+        T, the size of h's range.
+    mechanism
+        Answers symbols ``2 h(x) + x[l]``.
+    key
+        Public key of h; the same for all bits.
+    """
+
+    name: str
+    width: int
+    bit: int
+    buckets: int
+    mechanism: Mechanism
+    key: str = ""
+
+    @cached_property
+    def shift(self) -> int:
+        """How far the bit lies from the code's end."""
+        return self.width - 1 - self.bit
+
+    def value(self, code: int | None) -> int:
+        """Return the pair as one number.
+
+        Raises
+        ------
+        ParameterError
+            When there is no code: these questions are asked of every value.
+        """
+        if code is None:
+            raise ParameterError("a bit of no value was asked for")
+        raw = prefix_bytes(code, self.width, self.width)
+        return 2 * bucket(raw, self.key, self.buckets) + (code >> self.shift & 1)

@@ -1,0 +1,215 @@
+"""What a discovery found: values with their uncertainty, the rule they passed, and what it could not see."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.analysis.selection import Correction, check_alpha
+from overstory.discovery import result_output
+from overstory.discovery.plans import Plan
+from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+F64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Level:
+    """One question of a search: its reports, and what it let through.
+
+    Attributes
+    ----------
+    name
+        The question's.
+    num_bits
+        Prefix length.
+    num_reports
+        Answers to this question.
+    tried, kept
+        Prefixes counted, and extended.
+    standard_error
+        Of the frequency of a prefix that nobody has.
+    cut
+        The lowest frequency estimate that was kept.
+    background
+        The mean estimate of all that was tried and not kept.
+    """
+
+    name: str
+    num_bits: int
+    num_reports: int
+    tried: int
+    kept: int
+    standard_error: float
+    cut: float
+    background: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Discovered:
+    """Heavy hitters, most frequent first.
+
+    Attributes
+    ----------
+    values : tuple of str
+        As the domain shows them: all that the last question kept, detected or not.
+    raw_values : tuple
+        The values themselves, integers or bytes.
+    counts : ndarray
+        Unbiased counts among all reports. Of many that were tried only the largest are kept, so one that barely
+        passed is likely a little too large.
+    standard_errors : ndarray
+        Of the counts: the randomizers' noise, and that a group is a sample of the users.
+    p_values : ndarray
+        The chance that a value nobody has looks at least this frequent.
+    q_values : ndarray
+        The smallest alpha at which it is detected, over all `tried`.
+    sources : tuple of str
+        Which question each value comes from.
+    num_reports, tried : int
+        Devices, and values that the last questions tried.
+    alpha, correction
+        The selection rule.
+    threshold : float or None
+        The frequency that a searched value had to reach under that rule.
+    detectable_frequency : float or None
+        What could not have been seen: below this, a value is found less than nine times in ten.
+    epsilon : float
+        The most that one device revealed, exactly, rounded up.
+    levels : tuple of Level
+        The search's trace.
+    tree : tuple of ndarray
+        For plots: the kept frequency estimates of each level.
+    known_frequency, known_standard_error : float or None
+        The dictionary's mass.
+    notes : tuple of str
+        What a reader must know before trusting the numbers.
+    """
+
+    values: tuple[str, ...]
+    raw_values: tuple[Any, ...]
+    counts: F64
+    standard_errors: F64
+    p_values: F64
+    q_values: F64
+    sources: tuple[str, ...]
+    num_reports: int
+    tried: int
+    alpha: float
+    correction: Correction
+    threshold: float | None
+    detectable_frequency: float | None
+    epsilon: float
+    levels: tuple[Level, ...] = ()
+    tree: tuple[F64, ...] = ()
+    known_frequency: float | None = None
+    known_standard_error: float | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_alpha(self.alpha)
+        for name in ("counts", "standard_errors", "p_values", "q_values"):
+            array = np.array(getattr(self, name), np.float64)
+            if array.shape != (len(self.values),):
+                raise ParameterError(f"{len(self.values)} values, but {name} of shape {array.shape}")
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def frequencies(self) -> F64:
+        """Counts as fractions of the reports."""
+        return np.asarray(self.counts / max(self.num_reports, 1))
+
+    def detected(self, alpha: float | None = None) -> NDArray[np.bool_]:
+        """Return which values are surely there, at a level over all that was tried."""
+        level = self.alpha if alpha is None else alpha
+        check_alpha(level)
+        return np.asarray(self.q_values <= level) & (self.counts > 0)
+
+    def found(self) -> tuple[Any, ...]:
+        """Return the detected values themselves, most frequent first."""
+        return tuple(value for value, yes in zip(self.raw_values, self.detected(), strict=True) if yes)
+
+    def confidence_interval(self, level: float = 0.95) -> tuple[F64, F64]:
+        """Return the bounds of the counts' two-sided normal interval, in reports.
+
+        Raises
+        ------
+        ParameterError
+            If the level is not between 0 and 1.
+        """
+        from scipy.special import ndtri
+
+        if not 0.0 < level < 1.0:
+            raise ParameterError(f"a confidence level lies between 0 and 1, not {level}")
+        reach = float(ndtri(0.5 + level / 2.0)) * self.standard_errors
+        return self.counts - reach, self.counts + reach
+
+    def summary(self) -> dict[str, Any]:
+        """Return what is known about the discovery as a whole, ready for JSON."""
+        return {
+            "reports": self.num_reports,
+            "tried": self.tried,
+            "detected": int(np.count_nonzero(self.detected())),
+            "alpha": self.alpha,
+            "correction": self.correction,
+            "threshold": self.threshold,
+            "detectable_frequency": self.detectable_frequency,
+            "epsilon_report": self.epsilon,
+            "known_frequency": self.known_frequency,
+            "known_standard_error": self.known_standard_error,
+            "levels": [{k: result_output.finite(v) for k, v in asdict(level).items()} for level in self.levels],
+            "notes": list(self.notes),
+        }
+
+    def rows(self, *, everything: bool = False, level: float = 0.95) -> list[dict[str, Any]]:
+        """Return a dictionary per detected value, or per kept one."""
+        return result_output.rows(self, everything=everything, level=level)
+
+    def to_json(self, *, everything: bool = False) -> dict[str, Any]:
+        """Return `summary` and, under ``estimates``, `rows`."""
+        return {**self.summary(), "estimates": self.rows(everything=everything)}
+
+    def table(self, *, everything: bool = False) -> str:
+        """Return a plain-text table, most frequent first."""
+        return result_output.table(self, everything=everything)
+
+    def to_csv(self, target: str | PathLike[str] | TextIO, *, everything: bool = True) -> None:
+        """Write a row for each kept value, with a header."""
+        result_output.write_csv(self, target, everything=everything)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the search: what each level kept, over its cut, and what was detected. Returns the axes."""
+        return result_output.plot(self, ax)
+
+
+def nothing(plan: Plan, alpha: float, correction: Correction, note: str) -> Discovered:
+    """Return the honest result of no reports."""
+    empty = np.zeros(0)
+    return Discovered(
+        values=(),
+        raw_values=(),
+        counts=empty,
+        standard_errors=empty,
+        p_values=empty,
+        q_values=empty,
+        sources=(),
+        num_reports=0,
+        tried=0,
+        alpha=alpha,
+        correction=correction,
+        threshold=None,
+        detectable_frequency=None,
+        epsilon=plan.epsilon,
+        notes=(note,),
+    )

@@ -1,0 +1,60 @@
+"""From support counts to frequencies, standard errors and exact p-values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.analysis.selection import Correction, adjusted_p_values
+from overstory.discovery.result import F64
+from overstory.protocol.mechanisms.mechanism import Mechanism
+
+
+def frequencies_of(mechanism: Mechanism, supports: NDArray[Any], num_reports: int) -> F64:
+    """Return the unbiased frequencies (c / n - q*) / (p* - q*) (Wang et al., USENIX Security 2017, section 3)."""
+    p_star, q_star = float(mechanism.p_star), float(mechanism.q_star)
+    return np.asarray((supports / max(num_reports, 1) - q_star) / (p_star - q_star), np.float64)
+
+
+def counts_of(mechanism: Mechanism, supports: NDArray[Any], num_reports: int, num_devices: int) -> tuple[F64, F64]:
+    """Return the counts among all devices, and their standard errors, from a group of them.
+
+    Of a group of m, h of which hold the value, the noise has variance ``(h p*(1 - p*) + (m - h) q*(1 - q*)) /
+    (p* - q*)^2``; that the group is a sample without replacement of n devices adds ``m x (1 - x) (1 - m / n)`` with
+    x = h / m.
+    """
+    p_star, q_star = float(mechanism.p_star), float(mechanism.q_star)
+    frequency = frequencies_of(mechanism, supports, num_reports)
+    held = np.clip(frequency, 0.0, 1.0)
+    noise = (held * p_star * (1 - p_star) + (1 - held) * q_star * (1 - q_star)) / (p_star - q_star) ** 2
+    sampling = held * (1 - held) * (1 - num_reports / num_devices)
+    return frequency * num_devices, num_devices * np.sqrt((noise + sampling) / num_reports)
+
+
+def exact_p_values(mechanism: Mechanism, supports: NDArray[Any], num_reports: int) -> F64:
+    """Return P(at least this support) for a value that nobody has: supports are then Binomial(n, q*).
+
+    Exact because a report supports such a value with probability q* whatever its device holds, and reports are
+    independent; hashed into buckets, as far as no bucket is shared.
+    """
+    from scipy.special import betainc
+
+    # P(Binomial(n, q) >= c) is the regularized incomplete beta function at q.
+    c = np.asarray(supports, np.float64)
+    inside = betainc(np.maximum(c, 1), np.maximum(num_reports - c + 1, 1), float(mechanism.q_star))
+    return np.asarray(np.where(c <= 0, 1.0, inside), np.float64)
+
+
+def adjusted(p_values: F64, tried: int, correction: Correction) -> F64:
+    """Return q-values over all that was tried, of which `p_values` holds the smallest (and perhaps others).
+
+    The values left out have larger p-values, or were counted but are not shown: leaving them out of the step-up can
+    only raise a q-value, so the level holds.
+    """
+    if not p_values.size:
+        return p_values
+    if correction == "bonferroni":
+        return np.asarray(np.minimum(p_values * tried, 1.0))
+    return adjusted_p_values(p_values, correction, tried / p_values.size)

@@ -1,0 +1,113 @@
+"""The linear hash: linear, pairwise independent, and counted by the transform exactly as one by one."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from overstory.discovery.linear_count import count_blocks, encode_linear, masks_of
+from overstory.discovery.linear_hash import LinearHash, best_hash_bits, linear_hash, rows
+from overstory.discovery.reading import LinearSupport, respond, support_counts
+from overstory.protocol.entropy import SeededEntropy
+from overstory.protocol.errors import ParameterError
+
+WORDS = st.integers(0, (1 << 64) - 1)
+
+
+@given(WORDS, WORDS, st.integers(0, (1 << 31) - 1))
+def test_the_hash_is_linear(a, b, seed):
+    encoding = LinearHash(64, 5)
+    assert encoding.symbol(a ^ b, seed) == encoding.symbol(a, seed) ^ encoding.symbol(b, seed)
+
+
+def test_different_values_collide_once_in_the_range():
+    encoding = LinearHash(64, 3)
+    pairs = [(0, 1), (7, 7 ^ 1 << 63), (123456789, 987654321), (1 << 40, (1 << 40) + 256)]
+    for a, b in pairs:
+        same = sum(encoding.symbol(a, seed) == encoding.symbol(b, seed) for seed in range(4000))
+        assert binomtest(same, 4000, 1 / 8).pvalue > 1e-6
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, (1 << 31) - 1), min_size=1, max_size=20), st.integers(1, 64), st.integers(1, 12))
+def test_bulk_matrices_are_the_devices_own(seeds, num_bits, hash_bits):
+    masks = masks_of(np.array(seeds, np.uint32), num_bits, hash_bits)
+    assert masks.tolist() == [list(rows(seed, num_bits, hash_bits)) for seed in seeds]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(WORDS, min_size=1, max_size=8), st.integers(1, 12))
+def test_bulk_hashes_are_the_devices_own(words, hash_bits):
+    encoding = LinearHash(64, hash_bits)
+    table, index = np.array(words, np.uint64), np.arange(len(words))
+    found = encode_linear(table, index, index.astype(np.uint32), 64, hash_bits)
+    assert found.tolist() == [encoding.symbol(word, seed) for seed, word in enumerate(words)]
+
+
+@pytest.mark.parametrize(("hash_bits", "step"), [(1, 0), (1, 4), (3, 5), (6, 3), (7, 9)])
+def test_the_transform_counts_what_a_scan_counts(hash_bits, step):
+    rng = np.random.default_rng(hash_bits)
+    encoding, seeds = LinearHash(64, hash_bits), rng.integers(0, 1 << 31, 40).astype(np.uint32)
+    reported = rng.integers(0, 1 << hash_bits, 40).astype(np.uint32)
+    parents = rng.integers(0, 1 << 63, 3).astype(np.uint64) >> np.uint64(step) << np.uint64(step)
+    counted = count_blocks(masks_of(seeds, 64, hash_bits), reported, parents, step)
+    reports = list(zip(seeds.tolist(), reported.tolist(), strict=True))
+    for row, parent in zip(counted, parents.tolist(), strict=True):
+        for suffix in range(0, 1 << step, 7):
+            scan = sum(encoding.symbol(parent | suffix, seed) == symbol for seed, symbol in reports)
+            assert row[suffix] == scan
+
+
+def test_many_reports_are_added_in_parts(monkeypatch):
+    import overstory.discovery.linear_count as module
+
+    rng = np.random.default_rng(9)
+    masks = masks_of(rng.integers(0, 1 << 31, 100), 64, 4)
+    reported, parents = rng.integers(0, 16, 100).astype(np.uint32), np.zeros(2, np.uint64)
+    whole = count_blocks(masks, reported, parents, 6)
+    monkeypatch.setattr(module, "MOST_SIGNS", 16 * 7)
+    assert np.array_equal(count_blocks(masks, reported, parents, 6), whole)
+
+
+def test_its_epsilon_is_the_channels():
+    mechanism = linear_hash(num_bits=10, epsilon=2.0)
+    assert 2 - 1e-8 < mechanism.epsilon_report == mechanism.epsilon_permanent <= 2.0
+    assert mechanism.q_star == pytest.approx(1 / 8)
+
+
+def test_simulated_reports_support_their_own_value_as_often_as_they_should():
+    mechanism = linear_hash(num_bits=64, epsilon=2.0)
+    batch = respond(mechanism, [77, 12345], np.zeros(20_000, np.int64), b"k" * 32)
+    own, other = support_counts(mechanism, batch, [77, 12345])
+    assert binomtest(int(own), 20_000, float(mechanism.p_star)).pvalue > 1e-6
+    assert binomtest(int(other), 20_000, float(mechanism.q_star)).pvalue > 1e-6
+
+
+def test_a_device_and_the_server_agree():
+    mechanism = linear_hash(num_bits=16, epsilon=3.0)
+    reports = [mechanism.randomize(500, SeededEntropy(i)) for i in range(300)]
+    scan = sum(mechanism.supports(report, 500) for report in reports)
+    from overstory.analysis.reports import ReportBatch
+
+    batch = ReportBatch.of(mechanism, reports)
+    assert support_counts(mechanism, batch, [500]).tolist() == [scan]
+    assert LinearSupport(mechanism).count(batch, range(1 << 16)).ones[0, 500] == scan
+
+
+@pytest.mark.parametrize("value", [-1, 1 << 16, "7", True])
+def test_a_value_outside_is_refused(value):
+    with pytest.raises(ParameterError, match="outside the domain"):
+        LinearHash(16, 2).symbol(value, 0)
+
+
+def test_shapes_outside_are_refused():
+    for shape in ((0, 2), (65, 2), (8, 0), (8, 13)):
+        with pytest.raises(ParameterError):
+            LinearHash(*shape)
+    with pytest.raises(ParameterError, match="too large to count whole"):
+        LinearSupport(linear_hash(num_bits=64, epsilon=1.0)).count(None, None)
+
+
+def test_the_range_is_the_power_of_two_of_least_variance():
+    assert [best_hash_bits(epsilon) for epsilon in (0.1, 1.0, 2.0, 3.0, 4.0, 5.0)] == [1, 2, 3, 4, 6, 7]
