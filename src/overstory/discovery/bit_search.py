@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import NormalDist
 from typing import Final
 
 import numpy as np
@@ -14,12 +15,11 @@ from overstory.analysis.selection import Correction
 from overstory.discovery.bulk import Rows, are_values, buckets_of
 from overstory.discovery.limits import null_error, smallest_found
 from overstory.discovery.plans import BitPlan
-from overstory.discovery.prefix_search import selection_quantile
 from overstory.discovery.reading import support_counts
 from overstory.discovery.result import F64, Discovered
 from overstory.discovery.simulating import GroupReports, Progress
 from overstory.discovery.support_tests import frequencies_of
-from overstory.discovery.tables import Found, joined
+from overstory.discovery.tables import Found, joined, selection_level
 
 NOTE: Final = (
     "a count is that of the value's bucket: other values that the public hash puts there are in it; of the buckets, "
@@ -71,7 +71,8 @@ def _consistent(plan: BitPlan, rows: Rows, total: F64, error: float) -> Found:
 
 def _with_limits(result: Discovered, asked: Sequence[tuple[object, int]], variance: float) -> Discovered:
     """Say the threshold; to be found, a value must also win every one of its bits."""
-    threshold = selection_quantile(result) * math.sqrt(variance) / result.num_reports
+    quantile = NormalDist().inv_cdf(1 - selection_level(result))
+    threshold = quantile * math.sqrt(variance) / result.num_reports
     errors = [math.sqrt(2) * null_error(mechanism, size) for mechanism, size in asked]  # type: ignore[arg-type]
     spread = [*errors, math.sqrt(variance) / result.num_reports]
     smallest = smallest_found([*(0.0 for _ in errors), threshold], spread)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from overstory.client.randomizer import Randomizer
 from overstory.discovery.plans import Plan
 from overstory.protocol.entropy import Entropy
+from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.mechanism import Report
 
 
@@ -53,6 +54,8 @@ class Device:
     def __init__(
         self, plan: Plan, *, secret: bytes, metric: str, group: int | None = None, entropy: Entropy | None = None
     ) -> None:
+        if not isinstance(metric, str) or not metric:
+            raise ParameterError(f"metric = {metric!r}: give the metric's id, a string that is not empty")
         self.plan = plan
         self.group = plan.group_of(secret, metric) if group is None else group
         self._asked = [

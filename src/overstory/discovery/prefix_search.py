@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
@@ -18,8 +17,8 @@ from overstory.discovery.reading import support_counts
 from overstory.discovery.result import Discovered
 from overstory.discovery.search import Trail, search
 from overstory.discovery.simulating import GroupReports, Progress
-from overstory.discovery.support_tests import counts_of, exact_p_values
-from overstory.discovery.tables import Found, joined
+from overstory.discovery.support_tests import counts_of, exact_p_values, frequencies_of, needed_support
+from overstory.discovery.tables import Found, joined, selection_level
 
 KEEP: Final = 1024
 """Values that the last level keeps, whether detected or not."""
@@ -77,21 +76,12 @@ def _with_limits(plan: PrefixPlan, result: Discovered, trail: Trail) -> Discover
         missing = plan.levels[len(trail.levels)].num_bits
         note = f"too few reports: nobody answered for prefixes of {missing} bits, so nothing could be searched for"
         return replace(result, notes=(note,))
-    last = trail.levels[-1]
-    threshold = last.standard_error * selection_quantile(result)
-    before = trail.levels[:-1]
-    boundaries = [level.cut - level.background for level in before] + [threshold]
+    mechanism, num_reports = plan.levels[-1].mechanism, trail.levels[-1].num_reports
+    needed = needed_support(mechanism, num_reports, selection_level(result))
+    threshold = float(frequencies_of(mechanism, np.array(needed), num_reports))
+    boundaries = [level.cut - level.background for level in trail.levels[:-1]] + [threshold]
     smallest = smallest_found(boundaries, [level.standard_error for level in trail.levels])
     return replace(result, threshold=threshold, detectable_frequency=smallest, notes=_notes(plan, result, smallest))
-
-
-def selection_quantile(result: Discovered) -> float:
-    """Return how many standard errors the least surely detected value had to reach.
-
-    With k detected among m tried, Benjamini and Hochberg's rule asks for p <= alpha k / m, Bonferroni's for alpha / m.
-    """
-    found = int(np.count_nonzero(result.detected())) if result.correction == "fdr" else 1
-    return NormalDist().inv_cdf(1 - result.alpha * max(found, 1) / max(result.tried, found, 1))
 
 
 def _notes(plan: PrefixPlan, result: Discovered, smallest: float | None) -> tuple[str, ...]:

@@ -44,7 +44,26 @@ def exact_p_values(mechanism: Mechanism, supports: NDArray[Any], num_reports: in
     # P(Binomial(n, q) >= c) is the regularized incomplete beta function at q.
     c = np.asarray(supports, np.float64)
     inside = betainc(np.maximum(c, 1), np.maximum(num_reports - c + 1, 1), float(mechanism.q_star))
-    return np.asarray(np.where(c <= 0, 1.0, inside), np.float64)
+    return np.asarray(np.where(c <= 0, 1.0, np.where(c > num_reports, 0.0, inside)), np.float64)
+
+
+def needed_support(mechanism: Mechanism, num_reports: int, level: float) -> int:
+    """Return the least support with a p-value of at most `level`; one more than there are reports where there is none.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> needed_support(mechanism("blh", epsilon=1.0), 4, 0.07), needed_support(mechanism("blh", epsilon=1.0), 4, 0.06)
+    (4, 5)
+    """
+    low, high = 0, num_reports + 1
+    while low < high:
+        middle = (low + high) // 2
+        if exact_p_values(mechanism, np.array([middle]), num_reports)[0] <= level:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 def adjusted(p_values: F64, tried: int, correction: Correction) -> F64:

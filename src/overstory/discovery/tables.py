@@ -67,3 +67,12 @@ def joined(plan: Plan, parts: Sequence[Found], num_devices: int, alpha: float, c
         detectable_frequency=None,
         epsilon=plan.epsilon,
     )
+
+
+def selection_level(result: Discovered) -> float:
+    """Return the p-value that the least surely detected value had to reach.
+
+    With k detected among m tried, Benjamini and Hochberg's rule asks for alpha k / m, Bonferroni's for alpha / m.
+    """
+    found = int(np.count_nonzero(result.detected())) if result.correction == "fdr" else 1
+    return result.alpha * max(found, 1) / max(result.tried, found, 1)

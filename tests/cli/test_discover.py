@@ -1,0 +1,135 @@
+"""``overstory discover`` end to end: both kinds of values, a dictionary, files, and one clear message for bad input."""
+
+import csv
+import gzip
+import json
+import subprocess
+import sys
+
+import pytest
+from running import within
+
+TREES = ["oak", "ash", "elm", "café"]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("discover")
+    rows = [(f"c{i}", TREES[i % 4] if i % 5 else f"rare{i}", (1 << 60) + i % 3) for i in range(12_000)]
+    with (folder / "values.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("client", "tree", "number"), *rows])
+    with gzip.open(folder / "values.csv.gz", "wb") as file:
+        file.write((folder / "values.csv").read_bytes())
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    columns = {"tree": [row[1] for row in rows], "number": pa.array([row[2] for row in rows], pa.uint64())}
+    parquet.write_table(pa.table(columns), folder / "values.parquet")
+    (folder / "known.txt").write_text("oak\nyew\n")
+    (folder / "bad.csv").write_text("client,number\na,12\nb,twelve\n")
+    (folder / "empty.csv").write_text("client,number\na,\n")
+    return folder
+
+
+def discover(files, *arguments):
+    return within("discover", *arguments, "--epsilon", 4, "--seed", 1, cwd=files)
+
+
+@pytest.mark.parametrize("name", ["values.csv", "values.csv.gz", "values.parquet"])
+def test_text(files, name):
+    done = discover(files, name, "--column", "tree", "--bytes", 9, "--correction", "bonferroni", "--json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {row["value"] for row in found["estimates"]} == set(TREES)
+    assert all(row["low"] < 2400 < row["high"] for row in found["estimates"])
+    assert found["reports"] == 12_000
+    assert found["epsilon_report"] <= 4
+    assert found["plan"]["levels"][-1] == 80
+
+
+@pytest.mark.parametrize("name", ["values.csv", "values.parquet"])
+def test_integers_of_64_bits_lose_no_digit(files, name):
+    done = discover(
+        files, name, "--column", "number", "--correction", "bonferroni", "--json", "--step", 8, "--beam", 16
+    )
+    found = json.loads(done.stdout)
+    assert {int(row["value"]) for row in found["estimates"][:3]} == {1 << 60, (1 << 60) + 1, (1 << 60) + 2}
+
+
+def test_a_dictionary_comes_first(files):
+    done = discover(files, "values.csv", "--column", "tree", "--bytes", 9, "--known", "known.txt", "--json")
+    found = json.loads(done.stdout)
+    sources = {row["value"]: row["source"] for row in found["estimates"]}
+    assert sources["oak"] == "dictionary"
+    assert {sources[tree] for tree in TREES[1:]} == {"search"}
+    assert 0.15 < found["known_frequency"] < 0.25
+
+
+def test_a_person_reads_a_table_and_sentences(files):
+    done = discover(files, "values.csv", "--column", "tree", "--bytes", 9, "--correction", "bonferroni")
+    words = " ".join(done.stdout.split())
+    assert done.returncode == 0
+    assert "café" in words
+    assert "4 values found in 12,000 reports" in words
+    assert "each device answered one of" in words
+    assert "is found less than 90% of the time" in words
+
+
+def test_nothing_is_found_among_few(files):
+    done = discover(files, "bad.csv", "--column", "client", "--bytes", 2, "--correction", "bonferroni")
+    assert done.returncode == 0
+    assert "nothing was found" in done.stdout
+    assert "too few reports" in done.stdout
+    done = discover(files, "empty.csv", "--column", "number")
+    assert "there are no reports" in done.stdout
+
+
+def test_files_are_written(files):
+    done = discover(
+        files, "values.csv", "--column", "tree", "--bytes", 9, "--csv", "out.csv", "--plot", "out.svg", "--quiet"
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    assert (files / "out.csv").read_text(encoding="utf-8").startswith('"value","count"')
+    assert "<svg" in (files / "out.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nowhere.csv", "--column", "tree"], "nowhere.csv: no such file"),
+        (["values.csv", "--column", "leaf"], "leaf not found"),
+        (["values.parquet", "--column", "leaf"], "there is no column 'leaf'"),
+        (["bad.csv", "--column", "number"], "bad.csv, line 3, field number: 'twelve' is no whole number"),
+        (["values.csv", "--column", "tree", "--bytes", "2"], "holds strings of up to 2"),
+        (["values.parquet", "--column", "tree", "--bytes", "2"], "holds strings of up to 2"),
+        (["values.csv", "--column", "tree", "--bytes", "99"], "max_bytes = 99"),
+        (["values.csv", "--column", "number", "--bits", "65"], "bits = 65"),
+        (["values.csv", "--column", "number", "--bits", "8", "--bytes", "8"], "not allowed with"),
+        (["values.csv", "--column", "number", "--beam", "0"], "beam = 0"),
+        (["values.csv", "--column", "number", "--step", "0"], "step = 0"),
+        (["values.csv", "--column", "number", "--alpha", "5"], "alpha is a fraction"),
+        (["values.csv", "--column", "number", "--known", "known.txt"], "known.txt: 'oak' is no whole number"),
+        (["values.csv", "--column", "number", "--plot", "x.gif"], "end the name in .svg or .png"),
+    ],
+)
+def test_bad_input_is_one_message_and_status_2(files, arguments, says):
+    done = discover(files, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_epsilon_that_is_none_is_refused(files):
+    done = within("discover", "values.csv", "--column", "number", "--epsilon", -1, cwd=files)
+    assert done.returncode == 2
+    assert "give a number above 0" in done.stderr
+
+
+def test_its_help_has_an_example_and_loads_nothing_heavy():
+    code = (
+        "import sys; from overstory.cli.main import main; main(['discover', '--help']);"
+        "sys.exit(any(m in sys.modules for m in ('numpy', 'scipy', 'rich', 'numba')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "example:" in done.stdout

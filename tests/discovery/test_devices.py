@@ -1,0 +1,217 @@
+"""The device's half: one group, one answer, and exactly the epsilon that is stated, by enumeration."""
+
+import itertools
+import math
+import subprocess
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from overstory.discovery import Answer, Device, Integers, Strings, bitwise, discover, find, gather, prefix_extension
+from overstory.discovery.plans import thresholds
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.mechanism import Report
+
+TINY = Integers(3)
+
+
+def symbol_chances(question, code, cohort):
+    """P(every report) of a question's mechanism, from its channel, exactly."""
+    encoding, channel = question.mechanism.encoding, question.mechanism.channel
+    own = encoding.symbol(question.value(code), cohort)
+    return [channel.keep if symbol == own else channel.other for symbol in range(encoding.num_symbols)]
+
+
+def worst_ratio(plan, group, cohorts):
+    """The largest log ratio over all outputs of one group's device, between any two codes."""
+    worst = 0.0
+    for cohort in cohorts:
+        outputs = []
+        for code in range(8):
+            per_question = [symbol_chances(q, plan.held(q, code), cohort) for q in plan.groups[group].questions]
+            outputs.append([math.prod(chances) for chances in itertools.product(*per_question)])
+        for a, b in itertools.permutations(outputs, 2):
+            worst = max(worst, *(math.log(x / y) for x, y in zip(a, b, strict=True)))
+    return worst
+
+
+@pytest.mark.parametrize("oracle", ["olh", "linear-hash", "hadamard", "grr"])
+def test_a_partitioned_device_reveals_what_is_stated(oracle):
+    plan = prefix_extension(epsilon=1.2, domain=TINY, step=1, oracle=oracle)
+    for group in range(len(plan.groups)):
+        cohorts = range(min(plan.groups[group].questions[0].mechanism.num_cohorts, 16))
+        exact = worst_ratio(plan, group, cohorts)
+        stated = plan.groups[group].epsilon
+        assert exact <= stated + 1e-12
+        assert stated - 1e-9 <= exact
+    assert plan.epsilon <= 1.2
+
+
+def test_a_split_budget_adds_up_to_what_is_stated():
+    plan = bitwise(epsilon=1.5, domain=TINY, buckets=4)
+    exact = worst_ratio(plan, 0, range(8))
+    assert plan.epsilon <= 1.5
+    assert plan.epsilon - 1e-7 <= exact <= plan.epsilon
+
+
+def test_a_dictionary_costs_nothing_more():
+    plan = discover(epsilon=1.1, domain=TINY, known=[1, 5], step=2, beam=2)
+    for group in range(len(plan.groups)):
+        assert worst_ratio(plan, group, range(24)) <= plan.epsilon <= 1.1
+
+
+def test_a_broken_plan_fails_the_same_check():
+    """A device that answers two questions at the whole epsilon each."""
+    plan = prefix_extension(epsilon=1.2, domain=TINY, step=1, oracle="grr")
+    from overstory.discovery.plans import Group, Plan
+
+    both = tuple(q for group in plan.groups[:2] for q in group.questions)
+    broken = Plan(domain=TINY, groups=(Group(1 << 32, both),))
+    assert worst_ratio(broken, 0, range(1)) > 1.2
+    assert worst_ratio(broken, 0, range(1)) <= broken.epsilon  # but the statement adds them up
+
+
+def test_known_values_answer_elsewhere():
+    plan = discover(epsilon=2.0, domain=Integers(16), known=[7, 9], step=4)
+    dictionary, search = plan.groups[0].questions[0], plan.groups[1].questions[0]
+    assert plan.held(dictionary, 7) == 7
+    assert plan.held(dictionary, 8) is None
+    assert plan.held(search, 7) is None
+    assert plan.held(search, 8) == 8
+    names = {search.value(code) for code in range(1 << 16)}
+    assert search.value(None) not in names
+
+
+@pytest.mark.parametrize("oracle", ["olh", "linear-hash", "grr", "hadamard"])
+def test_elsewhere_is_no_prefix(oracle):
+    plan = prefix_extension(epsilon=2.0, domain=Integers(10), levels=(4, 10), oracle=oracle)
+    for question in plan.levels:
+        names = {question.value(code) for code in range(1 << 10)}
+        assert len(names) == 1 << question.num_bits
+        assert question.value(None) not in names
+
+
+def test_the_group_follows_from_the_secret_and_nothing_else():
+    plan = prefix_extension(epsilon=2.0)
+    secrets = [i.to_bytes(16, "big") for i in range(2000)]
+    groups = [plan.group_of(secret, "m") for secret in secrets]
+    assert groups == [Device(plan, secret=secret, metric="m").group for secret in secrets]
+    assert groups != [plan.group_of(secret, "other") for secret in secrets]
+    counts = Counter(groups)
+    for index in range(len(plan.groups)):
+        expected = 2000 * plan.share(index)
+        assert abs(counts[index] - expected) < 6 * math.sqrt(expected)
+
+
+def test_asking_again_repeats_the_answer():
+    device = Device(prefix_extension(epsilon=0.5), secret=b"s" * 16, metric="m")
+    again = Device(prefix_extension(epsilon=0.5), secret=b"s" * 16, metric="m")
+    assert len({device.answer(77) for _ in range(20)} | {again.answer(77)}) == 1
+    assert device.epsilon <= 0.5
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        prefix_extension(epsilon=6.0, domain=Integers(12), step=4, beam=8),
+        prefix_extension(epsilon=6.0, domain=Integers(12), step=6, beam=8, oracle="linear-hash"),
+        prefix_extension(epsilon=6.0, domain=Integers(12), step=6, beam=8, oracle="hadamard"),
+        discover(epsilon=6.0, domain=Strings(2), known=["ok"], step=6, beam=8),
+        bitwise(epsilon=60.0, domain=Integers(12), buckets=256),
+        bitwise(epsilon=6.0, domain=Integers(12), buckets=256, partitioned=True, oracle="linear-hash"),
+    ],
+    ids=["olh", "linear", "hadamard", "dictionary", "split", "partitioned"],
+)
+def test_what_real_devices_hold_is_found(plan):
+    values = ["ok", "no", "ok"] if isinstance(plan.domain, Strings) else [4000, 77, 4000]
+    answers = [Device(plan, secret=i.to_bytes(16, "big"), metric="m").answer(values[i % 3]) for i in range(1500)]
+    found = find(plan, gather(plan, answers), correction="bonferroni")
+    wanted = [b"ok", b"no"] if isinstance(plan.domain, Strings) else [4000, 77]
+    assert found.raw_values[:2] == tuple(wanted)
+    assert found.found()[:2] == tuple(wanted)
+    assert abs(found.counts[0] - 1000) < 5 * found.standard_errors[0]
+
+
+def test_the_devices_half_needs_the_standard_library_alone():
+    code = (
+        "import sys; from overstory.discovery import Device, discover;"
+        "Device(discover(epsilon=1.0, known=[3]), secret=b'x' * 16, metric='m').answer(5);"
+        "print([m for m in ('numpy', 'scipy', 'numba') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_answers_that_fit_no_plan_are_refused():
+    plan = prefix_extension(epsilon=2.0, domain=Integers(8), step=4)
+    with pytest.raises(ParameterError, match="answer 0: group 2 does not exist"):
+        gather(plan, [Answer(2, (Report(0, 0),))])
+    with pytest.raises(ParameterError, match="0 reports, 1 asked for"):
+        gather(plan, [Answer(1, ())])
+    other = bitwise(epsilon=2.0, domain=Integers(2), buckets=4, partitioned=True)
+    with pytest.raises(ParameterError, match="other questions than its plan asks"):
+        find(plan, gather(other, []))
+    with pytest.raises(ParameterError, match="answers of 0 groups"):
+        find(plan, ())
+
+
+def test_plans_differ_where_reports_would():
+    plans = [
+        prefix_extension(epsilon=2.0),
+        prefix_extension(epsilon=2.0, key="m"),
+        prefix_extension(epsilon=2.1),
+        prefix_extension(epsilon=2.0, step=4),
+        prefix_extension(epsilon=2.0, oracle="linear-hash"),
+        discover(epsilon=2.0),
+        discover(epsilon=2.0, known=[1]),
+        discover(epsilon=2.0, known=[2]),
+        bitwise(epsilon=2.0),
+        bitwise(epsilon=2.0, partitioned=True),
+    ]
+    assert len({plan.digest for plan in plans}) == len(plans)
+    assert prefix_extension(epsilon=2.0).digest == plans[0].digest
+
+
+def test_any_oracle_can_be_plugged_in():
+    from overstory.protocol.mechanisms.registry import mechanism
+
+    def binary(epsilon, domain_size, key):
+        return mechanism("blh", epsilon=epsilon, hash_key=key)
+
+    plan = prefix_extension(epsilon=5.0, domain=Integers(8), step=4, oracle=binary)
+    assert plan.levels[0].mechanism.name == "blh"
+    assert plan.epsilon <= 5.0
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda: prefix_extension(epsilon=0), "epsilon = 0"),
+        (lambda: prefix_extension(epsilon=1.0, step=0), "step = 0"),
+        (lambda: prefix_extension(epsilon=1.0, beam=0), "beam = 0"),
+        (lambda: prefix_extension(epsilon=1.0, step=20), "give shorter steps or a smaller beam, or the oracle linear"),
+        (lambda: prefix_extension(epsilon=1.0, levels=(8, 8, 64)), "rising lengths"),
+        (lambda: prefix_extension(epsilon=1.0, levels=(8, 32)), "end with the domain's width, 64"),
+        (lambda: prefix_extension(epsilon=1.0, levels=()), "give prefix lengths"),
+        (lambda: prefix_extension(epsilon=1.0, shares=[1, 2]), "2 shares for 8 levels"),
+        (lambda: prefix_extension(epsilon=1.0, shares=[1, 1, 1, 1, 1, 1, 1, 0]), "above 0 for each group"),
+        (lambda: prefix_extension(epsilon=1.0, oracle="none"), "there is no mechanism 'none'"),
+        (lambda: discover(epsilon=1.0, known=[1], known_share=1.0), "known_share = 1.0"),
+        (lambda: discover(epsilon=1.0, known=[-1]), "outside the domain"),
+        (lambda: discover(epsilon=1.0, step=99), "step = 99"),
+        (lambda: bitwise(epsilon=1.0, buckets=3), "give a power of two"),
+        (lambda: bitwise(epsilon=1.0, oracle="olh"), "give an oracle over numbers"),
+        (lambda: Device(prefix_extension(epsilon=1.0), secret=b"short", metric="m"), "at least 16 bytes"),
+        (lambda: Device(prefix_extension(epsilon=1.0), secret=b"s" * 16, metric=""), "give the metric's id"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(build, says):
+    with pytest.raises(ParameterError, match=says):
+        build()
+
+
+def test_thresholds_follow_their_weights():
+    drawn = np.diff([0, *thresholds([3, 1, 4])]) / 2**32
+    assert np.allclose(drawn, [3 / 8, 1 / 8, 4 / 8], atol=1e-9)

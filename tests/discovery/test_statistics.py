@@ -1,0 +1,132 @@
+"""Unbiased counts, honest errors, exact p-values, a false discovery rate that holds; and that each can fail."""
+
+import math
+
+import numpy as np
+import pytest
+from populations import zipf
+from scipy.stats import binom, binomtest, chi2
+
+from overstory.analysis.reports import ReportBatch
+from overstory.discovery import Integers, discover, find, prefix_extension, simulate
+from overstory.discovery.plans import thresholds
+from overstory.discovery.reading import respond, support_counts
+from overstory.discovery.support_tests import adjusted, counts_of, exact_p_values, needed_support
+from overstory.protocol.mechanisms.registry import mechanism
+
+FALSE_ALARM = 1e-6  # of each test here
+HOLDERS, DEVICES = 1500, 6000
+VALUES = np.r_[np.full(HOLDERS, 9), np.arange(DEVICES - HOLDERS) % 200 + 20].astype(np.uint64)
+
+
+def repeated(plan, runs):
+    """Counts and standard errors of the value 9, over runs."""
+    pairs = []
+    for seed in range(runs):
+        found = find(plan, simulate(plan, VALUES, np.random.default_rng(seed)))
+        place = found.raw_values.index(9)
+        pairs.append((found.counts[place], found.standard_errors[place]))
+    return np.array(pairs).T
+
+
+@pytest.mark.parametrize("oracle", ["olh", "linear-hash", "grr"])
+def test_counts_are_unbiased_and_their_errors_right(oracle):
+    counts, errors = repeated(prefix_extension(epsilon=3.0, domain=Integers(8), levels=(3, 8), oracle=oracle), 200)
+    z = (counts - HOLDERS) / errors
+    assert abs(z.mean()) * math.sqrt(200) < 4.9
+    assert FALSE_ALARM < chi2.cdf((z**2).sum(), 200) < 1 - FALSE_ALARM
+    inside = int((abs(z) < 1.96).sum())
+    assert binomtest(inside, 200, 0.95).pvalue > FALSE_ALARM
+
+
+def test_errors_that_forget_the_sampling_fail_the_same_check():
+    plan = prefix_extension(epsilon=8.0, domain=Integers(8), levels=(3, 8), oracle="grr", shares=[10, 1])
+    counts, errors = repeated(plan, 200)
+    z = (counts - HOLDERS) / errors
+    assert FALSE_ALARM < chi2.cdf((z**2).sum(), 200) < 1 - FALSE_ALARM
+    mechanism = plan.levels[-1].mechanism
+    group = DEVICES / 11
+    support = group * (0.25 * float(mechanism.p_star) + 0.75 * float(mechanism.q_star))
+    noise_alone = counts_of(mechanism, np.array([support]), round(group), round(group))[1][0] * 11
+    z = (counts - HOLDERS) / noise_alone
+    assert chi2.cdf((z**2).sum(), 200) > 1 - FALSE_ALARM
+
+
+@pytest.mark.parametrize("name", ["olh", "linear-hash", "blh"])
+def test_p_values_of_absent_values_are_uniform(name):
+    plan = prefix_extension(epsilon=2.0, domain=Integers(16), levels=(16,), oracle=name)
+    question, small = plan.levels[0], []
+    for seed in range(40):
+        held = [question.value(code) for code in (7, 8)]
+        batch = respond(question.mechanism, held, np.arange(500) % 2, bytes([seed]) * 32)
+        absent = [question.value(code) for code in range(100, 150)]
+        p_values = exact_p_values(question.mechanism, support_counts(question.mechanism, batch, absent), 500)
+        small.append(p_values)
+    p_values = np.concatenate(small)
+    for level in (0.5, 0.1, 0.01):
+        size = sum(binom.sf(c - 1, 500, float(question.mechanism.q_star)) <= level for c in range(502))
+        exact = binom.sf(501 - size, 500, float(question.mechanism.q_star))
+        below = int((p_values <= level).sum())
+        assert exact <= level
+        # 50 values of one batch are nearly, not quite, independent: double the standard error
+        assert abs(below - 2000 * exact) < 2 * 4.9 * math.sqrt(2000 * exact) + 1
+
+
+def test_p_values_are_the_binomial_tail():
+    one = mechanism("olh", epsilon=3.0)
+    supports = np.array([0, 1, 5, 40, 100])
+    expected = binom.sf(supports - 1, 100, float(one.q_star))
+    assert np.allclose(exact_p_values(one, supports, 100), expected, rtol=1e-9)
+    assert exact_p_values(one, np.array([101]), 100)[0] == 0
+    needed = needed_support(one, 100, 1e-3)
+    assert binom.sf(needed - 1, 100, float(one.q_star)) <= 1e-3 < binom.sf(needed - 2, 100, float(one.q_star))
+
+
+def test_few_false_ones_are_found():
+    values, present, false, found = zipf(60_000, 3000, 5, bits=24), None, 0, 0
+    present = set(values.tolist())
+    for seed in range(12):
+        plan = prefix_extension(epsilon=4.0, domain=Integers(24), beam=32)
+        detected = find(plan, simulate(plan, values, np.random.default_rng(seed))).found()
+        false, found = false + len(set(detected) - present), found + len(detected)
+    assert found > 60
+    assert binomtest(false, found, 0.05, alternative="greater").pvalue > 1e-4
+
+
+def test_counting_only_what_was_kept_fails_the_same_check():
+    """The mistake of testing the last beam as if it had been all that was tried."""
+    values = zipf(60_000, 3000, 5, bits=24)
+    present, false, found = set(values.tolist()), 0, 0
+    for seed in range(12):
+        plan = prefix_extension(epsilon=4.0, domain=Integers(24), beam=32)
+        result = find(plan, simulate(plan, values, np.random.default_rng(seed)))
+        wrong = adjusted(result.p_values, len(result), "fdr") <= 0.05
+        detected = {value for value, yes in zip(result.raw_values, wrong, strict=True) if yes}
+        false, found = false + len(detected - present), found + len(detected)
+    assert binomtest(false, found, 0.05, alternative="greater").pvalue < 1e-4
+
+
+def test_groups_are_filled_by_their_shares():
+    plan = prefix_extension(epsilon=1.0, domain=Integers(16), shares=[3, 1])
+    reports = simulate(plan, np.zeros(40_000, np.uint64), np.random.default_rng(1))
+    assert binomtest(len(reports[0][0]), 40_000, 0.75).pvalue > FALSE_ALARM
+    assert thresholds([3, 1])[0] == 3 << 30
+
+
+def test_the_dictionarys_mass_is_unbiased():
+    plan = discover(epsilon=3.0, domain=Integers(8), known=[9, 250], step=4, beam=8)
+    z = []
+    for seed in range(100):
+        found = find(plan, simulate(plan, VALUES, np.random.default_rng(seed)))
+        z.append((found.known_frequency - HOLDERS / DEVICES) / found.known_standard_error)
+    assert abs(np.mean(z)) * 10 < 4.9
+    assert FALSE_ALARM < chi2.cdf(float((np.array(z) ** 2).sum()), 100) < 1 - FALSE_ALARM
+
+
+def test_simulated_reports_are_batches_of_the_mechanism():
+    plan = discover(epsilon=3.0, domain=Integers(16), known=[9], step=5, beam=8)
+    for group, batches in zip(plan.groups, simulate(plan, VALUES, np.random.default_rng(1)), strict=True):
+        for question, batch in zip(group.questions, batches, strict=True):
+            assert isinstance(batch, ReportBatch)
+            assert batch.num_bits == question.mechanism.payload_bits
+            assert int(batch.bits.max()) < question.mechanism.encoding.num_symbols
