@@ -215,3 +215,23 @@ def test_what_cannot_be_planned_is_refused(build, says):
 def test_thresholds_follow_their_weights():
     drawn = np.diff([0, *thresholds([3, 1, 4])]) / 2**32
     assert np.allclose(drawn, [3 / 8, 1 / 8, 4 / 8], atol=1e-9)
+
+
+def test_a_weaker_plan_is_refused():
+    built, weaker, stronger = (prefix_extension(epsilon=e) for e in (1.0, 1.1, 0.9))
+    Device(stronger, secret=b"s" * 16, metric="m", built_with=built)
+    with pytest.raises(ParameterError, match="above the 1 that this program was built with"):
+        Device(weaker, secret=b"s" * 16, metric="m", built_with=built)
+
+
+def test_a_plugged_in_oracle_over_a_small_domain_is_hashed_into():
+    plan = prefix_extension(epsilon=2.0, domain=Integers(40), levels=(20, 40), beam=4, oracle="hadamard")
+    question = plan.levels[1]
+    assert not question.is_linear
+    assert 0 <= question.value(123456789) < question.domain_size
+    assert question.value(123456789) != question.value(987654321)
+
+
+def test_a_bit_of_no_value_is_refused():
+    with pytest.raises(ParameterError, match="a bit of no value"):
+        bitwise(epsilon=1.0, domain=TINY, buckets=4).groups[0].questions[0].value(None)

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
+from overstory.discovery import linear_count
 from overstory.discovery.linear_count import count_blocks, encode_linear, masks_of
 from overstory.discovery.linear_hash import LinearHash, best_hash_bits, linear_hash, rows
 from overstory.discovery.reading import LinearSupport, respond, support_counts
@@ -111,3 +112,16 @@ def test_shapes_outside_are_refused():
 
 def test_the_range_is_the_power_of_two_of_least_variance():
     assert [best_hash_bits(epsilon) for epsilon in (0.1, 1.0, 2.0, 3.0, 4.0, 5.0)] == [1, 2, 3, 4, 6, 7]
+
+
+def test_the_compiled_loops_are_the_plain_ones():
+    rng = np.random.default_rng(5)
+    seeds, masks = rng.integers(0, 1 << 31, 6).astype(np.uint64), np.empty((6, 3), np.uint64)
+    with np.errstate(over="ignore"):
+        linear_count._fill_masks_loop(seeds, np.uint64(0), masks)
+    assert np.array_equal(masks, masks_of(seeds, 64, 3))
+    reported, parents = rng.integers(0, 8, 6).astype(np.uint32), np.array([0, 32, 160], np.uint64)
+    signs = np.zeros((32, 3), np.int32)
+    linear_count._add_signs_loop(masks, reported, parents, signs)
+    linear_count._transform_in_place(signs)
+    assert np.array_equal(signs.T >> 3, count_blocks(masks, reported, parents, 5))

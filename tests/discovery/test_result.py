@@ -79,6 +79,21 @@ def test_the_table_shows_the_detected_ones():
     assert "not detected" in FOUND.table(everything=True)
 
 
+def test_arrays_of_another_length_are_refused():
+    with pytest.raises(ParameterError, match="values, but counts of shape"):
+        dataclasses.replace(FOUND, counts=np.zeros(1))
+
+
+def test_it_draws_on_the_current_axes():
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    assert FOUND.plot() is plt.gca()
+    plt.close("all")
+
+
 @pytest.mark.parametrize("result", [FOUND, None])
 def test_it_can_be_drawn(result):
     from matplotlib.figure import Figure

@@ -126,5 +126,7 @@ def test_progress_is_told_and_rises():
     plan = prefix_extension(epsilon=4.0, domain=Integers(16), beam=4)
     reports = simulate(plan, range(1000), np.random.default_rng(1), progress=lambda _, done: told.append(done))
     find(plan, reports, progress=lambda what, done: told.append(1 + done) if "bits" in what else None)
+    bits = bitwise(epsilon=4.0, domain=Integers(3), buckets=4)
+    find(bits, simulate(bits, [1], np.random.default_rng(1)), progress=lambda _, done: told.append(2 + done))
     assert told == sorted(told)
-    assert len(told) == 4
+    assert len(told) == 4 + 3

@@ -35,13 +35,15 @@ class Device:
         The metric's id.
     group
         Only where the group was assigned elsewhere.
+    built_with
+        The plan that the program was built with: one that comes later, from a server, may protect more, never less.
     entropy
         Where fresh bits come from, for oracles with a second round; the operating system unless given.
 
     Raises
     ------
     ParameterError
-        When the secret is too short or the metric has no name.
+        When the secret is too short, the metric has no name, or the plan reveals more than `built_with`.
 
     Examples
     --------
@@ -52,10 +54,22 @@ class Device:
     """
 
     def __init__(
-        self, plan: Plan, *, secret: bytes, metric: str, group: int | None = None, entropy: Entropy | None = None
+        self,
+        plan: Plan,
+        *,
+        secret: bytes,
+        metric: str,
+        group: int | None = None,
+        built_with: Plan | None = None,
+        entropy: Entropy | None = None,
     ) -> None:
         if not isinstance(metric, str) or not metric:
             raise ParameterError(f"metric = {metric!r}: give the metric's id, a string that is not empty")
+        if built_with is not None and plan.epsilon > built_with.epsilon:
+            raise ParameterError(
+                f"the plan offered has epsilon {plan.epsilon:.6g}, above the {built_with.epsilon:.6g} that "
+                "this program was built with; a weaker collection needs a new metric and a new consent"
+            )
         self.plan = plan
         self.group = plan.group_of(secret, metric) if group is None else group
         self._asked = [
