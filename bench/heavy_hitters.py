@@ -65,6 +65,7 @@ PROTOCOLS = (
     Protocol("PEM, 1 bit a step", lambda e: prefix_extension(epsilon=e, step=1), (0.08, 0.21, 0.54)),
     Protocol("PEM, 4 bits a step", lambda e: prefix_extension(epsilon=e, step=4), (0.14, 0.28, 0.71)),
     Protocol("PEM, 8 bits a step", lambda e: prefix_extension(epsilon=e, step=8), (0.14, 0.32, 0.91)),
+    Protocol("PEM, 8 bits, beam 96", lambda e: prefix_extension(epsilon=e, step=8, beam=96)),
     Protocol(
         "PEM, groups 24, 44, 64",
         lambda e: prefix_extension(epsilon=e, levels=(24, 44, 64), beam=48, oracle="linear-hash"),
