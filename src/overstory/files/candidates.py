@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from overstory.analysis.candidates import CandidateMap
+from overstory.analysis.positions import positions_of
 from overstory.files.opening import reading
 from overstory.files.records import all_records, blocks
 from overstory.protocol.errors import FormatError
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     from overstory.files.fields import Place
     from overstory.files.opening import Advance, FilePath
     from overstory.protocol.encodings import Encoding
-
-FEW: Final = 1 << 14
-"""Up to this many (candidate, cohort) pairs the device's own code hashes faster than a compiler is loaded."""
 
 
 def read_candidates(path: FilePath, advance: Advance | None = None) -> list[str]:
@@ -72,11 +68,4 @@ def hash_candidates(candidates: Sequence[str], encoding: Encoding) -> CandidateM
     >>> hash_candidates(["v1"], Bloom(16, 2, 1, "google-rappor-python")).positions.tolist()
     [[[8, 10]]]
     """
-    cohorts = range(encoding.num_cohorts)
-    if len(candidates) * encoding.num_cohorts <= FEW:
-        positions = np.array([[encoding.positions(value, cohort) for value in candidates] for cohort in cohorts])
-    else:
-        from overstory.analysis.positions import positions_of
-
-        positions = positions_of(encoding, candidates)
-    return CandidateMap(candidates, positions, encoding.num_bits)
+    return CandidateMap(candidates, positions_of(encoding, candidates), encoding.num_bits)
