@@ -47,7 +47,7 @@ def frequency_variance(
     --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
     >>> one_million = frequency_variance(mechanism("rappor"), 10**6, num_candidates=200)
-    >>> round(1e6 * math.sqrt(one_million))
+    >>> round(1e6 * one_million**0.5)
     2975
     """
     if num_reports <= 0 or not 0 <= frequency <= 1:
@@ -94,8 +94,3 @@ def error_bound(mechanism: Mechanism, num_reports: float, beta: float) -> float:
         raise ParameterError(f"{mechanism.name}: not every report speaks of every value, so this bound does not hold")
     span = abs(float(mechanism.p_star - mechanism.q_star))
     return math.sqrt(math.log(2 / beta) / (2 * num_reports)) / span
-
-
-def standard_error(mechanism: Mechanism, num_reports: float, frequency: float = 0.0) -> float:
-    """Square root of `frequency_variance`, as a share."""
-    return math.sqrt(frequency_variance(mechanism, num_reports, frequency))
