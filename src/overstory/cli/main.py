@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Final
 
-COMMANDS: Final = ("demo", "plan", "compare", "privacy", "encode", "sum", "map", "decode", "discover", "bench")
+COMMANDS: Final = ("demo", "plan", "compare", "privacy", "encode", "sum", "map", "decode", "discover", "reproduce", "bench")
 """Each is a module beside this one, with `add_parser(subparsers)` and `run(args) -> int`."""
 
 EXTRAS: Final = {"numpy", "scipy", "numba", "llvmlite", "pyarrow", "matplotlib", "jinja2", "rich"}

@@ -1,0 +1,152 @@
+"""A published number beside ours: the verdict is computed from the two, never written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any, Final
+
+from overstory.experiments.published import Published
+from overstory.protocol.errors import ParameterError
+
+AGREES: Final = "agrees"
+DIFFERS: Final = "differs"
+NEW: Final = "new"
+LEVEL: Final = 0.99
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One quantity: what the paper says, what we find, and between which bounds.
+
+    Make it with `exact`, `simulated`, `stated` or `new`.
+
+    Attributes
+    ----------
+    name
+        What is compared, for a reader who has only this line.
+    ours
+        What we find; words for a statement.
+    low, high
+        The interval of ours; for an exact quantity both are `ours`.
+    unit
+        Such as ``reports``; empty for a plain number.
+    published
+        What the paper says; None where it says nothing.
+    because
+        Why it differs, where it is known that it can.
+    """
+
+    name: str
+    ours: float | str
+    low: float | None
+    high: float | None
+    unit: str = ""
+    published: Published | None = None
+    because: str = ""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.ours, str):
+            fits = self.low is None and self.high is None
+            fits = fits and (self.published is None or isinstance(self.published.value, str))
+        else:
+            fits = self.low is not None and self.high is not None and self.low <= self.ours <= self.high
+            fits = fits and (self.published is None or not isinstance(self.published.value, str))
+        if not fits:
+            raise ParameterError(
+                f"{self.name}: {self.ours!r} in {self.low} .. {self.high} cannot be compared with {self.published}"
+            )
+
+    @property
+    def verdict(self) -> str:
+        """`agrees`, `differs` or `new`."""
+        if self.published is None:
+            return NEW
+        if isinstance(self.ours, str):
+            return AGREES if self.ours == self.published.value else DIFFERS
+        assert self.low is not None
+        assert self.high is not None
+        return AGREES if self.published.admits(self.low, self.high) else DIFFERS
+
+    @property
+    def unexplained(self) -> bool:
+        """Whether it differs and nothing says why."""
+        return self.verdict == DIFFERS and not self.because
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {
+            "name": self.name,
+            "unit": self.unit,
+            "published": None if self.published is None else self.published.to_json(),
+            "ours": self.ours,
+            "low": self.low,
+            "high": self.high,
+            "verdict": self.verdict,
+            "because": self.because if self.verdict == DIFFERS else "",
+            "could_differ_because": self.because,
+        }
+
+    @classmethod
+    def from_json(cls, known: dict[str, Any]) -> Comparison:
+        """Read back `to_json`; the verdict is computed again."""
+        published = None if known["published"] is None else Published(**known["published"])
+        return cls(
+            known["name"],
+            known["ours"],
+            known["low"],
+            known["high"],
+            known["unit"],
+            published,
+            known["could_differ_because"],
+        )
+
+
+def exact(
+    name: str, ours: float, published: Published | None = None, *, unit: str = "", because: str = ""
+) -> Comparison:
+    """Compare a quantity that is computed, not simulated: agreement is within the paper's printed rounding.
+
+    Examples
+    --------
+    >>> from overstory.experiments.published import printed
+    >>> exact("epsilon", 1.07429, printed("1.07", "section 5")).verdict
+    'agrees'
+    """
+    return Comparison(name, float(ours), float(ours), float(ours), unit, published, because)
+
+
+def simulated(
+    name: str,
+    runs: Sequence[float],
+    published: Published | None = None,
+    *,
+    averaged: int = 1,
+    unit: str = "",
+    because: str = "",
+) -> Comparison:
+    """Compare the mean of independent runs; the interval is where a further such number falls 99 times in 100.
+
+    The paper's number is itself random: one run, or the average of `averaged` runs. With R runs of ours, mean x and
+    standard deviation s, it falls in ``x +- t s sqrt(1 / averaged + 1 / R)`` (Student's t, R - 1 degrees of freedom).
+
+    Examples
+    --------
+    >>> from overstory.experiments.published import Published
+    >>> simulated("found", [41, 44, 39, 42, 40], Published(47, "figure 5")).verdict
+    'agrees'
+    """
+    from scipy.stats import t
+
+    if len(runs) < 2:
+        raise ParameterError(f"{name}: {len(runs)} runs have no spread; give at least two")
+    mean, spread = fmean(runs), stdev(runs)
+    far = float(t.ppf((1 + LEVEL) / 2, len(runs) - 1)) * spread * math.sqrt(1 / averaged + 1 / len(runs))
+    return Comparison(name, mean, mean - far, mean + far, unit, published, because)
+
+
+def stated(name: str, ours: str, published: Published | None = None, *, because: str = "") -> Comparison:
+    """Compare a statement in words, computed from results, with the paper's."""
+    return Comparison(name, ours, None, None, "", published, because)

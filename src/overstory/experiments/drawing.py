@@ -1,0 +1,119 @@
+"""One style for every figure: ready to print, safe for the colour-blind, at home on a light and on a dark page.
+
+Colours are those of Okabe and Ito (2008), without the two that paper or ink would swallow. A figure is drawn in the
+colours of a light page; on the HTML page each stands for a CSS variable, which the dark scheme sets anew.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from overstory.experiments.inline_svg import svg_text
+from overstory.experiments.result import Picture
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+INK: Final = "#1d2520"
+MUTED: Final = "#6f7972"
+FAINT: Final = "#d9ddd6"
+PAPER: Final = "#fefefe"
+BLUE: Final = "#0072b2"
+VERMILION: Final = "#d55e00"
+GREEN: Final = "#009e73"
+PURPLE: Final = "#cc79a7"
+ORANGE: Final = "#e69f00"
+SKY: Final = "#56b4e9"
+
+SERIES: Final = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, INK)
+"""In the order in which series take them."""
+OURS: Final = BLUE
+THEIRS: Final = VERMILION
+"""Where ours and the paper's stand in one picture."""
+
+VARIABLES: Final = {
+    INK: "ink",
+    MUTED: "muted",
+    FAINT: "line",
+    PAPER: "paper",
+    BLUE: "blue",
+    VERMILION: "vermilion",
+    GREEN: "green",
+    PURPLE: "purple",
+    ORANGE: "orange",
+    SKY: "sky",
+}
+"""From the colours of a drawing to the page's variables."""
+
+DOTS_PER_INCH: Final = 200
+
+
+def panels(width: float = 7.2, height: float = 4.2, rows: int = 1, columns: int = 1, **shared: Any) -> tuple[Any, Any]:
+    """Return (figure, axes) in the house's style; axes are an array when there is more than one.
+
+    Parameters
+    ----------
+    width, height
+        Inches.
+    rows, columns
+        How many panels.
+    **shared
+        ``sharex``, ``sharey``, as matplotlib takes them.
+    """
+    from matplotlib.figure import Figure as NewFigure
+
+    figure = NewFigure(figsize=(width, height), layout="constrained", facecolor=PAPER)
+    axes = figure.subplots(rows, columns, **shared)
+    for one in np.atleast_1d(axes).flat:
+        _dress(one)
+    return figure, axes
+
+
+def _dress(axes: Any) -> None:
+    axes.set_facecolor("none")
+    axes.set_axisbelow(True)
+    axes.grid(visible=True, color=FAINT, linewidth=0.6)
+    axes.tick_params(which="both", colors=INK, length=3, labelsize=9)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(MUTED)
+    for text in (axes.xaxis.label, axes.yaxis.label, axes.title):
+        text.set_color(INK)
+        text.set_fontsize(10)
+    axes.title.set_fontweight("semibold")
+    axes.minorticks_off()
+
+
+def band(axes: Any, x: Sequence[float], low: Sequence[float], high: Sequence[float], colour: str) -> None:
+    """Shade what lies between two curves."""
+    axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
+
+
+def label(axes: Any, x: float, y: float, text: str, colour: str = INK, **place: Any) -> None:
+    """Write a series' name at its own place instead of into a legend; by default right of the point."""
+    settled = {"xytext": (5, 0), "ha": "left", "va": "center", "fontsize": 9} | place
+    axes.annotate(text, (x, y), textcoords="offset points", color=colour, annotation_clip=False, **settled)
+
+
+def picture(figure: Figure, name: str, caption: str, alt: str) -> Picture:
+    """Return the drawn figure as PNG and SVG.
+
+    Parameters
+    ----------
+    figure
+        What was drawn.
+    name
+        What its files are called; begin with the experiment's name.
+    caption
+        What stands under it: what is shown, of how many runs, what bands mean.
+    alt
+        What it shows, in one or two sentences, for a reader who does not see it.
+    """
+    out = io.BytesIO()
+    figure.savefig(out, format="png", dpi=DOTS_PER_INCH, metadata={"Software": None})
+    return Picture(name, caption, alt, svg_text(figure, name), out.getvalue())

@@ -1,0 +1,1 @@
+"""Erlingsson, Pihur, Korolova, "RAPPOR: randomized aggregatable privacy-preserving ordinal response", CCS 2014."""

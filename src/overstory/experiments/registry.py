@@ -1,0 +1,75 @@
+"""Every experiment: one module and one line here. Modules are imported only when they run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from overstory.experiments.context import Context
+    from overstory.experiments.result import Result
+
+RAPPOR: Final = "RAPPOR (Erlingsson, Pihur, Korolova, CCS 2014)"
+EPIDEMIC: Final = "Frequency feature extraction by local differential privacy (Computer Science 49(7), 2022)"
+LECTURE: Final = "Local differential privacy, lecture 6 (after Dwork and Roth)"
+PROTECTING: Final = "ProTECting (Vidal, SBBD 2019 and SBRC 2020)"
+BEYOND: Final = "Beyond the papers"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A published result that can be recomputed.
+
+    Attributes
+    ----------
+    name
+        What the command calls it.
+    title
+        What it shows.
+    paper, section
+        Where it was published.
+    module
+        The module under `overstory.experiments` whose ``run(context) -> Result`` computes it.
+    takes
+        The options it reads (``value``, ``params``, ``readings``).
+    """
+
+    name: str
+    title: str
+    paper: str
+    section: str
+    module: str
+    takes: tuple[str, ...] = ()
+
+    def run(self, context: Context) -> Result:
+        """Compute it."""
+        result: Result = import_module(self.path).run(context)
+        return result
+
+    @property
+    def path(self) -> str:
+        """The module's full name."""
+        return f"overstory.experiments.{self.module}"
+
+
+_ALL: Final = (
+    Experiment("rappor-75-of-100", "What 75 noisy yeses of 100 say", RAPPOR, "section 1", "rappor.coin_example"),
+)
+
+EXPERIMENTS: Final[dict[str, Experiment]] = {experiment.name: experiment for experiment in _ALL}
+
+
+def experiment(name: str) -> Experiment:
+    """Return the experiment of that name.
+
+    Raises
+    ------
+    ParameterError
+        When there is none; the message lists those there are.
+    """
+    if name not in EXPERIMENTS:
+        raise ParameterError(f"there is no experiment {name!r}; there are: {', '.join(EXPERIMENTS)}")
+    return EXPERIMENTS[name]

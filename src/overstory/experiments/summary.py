@@ -1,0 +1,55 @@
+"""All results as one Markdown text, in the order of the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from overstory.experiments import wording
+from overstory.experiments.comparison import AGREES, DIFFERS, NEW
+from overstory.experiments.result import Result
+
+
+def totals(results: Sequence[Result]) -> dict[str, int]:
+    """How many comparisons of all results agree, differ, are new."""
+    return {verdict: sum(result.verdicts[verdict] for result in results) for verdict in (AGREES, DIFFERS, NEW)}
+
+
+def overview(results: Sequence[Result]) -> str:
+    """Say it in one sentence."""
+    seen = totals(results)
+    return (
+        f"{seen[AGREES]} published numbers agree, {seen[DIFFERS]} differ (each says why), "
+        f"{seen[NEW]} numbers are new, in {len(results)} experiments."
+    )
+
+
+def markdown(results: Sequence[Result]) -> str:
+    """Return a section for each result: what was published, what we find, the verdict."""
+    blocks = [overview(results)]
+    paper = ""
+    for result in results:
+        if result.paper != paper:
+            paper = result.paper
+            blocks.append(f"## {paper}")
+        blocks.extend(_section(result))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _section(result: Result) -> Iterable[str]:
+    yield f"### {result.title}"
+    mode = "quick" if result.quick else "full"
+    seed = f", seed {result.seed}" if result.seed is not None else ", nothing random"
+    yield f"`{result.name}`, {result.section} ({mode} mode{seed})"
+    rows = [
+        (wording.name(one), wording.published(one.published), wording.ours(one), wording.verdict(one))
+        for one in result.comparisons
+    ]
+    yield table(("quantity", "published", "ours", "verdict"), rows)
+    if result.notes:
+        yield "\n".join(f"- {note}" for note in result.notes)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table; what could end a cell is escaped."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
