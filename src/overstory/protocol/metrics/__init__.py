@@ -1,0 +1,19 @@
+"""Metrics: what is collected, why, how privately, how often, for how long. The standard library alone."""
+
+from overstory.protocol.metrics.faults import Fault, RegistryError
+from overstory.protocol.metrics.metric import Beyond, Metric, Strings
+from overstory.protocol.metrics.period import Period
+from overstory.protocol.metrics.registry import MetricRegistry, UnknownMetricError, load_registry, parse_registry
+
+__all__ = [
+    "Beyond",
+    "Fault",
+    "Metric",
+    "MetricRegistry",
+    "Period",
+    "RegistryError",
+    "Strings",
+    "UnknownMetricError",
+    "load_registry",
+    "parse_registry",
+]

@@ -1,0 +1,125 @@
+"""Taking the keys of a metric's table one by one: each is right, or a fault that says where it stands."""
+
+from __future__ import annotations
+
+import datetime as dt
+import difflib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from overstory.protocol.metrics.faults import Fault
+from overstory.protocol.metrics.places import Path, Place
+
+MOST_TEXT = 4000
+
+
+@dataclass
+class Fields:
+    """One table of the document, and the faults found in it.
+
+    Attributes
+    ----------
+    table, path
+        What the parser read, and where it lies.
+    places
+        Where each key stands.
+    faults
+        Shared by all tables of a document; every method that finds a fault adds it here, and returns None.
+    """
+
+    table: Mapping[str, Any]
+    path: Path
+    places: Mapping[Path, Place]
+    faults: list[Fault] = field(default_factory=list)
+
+    def fault(self, key: str | None, message: str) -> None:
+        """Note a fault of a key, at its line, or at the nearest table's that was written."""
+        path = self.path if key is None else (*self.path, *key.split("."))
+        nearest = path
+        while nearest and nearest not in self.places:
+            nearest = nearest[:-1]
+        line = self.places[nearest].line if nearest else 1
+        self.faults.append(Fault(line, ".".join(map(str, path)), message))
+
+    def unknown(self, known: Collection[str]) -> None:
+        """Note every key that is not known, with the one that may have been meant."""
+        for key in self.table:
+            if key not in known:
+                near = difflib.get_close_matches(key, known, n=1)
+                wanted = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(known)}"
+                path = (*self.path, key)
+                self.faults.append(Fault(self.places[path].line, ".".join(map(str, path)), f"no such key; {wanted}"))
+
+    def required(self, key: str, wanted: str) -> Any:
+        """Return a value, or note that it is missing."""
+        if key not in self.table:
+            self.fault(key, f"missing: give {wanted}")
+        return self.table.get(key)
+
+    def text(self, key: str, wanted: str) -> str | None:
+        """Return a text that says something."""
+        value = self.required(key, wanted)
+        if value is None:
+            return None
+        if not isinstance(value, str) or not value.strip() or len(value) > MOST_TEXT:
+            self.fault(key, f"give {wanted}: text of 1 to {MOST_TEXT} characters")
+            return None
+        return " ".join(value.split())
+
+    def link(self, key: str, wanted: str) -> str | None:
+        """Return a link."""
+        value = self.required(key, wanted)
+        if value is None:
+            return None
+        if not isinstance(value, str) or not _is_link(value):
+            self.fault(key, f"{value!r:.100} is no link: give {wanted}, starting with https://")
+            return None
+        return value
+
+    def whole(self, key: str, low: int, high: int, *, default: int | None = None) -> int | None:
+        """Return a whole number of a range; `default` where there is none."""
+        value = self.table.get(key, default)
+        if value is None:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            self.fault(key, f"{value!r:.100}: give a whole number from {low} to {high}")
+            return None
+        return value
+
+    def choice(self, key: str, choices: Collection[str], default: str) -> str | None:
+        """Return one of some words."""
+        value = self.table.get(key, default)
+        if not isinstance(value, str) or value not in choices:
+            self.fault(key, f"{value!r:.100}: choose one of {', '.join(choices)}")
+            return None
+        return value
+
+    def date(self, key: str, wanted: str) -> dt.date | None:
+        """Return a day."""
+        value = self.required(key, wanted)
+        if value is None:
+            return None
+        if not isinstance(value, dt.date) or isinstance(value, dt.datetime):
+            self.fault(key, f"give {wanted}: a date without quotes, such as 2027-11-21")
+            return None
+        return value
+
+    def subtable(self, key: str, wanted: str) -> Fields | None:
+        """Return a table inside this one."""
+        value = self.required(key, wanted)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            self.fault(key, f"{value!r:.100} is no table: give {wanted}")
+            return None
+        return Fields(value, (*self.path, key), self.places, self.faults)
+
+
+def _is_link(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return parts.scheme in {"https", "http"} and bool(parts.hostname) and not any(c.isspace() for c in text)

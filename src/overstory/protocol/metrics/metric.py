@@ -1,0 +1,195 @@
+"""A metric: what is asked of a device, why, how it is randomized, how often, and for how long."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Literal
+
+from overstory.protocol.derivation import context, digest
+from overstory.protocol.domains import Domain
+from overstory.protocol.encodings import MAX_COHORTS
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.protocol.metrics.period import DAY, Period
+
+Beyond = Literal["drop", "first", "nearest"]
+"""What a device does with a value past the cap on distinct values."""
+
+MOST_BYTES: Final = 1 << 16
+
+
+@dataclass(frozen=True)
+class Strings:
+    """Any string: which ones are looked for is decided when reports are decoded.
+
+    Parameters
+    ----------
+    candidates
+        The file of candidates, one per line, as the registry names it.
+
+    Examples
+    --------
+    >>> Strings("engines.txt").check("example.org")
+    'example.org'
+    """
+
+    candidates: str | None = None
+
+    def check(self, value: Any) -> str:
+        """Return a string, or raise ParameterError for anything else.
+
+        A string past 65,536 bytes of UTF-8 is refused: no candidate list holds it.
+        """
+        if not isinstance(value, str):
+            raise ParameterError(f"this metric takes a string, not {type(value).__name__}")
+        if len(value) > MOST_BYTES or len(value.encode("utf-8", "surrogatepass")) > MOST_BYTES:
+            raise ParameterError(f"a string of {len(value)} characters is too long: give at most {MOST_BYTES} bytes")
+        return value
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters that a report's meaning depends on: none."""
+        return {"domain": "strings"}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One entry of the registry; `overstory.protocol.metrics.registry` reads and checks it.
+
+    Attributes
+    ----------
+    id
+        Its name for ever: other parameters that reveal more, or a change of meaning, need another one.
+    title, description, owner, purpose
+        For people: what is collected, who answers for it, and a link to why.
+    domain, mechanism
+        From a value to a symbol or string, and from that to a report.
+    period
+        A device reports at most once in each.
+    window
+        In how many reports' privacy the metric's page is stated; for window mechanisms, the window itself.
+    max_values, beyond
+        At most so many distinct values are ever reported by one device; further ones are dropped, replaced by the
+        first one reported, or by the nearest.
+    retention_days, grace_days
+        How long report rows are kept (counts stay), and how long after its period a report is still accepted.
+    expires
+        The first day, in UTC, on which nothing is collected any more.
+    candidates
+        The lines of the candidate file, where there is one and it was read.
+    """
+
+    id: str
+    title: str
+    description: str
+    owner: str
+    purpose: str
+    domain: Domain | Strings
+    mechanism: Mechanism
+    period: Period
+    window: int | None
+    max_values: int | None
+    beyond: Beyond
+    retention_days: int
+    grace_days: int
+    expires: dt.date
+    candidates: tuple[str, ...] | None = None
+
+    def encode(self, value: Any) -> Any:
+        """Return the symbol, or the string, that the mechanism takes for a value.
+
+        Raises
+        ------
+        ParameterError
+            When the value is outside the domain.
+        """
+        return self.domain.check(value) if isinstance(self.domain, Strings) else self.domain.symbol(value)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What is estimated: the names of the domain's symbols, or the candidates (none, unless they were read)."""
+        return self.candidates or () if isinstance(self.domain, Strings) else self.domain.labels
+
+    def expired(self, unix_time: float) -> bool:
+        """Whether nothing is collected any more at that time."""
+        return unix_time >= self.expires_at
+
+    @cached_property
+    def expires_at(self) -> int:
+        """The first second at which nothing is collected any more, in unix time."""
+        return (self.expires - dt.date(1970, 1, 1)).days * DAY
+
+    def accept_until(self, period_number: int) -> int:
+        """Return the unix time from which reports of that period are refused, and its batch ids may be forgotten."""
+        return self.period.start(period_number + 1) + self.grace_days * DAY
+
+    def canonical(self) -> dict[str, Any]:
+        """Return all that a report's meaning or privacy depends on, as JSON values."""
+        return {
+            "metric": self.id,
+            "mechanism": self.mechanism.canonical(),
+            "domain": self.domain.canonical(),
+            "period": str(self.period),
+            "window": self.window,
+            "max_values": self.max_values,
+            "beyond": self.beyond,
+        }
+
+    @cached_property
+    def digest(self) -> bytes:
+        """The 16-byte digest of the canonical form. Reports on the wire carry `mechanism.digest`."""
+        return digest(self.canonical())
+
+    @property
+    def counted_by_label(self) -> bool:
+        """Whether counts are kept per label: where every report has a seed of its own, cohorts cannot be counted."""
+        return self.mechanism.num_cohorts > MAX_COHORTS
+
+    @cached_property
+    def counts_digest(self) -> bytes:
+        """The 16-byte digest of all that stored counts depend on: the mechanism, and the labels where they are counted.
+
+        Raises
+        ------
+        ParameterError
+            When the labels are candidates that were not read.
+        """
+        return digest({"mechanism": self.mechanism.digest.hex(), "labels": self._labels_digest})
+
+    @property
+    def _labels_digest(self) -> str | None:
+        if not self.counted_by_label:
+            return None
+        if not self.labels:
+            raise ParameterError(f"{self.id}: its reports are counted by candidate, and the candidates were not read")
+        return hashlib.blake2b(context(*self.labels), digest_size=16, person=b"labels").hexdigest()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public entry as JSON values: what a registry says, and the digests it amounts to."""
+        parameters = {name: value for name, value in self.mechanism.parameters.items() if value not in (None, "")}
+        return {
+            "id": self.id,
+            "title": self.title,
+            "description": self.description,
+            "owner": self.owner,
+            "purpose": self.purpose,
+            "domain": self.domain.canonical() | self._candidate_file,
+            "oracle": self.mechanism.name,
+            "parameters": parameters,
+            "period": str(self.period),
+            "window": self.window,
+            "max_values": self.max_values,
+            "beyond": self.beyond,
+            "retention_days": self.retention_days,
+            "grace_days": self.grace_days,
+            "expires": self.expires.isoformat(),
+            "mechanism_digest": self.mechanism.digest.hex(),
+            "digest": self.digest.hex(),
+        }
+
+    @property
+    def _candidate_file(self) -> dict[str, str]:
+        named = self.domain.candidates if isinstance(self.domain, Strings) else None
+        return {} if named is None else {"candidates": named}

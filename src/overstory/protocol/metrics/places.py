@@ -1,0 +1,181 @@
+"""Where each key of a TOML document stands: the standard library's parser keeps no lines, and a fault needs one.
+
+`tomllib` decides what a document says; `places` only finds again, in a document that it has accepted, where each key
+was written. So it may be lenient: it checks nothing. The tests hold its paths against the parser's.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Final
+
+Path = tuple[str | int, ...]
+"""Keys, and indices into arrays, from the document's root."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a key and its value stand.
+
+    Attributes
+    ----------
+    line
+        The line on which the key starts, from 1.
+    start, value, stop
+        Offsets in the text: of the key, of its value, and of the value's end. A table's header is its value.
+    """
+
+    line: int
+    start: int
+    value: int
+    stop: int
+
+
+_BLANK: Final = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+_SPACES: Final = re.compile(r"[ \t]*")
+_STRING: Final = re.compile(
+    r'"""(?:[^"\\]|\\.|"{1,2}(?!"))*"{3,5}'
+    r"|'''(?:[^']|'{1,2}(?!'))*'{3,5}"
+    r'|"(?:[^"\\]|\\.)*"'
+    r"|'[^']*'",
+    re.DOTALL,
+)
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
+_PLAIN: Final = re.compile(r"[^,\]}#\n]*")
+
+
+def places(text: str) -> dict[Path, Place]:
+    r"""Return where each key and each element of an array stands, in a document that `tomllib` accepts.
+
+    Examples
+    --------
+    >>> found = places('a.b = 1\n[[c]]\nd = [2, {e = 3}]\n')
+    >>> {path: place.line for path, place in found.items()} == {
+    ...     ("a",): 1, ("a", "b"): 1, ("c",): 2, ("c", 0): 2, ("c", 0, "d"): 3,
+    ...     ("c", 0, "d", 0): 3, ("c", 0, "d", 1): 3, ("c", 0, "d", 1, "e"): 3,
+    ... }
+    True
+    """
+    return _Scanner(text).found
+
+
+class _Scanner:
+    """One pass over the text."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.at = text, 0
+        self.newlines = [found.start() for found in re.finditer("\n", text)]
+        self.found: dict[Path, Place] = {}
+        self._elements: dict[Path, int] = {}  # how many tables each array of tables has so far
+        table: Path = ()
+        self._skip(_BLANK)
+        while self.at < len(text):
+            if text[self.at] == "[":
+                table = self._header()
+            else:
+                self._pair(table)
+            self._skip(_BLANK)
+
+    def _skip(self, pattern: re.Pattern[str]) -> str:
+        found = pattern.match(self.text, self.at)
+        assert found is not None
+        self.at = found.end()
+        return found[0]
+
+    def _next_is(self, sign: str) -> bool:
+        """Pass over `sign` if it is what comes next."""
+        here = self.text.startswith(sign, self.at)
+        self.at += len(sign) * here
+        return here
+
+    def _keep(self, path: Path, start: int, value: int) -> None:
+        self.found[path] = Place(bisect_right(self.newlines, start - 1) + 1, start, value, self.at)
+
+    def _keep_parents(self, path: Path, start: int) -> None:
+        """Let tables that are only named on the way to a key stand where they were first named."""
+        for depth in range(1, len(path)):
+            if path[:depth] not in self.found:
+                self._keep(path[:depth], start, start)
+
+    def _header(self) -> Path:
+        """Read ``[table]`` or ``[[array of tables]]``; return the path of what follows."""
+        start, array = self.at, self.text.startswith("[[", self.at)
+        self.at += 1 + array
+        *parents, last = self._keys()
+        self.at += 1 + array
+        path: Path = ()
+        for key in parents:
+            path = (*path, key)
+            if path in self._elements:
+                path = (*path, self._elements[path] - 1)
+        path = (*path, last)
+        self._keep_parents(path, start)
+        if not array:
+            self._keep(path, start, start)
+            return path
+        index = self._elements.get(path, 0)
+        self._elements[path] = index + 1
+        if not index:
+            self._keep(path, start, start)
+        self._keep((*path, index), start, start)
+        return (*path, index)
+
+    def _keys(self) -> list[str]:
+        """Read a dotted key, with the spaces around it."""
+        keys = []
+        while True:
+            self._skip(_SPACES)
+            keys.append(self._key())
+            self._skip(_SPACES)
+            if not self._next_is("."):
+                return keys
+
+    def _key(self) -> str:
+        if self.text[self.at] not in "\"'":
+            return self._skip(_BARE)
+        quoted = self._skip(_STRING)
+        return str(tomllib.loads(f"key = {quoted}")["key"])
+
+    def _pair(self, table: Path) -> None:
+        """Read ``key = value``."""
+        start = self.at
+        path = (*table, *self._keys())
+        self.at += 1  # the equals sign
+        self._keep_parents(path, start)
+        self._value(path, start)
+
+    def _value(self, path: Path, start: int) -> None:
+        self._skip(_SPACES)
+        value = self.at
+        self._keep(path, start, value)  # before what it holds
+        if self._next_is("["):
+            self._array(path)
+        elif self._next_is("{"):
+            self._inline_table(path)
+        elif self.text[value] in "\"'":
+            self._skip(_STRING)
+        else:
+            plain = self._skip(_PLAIN)
+            self.at -= len(plain) - len(plain.rstrip())
+        self._keep(path, start, value)
+
+    def _array(self, path: Path) -> None:
+        index = 0
+        self._skip(_BLANK)
+        while not self._next_is("]"):
+            self._value((*path, index), self.at)
+            index += 1
+            self._skip(_BLANK)
+            self._next_is(",")
+            self._skip(_BLANK)
+
+    def _inline_table(self, path: Path) -> None:
+        self._skip(_BLANK)
+        while not self._next_is("}"):
+            self._pair(path)
+            self._skip(_BLANK)
+            self._next_is(",")
+            self._skip(_BLANK)

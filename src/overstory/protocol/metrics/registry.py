@@ -1,0 +1,175 @@
+"""The metric registry: one reviewed file that drives client, collector, analysis and the public privacy page."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from overstory.protocol.derivation import digest
+from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.metrics.building import build_metric
+from overstory.protocol.metrics.faults import Fault, RegistryError
+from overstory.protocol.metrics.fields import Fields
+from overstory.protocol.metrics.metric import Metric
+from overstory.protocol.metrics.places import places
+
+_AT_LINE: Final = re.compile(r" \(at line (\d+), column (\d+)\)$")
+_AT_END: Final = " (at end of document)"
+
+
+@dataclass(frozen=True)
+class MetricRegistry(Mapping[str, Metric]):
+    """Metrics by id.
+
+    Attributes
+    ----------
+    metrics
+        By id, in the order of the file.
+    version
+        The version that the file states; a person's consent names it.
+
+    Examples
+    --------
+    >>> registry = parse_registry(EXAMPLE)
+    >>> registry.version, list(registry), registry["colour"].mechanism.name
+    ('2026-11-21', ['colour'], 'grr')
+    """
+
+    metrics: Mapping[str, Metric]
+    version: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "metrics", MappingProxyType(dict(self.metrics)))
+
+    def __getitem__(self, name: str) -> Metric:
+        """Return the metric of that id, or raise ParameterError with the known ones."""
+        if name not in self.metrics:
+            raise UnknownMetricError(f"there is no metric {name!r}: the registry lists {', '.join(self.metrics)}")
+        return self.metrics[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.metrics)
+
+    def __len__(self) -> int:
+        return len(self.metrics)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """The 16-byte digest of all that the file says; order, comments and spaces do not matter."""
+        return digest(self.to_json())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the public registry as JSON values."""
+        return {"registry": self.version, "metrics": [self.metrics[name].to_json() for name in sorted(self.metrics)]}
+
+
+class UnknownMetricError(ParameterError, KeyError):
+    """A metric that the registry does not list."""
+
+    __str__ = ParameterError.__str__
+
+
+def load_registry(path: str | os.PathLike[str], *, read_candidates: bool = True) -> MetricRegistry:
+    """Read and check a registry file.
+
+    Parameters
+    ----------
+    path
+        The file; candidate files are named relative to its folder.
+    read_candidates
+        Whether to read them. A device has no use for candidates.
+
+    Raises
+    ------
+    RegistryError
+        With every fault and its line.
+    FormatError
+        When the file is not UTF-8.
+    OSError
+        When it cannot be read.
+    """
+    source = os.fspath(path)
+    try:
+        text = Path(path).read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise FormatError(f"expected UTF-8 text ({error.reason} at byte {error.start})", source=source) from None
+    folder = Path(path).parent if read_candidates else None
+    return parse_registry(text, folder, source=source)
+
+
+def parse_registry(text: str, folder: Path | None = None, *, source: str | None = None) -> MetricRegistry:
+    """Check the text of a registry.
+
+    Parameters
+    ----------
+    text
+        TOML.
+    folder
+        Where candidate files lie; they are left unread unless given.
+    source
+        The file's name, for messages.
+
+    Raises
+    ------
+    RegistryError
+        With every fault and its line.
+    """
+    try:
+        document = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise RegistryError([_syntax(error, text)], source=source) from None
+    root = Fields(document, (), places(text))
+    version, metrics = _version(root), _metrics(root, folder)
+    if root.faults:
+        raise RegistryError(root.faults, source=source)
+    assert version is not None
+    return MetricRegistry(metrics, version)
+
+
+def _syntax(error: Exception, text: str) -> Fault:
+    said = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "nested too deeply"
+    found = _AT_LINE.search(said)
+    if found:
+        return Fault(int(found[1]), "", f"no TOML: {said[: found.start()].lower()}, at column {found[2]}")
+    return Fault(text.count("\n") + 1, "", f"no TOML: {said.removesuffix(_AT_END).lower()}, at the end")
+
+
+def _version(root: Fields) -> str | None:
+    root.unknown(("registry", "metrics"))
+    return root.text("registry", "the registry's version, such as its date")
+
+
+def _metrics(root: Fields, folder: Path | None) -> dict[str, Metric]:
+    tables = root.subtable("metrics", "a table [metrics.ID] for each metric")
+    if tables is None:
+        return {}
+    if not tables.table:
+        tables.fault(None, "there is no metric: give a table [metrics.ID] for each")
+    read = {name: tables.subtable(name, "a table") for name in tables.table}
+    built = {name: build_metric(fields, folder) for name, fields in read.items() if fields is not None}
+    return {name: metric for name, metric in built.items() if metric is not None}
+
+
+EXAMPLE: Final = """
+registry = "2026-11-21"
+
+[metrics.colour]
+title = "Favourite colour"
+description = "Which of three colours the person chose as the theme."
+owner = "Themes team"
+purpose = "https://example.org/issues/7"
+domain = {kind = "categories", names = ["red", "green", "blue"]}
+oracle = "grr"
+parameters = {epsilon = 1.0}
+period = "week"
+retention_days = 90
+expires = 2027-11-21
+"""
+"""A registry of one metric, with the keys that every metric needs."""
