@@ -1,0 +1,241 @@
+"""The attacker's posterior against sums over every permanent response, and against the epsilons that bound it."""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overstory.privacy.attackers import (
+    evidence_of,
+    false_discovery_rate,
+    missed_share,
+    nothing_to_learn,
+    posterior,
+    posterior_of_bits,
+)
+from overstory.protocol.channels import BinaryChannel, Rounds, SymbolChannel
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.mechanisms.sets import SetMechanism
+from overstory.protocol.symbol_rounds import SymbolRounds
+
+CASES = {
+    "rappor": mechanism("rappor", num_bits=4, num_hashes=2, num_cohorts=2, f=0.5, p=0.5, q=0.75),
+    "rappor, three hashes, q below p": mechanism(
+        "rappor", num_bits=5, num_hashes=3, num_cohorts=3, f=0.25, p=0.75, q=0.25
+    ),
+    "rappor, no permanent round": mechanism("rappor", num_bits=4, num_hashes=2, num_cohorts=1, f=0.0, p=0.25, q=0.75),
+    "rappor, Google's hashes": mechanism(
+        "rappor", num_bits=4, num_hashes=2, num_cohorts=2, f=0.5, p=0.5, q=0.75, hash_family="google-rappor-python"
+    ),
+    "basic": mechanism("basic-rappor", domain_size=4, f=0.3, p=0.35, q=0.65),
+    "one-time": mechanism("basic-rappor-one-time", domain_size=4, f=0.3),
+    "opt-dr": mechanism("opt-dr", domain_size=4, epsilon_permanent=1.5),
+    "wb": mechanism("wb", domain_size=4, epsilon=2.0, window=2),
+    "dbitflip": mechanism("dbitflip", domain_size=4, epsilon=1.0, sampled_bits=2),
+    "grr": mechanism("grr", domain_size=4, epsilon=1.0),
+    "l-grr": mechanism("l-grr", domain_size=4, epsilon_permanent=2.0, epsilon_report=1.0),
+    "loloha": mechanism("loloha", domain_size=4, epsilon_permanent=2.0, epsilon_report=1.0),
+    "olh": mechanism("olh", domain_size=4, epsilon=1.0),
+    "hadamard": mechanism("hadamard", domain_size=4, epsilon=1.0),
+    "subset": mechanism("subset", domain_size=4, epsilon=1.0),
+    "projective": mechanism("projective", domain_size=4, epsilon=1.0),
+}
+TWO_ROUNDS = ["rappor", "rappor, three hashes, q below p", "basic", "opt-dr", "l-grr", "loloha"]
+
+
+def values_of(known):
+    return ["a", "b", "c", "d"] if known.name == "rappor" else [0, 1, 2, 3]
+
+
+def outputs_of(known):
+    if known.name == "subset":
+        return [word for word in range(1 << 4) if word.bit_count() == known.encoding.subset_size]
+    return range(known.encoding.sizes[0] if isinstance(known, SetMechanism) else 1 << known.payload_bits)
+
+
+def bits_table(channel, width):
+    """P(output word | input word), from the channel alone."""
+    rate = {1: float(channel.keep_one), 0: float(channel.raise_zero)}
+
+    def chance(word, out):
+        ones = (rate[word >> i & 1] if out >> i & 1 else 1 - rate[word >> i & 1] for i in range(width))
+        return math.prod(ones)
+
+    words = range(1 << width)
+    return {word: [chance(word, out) for out in words] for word in words}
+
+
+def likelihoods(known, cohort, values):
+    """P(reports | value) by summing over every permanent response there is."""
+    if isinstance(known, SetMechanism):
+        total, own, _ = known.encoding.sizes
+
+        def chance(value, outs):
+            inside = known.encoding.contains(outs[0], value)
+            one = float(known.inside) / own if inside else float(1 - known.inside) / (total - own)
+            return one * (len(set(outs)) == 1)
+
+        return chance
+    if isinstance(known, BitMechanism):
+        first, second = (
+            bits_table(c, known.payload_bits) for c in (known.rounds.permanent, known.rounds.instantaneous)
+        )
+        start = {value: known.encode(value, cohort) for value in values}
+    else:
+        size = known.encoding.num_symbols
+        keep, other = (lambda c: float(c.keep)), (lambda c: float(c.other))
+        first, second = (
+            {z: [keep(c) if y == z else other(c) for y in range(size)] for z in range(size)}
+            for c in (known.rounds.permanent, known.rounds.instantaneous)
+        )
+        start = {value: known.encoding.symbol(value, cohort) for value in values}
+
+    def chance(value, outs):
+        return sum(p * math.prod(second[z][out] for out in outs) for z, p in enumerate(first[start[value]]))
+
+    return chance
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("reports", [1, 2])
+def test_the_posterior_is_what_summing_over_all_permanent_responses_gives(name, reports):
+    known, cohort = CASES[name], CASES[name].num_cohorts - 1 if CASES[name].num_cohorts < 10 else 3
+    values = values_of(known)
+    prior = dict(zip(values, (0.1, 0.2, 0.3, 0.4), strict=True))
+    chance = likelihoods(known, cohort, values)
+    checked = 0
+    for outs in product(outputs_of(known), repeat=reports):
+        joint = {value: prior[value] * chance(value, outs) for value in values}
+        if sum(joint.values()) == 0:
+            with pytest.raises(ParameterError, match="no device"):
+                posterior(known, [Report(cohort, out) for out in outs], prior)
+            continue
+        expected = {value: weight / sum(joint.values()) for value, weight in joint.items()}
+        assert posterior(known, [Report(cohort, out) for out in outs], prior) == pytest.approx(expected, rel=1e-9)
+        checked += 1
+    assert checked >= 2
+
+
+@pytest.mark.parametrize("name", TWO_ROUNDS)
+@pytest.mark.parametrize("reports", [1, 2, 3])
+def test_no_reports_move_the_odds_by_more_than_epsilon_n_and_some_by_as_much(name, reports):
+    known = CASES[name]
+    values, bound = values_of(known), known.epsilon_n(reports)
+    losses = []
+    for cohort in range(min(known.num_cohorts, 16)):
+        chosen = {0, (1 << known.payload_bits) - 1} | {
+            known.encode(v, cohort) for v in values if isinstance(known, BitMechanism)
+        }
+        outs = [out for out in outputs_of(known) if len(outputs_of(known)) <= 16 or out in chosen]
+        for out in outs:
+            evidence = evidence_of(known, [Report(cohort, out)] * reports)
+            weights = [float(evidence(value)) for value in values]
+            losses.append(max(weights) - min(weights))
+    assert max(losses) <= bound + 1e-12
+    if name != "rappor, three hashes, q below p":  # whose bound is for filters that no two of these values have
+        assert max(losses) == pytest.approx(bound, rel=1e-9)
+
+
+def test_a_hundred_coins_of_the_papers_third_section():
+    memoized = mechanism("grr", domain_size=2, epsilon=math.log(3))
+    afresh = replace(memoized, rounds=SymbolRounds(SymbolChannel(2, Fraction(1)), SymbolChannel(2, Fraction(1, 2))))
+    answers = [Report(0, 1)] * 75 + [Report(0, 0)] * 25
+    believed = posterior(afresh, answers, {0: 1, 1: 1})
+    assert believed[0] == pytest.approx(1 / (1 + 3**50), rel=1e-12)
+    assert posterior(memoized, [Report(0, 1)] * 100, {0: 1, 1: 1})[0] == pytest.approx(0.25, abs=1e-8)
+    with pytest.raises(ParameterError, match="without a cause"):
+        posterior(memoized, answers, {0: 1, 1: 1})
+
+
+@given(ones=st.integers(0, 2000), reports=st.integers(1, 2000))
+@settings(max_examples=30, deadline=None)
+def test_thousands_of_reports_neither_overflow_nor_vanish(ones, reports):
+    known = CASES["rappor"]
+    seen = [Report(0, 0b1111)] * min(ones, reports) + [Report(0, 0)] * max(0, reports - ones)
+    believed = posterior(known, seen, dict.fromkeys("abcd", 1.0))
+    assert math.fsum(believed.values()) == pytest.approx(1)
+    assert min(believed.values()) > 0
+
+
+def test_many_reports_say_what_the_permanent_response_says():
+    known = mechanism("rappor", num_bits=8, num_hashes=2, num_cohorts=1, f=0.5, p=0.1, q=0.9)
+    seen = [Report(0, 0b10010110)] * 200
+    alone = replace(known, rounds=Rounds(known.rounds.permanent, BinaryChannel.identity()))
+    prior = {f"value {i}": 1.0 for i in range(20)}
+    assert posterior(known, seen, prior) == pytest.approx(posterior(alone, seen[:1], prior), rel=1e-9)
+
+
+def test_reports_in_two_cohorts_are_read_through_two_permanent_responses():
+    known, prior = CASES["rappor"], dict.fromkeys("abcd", 1.0)
+    first, second = Report(0, 0b0110), Report(1, 0b1001)
+    apart = [posterior(known, [one], prior) for one in (first, second)]
+    joint = {value: apart[0][value] * apart[1][value] for value in prior}
+    total = sum(joint.values())
+    expected = {value: weight / total for value, weight in joint.items()}
+    assert posterior(known, [first, second], prior) == pytest.approx(expected, rel=1e-9)
+
+
+def test_no_report_leaves_the_prior_and_a_prior_of_nothing_stays_nothing():
+    assert posterior(CASES["basic"], [], {0: 3, 1: 1}) == {0: 0.75, 1: 0.25}
+    assert posterior(CASES["basic"], [Report(0, 0b0010)], {0: 1, 1: 0})[1] == 0
+
+
+@pytest.mark.parametrize(
+    ("reports", "prior", "words"),
+    [
+        ([Report(0, 1)], {}, "positive prior"),
+        ([Report(0, 1)], {0: 0}, "positive prior"),
+        ([Report(0, 1)], {0: -1, 1: 2}, "from 0"),
+        ([Report(0, 1)], {0: math.nan}, "from 0"),
+        ([Report(0, 16)], {0: 1}, "4 bits"),
+        ([Report(0, -1)], {0: 1}, "4 bits"),
+        ([Report(1, 1)], {0: 1}, "cohort"),
+        ([Report(0, 1)], {9: 1}, "9"),
+    ],
+)
+def test_what_is_no_report_or_no_prior_is_refused(reports, prior, words):
+    with pytest.raises(ParameterError, match=words):
+        posterior(CASES["basic"], reports, prior)
+
+
+@pytest.mark.parametrize("f", [0.0, 0.25, 0.5, 0.75])
+@pytest.mark.parametrize("frequency", [0.001, 0.1, 0.5])
+def test_figures_7_and_8_by_going_through_all_reports_of_two_values(f, frequency):
+    known = mechanism("rappor", num_bits=4, num_hashes=2, num_cohorts=1, f=f, p=0.5, q=0.75)
+    apart = next(w for w in map(str, range(100)) if not known.encode(w, 0) & known.encode("v", 0))
+    chance, own = likelihoods(known, 0, ["v", apart]), known.encode("v", 0)
+    held, seen = [0.0] * 3, [0.0] * 3
+    for out in range(16):
+        ones = (out & own).bit_count()
+        held[ones] += frequency * chance("v", (out,))
+        seen[ones] += frequency * chance("v", (out,)) + (1 - frequency) * chance(apart, (out,))
+    for ones in range(3):
+        assert posterior_of_bits(known, frequency, ones) == pytest.approx(held[ones] / seen[ones], rel=1e-9)
+    assert false_discovery_rate(known, frequency) == pytest.approx(1 - held[2] / seen[2], rel=1e-9)
+    assert missed_share(known) == pytest.approx(1 - held[2] / frequency, rel=1e-9)
+    silent = sum(p for word, p in enumerate(bits_table(known.rounds.permanent, 4)[own]) if not word & own)
+    assert nothing_to_learn(known) == pytest.approx(silent, rel=1e-9)
+    assert nothing_to_learn(known) == pytest.approx((f / 2) ** 2)
+
+
+@pytest.mark.parametrize(("frequency", "ones"), [(-0.1, 1), (1.1, 1), (0.1, 3), (0.1, -1)])
+def test_no_share_and_no_number_of_bits_are_refused(frequency, ones):
+    with pytest.raises(ParameterError):
+        posterior_of_bits(CASES["rappor"], frequency, ones)
+
+
+def test_a_symbol_that_is_none_is_refused():
+    with pytest.raises(ParameterError, match="symbol of 0"):
+        posterior(mechanism("grr", domain_size=5, epsilon=1.0), [Report(0, 7)], {0: 1})
+
+
+def test_a_mechanism_of_an_unknown_kind_is_refused():
+    with pytest.raises(ParameterError, match="not known"):
+        evidence_of(type("Other", (), {"name": "other"})(), [Report(0, 0)])
