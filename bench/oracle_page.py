@@ -26,7 +26,11 @@ from overstory.protocol.mechanisms.symbols import SymbolMechanism
 PAGE = Path(__file__).parents[1] / "docs" / "oracles.md"
 START, STOP = "<!-- written by bench/oracle_page.py from here -->\n", "<!-- to here -->\n"
 NEEDS = {"domain_size": 100, "epsilon": 1.0, "epsilon_permanent": 2.0, "epsilon_report": 1.0, "window": 10}
-OWN = {"rappor-one-time": {"f": 0.5}, "basic-rappor-one-time": {"f": 0.5}}
+OWN = {
+    "rappor-one-time": {"f": 0.5},
+    "basic-rappor-one-time": {"f": 0.5},
+    "projective": {"prime_powers": True},
+}
 
 
 def example(name: str) -> FrequencyOracle:

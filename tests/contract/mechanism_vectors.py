@@ -39,6 +39,11 @@ INPUTS: dict[str, list[tuple[dict[str, Any], Any]]] = {
     "hadamard": [({"domain_size": 9, "epsilon": 1.0}, 8), ({"domain_size": 100_000, "epsilon": 1.0}, 99_999)],
     "subset": [({"domain_size": 70, "epsilon": 1.0}, 69), ({"domain_size": 5, "epsilon": 4.0}, 0)],
     "projective": [({"domain_size": 9, "epsilon": 1.0}, 8), ({"domain_size": 1000, "epsilon": 2.0}, 0)],
+    "projective-prime-powers": [
+        ({"domain_size": 16, "epsilon": 1.0, "prime_powers": True}, 15),
+        ({"domain_size": 1000, "epsilon": 2.0, "prime_powers": True}, 0),
+        ({"domain_size": 50, "epsilon": 2.0, "field_size": 9}, 31),
+    ],
     "random-matrix": [({"epsilon": 1.0}, "Ohio"), ({"domain_size": 9, "advantage": 0.1}, 8)],
     "wb": [({"domain_size": 70, "epsilon": 4.0, "window": 4}, 69)],
     "opt-wb": [({"domain_size": 70, "epsilon": 4.0, "window": 4}, 69)],
@@ -50,6 +55,9 @@ INPUTS: dict[str, list[tuple[dict[str, Any], Any]]] = {
     "dbitflip": [({"domain_size": 70, "epsilon": 1.0}, 69), ({"domain_size": 9, "epsilon": 1.0, "sampled_bits": 1}, 0)],
     "loloha": [(TWO, "Ohio"), ({"domain_size": 9} | TWO, 8)],
 }
+
+MECHANISMS = {file: file for file in INPUTS} | {"projective-prime-powers": "projective"}
+"""Of each file; a file added later has a name of its own."""
 
 
 def answer(name: str, parameters: dict[str, Any], value: Any, secret: str, metric: str, seed: int) -> dict[str, Any]:
@@ -67,11 +75,11 @@ def answer(name: str, parameters: dict[str, Any], value: Any, secret: str, metri
     }
 
 
-def write(name: str) -> None:
-    """Write one mechanism's file, unless it is there."""
-    path = FOLDER / f"mechanism-{name}.json"
+def write(file: str) -> None:
+    """Write one file, unless it is there."""
+    path, name = FOLDER / f"mechanism-{file}.json", MECHANISMS[file]
     vectors = []
-    for number, (parameters, value) in enumerate(INPUTS[name]):
+    for number, (parameters, value) in enumerate(INPUTS[file]):
         secret = bytes((7 * number + i) % 256 for i in range(32)).hex()
         inputs = {"parameters": parameters, "value": value, "secret": secret, "metric": f"metric-{number}"}
         inputs["seed"] = number

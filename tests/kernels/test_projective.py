@@ -7,7 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_twins import chacha_block
 
+from overstory.kernels.finite_fields import characteristic, inverse, opposite, plus, times
+from overstory.kernels.finite_fields import field_of as field_table
 from overstory.kernels.projective import count_plane_support, simulate_points
+from overstory.protocol.finite_fields import field_of, is_prime
 from overstory.protocol.set_systems import Projective
 
 KEY = bytes(range(32))
@@ -40,18 +43,36 @@ def twin(symbol, system, inside, device):
     normal = system.coordinates(symbol)
     pivot = normal.index(1)
     vector = [*others[:pivot], 0, *others[pivot:]]
-    vector[pivot] = ((not held) - sum(a * b for a, b in zip(normal, vector, strict=True))) % q
-    assert (sum(a * b for a, b in zip(normal, vector, strict=True)) % q == 0) == held
+    vector[pivot] = system.field.minus(int(not held), system.field.inner(normal, vector))
+    assert (system.field.inner(normal, vector) == 0) == held
     return system.number(vector)
 
 
-spaces = st.sampled_from(
-    [(2, 2), (2, 3), (2, 7), (3, 2), (3, 3), (3, 5), (5, 4), (7, 3), (59, 3), (101, 2), (32749, 2)]
-)
+@pytest.mark.parametrize("size", [2, 3, 7, 101, 4, 8, 9, 16, 27, 125])
+def test_a_kernel_calculates_as_the_protocol_does(size):
+    field, twin_field = field_table(size), field_of(size)
+    numbers = range(size)
+    assert [[plus(a, b, field) for b in numbers] for a in numbers] == [
+        [twin_field.plus(a, b) for b in numbers] for a in numbers
+    ]
+    assert [[times(a, b, field) for b in numbers] for a in numbers] == [
+        [twin_field.times(a, b) for b in numbers] for a in numbers
+    ]
+    assert [opposite(a, field) for a in numbers] == [twin_field.minus(0, a) for a in numbers]
+    assert [inverse(a, field) for a in numbers] == [0, *(twin_field.inverse(a) for a in numbers[1:])]
+
+
+PRIMES = [(2, 2), (2, 3), (2, 7), (3, 2), (3, 3), (3, 5), (5, 4), (7, 3), (59, 3), (101, 2), (32749, 2)]
+POWERS = [(4, 2), (4, 3), (4, 6), (8, 3), (9, 4), (27, 2), (32, 3), (625, 2), (1024, 2)]
 
 
 @settings(max_examples=60, deadline=None)
-@given(spaces, st.sampled_from([0, ONE, 1 << 31]), st.integers(0, 2**48 - 99), st.data())
+@given(
+    st.sampled_from(PRIMES) | st.sampled_from(POWERS),
+    st.sampled_from([0, ONE, 1 << 31]),
+    st.integers(0, 2**48 - 99),
+    st.data(),
+)
 def test_any_point_equals_the_twin(shape, inside, first_device, data):
     system = space(*shape)
     symbols = data.draw(st.lists(st.integers(0, system.domain_size - 1), min_size=1, max_size=9))
@@ -94,7 +115,9 @@ def deviation(counts, system, symbol, inside):
     return (((counts - expected) ** 2 / expected).sum() - (total - 1)) / (2 * (total - 1)) ** 0.5
 
 
-@pytest.mark.parametrize(("shape", "symbol"), [((2, 4), 0), ((3, 3), 5), ((3, 3), 12), ((5, 3), 30), ((7, 2), 3)])
+@pytest.mark.parametrize(
+    ("shape", "symbol"), [((2, 4), 0), ((3, 3), 5), ((3, 3), 12), ((5, 3), 30), ((7, 2), 3), ((4, 3), 9), ((9, 2), 8)]
+)
 def test_every_point_has_its_probability_and_a_wrong_one_is_caught(shape, symbol):
     n, inside, system = 200_000, 0.4, space(*shape)
     points = simulate_points(np.full(n, symbol), *shape, int(inside * ONE), KEY)
@@ -107,14 +130,21 @@ def test_every_point_has_its_probability_and_a_wrong_one_is_caught(shape, symbol
 
 
 def twin_support(histogram, system, domain_size):
-    points = [np.array(system.coordinates(point)) for point in range(len(histogram))]
-    matrix = np.stack(points)
-    return [int(histogram[matrix @ points[value] % system.field_size == 0].sum()) for value in range(domain_size)]
+    matrix = np.array([system.coordinates(point) for point in range(len(histogram))])
+    if is_prime(system.field_size):
+        products = matrix[:domain_size] @ matrix.T % system.field_size
+    else:  # the products of all coordinates from the protocol's table, and their sums a digit at a time
+        size, (prime, degree) = system.field_size, characteristic(system.field_size)
+        table = np.array([[system.field.times(a, b) for b in range(size)] for a in range(size)])
+        terms = table[matrix[:domain_size, None, :], matrix[None, :, :]]
+        products = sum((terms // prime**i % prime).sum(axis=2) % prime for i in range(degree))
+    return [int(histogram[row == 0].sum()) for row in products]
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.sampled_from([(2, 2), (2, 3), (2, 4), (2, 8), (3, 2), (3, 3), (3, 5), (5, 4), (7, 3), (23, 3), (101, 2)]),
+    st.sampled_from([(2, 2), (2, 3), (2, 4), (2, 8), (3, 2), (3, 3), (3, 5), (5, 4), (7, 3), (23, 3), (101, 2)])
+    | st.sampled_from([(4, 2), (4, 3), (4, 4), (8, 3), (9, 2), (9, 3), (16, 2), (25, 2)]),
     st.data(),
 )
 def test_any_support_equals_the_twin(shape, data):
@@ -126,7 +156,7 @@ def test_any_support_equals_the_twin(shape, data):
     assert got.tolist() == twin_support(histogram, system, domain_size)
 
 
-@pytest.mark.parametrize("shape", [(2, 2), (2, 6), (3, 4), (5, 3), (31, 3), (32749, 2)])
+@pytest.mark.parametrize("shape", [(2, 2), (2, 6), (3, 4), (5, 3), (31, 3), (32749, 2), (4, 5), (8, 4), (81, 2)])
 def test_one_report_supports_the_values_whose_sets_hold_it(shape):
     system = space(*shape)
     for point in {0, 1, 2, system.domain_size // 2, system.domain_size - 1}:
@@ -147,7 +177,8 @@ def test_a_space_larger_than_the_domain_needs():
     ("change", "message"),
     [
         ({"symbols": np.array([13])}, "symbols"),
-        ({"field_size": 4}, "field_size"),
+        ({"field_size": 6}, "field_size"),
+        ({"field_size": 2048}, "field_size"),
         ({"dimension": 1}, "dimension"),
         ({"field_size": 101, "dimension": 6}, "2 \\*\\* 32"),
         ({"inside": ONE + 1}, "inside"),

@@ -119,7 +119,7 @@ def recommend(ranking: tuple[Choice, ...]) -> Choice:
     Examples
     --------
     >>> recommend(rank(10_000, 1.0, 10**6)).name
-    'olh'
+    'projective'
     """
     near = [choice for choice in ranking if choice.variance <= SLACK * ranking[0].variance]
     return min(near, key=lambda choice: (choice.report_bits, choice.variance))
@@ -140,6 +140,10 @@ def _two_rounds(domain_size: int, epsilon: float, epsilon_permanent: float) -> I
     yield from (one for one in _made(given) if one.epsilon_report <= epsilon)
 
 
+WIDER: Final = {"prime_powers": True}
+"""Parameters that let an oracle choose among more; their defaults keep old collections as they are."""
+
+
 def _made(given: dict[str, Any]) -> Iterator[Mechanism]:
     """Make every oracle that these parameters determine, and that takes no other epsilon."""
     for name, build in REGISTRY.items():
@@ -147,7 +151,8 @@ def _made(given: dict[str, Any]) -> Iterator[Mechanism]:
         needed = {key for key, parameter in accepted.items() if parameter.default is parameter.empty}
         epsilons = {key for key in accepted if key.startswith("epsilon")}
         asked = {key for key in given if key.startswith("epsilon")}
-        if epsilons == asked and needed <= set(given) <= set(accepted) and (one := make(name, **given)):
+        wider = {key: value for key, value in WIDER.items() if key in accepted}
+        if epsilons == asked and needed <= set(given) <= set(accepted) and (one := make(name, **given, **wider)):
             yield one
 
 

@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from overstory.kernels.compiled import kernel
+from overstory.kernels.finite_fields import field_of, inverse, opposite, plus, times
 from overstory.kernels.projective_planes import count_plane_support
-from overstory.kernels.projective_space import check_space, inverses, points_of
+from overstory.kernels.projective_space import check_space, points_of
 from overstory.kernels.streams import LANES, fill_blocks, key_words
 from overstory.kernels.symbols import ROUNDS, SMALLEST, below, name_devices
 from overstory.kernels.symbols_columns import ONE, check_devices, check_threshold, column
@@ -55,21 +56,34 @@ def write_digits(number: Any, size: Any, starts: Any, vector: Any, count: Any) -
 
 
 @kernel
-def number_of(vector: Any, size: Any, starts: Any, inverse: Any) -> Any:
+def number_of(vector: Any, field: Any, starts: Any) -> Any:
     """Number of the point that a vector is a multiple of."""
     first = 0
     while vector[first] == 0:
         first += 1
-    scale, rest = inverse[vector[first]], np.uint64(0)
+    scale, rest = inverse(vector[first], field), np.int64(0)
     for i in range(first + 1, vector.size):
-        rest = rest * np.uint64(size) + np.uint64(vector[i] * scale) % np.uint64(size)
-    return starts[vector.size - 1 - first] + np.int64(rest)
+        rest = rest * field[0] + times(vector[i], scale, field)
+    return starts[vector.size - 1 - first] + rest
 
 
 @kernel
-def draw_point(symbol: Any, inside: Any, drawn: Any, size: Any, starts: Any, inverse: Any, room: Any) -> Any:
+def inner_product(first: Any, second: Any, start: Any, field: Any) -> Any:
+    """Return the inner product of two vectors' coordinates from number ``start`` on."""
+    total = np.int64(0)
+    if field[1] == 0:
+        for i in range(start, first.size):  # at most 32 products below 2^30
+            total += first[i] * second[i]
+        return np.int64(np.uint64(total) % np.uint64(field[0]))
+    for i in range(start, first.size):
+        total = plus(total, times(first[i], second[i], field), field)
+    return total
+
+
+@kernel
+def draw_point(symbol: Any, inside: Any, drawn: Any, field: Any, starts: Any, room: Any) -> Any:
     """Point number ``drawn`` of those inside the value's set, or of those outside."""
-    dimension = starts.size - 2
+    dimension, size = starts.size - 2, field[0]
     normal, others, vector = room[0, :dimension], room[1, : dimension - 1], room[2, :dimension]
     pivot = write_digits(symbol, size, starts, normal, dimension)
     if inside:
@@ -80,18 +94,15 @@ def draw_point(symbol: Any, inside: Any, drawn: Any, size: Any, starts: Any, inv
             others[i], rest = rest % np.uint32(size), rest // np.uint32(size)
     for i in range(pivot):
         vector[i] = others[i]
-    total = np.int64(0)  # at most 32 products below 2^30
     for i in range(pivot + 1, dimension):
         vector[i] = others[i - 1]
-        total += normal[i] * vector[i]
-    vector[pivot] = np.int64(np.uint32((0 if inside else 1) + np.int64(size) - total % size) % np.uint32(size))
-    return number_of(vector, size, starts, inverse)
+    minus = opposite(inner_product(normal, vector, pivot + 1, field), field)
+    vector[pivot] = minus if inside else plus(np.int64(1), minus, field)
+    return number_of(vector, field, starts)
 
 
 @kernel
-def point_rows(
-    key: Any, symbols: Any, size: Any, starts: Any, inverse: Any, inside: Any, device: Any, out: Any
-) -> None:
+def point_rows(key: Any, symbols: Any, field: Any, starts: Any, inside: Any, device: Any, out: Any) -> None:
     """Draw the points of consecutive devices from number ``device`` on."""
     names, words = np.zeros(3 * LANES, np.uint32), np.empty(16 * LANES, np.uint32)
     room, nobody = np.zeros((3, starts.size), np.int64), np.zeros(LANES, np.uint32)
@@ -107,7 +118,7 @@ def point_rows(
             held = np.uint64(words[lane]) < np.uint64(inside)
             drawn = np.int64(below(words[LANES + lane], words[2 * LANES + lane], own if held else others))
             symbol = np.int64(symbols[row + lane])
-            out[row + lane] = np.uint32(draw_point(symbol, held, drawn, size, starts, inverse, room))
+            out[row + lane] = np.uint32(draw_point(symbol, held, drawn, field, starts, room))
         row = stop
 
 
@@ -128,7 +139,7 @@ def simulate_points(
     symbols : int32[n]
         Each device's value, which is a point's number.
     field_size, dimension : int
-        q, a prime below 2 ** 15, and t, at least 2; the space has at most 2 ** 32 points.
+        q, a prime below 2 ** 15 or a prime power up to 2 ** 10, and t, at least 2; at most 2 ** 32 points in all.
     inside : int
         Probability over 2 ** 32 that the point is one of the value's own.
     key : bytes
@@ -160,12 +171,11 @@ def simulate_points(
     check_threshold("inside", inside)
     if starts[dimension] > ONE:
         raise ValueError(f"the space has {starts[dimension]} points: at most 2 ** 32 are numbered in 32 bits")
-    inverse, derived = inverses(field_size), key_words(key, b"points-1")
+    field, derived = field_of(field_size), key_words(key, b"points-1")
     out = np.empty(symbols.size, np.uint32)
 
     def part(start: int, stop: int) -> None:
-        mine = symbols[start:stop]
-        point_rows(derived, mine, field_size, starts, inverse, inside, first_device + start, out[start:stop])
+        point_rows(derived, symbols[start:stop], field, starts, inside, first_device + start, out[start:stop])
 
     in_parts(part, out.size, threads, smallest=SMALLEST)
     return out

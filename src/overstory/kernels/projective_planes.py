@@ -27,16 +27,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from overstory.kernels.compiled import kernel
-from overstory.kernels.projective_space import check_space, inverses, points_of
+from overstory.kernels.finite_fields import field_of, inverse, opposite, plus, times
+from overstory.kernels.projective_space import check_space, points_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
 @kernel
-def place_points(histogram: Any, size: Any, starts: Any, inverse: Any, table: Any) -> Any:
+def place_points(histogram: Any, field: Any, starts: Any, table: Any) -> Any:
     """Fill the table of the whole space, first coordinate z; return B(1; 0), the reports at (1, 0, ..., 0)."""
-    dimension = starts.size - 2
+    dimension, size = starts.size - 2, field[0]
     digits, width = np.zeros(dimension, np.int64), starts[dimension - 1]
     point, alone = 0, np.int64(0)
     for tail in range(dimension):  # points (0, ..., 0, 1, tail digits), in order of their numbers
@@ -49,10 +50,10 @@ def place_points(histogram: Any, size: Any, starts: Any, inverse: Any, table: An
             if last == 0:
                 alone = histogram[point]
             else:
-                scale, at = inverse[digits[last]], size * starts[dimension - 1 - last]
+                scale, at = inverse(digits[last], field), size * starts[dimension - 1 - last]
                 for i in range(1, last):
-                    at += digits[i] * scale % size * starts[dimension - 1 - i]
-                table[digits[0] * scale % size * width + at] = histogram[point]
+                    at += times(digits[i], scale, field) * starts[dimension - 1 - i]
+                table[times(digits[0], scale, field) * width + at] = histogram[point]
             point += 1
             i = dimension - 1
             while i > dimension - 1 - tail and digits[i] == size - 1:
@@ -92,23 +93,25 @@ def forget_first(room: Any, ends: Any, size: Any, starts: Any, m: Any) -> None:
 
 
 @kernel
-def take_digit(room: Any, ends: Any, size: Any, starts: Any, m: Any, digit: Any) -> None:
+def take_digit(room: Any, ends: Any, field: Any, starts: Any, m: Any, digit: Any) -> None:
     """Make table m - 1 of table m by one step: the digit of u takes the place of y's first coordinate."""
-    table, shorter, width = table_of(room, size, starts, m), table_of(room, size, starts, m - 1), starts[m - 1]
-    minus, whole = (size - digit) % size, starts[m]
+    size, width, whole = field[0], starts[m - 1], starts[m]
+    table, shorter = table_of(room, size, starts, m), table_of(room, size, starts, m - 1)
+    minus, steps = opposite(digit, field), np.empty(size, np.int64)
+    for a in range(size):
+        steps[a] = times(minus, np.int64(a), field)
     for z in range(size):
-        at, total = z, np.int64(0)  # at = z - digit a
         if width == 1:  # there is no row to add, and most steps are these
+            total = np.int64(0)
             for a in range(size):
-                total += table[at * whole + a]
-                at += minus - (size if at + minus >= size else 0)
+                total += table[plus(z, steps[a], field) * whole + a]
             shorter[z] = total
         else:
             target = shorter[z * width : (z + 1) * width]
             target[:] = 0
             for a in range(size):
-                add_row(table[at * whole + a * width : at * whole + whole], target)
-                at += minus - (size if at + minus >= size else 0)
+                at = plus(z, steps[a], field) * whole
+                add_row(table[at + a * width : at + (a + 1) * width], target)
     column = np.int64(0)
     for z in range(size):
         column += table[(z + 1) * whole - 1]
@@ -117,19 +120,19 @@ def take_digit(room: Any, ends: Any, size: Any, starts: Any, m: Any, digit: Any)
 
 
 @kernel
-def plane_rows(room: Any, ends: Any, size: Any, starts: Any, tail: Any, out: Any) -> None:
+def plane_rows(room: Any, ends: Any, field: Any, starts: Any, tail: Any, out: Any) -> None:
     """Support of the values (0, ..., 0, 1, u), u of ``tail`` digits, in order of u.
 
     Table ``tail`` is given; those below are room to work in.  One step is made wherever a digit has changed, the last
     for all digits at once, for only B(0; ) is wanted of it.
     """
-    digits = np.zeros(tail + 1, np.int64)
+    digits, size = np.zeros(tail + 1, np.int64), field[0]
     done, changed, last = 0, tail, table_of(room, size, starts, 1)
     while done < out.size:
         for m in range(changed, 1, -1):
-            take_digit(room, ends, size, starts, m, digits[m])
+            take_digit(room, ends, field, starts, m, digits[m])
         for digit in range(min(size, out.size - done)):
-            out[done + digit] = ends[2] // (size - 1) + last[(size - digit) % size]
+            out[done + digit] = ends[2] // (size - 1) + last[opposite(digit, field)]
         done += size
         changed = 2
         while changed <= tail and digits[changed] == size - 1:
@@ -140,14 +143,14 @@ def plane_rows(room: Any, ends: Any, size: Any, starts: Any, tail: Any, out: Any
 
 
 @kernel
-def plane_support(histogram: Any, size: Any, starts: Any, inverse: Any, out: Any) -> None:
+def plane_support(histogram: Any, field: Any, starts: Any, out: Any) -> None:
     """Support of the first values in order of their numbers."""
-    top = starts.size - 3
+    top, size = starts.size - 3, field[0]
     room, ends = np.zeros(size * starts[: top + 1].sum(), np.int64), np.zeros(2 * top + 2, np.int64)
-    ends[2 * top + 1] = place_points(histogram, size, starts, inverse, table_of(room, size, starts, top))
+    ends[2 * top + 1] = place_points(histogram, field, starts, table_of(room, size, starts, top))
     for tail in range(top, 0, -1):
         if starts[tail] < out.size:
-            plane_rows(room, ends, size, starts, tail, out[starts[tail] : starts[tail + 1]])
+            plane_rows(room, ends, field, starts, tail, out[starts[tail] : starts[tail + 1]])
         forget_first(room, ends, size, starts, tail)
     out[0] = ends[0] // (size - 1)
 
@@ -162,7 +165,7 @@ def count_plane_support(
     histogram : int64[K]
         How many reports are each point of the space.
     field_size, dimension : int
-        q, a prime below 2 ** 15, and t, at least 2; K = (q^t - 1) / (q - 1).
+        q, a prime below 2 ** 15 or a prime power up to 2 ** 10, and t, at least 2; K = (q^t - 1) / (q - 1).
     domain_size : int
         d, at most K.
 
@@ -190,5 +193,5 @@ def count_plane_support(
     if not 1 <= domain_size <= size:
         raise ValueError(f"domain_size must be in 1 .. {size}, the points of the space, not {domain_size}")
     out = np.empty(domain_size, np.int64)
-    plane_support(np.ascontiguousarray(histogram, np.int64), field_size, starts, inverses(field_size), out)
+    plane_support(np.ascontiguousarray(histogram, np.int64), field_of(field_size), starts, out)
     return out

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from overstory.protocol.encodings import MAX_SYMBOLS, OneHot, check_count, check_symbol
 from overstory.protocol.entropy import Entropy, uniform_below
-from overstory.protocol.errors import ParameterError
+from overstory.protocol.finite_fields import MAX_PRIME, Field, field_of
 
 
 class SetSystem(Protocol):
@@ -126,7 +126,7 @@ class Projective:
     domain_size
         d, at least 2; value v is point v.
     field_size
-        q, a prime.
+        q, a prime, or a power of one up to 2**10 (`finite_fields` numbers its elements).
 
     Examples
     --------
@@ -140,9 +140,13 @@ class Projective:
 
     def __post_init__(self) -> None:
         check_count("domain_size", self.domain_size, 2, MAX_SYMBOLS)
-        check_count("field_size", self.field_size, 2, 1 << 15)
-        if not is_prime(self.field_size):
-            raise ParameterError(f"field_size = {self.field_size}: give a prime")
+        check_count("field_size", self.field_size, 2, MAX_PRIME)
+        field_of(self.field_size)
+
+    @property
+    def field(self) -> Field:
+        """The field GF(q) of the coordinates."""
+        return field_of(self.field_size)
 
     @cached_property
     def dimension(self) -> int:
@@ -180,9 +184,9 @@ class Projective:
     def number(self, vector: list[int]) -> int:
         """Return the number of the point with these coordinates (any multiple of them)."""
         first = next(i for i, coordinate in enumerate(vector) if coordinate)
-        inverse, rest = pow(vector[first], -1, self.field_size), 0
+        inverse, rest = self.field.inverse(vector[first]), 0
         for coordinate in vector[first + 1 :]:
-            rest = rest * self.field_size + coordinate * inverse % self.field_size
+            rest = rest * self.field_size + self.field.times(coordinate, inverse)
         return self._points(self.dimension - 1 - first) + rest
 
     def inside(self, value: Any, entropy: Entropy) -> int:
@@ -201,25 +205,15 @@ class Projective:
         pivot = normal.index(1)
         vector = [uniform_below(self.field_size, entropy) for _ in normal]
         vector[pivot] = 0
-        vector[pivot] = (product - sum(a * b for a, b in zip(normal, vector, strict=True))) % self.field_size
+        vector[pivot] = self.field.minus(product, self.field.inner(normal, vector))
         return vector
 
     def contains(self, output: int, value: Any) -> bool:
         """Whether the two points are orthogonal."""
         normal = self.coordinates(check_symbol(value, self.domain_size))
-        return sum(a * b for a, b in zip(normal, self.coordinates(output), strict=True)) % self.field_size == 0
+        return self.field.inner(normal, self.coordinates(output)) == 0
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
-        return {"sets": "projective", "domain_size": self.domain_size, "field_size": self.field_size}
-
-
-def is_prime(number: int) -> bool:
-    """Whether a small number is prime.
-
-    Examples
-    --------
-    >>> [n for n in range(20) if is_prime(n)]
-    [2, 3, 5, 7, 11, 13, 17, 19]
-    """
-    return number > 1 and all(number % divisor for divisor in range(2, math.isqrt(number) + 1))
+        """Return the parameters; the polynomial is part of what a point's number means, where there is one."""
+        own = {"sets": "projective", "domain_size": self.domain_size, "field_size": self.field_size}
+        return own | ({"polynomial": self.field.polynomial} if self.field.polynomial else {})

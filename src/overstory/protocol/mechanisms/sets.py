@@ -6,18 +6,19 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any
 
 from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.derivation import context
 from overstory.protocol.encodings import MAX_SYMBOLS, check_cohort, check_count
 from overstory.protocol.entropy import Entropy, KeyedEntropy
+from overstory.protocol.finite_fields import MAX_PRIME, is_field_size, is_prime
 from overstory.protocol.mechanisms.calibration import check_epsilon, least_noise
 from overstory.protocol.mechanisms.mechanism import Mechanism, Report
 from overstory.protocol.permanence import check_secret
 from overstory.protocol.probability import ONE, log_ratio, round_up
 from overstory.protocol.sampling import Draw
-from overstory.protocol.set_systems import Projective, SetSystem, Subsets, is_prime
+from overstory.protocol.set_systems import Projective, SetSystem, Subsets
 
 
 @dataclass(frozen=True)
@@ -127,40 +128,42 @@ def subset(*, domain_size: int, epsilon: float, subset_size: int | None = None) 
     return _best("subset", parameters, [Subsets(domain_size, size) for size in sizes], epsilon)
 
 
-MAX_FIELD: Final = 1 << 15  # the smallest prime above 2**14 is below it
-
-
-def projective(*, domain_size: int, epsilon: float, field_size: int | None = None) -> SetMechanism:
+def projective(
+    *, domain_size: int, epsilon: float, field_size: int | None = None, prime_powers: bool = False
+) -> SetMechanism:
     """Projective geometry response (Feldman, Nelson, Nguyen, Talwar 2022): a point of PG(t-1, q).
 
-    Without `field_size`, the prime q of least variance among those near e^eps + 1 and those that waste fewest points.
+    Without `field_size`, the prime q of least variance among those near e^eps + 1 and those that waste fewest points;
+    with `prime_powers`, the prime or prime power. What primes alone give stays the default, so that the same parameters
+    mean the same reports for ever.
 
     References
     ----------
     Feldman, Nelson, Nguyen, Talwar, "Private frequency estimation via projective geometry", ICML 2022.
     """
     parameters = dict(locals())
-    near = min(math.exp(min(check_epsilon("epsilon", epsilon), 10.0)) + 1, MAX_FIELD / 2)
+    near = min(math.exp(min(check_epsilon("epsilon", epsilon), 10.0)) + 1, MAX_PRIME / 2)
     check_count("domain_size", domain_size, 2, MAX_SYMBOLS)
-    primes = [field_size] if field_size is not None else sorted({*_around(near), *_thrifty(domain_size)})
-    return _best("projective", parameters, [Projective(domain_size, prime) for prime in primes], epsilon)
+    known = is_field_size if prime_powers else is_prime
+    sizes = [field_size] if field_size is not None else sorted({*_around(near, known), *_thrifty(domain_size, known)})
+    return _best("projective", parameters, [Projective(domain_size, size) for size in sizes], epsilon)
 
 
-def _around(near: float) -> list[int]:
-    """Return the primes on both sides of `near`."""
-    below = next((n for n in range(int(near), 1, -1) if is_prime(n)), 2)
-    above = next(n for n in range(int(near) + 1, 2 * int(near) + 3) if is_prime(n))
+def _around(near: float, known: Callable[[int], bool]) -> list[int]:
+    """Return the fields' sizes on both sides of `near`."""
+    below = next((n for n in range(int(near), 1, -1) if known(n)), 2)
+    above = next(n for n in range(int(near) + 1, 2 * int(near) + 3) if known(n))
     return [below, above]
 
 
-def _thrifty(domain_size: int) -> list[int]:
-    """Return, for every dimension, the least prime whose space has a point for every value."""
-    primes: list[int] = []
+def _thrifty(domain_size: int, known: Callable[[int], bool]) -> list[int]:
+    """Return, for every dimension, the size of the least field whose space has a point for every value."""
+    sizes: list[int] = []
     for dimension in range(2, domain_size.bit_length() + 2):
         least = max(2, math.floor(domain_size ** (1 / (dimension - 1))) - 1)
-        found = (q for q in range(least, MAX_FIELD) if is_prime(q) and (q**dimension - 1) // (q - 1) >= domain_size)
-        primes.extend(q for q in [next(found, None)] if q is not None)
-    return primes
+        found = (q for q in range(least, MAX_PRIME) if known(q) and (q**dimension - 1) // (q - 1) >= domain_size)
+        sizes.extend(q for q in [next(found, None)] if q is not None)
+    return sizes
 
 
 def _best(name: str, parameters: dict[str, Any], systems: list[Any], epsilon: float) -> SetMechanism:
