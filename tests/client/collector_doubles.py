@@ -1,0 +1,130 @@
+"""Stand-ins for a collector, good and bad: in process, and as a real HTTP server."""
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from overstory.client.upload import Answer, Request
+from overstory.protocol.upload import decode_uploads
+
+
+def accepted(body: bytes, *, duplicate: bool = False) -> bytes:
+    """What a collector answers when it takes everything."""
+    results = [
+        {"batch": upload.batch.hex(), "accepted": int(not duplicate), "duplicate": duplicate, "reason": None}
+        for upload in decode_uploads(body, 100)
+    ]
+    return json.dumps({"results": results}).encode()
+
+
+@dataclass
+class CountingCollector:
+    """Counts every batch id once, as a real one does, and remembers every body it was sent."""
+
+    bodies: list[bytes] = field(default_factory=list)
+    counted: dict[bytes, bytes] = field(default_factory=dict)
+
+    def __call__(self, request: Request) -> Answer:
+        (upload,) = decode_uploads(request.body, 1)
+        self.bodies.append(request.body)
+        again = upload.batch in self.counted
+        self.counted.setdefault(upload.batch, request.body)
+        return Answer(200, {}, accepted(request.body, duplicate=again))
+
+
+@dataclass
+class Heard:
+    """One request as it came over the wire."""
+
+    head: bytes
+    body: bytes
+
+    @property
+    def headers(self) -> dict[str, str]:
+        lines = self.head.decode("latin-1").split("\r\n")[1:]
+        return {name.lower(): value for name, _, value in (line.partition(": ") for line in lines if line)}
+
+
+Reply = Callable[[socket.socket, Heard], None]
+
+
+def replying(raw: bytes) -> Reply:
+    return lambda connection, heard: connection.sendall(raw)
+
+
+def http(status: int, body: bytes = b"", **headers: Any) -> bytes:
+    lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+    return f"HTTP/1.1 {status} Said\r\nContent-Length: {len(body)}\r\n{lines}\r\n".encode() + body
+
+
+@dataclass
+class BadServer:
+    """A socket that answers whatever it is told to."""
+
+    reply: Reply
+    heard: list[Heard] = field(default_factory=list)
+    connections: int = 0
+
+    def __post_init__(self) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listening.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._threads: list[threading.Thread] = []
+
+    def serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
+            self.connections += 1
+            thread = threading.Thread(target=self._one, args=(connection,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _one(self, connection: socket.socket) -> None:
+        with connection:
+            connection.settimeout(10)
+            try:
+                heard = hear(connection)
+                self.heard.append(heard)
+                self.reply(connection, heard)
+            except (OSError, ValueError):
+                pass
+
+    def close(self) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        for thread in self._threads:
+            thread.join(5)
+
+
+def hear(connection: socket.socket) -> Heard:
+    raw = b""
+    while b"\r\n\r\n" not in raw:
+        more = connection.recv(4096)
+        if not more:
+            raise ValueError("the request ended early")
+        raw += more
+    head, _, body = raw.partition(b"\r\n\r\n")
+    heard = Heard(head, body)
+    length = int(heard.headers.get("content-length", "0"))
+    while len(heard.body) < length:
+        heard.body += connection.recv(4096)
+    return heard
+
+
+@contextmanager
+def bad_server(reply: Reply) -> Iterator[BadServer]:
+    server = BadServer(reply)
+    thread = threading.Thread(target=server.serve, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.close()
+        thread.join(5)

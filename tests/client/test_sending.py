@@ -1,0 +1,495 @@
+"""What becomes of a queued report: decisions one by one, and a whole outbox against a collector that misbehaves."""
+
+import datetime as dt
+import json
+import math
+from dataclasses import dataclass, field, replace
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+from collector_doubles import CountingCollector, accepted
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from overstory.client.delivering import Courier, Health, Round
+from overstory.client.sending import (
+    Decision,
+    Pace,
+    Queued,
+    State,
+    backoff,
+    decide,
+    first_due,
+    is_due,
+    retry_after,
+    unasked,
+)
+from overstory.client.upload import Answer, Request
+from overstory.protocol.domains import Categories
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.metrics.metric import Metric
+from overstory.protocol.metrics.period import Period
+from overstory.protocol.reasons import Reason
+from overstory.protocol.upload import Upload, encode_upload
+
+DAY = 86400
+NOW = 20778 * DAY + 9 * 3600.0
+PACE = Pace()
+COLOUR = Metric(
+    id="colour",
+    title="Colour",
+    description="The favourite colour.",
+    owner="the team",
+    purpose="https://example.org/1",
+    domain=Categories(("red", "green", "blue")),
+    mechanism=mechanism("basic-rappor", domain_size=3),
+    period=Period.parse("day"),
+    window=None,
+    max_values=3,
+    beyond="drop",
+    retention_days=30,
+    grace_days=30,
+    expires=dt.date(2027, 11, 21),
+)
+shares = st.floats(0, 1, exclude_max=True)
+
+
+def row(number: int = 1, period: int = 20778, **changed: Any) -> Queued:
+    batch = number.to_bytes(16, "big")
+    body = encode_upload(Upload(batch, "colour", period, b"a packed batch"))
+    return replace(Queued(number, batch, "colour", period, body, 0.0, 1), **changed)
+
+
+def decided(answer: Answer, *, of: Queued | None = None, failures: int = 0, uniform: float = 0.5) -> Decision:
+    return decide(of or row(), answer, now=NOW, failures=failures, pace=PACE, uniform=lambda: uniform)
+
+
+def result(**said: Any) -> Answer:
+    entry = {"batch": row().batch.hex(), "accepted": 0, "duplicate": False, "reason": None, "rejected": []} | said
+    return Answer(200, {}, json.dumps({"results": [entry]}).encode())
+
+
+@pytest.mark.parametrize("status", [200, 201, 202])
+def test_what_the_collector_has_is_sent(status: int) -> None:
+    assert decided(Answer(status, {}, accepted(row().body))) == Decision(State.SENT, "accepted")
+
+
+def test_a_duplicate_is_a_success() -> None:
+    assert decided(Answer(200, {}, accepted(row().body, duplicate=True))) == Decision(State.SENT, "duplicate")
+
+
+NO_COLLECTOR = {
+    "nothing": b"",
+    "a page to log in": b"<html><body>Welcome to the hotel</body></html>",
+    "no object": b"[1, 2]",
+    "no results": b"{}",
+    "no list": b'{"results": {"batch": 1}}',
+    "no entry": b'{"results": [1, null]}',
+    "another batch": accepted(row(2).body),
+    "nothing of it": result().body,
+    "a text for a number": result(accepted="1").body,
+    "no reason": result(rejected=[{"index": 0, "reason": "<script>"}]).body,
+    "a passing reason": result(reason="queue-full").body,
+    "too deep": b"[" * 60_000,
+    "not UTF-8": b"\xff\xfe\xff",
+}
+
+
+@pytest.mark.parametrize("body", NO_COLLECTOR.values(), ids=NO_COLLECTOR)
+def test_a_success_that_does_not_name_the_batch_is_none(body: bytes) -> None:
+    decision = decided(Answer(200, {}, body))
+    assert (decision.state, decision.answer) == (State.WAITING, "the answer is not a collector's")
+    assert decision.due > NOW
+
+
+def test_a_report_refused_within_a_success_is_dropped_with_its_reason() -> None:
+    assert decided(result(rejected=[{"index": 0, "reason": "cohort"}])) == Decision(State.DROPPED, "cohort")
+    assert decided(result(reason="wrong-parameters")) == Decision(State.DROPPED, "wrong-parameters")
+
+
+@pytest.mark.parametrize("status", sorted({*range(400, 500)} - {408, 425, 429}))
+def test_a_refusal_is_final(status: int) -> None:
+    assert decided(Answer(status)) == Decision(State.DROPPED, f"http-{status}")
+
+
+@pytest.mark.parametrize("reason", [reason for reason in Reason if reason.final])
+def test_the_collectors_reason_is_counted(reason: Reason) -> None:
+    body = json.dumps({"reason": reason, "said": reason.said, "results": []}).encode()
+    assert decided(Answer(reason.status, {}, body)) == Decision(State.DROPPED, reason)
+
+
+def test_a_reason_that_is_none_is_not_written_to_the_disk() -> None:
+    for reason in ("x" * 33, "A", "", "a b", None, 7, "\x1b[31m"):
+        assert decided(Answer(400, {}, json.dumps({"reason": reason}).encode())).answer == "http-400"
+
+
+@pytest.mark.parametrize("status", [None, 408, 425, 429, 500, 502, 503, 504, 599, 100, 301, 302, 307, 308, 600])
+def test_everything_else_is_tried_again(status: int | None) -> None:
+    decision = decided(Answer(status))
+    assert decision.state is State.WAITING
+    assert decision.due == decision.resume == NOW + 30
+
+
+def test_why_it_waits_is_said() -> None:
+    assert decided(Answer(None, trouble="no answer in time")).answer == "no answer in time"
+    assert decided(Answer(503)).answer == "http-503"
+
+
+@given(status=st.none() | st.integers(0, 999), body=st.binary(max_size=200), attempts=st.integers(1, 100), share=shares)
+def test_any_answer_ends_a_row_or_leaves_it_waiting_within_bounds(
+    status: Any, body: Any, attempts: Any, share: Any
+) -> None:
+    decision = decided(Answer(status, {}, body), of=row(attempts=attempts), uniform=share)
+    assert decision.state in {State.DROPPED, State.WAITING}
+    if decision.state is State.WAITING:
+        assert NOW <= decision.due <= NOW + PACE.furthest
+        assert decision.resume is not None
+
+
+@given(failures=st.integers(0, 5000), share=shares)
+def test_backoff_is_full_jitter_below_a_bound_that_doubles(failures: int, share: float) -> None:
+    most = backoff(failures, PACE, lambda: 1.0)
+    assert backoff(failures, PACE, lambda: share) == share * most
+    assert backoff(failures, PACE, lambda: 0.0) == 0.0
+    assert most == min(PACE.longest, PACE.first * 2.0 ** max(failures - 1, 0) if failures < 60 else math.inf)
+
+
+@given(attempts=st.integers(1, 40), failures=st.integers(0, 40), share=shares)
+def test_a_row_waits_for_the_longer_of_its_own_failures_and_the_collectors(
+    attempts: int, failures: int, share: float
+) -> None:
+    decision = decided(Answer(500), of=row(attempts=attempts), failures=failures, uniform=share)
+    assert decision.due == NOW + backoff(max(attempts, failures + 1), PACE, lambda: share)
+    assert decision.resume == NOW + backoff(failures + 1, PACE, lambda: share)
+
+
+def date(seconds: float) -> str:
+    return format_datetime(dt.datetime.fromtimestamp(seconds, dt.UTC), usegmt=True)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, 0),
+        ({"retry-after": "0"}, 0),
+        ({"retry-after": " 90 "}, 90),
+        ({"retry-after": "-5"}, 0),
+        ({"retry-after": "1e3"}, 0),
+        ({"retry-after": "999999999"}, PACE.longest_asked),
+        ({"retry-after": "9" * 5000}, 0),
+        ({"retry-after": "soon"}, 0),
+        ({"retry-after": date(NOW + 600)}, 600),
+        ({"retry-after": date(NOW - 600)}, 0),
+        ({"retry-after": date(NOW + 1e6)}, PACE.longest_asked),
+        ({"retry-after": date(5e8 + 600), "date": date(5e8)}, 600),
+        ({"retry-after": date(NOW + 600), "date": "yesterday"}, 600),
+        ({"retry-after": "Sun, 99 Nov 1994 08:49:37 GMT"}, 0),
+        ({"retry-after": "Sun, 06 Nov 99999999999 08:49:37 GMT"}, 0),
+    ],
+)
+def test_retry_after_is_read_in_both_forms_and_bounded(headers: Any, seconds: float) -> None:
+    assert retry_after(Answer(429, headers), NOW, PACE) == seconds
+
+
+@given(asked=st.text(max_size=60), date_said=st.text(max_size=60))
+def test_no_header_makes_it_fail(asked: str, date_said: str) -> None:
+    assert 0 <= retry_after(Answer(503, {"retry-after": asked, "date": date_said}), NOW, PACE) <= PACE.longest_asked
+
+
+def test_retry_after_comes_before_the_jitter() -> None:
+    decision = decided(Answer(429, {"retry-after": "3600"}), uniform=0.0)
+    assert decision.due == decision.resume == NOW + 3600
+    assert decided(Answer(429, {"retry-after": "3600"}), uniform=0.5).due == NOW + 3630
+
+
+@given(now=st.floats(0, 4e9), spread=st.floats(0, 1e6), share=shares)
+def test_a_report_becomes_due_within_the_spread(now: float, spread: float, share: float) -> None:
+    assert now <= first_due(now, spread, lambda: share) <= now + spread
+
+
+def test_a_due_time_from_before_the_clock_was_set_back_holds_nothing_up() -> None:
+    assert not is_due(NOW + PACE.furthest, NOW, PACE)
+    assert is_due(NOW + PACE.furthest + 1, NOW, PACE)
+
+
+def test_what_the_collector_would_refuse_by_now_is_not_sent() -> None:
+    closes = COLOUR.accept_until(20778)
+    assert unasked(row(), COLOUR, closes - 1) is None
+    assert unasked(row(), COLOUR, closes) == Decision(State.DROPPED, Reason.PERIOD_CLOSED)
+    assert unasked(row(), None, NOW) == Decision(State.DROPPED, Reason.UNKNOWN_METRIC)
+    expired = unasked(row(period=21300), COLOUR, COLOUR.expires_at)
+    assert expired == Decision(State.DROPPED, Reason.METRIC_EXPIRED)
+
+
+def test_a_period_that_has_not_begun_is_waited_for() -> None:
+    assert unasked(row(period=20780), COLOUR, NOW) == Decision(State.WAITING, Reason.PERIOD_FUTURE, 20780 * DAY)
+
+
+@dataclass
+class MemoryOutbox:
+    """The queue as sending sees it, in memory: what the one on disk must behave like."""
+
+    rows: dict[int, Queued] = field(default_factory=dict)
+    ended: dict[int, Decision] = field(default_factory=dict)
+    doing: Health = field(default_factory=Health)
+
+    def put(self, queued: Queued) -> None:
+        self.rows[queued.id] = queued
+
+    def _ready(self, number: int, now: float, furthest: float) -> bool:
+        due = self.rows[number].due
+        return number not in self.ended and (due <= now or due > now + furthest)
+
+    def due(self, now: float, furthest: float) -> list[int]:
+        return [number for number in self.rows if self._ready(number, now, furthest)]
+
+    def claim(self, row: int, now: float, furthest: float, until: float) -> Queued | None:
+        if not self._ready(row, now, furthest):
+            return None
+        self.rows[row] = replace(self.rows[row], due=until, attempts=self.rows[row].attempts + 1)
+        return self.rows[row]
+
+    def settle(self, row: Queued, decision: Decision, now: float) -> bool:
+        if row.id in self.ended:
+            return False
+        if decision.state is State.WAITING:
+            self.rows[row.id] = replace(self.rows[row.id], due=decision.due)
+        else:
+            self.ended[row.id] = decision
+        return True
+
+    def health(self) -> Health:
+        return self.doing
+
+    def keep_health(self, health: Health) -> None:
+        self.doing = health
+
+
+def filled(count: int) -> MemoryOutbox:
+    outbox = MemoryOutbox()
+    for number in range(1, count + 1):
+        outbox.put(row(number, attempts=0))
+    return outbox
+
+
+def courier(transport: Any, **changed: Any) -> Courier:
+    return Courier(**({"server": "https://c.example", "transport": transport, "clock": lambda: NOW} | changed))
+
+
+METRICS = {"colour": COLOUR}
+
+
+def test_a_round_sends_everything_that_is_due_in_requests_of_their_own() -> None:
+    collector, outbox = CountingCollector(), filled(20)
+    outbox.put(row(21, due=NOW + 5))
+    assert courier(collector).deliver(outbox, METRICS, seconds=10) == Round(sent=20)
+    assert len(collector.bodies) == len(collector.counted) == 20
+    assert outbox.due(NOW + 5, PACE.furthest) == [21]
+
+
+def test_the_order_says_nothing_about_when_reports_were_made() -> None:
+    orders = set()
+    for _ in range(5):
+        collector = CountingCollector()
+        courier(collector).deliver(filled(20), METRICS, seconds=10)
+        orders.add(tuple(collector.bodies))
+    assert len(orders) == 5, "five equal orders of twenty have a chance below 1e-70"
+
+
+def test_the_request_is_what_the_contract_says() -> None:
+    seen: list[Request] = []
+
+    def transport(request: Request) -> Answer:
+        seen.append(request)
+        return Answer(200, {}, accepted(request.body))
+
+    courier(transport, token="public", timeout=3.0).deliver(filled(1), METRICS, seconds=10)
+    (request,) = seen
+    assert request.url == "https://c.example/v1/reports"
+    assert (request.media_type, request.token, request.body) == (
+        "application/vnd.overstory.reports",
+        "public",
+        row(1).body,
+    )
+    assert request.timeout == 3.0
+
+
+def test_a_collector_that_fails_is_left_alone_until_it_may_be_well_again() -> None:
+    clock = [NOW]
+    calls: list[Request] = []
+
+    def failing(request: Request) -> Answer:
+        calls.append(request)
+        return Answer(503, {"retry-after": "100"})
+
+    outbox = filled(5)
+    sender = courier(failing, clock=lambda: clock[0], uniform=lambda: 0.5)
+    assert sender.deliver(outbox, METRICS, seconds=10) == Round(put_off=1, trouble="http-503")
+    assert outbox.health() == Health(1, NOW + 130)
+    clock[0] = NOW + 129
+    assert sender.deliver(outbox, METRICS, seconds=10) == Round()
+    clock[0] = NOW + 130
+    assert sender.deliver(outbox, METRICS, seconds=10).put_off == 1
+    assert outbox.health() == Health(2, NOW + 130 + 160)
+    assert len(calls) == 2
+    well = replace(sender, transport=CountingCollector())
+    clock[0] = NOW + DAY
+    assert well.deliver(outbox, METRICS, seconds=10) == Round(sent=5)
+    assert outbox.health() == Health()
+
+
+def test_a_pause_from_before_the_clock_was_set_back_is_not_kept() -> None:
+    outbox = replace(filled(1), doing=Health(3, NOW + 10 * PACE.furthest))
+    assert courier(CountingCollector()).deliver(outbox, METRICS, seconds=10) == Round(sent=1)
+
+
+def test_what_is_dropped_is_counted_by_reason() -> None:
+    outbox = filled(2)
+    outbox.put(row(3, period=20000))
+    outbox.put(row(4, metric="gone"))
+    done = courier(lambda request: Answer(404)).deliver(outbox, METRICS, seconds=10)
+    assert done == Round(dropped={"http-404": 2, "period-closed": 1, "unknown-metric": 1})
+    assert set(outbox.ended) == {1, 2, 3, 4}
+
+
+def test_a_drop_that_nobody_was_asked_about_does_not_make_a_collector_well() -> None:
+    outbox = MemoryOutbox(doing=Health(4, NOW - 1))
+    outbox.put(row(1, period=20000))
+    courier(CountingCollector()).deliver(outbox, METRICS, seconds=10)
+    assert outbox.health() == Health(4, NOW - 1)
+
+
+def test_a_round_ends_when_its_time_is_over() -> None:
+    outbox = filled(3)
+    assert courier(CountingCollector()).deliver(outbox, METRICS, seconds=0) == Round()
+    assert len(outbox.due(NOW, PACE.furthest)) == 3, "nothing was leased"
+
+
+def test_a_request_gets_no_more_time_than_the_round_has() -> None:
+    given_time: list[float] = []
+
+    def transport(request: Request) -> Answer:
+        given_time.append(request.timeout)
+        return Answer(None, trouble="no answer in time")
+
+    courier(transport).deliver(filled(1), METRICS, seconds=1.5)
+    assert 1.0 < given_time[0] <= 1.5
+
+
+def test_a_row_that_another_process_has_is_left_to_it() -> None:
+    outbox = filled(1)
+    courier(CountingCollector())
+    assert outbox.claim(1, NOW, PACE.furthest, NOW + PACE.lease) is not None
+    collector = CountingCollector()
+    assert courier(collector).deliver(outbox, METRICS, seconds=10) == Round()
+    late = courier(collector, clock=lambda: NOW + PACE.lease)
+    assert late.deliver(outbox, METRICS, seconds=10) == Round(sent=1), "a crash costs a lease, no report"
+
+
+def test_a_lease_outlasts_the_request() -> None:
+    outbox = filled(1)
+    slow = courier(lambda request: Answer(500), timeout=500.0, uniform=lambda: 0.0)
+    seen: list[float] = []
+    claim = outbox.claim
+    outbox.claim = lambda row, now, furthest, until: seen.append(until) or claim(row, now, furthest, until)  # type: ignore[func-returns-value, method-assign]
+    slow.deliver(outbox, METRICS, seconds=1000)
+    assert seen == [NOW + 1000]
+
+
+def test_a_courier_wants_an_address() -> None:
+    with pytest.raises(ParameterError, match="server = "):
+        courier(CountingCollector(), server="collector.example")
+
+
+class Deliveries(RuleBasedStateMachine):
+    """Two processes share an outbox; answers are lost, late and wrong, processes die, and clocks jump."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outbox, self.collector = MemoryOutbox(), CountingCollector()
+        self.now = NOW
+        self.originals: dict[int, bytes] = {}
+        self.settled: dict[int, Decision] = {}
+        self.plan: list[str] = []
+
+    @rule(count=st.integers(1, 3))
+    def record(self, count: int) -> None:
+        for _ in range(count):
+            fresh = row(len(self.originals) + 1, attempts=0, due=first_due(self.now, 60, lambda: 0.5))
+            self.originals[fresh.id] = fresh.body
+            self.outbox.put(fresh)
+
+    @rule(seconds=st.sampled_from([1.0, 60.0, 121.0, 3600.0, 7 * 3600.0, -3600.0]))
+    def wait(self, seconds: float) -> None:
+        self.now = max(self.now + seconds, NOW)
+
+    @rule(
+        plan=st.lists(
+            st.sampled_from(["well", "lost answer", "no answer", "busy", "refused", "portal", "dies"]), max_size=4
+        ),
+        share=shares,
+    )
+    def deliver(self, plan: list[str], share: float) -> None:
+        self.plan = list(plan)
+        before = dict(self.outbox.ended)
+        sender = courier(self.transport, clock=lambda: self.now, uniform=lambda: share)
+        try:
+            done = sender.deliver(self.outbox, METRICS, seconds=10)
+        except KilledError:
+            return
+        ended = [decision for number, decision in self.outbox.ended.items() if number not in before]
+        assert done.sent == sum(decision.state is State.SENT for decision in ended)
+        assert sum(done.dropped.values()) == len(ended) - done.sent
+
+    def transport(self, request: Request) -> Answer:
+        mood = self.plan.pop(0) if self.plan else "well"
+        if mood == "dies":
+            raise KilledError
+        if mood in {"well", "lost answer"}:
+            answer = self.collector(request)
+            return answer if mood == "well" else Answer(None, trouble="no answer in time")
+        self.collector.bodies.append(request.body)
+        return {
+            "no answer": Answer(None, trouble="no connection"),
+            "busy": Answer(429, {"retry-after": "30"}),
+            "refused": Answer(400),
+            "portal": Answer(200, {}, b"<html>"),
+        }[mood]
+
+    @invariant()
+    def every_row_ends_at_most_once(self) -> None:
+        for number, decision in self.settled.items():
+            assert self.outbox.ended[number] == decision
+        self.settled = dict(self.outbox.ended)
+
+    @invariant()
+    def a_retry_sends_the_very_same_bytes(self) -> None:
+        assert set(self.collector.bodies) <= set(self.originals.values())
+
+    @invariant()
+    def what_is_sent_was_counted_once_under_its_own_id(self) -> None:
+        sent = {number for number, decision in self.outbox.ended.items() if decision.state is State.SENT}
+        for number in sent:
+            assert self.collector.counted[row(number).batch] == self.originals[number]
+        assert set(self.collector.counted.values()) <= set(self.originals.values())
+
+    def teardown(self) -> None:
+        """However it went: with a well collector and enough time, every row ends."""
+        self.plan = []
+        for _ in range(3):
+            self.now += PACE.furthest
+            courier(self.transport, clock=lambda: self.now).deliver(self.outbox, METRICS, seconds=60)
+        assert set(self.outbox.ended) == set(self.originals)
+        self.every_row_ends_at_most_once()
+        self.what_is_sent_was_counted_once_under_its_own_id()
+
+
+class KilledError(Exception):
+    """The process dies in the middle of a request."""
+
+
+TestDeliveries = Deliveries.TestCase
+TestDeliveries.settings = settings(max_examples=100, stateful_step_count=20, deadline=None)

@@ -1,0 +1,302 @@
+"""The transport over HTTP against a real socket that answers well, badly, late, or not at all."""
+
+import base64
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from typing import Any
+
+import pytest
+from collector_doubles import Heard, accepted, bad_server, hear, http, replying
+
+from overstory.client.upload import MOST_READ, Answer, Request, endpoint, http_transport, proxy_of, said
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.upload import MEDIA_TYPE, Upload, encode_upload
+
+BODY = encode_upload(Upload(b"b" * 16, "colour", 7, b"reports"))
+send = http_transport({})
+
+
+def request(url: str, **changed: Any) -> Request:
+    return Request(**({"url": endpoint(url), "body": BODY, "media_type": MEDIA_TYPE, "timeout": 5.0} | changed))
+
+
+def test_an_answer_comes_back_with_its_body_and_headers() -> None:
+    with bad_server(lambda connection, heard: connection.sendall(http(200, accepted(heard.body), Retry_After=7))) as to:
+        answer = send(request(to.url))
+    assert answer.status == 200
+    assert answer.headers["retry-after"] == "7"
+    assert said(answer) == said(Answer(200, {}, accepted(BODY)))
+
+
+def test_a_request_says_as_little_as_http_lets_it() -> None:
+    with bad_server(replying(http(200))) as server:
+        send(request(server.url, token="public"))
+        send(request(server.url))
+    first, second = server.heard
+    assert first.head.startswith(b"POST /v1/reports HTTP/1.1\r\n")
+    assert first.body == second.body == BODY
+    needed = {"host", "content-type", "content-length", "connection"}
+    assert set(first.headers) == needed | {"authorization"}
+    assert set(second.headers) == needed
+    assert first.headers["authorization"] == "Bearer public"
+    assert first.headers["content-type"] == MEDIA_TYPE
+    assert b"ython" not in first.head
+
+
+def test_every_report_has_a_connection_of_its_own() -> None:
+    with bad_server(replying(http(200, Connection="keep-alive", Set_Cookie="who=you"))) as server:
+        for _ in range(3):
+            assert send(request(server.url)).status == 200
+    assert server.connections == 3
+    assert not any("cookie" in heard.headers for heard in server.heard)
+
+
+def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
+    with (
+        bad_server(replying(http(200))) as elsewhere,
+        bad_server(replying(http(307, Location=elsewhere.url))) as server,
+    ):
+        assert send(request(server.url)).status == 307
+    assert elsewhere.connections == 0
+
+
+def test_a_server_that_is_not_there_is_no_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    answer = send(request(f"http://127.0.0.1:{port}"))
+    assert (answer.status, answer.trouble.partition(":")[0]) == (None, "no connection")
+
+
+def test_a_name_that_does_not_resolve_is_no_answer() -> None:
+    assert send(request("http://nowhere.invalid")).status is None
+
+
+GARBAGE = {
+    "nothing": b"",
+    "not HTTP": b"220 mail.example ESMTP\r\n",
+    "half a status line": b"HTTP/1.1 2",
+    "no number": b"HTTP/1.1 fine OK\r\n\r\n",
+    "binary": bytes(range(256)),
+    "an endless header": b"HTTP/1.1 200 OK\r\nX: " + b"x" * 100_000,
+    "headers without end": b"HTTP/1.1 200 OK\r\n" + b"X-Y: z\r\n" * 1000 + b"\r\n",
+    "a bad length": b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n123",
+    "bad chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+}
+
+
+@pytest.mark.parametrize("raw", GARBAGE.values(), ids=GARBAGE)
+def test_garbage_is_no_answer_and_nothing_is_raised(raw: Any) -> None:
+    with bad_server(replying(raw)) as server:
+        answer = send(request(server.url))
+    assert answer.status is None
+    assert answer.trouble
+
+
+def test_an_answer_without_end_is_cut_off() -> None:
+    def flood(connection: socket.socket, heard: Heard) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        for _ in range(100 * MOST_READ // 4096):
+            connection.sendall(b"x" * 4096)
+
+    with bad_server(flood) as server:
+        answer = send(request(server.url))
+    assert answer == Answer(None, trouble="the answer is too long")
+
+
+def test_the_longest_answer_is_read() -> None:
+    with bad_server(replying(http(200, b"x" * MOST_READ))) as server:
+        assert len(send(request(server.url)).body) == MOST_READ
+
+
+def test_silence_ends_when_the_time_is_over() -> None:
+    with bad_server(lambda connection, heard: time.sleep(1.0)) as server:
+        started = time.monotonic()
+        answer = send(request(server.url, timeout=0.2))
+        took = time.monotonic() - started
+    assert answer == Answer(None, trouble="no answer in time")
+    assert took < 0.8
+
+
+def test_dribble_ends_when_the_time_is_over() -> None:
+    def dribble(connection: socket.socket, heard: Heard) -> None:
+        for byte in b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 100:
+            connection.sendall(bytes([byte]))
+            time.sleep(0.02)
+
+    with bad_server(dribble) as server:
+        started = time.monotonic()
+        answer = send(request(server.url, timeout=0.3))
+        took = time.monotonic() - started
+    assert answer == Answer(None, trouble="no answer in time")
+    assert took < 0.9
+
+
+def test_what_was_given_up_leaves_no_thread_behind() -> None:
+    with bad_server(lambda connection, heard: time.sleep(0.6)) as server:
+        send(request(server.url, timeout=0.1))
+        time.sleep(0.3)
+        assert not [thread for thread in threading.enumerate() if thread.name == "overstory-upload"]
+
+
+def test_an_interpreter_that_is_leaving_still_sends(monkeypatch: Any) -> None:
+    with bad_server(replying(http(200))) as server, monkeypatch.context() as patched:
+        patched.setattr("overstory.client.upload.threading.Thread", Leaving)
+        answer = send(request(server.url))
+    assert answer.status == 200
+
+
+class Leaving(threading.Thread):
+    """What a thread does in a process that is leaving; those of the test's own server run."""
+
+    def start(self) -> None:
+        if self.name == "overstory-upload":
+            raise RuntimeError("can't create new thread at interpreter shutdown")
+        super().start()
+
+
+def test_a_certificate_that_nobody_signed_is_refused(tmp_path: Any) -> None:
+    seen: list[bytes] = []
+    with tls_server(tmp_path, seen) as port:
+        answer = send(request(f"https://localhost:{port}"))
+    assert answer.status is None
+    assert "certificate" in answer.trouble
+    assert not seen
+
+
+def test_a_certificate_that_is_trusted_is_accepted(tmp_path: Any, monkeypatch: Any) -> None:
+    seen: list[bytes] = []
+    with tls_server(tmp_path, seen) as port:
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+        answer = send(request(f"https://localhost:{port}"))
+        by_address = send(request(f"https://127.0.0.1:{port}"))
+    assert answer.status == 200
+    assert seen == [BODY]
+    assert by_address.status is None, "the certificate names localhost, no address"
+
+
+class tls_server:  # noqa: N801 - used as a function
+    """A server with a certificate that it signed itself."""
+
+    def __init__(self, folder: Any, seen: list[bytes]) -> None:
+        if shutil.which("openssl") is None:
+            pytest.skip("no openssl here to make a certificate with")
+        names = {"key": folder / "key.pem", "certificate": folder / "certificate.pem"}
+        make = (
+            "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
+        )
+        command = [*make.split(), "-keyout", str(names["key"]), "-out", str(names["certificate"])]
+        subprocess.run(command, check=True, capture_output=True)
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.load_cert_chain(names["certificate"], names["key"])
+        self._seen = seen
+
+    def __enter__(self) -> int:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+        port: int = self._listening.getsockname()[1]
+        return port
+
+    def __exit__(self, *_: object) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self._thread.join(5)
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                plain, _ = self._listening.accept()
+            except OSError:
+                return
+            plain.settimeout(5)
+            try:
+                with self._context.wrap_socket(plain, server_side=True) as connection:
+                    self._seen.append(hear(connection).body)
+                    connection.sendall(http(200))
+            except (OSError, ValueError):
+                plain.close()
+
+
+def test_a_proxy_gets_the_whole_address_and_its_own_password() -> None:
+    with bad_server(replying(http(200))) as proxy:
+        through = http_transport({"HTTP_PROXY": f"http://me:p%40ss@127.0.0.1:{proxy.port}"})
+        assert through(request("http://collector.invalid")).status == 200
+    (heard,) = proxy.heard
+    assert heard.head.startswith(b"POST http://collector.invalid/v1/reports HTTP/1.1\r\n")
+    assert heard.headers["host"] == "collector.invalid"
+    assert heard.headers["proxy-authorization"] == "Basic " + base64.b64encode(b"me:p@ss").decode()
+
+
+def test_a_proxy_is_asked_for_a_tunnel_when_the_collector_has_tls() -> None:
+    with bad_server(replying(b"HTTP/1.1 403 Forbidden\r\n\r\n")) as proxy:
+        through = http_transport({"https_proxy": f"127.0.0.1:{proxy.port}"})
+        answer = through(request("https://collector.invalid:8443", token="public"))
+    assert answer.status is None
+    (heard,) = proxy.heard
+    assert heard.head.startswith(b"CONNECT collector.invalid:8443 HTTP/1.")
+    assert b"public" not in heard.head
+
+
+def test_a_proxy_that_asks_for_a_password_is_no_collector() -> None:
+    with bad_server(replying(http(407))) as proxy:
+        answer = http_transport({"http_proxy": f"127.0.0.1:{proxy.port}"})(request("http://collector.invalid"))
+    assert answer == Answer(None, trouble="the proxy asks for a password")
+
+
+def test_a_proxy_of_another_kind_is_said() -> None:
+    answer = http_transport({"all_proxy": "socks5://127.0.0.1:9"})(request("http://collector.invalid"))
+    assert answer == Answer(None, trouble="no connection: proxies of the kind socks5 are not supported")
+
+
+@pytest.mark.parametrize(
+    ("environ", "found"),
+    [
+        ({}, None),
+        ({"HTTPS_PROXY": "a:1", "https_proxy": "http://b:2"}, "http://b:2"),
+        ({"HTTP_PROXY": "a:1"}, None),
+        ({"ALL_PROXY": "a:1"}, "http://a:1"),
+        ({"HTTPS_PROXY": "a:1", "NO_PROXY": "x.example, .collector.example"}, None),
+        ({"HTTPS_PROXY": "a:1", "NO_PROXY": "collector.example:443"}, "http://a:1"),
+        ({"HTTPS_PROXY": "a:1", "NO_PROXY": "collector.example:8443"}, None),
+        ({"HTTPS_PROXY": "a:1", "NO_PROXY": "lector.example"}, "http://a:1"),
+        ({"HTTPS_PROXY": "a:1", "NO_PROXY": "*"}, None),
+        ({"HTTPS_PROXY": "a:1", "NO_PROXY": " , "}, "http://a:1"),
+        ({"HTTPS_PROXY": "a:1", "REQUEST_METHOD": "GET"}, "http://a:1"),
+    ],
+)
+def test_the_environment_names_the_proxy(environ: Any, found: Any) -> None:
+    assert proxy_of("https://collector.example:8443/v1/reports", environ) == found
+
+
+def test_a_cgi_programs_http_proxy_is_a_header_of_whoever_asked() -> None:
+    assert proxy_of("http://collector.example/", {"HTTP_PROXY": "a:1"}) == "http://a:1"
+    assert proxy_of("http://collector.example/", {"HTTP_PROXY": "a:1", "REQUEST_METHOD": "GET"}) is None
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        "",
+        "collector.example",
+        "ftp://collector.example",
+        "https://",
+        "https://me@collector.example",
+        "https://collector.example?x=1",
+        "https://collector.example#x",
+        "https://collector.example:99999",
+        "https://collector.example/a b",
+        "https://collector.example/\r\nHost: x",
+        "https://bücher.example",
+    ],
+)
+def test_a_server_that_is_no_address_is_refused(server: str) -> None:
+    with pytest.raises(ParameterError, match="server = "):
+        endpoint(server)
+
+
+def test_a_token_stays_out_of_what_is_printed() -> None:
+    assert "public" not in repr(request("http://collector.example", token="public"))
