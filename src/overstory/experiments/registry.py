@@ -57,6 +57,12 @@ class Experiment:
 
 _ALL: Final = (
     Experiment("rappor-75-of-100", "What 75 noisy yeses of 100 say", RAPPOR, "section 1", "rappor.coin_example"),
+    Experiment(
+        "lecture-bounds", "Errors of two protocols against their bounds", LECTURE, "sections 3 and 4", "lecture.bounds"
+    ),
+    Experiment(
+        "lecture-heavy-hitters", "From a frequency oracle to heavy hitters", LECTURE, "Theorem 2", "lecture.reduction"
+    ),
 )
 
 EXPERIMENTS: Final[dict[str, Experiment]] = {experiment.name: experiment for experiment in _ALL}

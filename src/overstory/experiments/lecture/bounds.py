@@ -1,0 +1,213 @@
+"""The lecture's two protocols, one sign of two and one sign of a public random matrix, against their Hoeffding bounds.
+
+Claimed, with probability at least 1 - beta for each value, for a sign kept with probability 1/2 + a:
+
+- the binary protocol counts the +1's to within ``sqrt(2 n ln(2 / beta)) / (4 a)``;
+- the matrix protocol counts any value to within ``sqrt(2 n ln(2 / beta)) / (2 a)``.
+
+The lecture calls a epsilon; the epsilon that its definition gives is ln((1/2 + a) / (1/2 - a)), about 4 a.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import beta as beta_distribution
+
+from overstory.analysis.oracle import FrequencyOracle, frequency_oracle
+from overstory.experiments import drawing
+from overstory.experiments.comparison import LEVEL, Comparison, exact
+from overstory.experiments.context import Context
+from overstory.experiments.published import Published, at_most
+from overstory.experiments.result import Picture, Result, Table
+
+BETAS: Final = (0.5, 0.2, 0.05, 0.01)
+ADVANTAGES: Final = (0.05, 0.1, 0.2)
+DOMAIN: Final = 1000
+SHARES: Final = (0.3, 0.1, 0.01, 0.59)
+"""Of values 1 to 4 in the mixed population; everybody holds value 0 in a population of its own."""
+NOBODYS: Final = DOMAIN - 1
+WATCHED: Final = {"held by .3": 0.3, "held by .01": 0.01, "nobody's": 0.0, "everybody's": 1.0}
+"""The columns of the matrix protocol's errors, and the share that holds each value."""
+
+
+@dataclass(frozen=True, eq=False)
+class Errors:
+    """Errors of one protocol at one size: shape (runs, values), in reports."""
+
+    protocol: str
+    advantage: float
+    num_reports: int
+    errors: NDArray[np.float64]
+
+    def bound(self, beta: float) -> float:
+        """The lecture's formula, in reports."""
+        factor = 4 if self.protocol == BINARY else 2
+        return math.sqrt(2 * self.num_reports * math.log(2 / beta)) / (factor * self.advantage)
+
+    def beyond(self, beta: float) -> float:
+        """The largest share of runs, over the values, in which a value's error exceeds the bound."""
+        return float((np.abs(self.errors) > self.bound(beta)).mean(axis=0).max())
+
+
+BINARY: Final = "one sign of two"
+MATRIX: Final = "one sign of the matrix"
+
+
+def run(context: Context) -> Result:
+    """Measure errors over n, epsilon and beta."""
+    sizes = context.pick(quick=(1_000, 10_000), full=(1_000, 10_000, 100_000, 1_000_000))
+    runs = context.pick(quick=60, full=400)
+    cases = [(protocol, a, n) for protocol in (BINARY, MATRIX) for a in ADVANTAGES for n in sizes]
+    found = context.parallel(lambda i: _measure(context, i, runs, *cases[i]), range(len(cases)), "runs")
+    return context.result(
+        [*_epsilons(), *_formulas(found), *_exceedances(found, runs)],
+        inputs={"n": list(sizes), "advantages": list(ADVANTAGES), "runs": runs, "domain": DOMAIN},
+        random=True,
+        tables=[_table(found), _by_value(found)],
+        figures=[_draw(found)],
+        notes=[
+            "The bound is of one value, fixed beforehand; for all of a domain at once, divide beta by its size.",
+            "Overstory states and charges the exact epsilon of 1/2 + a: ln((1/2 + a) / (1/2 - a)).",
+        ],
+    )
+
+
+def _oracle(protocol: str, advantage: float) -> FrequencyOracle:
+    if protocol == MATRIX:
+        return frequency_oracle("random-matrix", advantage=advantage, domain_size=DOMAIN)
+    return frequency_oracle("grr", domain_size=2, epsilon=math.log((0.5 + advantage) / (0.5 - advantage)))
+
+
+def _measure(context: Context, case: int, runs: int, protocol: str, advantage: float, num_reports: int) -> Errors:
+    oracle = _oracle(protocol, advantage)
+    errors = [_errors(oracle, protocol, num_reports, context.rng(case, i)) for i in range(runs)]
+    return Errors(protocol, advantage, num_reports, np.array(errors))
+
+
+def _errors(oracle: FrequencyOracle, protocol: str, num_reports: int, rng: np.random.Generator) -> list[float]:
+    """Errors of the watched values: in a mixed population, and the one that everybody holds."""
+    if protocol == BINARY:
+        held = (rng.random(num_reports) < 0.3).astype(np.int64)
+        return [_count(oracle, held, 1, rng) - int(held.sum())]
+    mixed = rng.choice(np.array([1, 2, 3, 4]), num_reports, p=SHARES)
+    everybody = np.zeros(num_reports, np.int64)
+    watched = [1, 3, NOBODYS]
+    reports = oracle.simulate(mixed, rng)
+    estimate = oracle.estimate(oracle.accumulate(reports, watched))
+    mine = [float(count) - int((mixed == value).sum()) for value, count in zip(watched, estimate.counts, strict=True)]
+    return [*mine, _count(oracle, everybody, 0, rng) - num_reports]
+
+
+def _count(oracle: FrequencyOracle, held: NDArray[np.int64], value: int, rng: np.random.Generator) -> float:
+    counts = oracle.accumulate(oracle.simulate(held, rng), [value])
+    return float(oracle.estimate(counts).counts[0])
+
+
+def _epsilons() -> list[Comparison]:
+    return [
+        exact(
+            f"epsilon of a sign kept with probability 1/2 + {a}",
+            _oracle(MATRIX, a).epsilon_report,
+            Published(a, "section 2: an epsilon-randomizer", within=0.01 * a),
+            because=f"the lecture writes 1/2 + epsilon for small epsilon, to first order and without the constant: by "
+            f"its own definition epsilon is ln((1/2 + {a}) / (1/2 - {a})), about four times {a}",
+        )
+        for a in ADVANTAGES
+    ]
+
+
+def _formulas(found: list[Errors]) -> list[Comparison]:
+    """Our own bound, from p* and q*, is the lecture's formula."""
+    largest = max(one.num_reports for one in found)
+    chosen = [one for one in found if one.protocol == MATRIX and one.num_reports == largest]
+    return [
+        exact(
+            f"error bound of the matrix protocol, a = {one.advantage}, beta = 0.05",
+            largest * _oracle(MATRIX, one.advantage).error_bound(largest, 0.05),
+            Published(one.bound(0.05), "section 4, frequency oracle", within=1e-6 * one.bound(0.05)),
+            unit="reports",
+        )
+        for one in chosen
+    ]
+
+
+def _exceedances(found: list[Errors], runs: int) -> list[Comparison]:
+    """How often the worst of the watched values lay beyond the bound, of all runs and sizes."""
+    compared = []
+    for protocol in (BINARY, MATRIX):
+        chosen = [one for one in found if one.protocol == protocol]
+        for beta in BETAS:
+            beyond = sum(round(one.beyond(beta) * runs) for one in chosen)
+            low, high = _clopper_pearson(beyond, runs * len(chosen))
+            said = at_most(beta, "sections 3 and 4: with probability at least 1 - beta")
+            ours = beyond / (runs * len(chosen))
+            name = f"{protocol}: share of runs beyond the bound of beta = {beta}"
+            compared.append(Comparison(name, ours, low, high, "", said))
+    return compared
+
+
+def _clopper_pearson(hits: int, trials: int) -> tuple[float, float]:
+    tail = (1 - LEVEL) / 2
+    low = 0.0 if hits == 0 else float(beta_distribution.ppf(tail, hits, trials - hits + 1))
+    high = 1.0 if hits == trials else float(beta_distribution.ppf(1 - tail, hits + 1, trials - hits))
+    return low, high
+
+
+def _table(found: list[Errors]) -> Table:
+    rows = [
+        (
+            one.protocol,
+            one.advantage,
+            one.num_reports,
+            round(one.bound(0.05), 1),
+            round(float(np.quantile(np.abs(one.errors).max(axis=1), 0.95)), 1),
+            round(float(np.sqrt((one.errors**2).mean())), 1),
+        )
+        for one in found
+    ]
+    head = ("protocol", "a", "n", "bound, beta = .05", "95% of the worst errors below", "root mean square error")
+    return Table("Errors in reports; the worst over the watched values of a run", head, tuple(rows))
+
+
+def _by_value(found: list[Errors]) -> Table:
+    """How the error depends on how many hold the value."""
+    rows: list[tuple[str | float | int, ...]] = []
+    for one in (one for one in found if one.protocol == MATRIX):
+        oracle = _oracle(MATRIX, one.advantage)
+        for (name, share), errors in zip(WATCHED.items(), one.errors.T, strict=True):
+            theory = one.num_reports * math.sqrt(oracle.variance(one.num_reports, share))
+            shown = (round(float(number), 1) for number in (errors.mean(), errors.std(), theory))
+            rows.append((one.advantage, one.num_reports, name, *shown))
+    head = ("a", "n", "value", "mean error", "standard deviation", "in theory")
+    return Table("One sign of the matrix: errors in reports, by who holds the value", head, tuple(rows))
+
+
+def _draw(found: list[Errors]) -> Picture:
+    figure, axes = drawing.panels(width=7.2, height=3.8, columns=2, sharey=True)
+    for panel, protocol in zip(axes, (BINARY, MATRIX), strict=True):
+        for colour, advantage, beside in zip(drawing.SERIES, ADVANTAGES, (0.8, 1.0, 1.25), strict=False):
+            chosen = [one for one in found if one.protocol == protocol and one.advantage == advantage]
+            sizes = [one.num_reports for one in chosen]
+            bounds = [one.bound(0.05) for one in chosen]
+            panel.loglog(sizes, bounds, color=colour, linewidth=1.4, linestyle="--")
+            for one in chosen:
+                errors = np.abs(one.errors).ravel() + 0.5
+                panel.loglog(
+                    np.full(errors.size, one.num_reports * beside), errors, ".", color=colour, markersize=2, alpha=0.25
+                )
+            drawing.label(panel, sizes[-1], bounds[-1], f"a = {advantage}", colour)
+        panel.set(title=protocol, xlabel="reports (n)")
+        panel.margins(x=0.28)
+    axes[0].set_ylabel("error of a count (reports)")
+    return drawing.picture(
+        figure,
+        "lecture-bounds",
+        "Errors of single runs (dots) and the lecture's bounds at beta = .05 (dashed); a is what the sign's odds gain. Dots of one n stand side by side.",
+        "Two panels on logarithmic scales: errors grow with the root of n, and nearly all dots lie under the dashed "
+        "bound of their colour.",
+    )
