@@ -207,7 +207,8 @@ def _draw(found: list[Errors]) -> Picture:
     return drawing.picture(
         figure,
         "lecture-bounds",
-        "Errors of single runs (dots) and the lecture's bounds at beta = .05 (dashed); a is what the sign's odds gain. Dots of one n stand side by side.",
+        "Errors of single runs (dots, side by side for each n) and the bounds at beta = .05 (dashed); the sign "
+        "is true with probability 1/2 + a.",
         "Two panels on logarithmic scales: errors grow with the root of n, and nearly all dots lie under the dashed "
         "bound of their colour.",
     )
