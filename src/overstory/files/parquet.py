@@ -16,7 +16,9 @@ from overstory.analysis.reports import ReportBatch
 from overstory.files.opening import replacing
 from overstory.protocol.derivation import canonical
 from overstory.protocol.derivation import digest as digest_of
+from overstory.protocol.encodings import MAX_BITS, MAX_COHORTS, SEEDS
 from overstory.protocol.errors import FormatError
+from overstory.protocol.wire import cohort_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -76,30 +78,32 @@ class Label:
             agreed = label.digest.hex() == fields["digest"]
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise FormatError("the metadata key overstory holds no label of ours", source=source) from error
-        in_range = all(type(n) is int and 0 < n <= 1 << 16 for n in (label.num_bits, label.num_cohorts))
-        if not agreed or not in_range:
+        limits = ((label.num_bits, MAX_BITS), (label.num_cohorts, SEEDS))
+        if not agreed or not all(type(n) is int and 0 < n <= most for n, most in limits):
             raise FormatError("the label in the metadata contradicts itself: it was altered", source=source)
         return label
 
 
 def write_parquet(path: FilePath, batches: Iterable[ReportBatch], label: Label) -> None:
-    """Write batches, each as a row group, in a stream."""
+    """Write batches, each as a row group, in a stream. Cohorts that are public seeds are no words of a dictionary."""
     import pyarrow as pa
     from pyarrow import parquet
 
-    width = -(-label.num_bits // 8)
-    columns = [pa.field("cohort", pa.uint16(), nullable=False), pa.field("bits", pa.binary(width), nullable=False)]
-    schema = pa.schema(columns, metadata={KEY: label.to_json()})
+    columns = _columns(label)
+    cohort, bits_kind = columns.values()
+    fields = [pa.field(name, kind, nullable=False) for name, kind in columns.items()]
+    schema = pa.schema(fields, metadata={KEY: label.to_json()})
+    repeated: Any = ["cohort"] if label.num_cohorts <= MAX_COHORTS else False
     with (
         replacing(path) as name,
-        parquet.ParquetWriter(name, schema, write_page_checksum=True, use_dictionary=["cohort"]) as writer,
+        parquet.ParquetWriter(name, schema, write_page_checksum=True, use_dictionary=repeated) as writer,
     ):
         for batch in batches:
             if not len(batch):
                 continue
             octets = np.ascontiguousarray(batch.octets())
-            bits = pa.Array.from_buffers(pa.binary(width), len(batch), [None, pa.py_buffer(octets)])
-            writer.write_table(pa.Table.from_arrays([pa.array(batch.cohorts, pa.uint16()), bits], schema=schema))
+            bits = pa.Array.from_buffers(bits_kind, len(batch), [None, pa.py_buffer(octets)])
+            writer.write_table(pa.Table.from_arrays([pa.array(batch.cohorts, cohort), bits], schema=schema))
 
 
 def read_label(path: FilePath) -> Label:
@@ -160,10 +164,16 @@ def _label(file: Any, source: str) -> Label:
     return Label.from_json(metadata[KEY], source)
 
 
-def _check_columns(schema: Any, label: Label, source: str) -> None:
+def _columns(label: Label) -> dict[str, Any]:
+    """Return the columns and their types: a cohort is as wide as on the wire."""
     import pyarrow as pa
 
-    for name, kind in (("cohort", pa.uint16()), ("bits", pa.binary(-(-label.num_bits // 8)))):
+    cohort = {2: pa.uint16(), 4: pa.uint32()}[cohort_width(label.num_cohorts)]
+    return {"cohort": cohort, "bits": pa.binary(-(-label.num_bits // 8))}
+
+
+def _check_columns(schema: Any, label: Label, source: str) -> None:
+    for name, kind in _columns(label).items():
         index = schema.get_field_index(name)
         if index < 0 or schema.field(index).type != kind:
             raise FormatError(f"expected one column {name} of type {kind}", source=source)
