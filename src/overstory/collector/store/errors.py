@@ -1,0 +1,69 @@
+"""What can go wrong with a store, each in one sentence that says what would be right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from overstory.protocol.errors import OverstoryError
+
+
+class StoreError(OverstoryError):
+    """A store that is missing, not ours, of another schema, full, locked or out of reach."""
+
+
+BY_STATE: Final = {
+    "53100": "the database server's disk is full; nothing of this was stored",
+    "53200": "the database server is out of memory; nothing of this was stored",
+    "53300": "the database server has no connection left: raise its max_connections, or run fewer collectors",
+    "28P01": "the database server refuses this user's password",
+    "28000": "the database server refuses this user",
+    "3D000": "there is no such database on this server: make it first (createdb NAME)",
+    "42501": "this user may not do that in this database: it needs its own tables (GRANT ALL ON DATABASE ... TO ...)",
+    "25006": "the database is read-only here: name the primary server",
+    "57P03": "the database server is starting or stopping; try again",
+    "42P01": "a table of the store is missing: this is no whole store",
+}
+"""PostgreSQL's codes that an operator can do something about."""
+
+BY_TEXT: Final = {
+    "locked": "another process has held the database for too long; try again, or stop the other process",
+    "disk is full": "the disk is full; nothing of this was stored",
+    "readonly": "the database is read-only: this process may not write its file or its folder",
+    "read-only": "the database is read-only: this process may not write its file or its folder",
+    "unable to open": "the database file cannot be opened: are its folder and its rights as they should be?",
+    "not a database": "this file is no SQLite database",
+    "malformed": "the database file is damaged: restore a backup (overstory store restore)",
+    "disk i/o error": "the disk failed while the database was read or written",
+    "no such table": "a table of the store is missing: this is no whole store",
+}
+"""What SQLite says, and what it means."""
+
+
+@contextmanager
+def said(url: str) -> Iterator[None]:
+    """Turn what a database driver raises into one `StoreError` that starts with the store's name."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise StoreError(f"{url}: {explain(error)}") from error
+    except SQLAlchemyError as error:
+        raise StoreError(f"{url}: {error}") from error
+
+
+def explain(error: DBAPIError) -> str:
+    """Return what a driver's error means to an operator."""
+    state = getattr(error.orig, "sqlstate", None)
+    if state in BY_STATE:
+        return BY_STATE[state]
+    text = " ".join(str(error.orig).split())
+    lowered = text.lower()
+    for part, meaning in BY_TEXT.items():
+        if part in lowered:
+            return meaning
+    if error.connection_invalidated or "connect" in lowered:
+        return f"the database server cannot be reached ({text})"
+    return text

@@ -1,0 +1,121 @@
+"""Open a store: which database a URL names, whether it is a store, and of which schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import URL, Connection, inspect, make_url, text
+from sqlalchemy.exc import ArgumentError
+
+from overstory.collector.store import migrations
+from overstory.collector.store.database import Database
+from overstory.collector.store.errors import StoreError
+from overstory.collector.store.postgres import PostgresDatabase
+from overstory.collector.store.schema import REVISION
+from overstory.collector.store.sqlite import SqliteDatabase
+
+FORMS: Final = "sqlite:///FILE (or a file's name), or postgresql://USER@HOST/DATABASE"
+
+
+def connect(url: str, *, create: bool = False) -> Database:
+    """Return the database that `url` names, without a look at what is in it.
+
+    Raises
+    ------
+    StoreError
+        When the URL is none of ours, or its file does not exist and is not to be made.
+    """
+    parsed = _parsed(url)
+    if parsed.get_backend_name() == "postgresql":
+        return _postgres(parsed)
+    path = Path(parsed.database or "")
+    if not create and not path.is_file():
+        raise StoreError(f"{path}: there is no such store; make it first: overstory store create {path}")
+    if not path.parent.is_dir():
+        raise StoreError(f"{path}: there is no folder {path.parent}")
+    return SqliteDatabase(path)
+
+
+def _parsed(url: str) -> URL:
+    if "://" not in url:
+        return URL.create("sqlite", database=url)
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError) as error:
+        raise StoreError(f"a store is named by {FORMS}") from error
+    if parsed.get_backend_name() not in {"sqlite", "postgresql"} or parsed.database in {None, "", ":memory:"}:
+        raise StoreError(f"a store is named by {FORMS}; not {parsed.render_as_string(hide_password=True)}")
+    return parsed
+
+
+def _postgres(url: URL) -> PostgresDatabase:
+    try:
+        return PostgresDatabase(url)
+    except ModuleNotFoundError as error:
+        raise StoreError('PostgreSQL needs psycopg: pip install "overstory[postgres]"') from error
+
+
+def revision(connection: Connection, url: str) -> str | None:
+    """Return the schema's revision; None where there is no table at all.
+
+    Raises
+    ------
+    StoreError
+        When the tables are somebody else's.
+    """
+    tables = set(inspect(connection).get_table_names())
+    if not tables:
+        return None
+    if not {"alembic_version", "about", "batch_ids"} <= tables:
+        raise StoreError(f"{url}: this database is in use, and not by overstory: give the store one of its own")
+    found: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return found
+
+
+def check(database: Database) -> None:
+    """See that the schema is this program's.
+
+    Raises
+    ------
+    StoreError
+        When it is older, newer, or not there.
+    """
+    with database.snapshot() as connection:
+        found = revision(connection, database.url)
+    if found is None:
+        raise StoreError(f"{database.url}: this database is empty; make the store first: overstory store create URL")
+    if found != REVISION:
+        raise StoreError(_differs(database.url, found))
+
+
+def _differs(url: str, found: str) -> str:
+    if found < REVISION:
+        return f"{url}: the store has schema {found}, this program needs {REVISION}: overstory store migrate {url}"
+    return f"{url}: the store has schema {found}, newer than this program's {REVISION}: upgrade overstory"
+
+
+def migrate(database: Database, *, folder: Path = migrations.FOLDER, create: bool = False) -> tuple[str | None, str]:
+    """Bring the schema to the newest revision; return the one it had and the one it has.
+
+    Raises
+    ------
+    StoreError
+        When the tables are somebody else's or newer, or there are none and they are not to be made.
+    """
+    newest = migrations.newest(folder)
+
+    def work(connection: Connection) -> str | None:
+        database.alone(connection)
+        found = revision(connection, database.url)
+        if found is None and not create:
+            raise StoreError(
+                f"{database.url}: this database is empty; make the store first: overstory store create URL"
+            )
+        if found is not None and found > newest:
+            raise StoreError(_differs(database.url, found))
+        if found != newest:
+            migrations.upgrade(connection, folder=folder)
+        return found
+
+    return database.write(work), newest

@@ -1,0 +1,62 @@
+"""PostgreSQL, for several collectors at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from sqlalchemy import URL, Connection, Engine, create_engine, text
+
+from overstory.collector.store.database import Database
+from overstory.collector.store.errors import said
+
+CLAIM: Final = text(
+    "INSERT INTO batch_ids (id, forget_after) "
+    "SELECT * FROM unnest(CAST(:ids AS bytea[]), CAST(:until AS bigint[])) "
+    "ON CONFLICT (id) DO NOTHING RETURNING id"
+)
+
+MIGRATING: Final = 0x6F766572  # "over": the number under which one process at a time migrates
+
+
+class PostgresDatabase(Database):
+    """A database of a server; any number of processes write at once."""
+
+    kind = "postgresql"
+
+    def __init__(self, url: URL) -> None:
+        engine = create_engine(
+            url.set(drivername="postgresql+psycopg"),
+            isolation_level="READ COMMITTED",
+            connect_args={"connect_timeout": 10, "application_name": "overstory"},
+        )
+        super().__init__(url.render_as_string(hide_password=True), engine)
+
+    def _writing(self, engine: Engine) -> Engine:
+        return engine
+
+    def claim(self, connection: Connection, forget_after: Mapping[bytes, int]) -> set[bytes]:
+        """Insert all ids in one statement and in their order: two transactions then wait, and never for each other."""
+        ids = sorted(forget_after)
+        rows = connection.execute(CLAIM, {"ids": ids, "until": [forget_after[batch] for batch in ids]})
+        return {bytes(batch) for (batch,) in rows}
+
+    def size(self, connection: Connection) -> int:
+        """Return the size of the database."""
+        size: int = connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one()
+        return size
+
+    def alone(self, connection: Connection) -> None:
+        """Take an advisory lock that ends with the transaction."""
+        connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": MIGRATING})
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """Open a repeatable read."""
+        reading = self.engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        with said(self.url), reading.connect() as connection, connection.begin():
+            yield connection
+
+    def tidy(self) -> None:
+        """Do nothing: autovacuum does."""

@@ -1,0 +1,78 @@
+"""What the collector hands over, and how it is merged before it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.wire import cohort_width
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """One accepted batch of reports.
+
+    Parameters
+    ----------
+    metric, period
+        What the reports are about: the metric's id, the number of its period.
+    batch
+        The batch's id, 16 bytes that the sender drew: it is stored once, whatever is sent twice.
+    digest
+        The mechanism's.
+    num_bits, num_cohorts, num_reports
+        The batch's dimensions.
+    cohorts, bits
+        Its columns as they travel; see `overstory.protocol.wire.Batch`.
+    forget_after
+        Unix time in seconds after which no copy of the batch can be accepted any more.
+    """
+
+    metric: str
+    period: int
+    batch: bytes
+    digest: bytes
+    num_bits: int
+    num_cohorts: int
+    num_reports: int
+    cohorts: bytes
+    bits: bytes
+    forget_after: int
+
+
+def merged(batches: Iterable[Received]) -> list[dict[str, Any]]:
+    """Return one row of the inbox for each (metric, period, digest).
+
+    Raises
+    ------
+    ParameterError
+        When a row's columns are not as long as its number of reports says.
+    """
+    groups: dict[tuple[str, int, bytes, int, int], list[Received]] = {}
+    for one in batches:
+        groups.setdefault((one.metric, one.period, one.digest, one.num_bits, one.num_cohorts), []).append(one)
+    return [_row(*key, group) for key, group in groups.items()]
+
+
+def _row(
+    metric: str, period: int, digest: bytes, num_bits: int, num_cohorts: int, group: list[Received]
+) -> dict[str, Any]:
+    reports = sum(one.num_reports for one in group)
+    cohorts, bits = b"".join([one.cohorts for one in group]), b"".join([one.bits for one in group])
+    if (len(cohorts), len(bits)) != (reports * cohort_width(num_cohorts), reports * (-(-num_bits // 8))):
+        raise ParameterError(
+            f"{metric}: {reports} reports of {num_bits} bits and {num_cohorts} cohorts do not have columns of "
+            f"{len(cohorts)} and {len(bits)} bytes"
+        )
+    return {
+        "metric": metric,
+        "period": period,
+        "digest": digest,
+        "num_bits": num_bits,
+        "num_cohorts": num_cohorts,
+        "num_reports": reports,
+        "cohorts": cohorts,
+        "bits": bits,
+    }

@@ -1,0 +1,99 @@
+"""The tables, the same in SQLite and PostgreSQL.
+
+    batch_ids   which batches were accepted: an id and the day after which it may be forgotten, nothing else
+    inbox       reports as they came, merged per transaction: not counted yet
+    chunks      reports already counted, shuffled within (metric, period, digest)
+    counts      support counts per (metric, period, digest): what estimates are read from
+    metrics     what a mechanism's digest stands for, so that counting and retention need no registry
+    tokens      SHA-256 of bearer tokens
+    about       facts about the store itself
+
+Nothing joins `batch_ids` to reports: it has no number, no time of arrival, no metric, and in SQLite no row id.
+A column here changes only together with a migration (`migrations/versions`); a test compares the two.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, Table, Text
+
+REVISION: Final = "0001"
+"""The schema that this program reads and writes."""
+
+METADATA: Final = MetaData()
+
+_ROW_NUMBER = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _key(*, primary: bool = False) -> tuple[Column[str], Column[int], Column[bytes]]:
+    return (
+        Column("metric", Text, primary_key=primary, nullable=False),
+        Column("period", Integer, primary_key=primary, nullable=False, autoincrement=False),
+        Column("digest", LargeBinary, primary_key=primary, nullable=False),
+    )
+
+
+def _reports(name: str) -> Table:
+    return Table(
+        name,
+        METADATA,
+        Column("id", _ROW_NUMBER, primary_key=True),
+        *_key(),
+        Column("num_bits", Integer, nullable=False),
+        Column("num_cohorts", BigInteger, nullable=False),
+        Column("num_reports", Integer, nullable=False),
+        Column("cohorts", LargeBinary, nullable=False),
+        Column("bits", LargeBinary, nullable=False),
+        Index(f"{name}_by_key", "metric", "period", "digest"),
+        # A number is never used again: folding deletes rows by their numbers, and must not meet others under them.
+        sqlite_autoincrement=True,
+    )
+
+
+BATCH_IDS: Final = Table(
+    "batch_ids",
+    METADATA,
+    Column("id", LargeBinary, primary_key=True),
+    Column("forget_after", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+INBOX: Final = _reports("inbox")
+CHUNKS: Final = _reports("chunks")
+
+COUNTS: Final = Table(
+    "counts",
+    METADATA,
+    *_key(primary=True),
+    Column("counts_digest", LargeBinary, primary_key=True),
+    Column("num_reports", BigInteger, nullable=False),
+    Column("counts", LargeBinary, nullable=False),
+)
+
+METRICS: Final = Table(
+    "metrics",
+    METADATA,
+    Column("metric", Text, primary_key=True),
+    Column("digest", LargeBinary, primary_key=True),
+    Column("description", Text, nullable=False),
+)
+
+TOKENS: Final = Table(
+    "tokens",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("sha256", LargeBinary, nullable=False, unique=True),
+    Column("role", Text, nullable=False),
+    Column("application", Text, nullable=False),
+    Column("created", BigInteger, nullable=False),
+    Column("expires", BigInteger),
+    Column("revoked", BigInteger),
+)
+
+ABOUT: Final = Table(
+    "about",
+    METADATA,
+    Column("key", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)

