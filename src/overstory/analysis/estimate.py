@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from overstory.analysis import estimate_output, selection
+from overstory.analysis.repeated import ONE_EACH
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from overstory.analysis.counts import SupportCounts
+    from overstory.analysis.repeated import Sharing
     from overstory.analysis.selection import Correction
 
     F64 = NDArray[np.float64]
@@ -171,7 +173,9 @@ class Estimate:
         return estimate_output.plot(self, ax, limit)
 
 
-def debias(counts: SupportCounts, p_star: float, q_star: float, values: Sequence[str]) -> Estimate:
+def debias(
+    counts: SupportCounts, p_star: float, q_star: float, values: Sequence[str], shared: Sharing = ONE_EACH
+) -> Estimate:
     """Estimate counts from one-hot reports, where bit ``i`` stands for ``values[i]``.
 
     With n reports of which c set the bit, (c - n q*) / (p* - q*) is unbiased; its variance, given the true count t,
@@ -185,6 +189,8 @@ def debias(counts: SupportCounts, p_star: float, q_star: float, values: Sequence
         Support probability of the true value, and of any other.
     values : sequence of str, length num_bits
         What the bits stand for.
+    shared : Sharing
+        What reports of one device have in common; nothing, where every device reported once.
 
     Raises
     ------
@@ -207,8 +213,9 @@ def debias(counts: SupportCounts, p_star: float, q_star: float, values: Sequence
     raw = (counts.ones.sum(axis=0) - reports * q_star) / (p_star - q_star)
     held = np.clip(raw, 0, reports)
     noise = held * p_star * (1 - p_star) + (reports - held) * q_star * (1 - q_star)
+    noise = noise + shared.excess(held, reports - held)
     errors = np.sqrt(noise) / abs(p_star - q_star)
-    notes = () if reports else ("there are no reports: nothing can be said",)
+    notes = shared.note if reports else ("there are no reports: nothing can be said",)
     if not reports:
         errors = np.full(raw.shape, np.inf)
     return Estimate(values=values, counts=raw, raw_counts=raw, standard_errors=errors, num_reports=reports, notes=notes)

@@ -145,7 +145,14 @@ class FrequencyOracle:
             return ReportBatch.from_wire(reports)
         return ReportBatch.of(self.mechanism, reports)
 
-    def estimate(self, counts: SupportCounts, candidates: Sequence[str] | None = None, **choices: Any) -> Estimate:
+    def estimate(
+        self,
+        counts: SupportCounts,
+        candidates: Sequence[str] | None = None,
+        *,
+        reports_per_device: float = 1.0,
+        **choices: Any,
+    ) -> Estimate:
         """Estimate how many devices hold each value.
 
         Parameters
@@ -154,6 +161,9 @@ class FrequencyOracle:
             Support counts of the collection.
         candidates
             Names for what was counted (numbers unless given). Bloom: the strings to look for; more can be tried later.
+        reports_per_device
+            How many of the reports one device sent, its value unchanged: they share its permanent response, and
+            standard errors grow by that. For uneven numbers see `overstory.analysis.repeated.reports_per_device`.
         **choices
             For Bloom filters, `decode`'s: method, correction, alpha, complete.
 
@@ -165,9 +175,10 @@ class FrequencyOracle:
         Raises
         ------
         ParameterError
-            When a Bloom collection is to be read without candidates, or the counts are another mechanism's.
+            When a Bloom collection is to be read without candidates, the counts are another mechanism's, or a device
+            sends less than one report.
         """
-        return self.support.estimate(counts, candidates, **choices)
+        return self.support.estimate(counts, candidates, reports_per_device=reports_per_device, **choices)
 
     def variance(self, num_reports: float, frequency: float = 0.0, *, num_candidates: int | None = None) -> float:
         """Variance of a frequency estimate from that many reports; see `frequency_variance`."""

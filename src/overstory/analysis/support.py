@@ -92,12 +92,16 @@ class Support(ABC, Generic[M_co]):
 
         return assign_cohorts(key, many, num_devices)
 
-    def estimate(self, counts: SupportCounts, names: Sequence[str] | None, **choices: Any) -> Estimate:
+    def estimate(
+        self, counts: SupportCounts, names: Sequence[str] | None, *, reports_per_device: float = 1.0, **choices: Any
+    ) -> Estimate:
         """Debias the counts: (supports - n q*) / (p* - q*)."""
         from overstory.analysis.estimate import debias
+        from overstory.analysis.repeated import sharing
 
         values = [str(symbol) for symbol in range(counts.num_bits)] if names is None else names
-        return debias(counts, float(self.mechanism.p_star), float(self.mechanism.q_star), values, **choices)
+        shared = sharing(self.mechanism, reports_per_device)
+        return debias(counts, float(self.mechanism.p_star), float(self.mechanism.q_star), values, shared, **choices)
 
     def outputs(self, batch: ReportBatch) -> NDArray[np.int64]:
         """Return the payloads as numbers.

@@ -74,7 +74,9 @@ class BloomSupport(OneHotSupport):
         _whole(self.mechanism, values)
         return batch.accumulate()
 
-    def estimate(self, counts: SupportCounts, names: Sequence[str] | None, **choices: Any) -> Estimate:
+    def estimate(
+        self, counts: SupportCounts, names: Sequence[str] | None, *, reports_per_device: float = 1.0, **choices: Any
+    ) -> Estimate:
         """Decode; see `overstory.analysis.decoding.decode`.
 
         Raises
@@ -93,7 +95,15 @@ class BloomSupport(OneHotSupport):
 
         candidates = CandidateMap(names, positions_of(encoding, names), encoding.num_bits)
         p_star, q_star = float(self.mechanism.p_star), float(self.mechanism.q_star)
-        return decode(counts, candidates, p_star=p_star, q_star=q_star, **choices)
+        return decode(
+            counts,
+            candidates,
+            p_star=p_star,
+            q_star=q_star,
+            permanent=self.mechanism.rounds.permanent,
+            reports_per_device=reports_per_device,
+            **choices,
+        )
 
 
 class SampledSupport(OneHotSupport):
@@ -141,24 +151,29 @@ class SampledSupport(OneHotSupport):
             ones += np.roll(counts.ones[:, bit], offset)
         return asked, ones
 
-    def estimate(self, counts: SupportCounts, names: Sequence[str] | None, **choices: Any) -> Estimate:
+    def estimate(
+        self, counts: SupportCounts, names: Sequence[str] | None, *, reports_per_device: float = 1.0, **choices: Any
+    ) -> Estimate:
         """Debias each symbol's bits among the reports that were asked for it.
 
         Given that s of n devices are asked, a symbol's share x among the s is estimated as by any unary encoding; that
         the s are a sample adds ``x (1 - x) (1 - s/n) / s`` to its variance. What nobody was asked for is unknown.
         """
         from overstory.analysis.estimate import Estimate
+        from overstory.analysis.repeated import sharing
 
         asked, ones = self.asked(counts)
         p_star, q_star, reports = float(self.mechanism.p_star), float(self.mechanism.q_star), counts.num_reports
         reached = np.maximum(asked, 1)
         shares = np.where(asked, (ones / reached - q_star) / (p_star - q_star), 0.0)
         held = np.clip(shares, 0, 1)
-        noise = (held * p_star * (1 - p_star) + (1 - held) * q_star * (1 - q_star)) / (p_star - q_star) ** 2
-        spread = (noise + held * (1 - held) * (1 - reached / max(reports, 1))) / reached
+        shared = sharing(self.mechanism, reports_per_device)
+        noise = held * p_star * (1 - p_star) + (1 - held) * q_star * (1 - q_star) + shared.excess(held, 1 - held)
+        sampling = reports_per_device * held * (1 - held) * (1 - reached / max(reports, 1))  # devices were sampled
+        spread = (noise / (p_star - q_star) ** 2 + sampling) / reached
         errors = np.where(asked, np.sqrt(spread) * reports, np.inf)
         values = [str(symbol) for symbol in range(len(asked))] if names is None else names
-        notes = () if reports else ("there are no reports: nothing can be said",)
+        notes = shared.note if reports else ("there are no reports: nothing can be said",)
         raw = shares * reports
         return Estimate(
             values=values,

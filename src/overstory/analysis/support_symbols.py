@@ -139,16 +139,19 @@ class SignSupport(WordSupport):
         ones = count_sign_support(batch.cohorts, self.outputs(batch).astype(np.uint32), self.asked(values))
         return pooled(ones, len(batch))
 
-    def estimate(self, counts: SupportCounts, names: Sequence[str] | None, **choices: Any) -> Estimate:
+    def estimate(
+        self, counts: SupportCounts, names: Sequence[str] | None, *, reports_per_device: float = 1.0, **choices: Any
+    ) -> Estimate:
         """Debias, and say the lecture's bound: it holds whatever the data, for any one value."""
-        estimate = super().estimate(counts, names, **choices)
+        estimate = super().estimate(counts, names, reports_per_device=reports_per_device, **choices)
         if not counts.num_reports:
             return estimate
-        return with_notes(estimate, *self.bounds(counts.num_reports))
+        return with_notes(estimate, *self.bounds(counts.num_reports, reports_per_device))
 
-    def bounds(self, num_reports: int, beta: float = 0.05) -> list[str]:
+    def bounds(self, num_reports: int, reports_per_device: float = 1.0, beta: float = 0.05) -> list[str]:
         """Return in words: the error bound, and the epsilon of the lecture's randomizer."""
-        bound = error_bound(self.mechanism, num_reports, beta) * num_reports
+        # Hoeffding over devices: one's r reports span r times as far, so the sum of squared spans is R times as large.
+        bound = error_bound(self.mechanism, num_reports / reports_per_device, beta) * num_reports
         formula = "sqrt(2 n ln(2 / beta)) (e^eps + 1) / (e^eps - 1)"
         notes = [f"with probability {1 - beta:.0%} the count of any one value is within {bound:,.0f} of it: {formula}"]
         advantage = self.mechanism.parameters.get("advantage")

@@ -52,21 +52,28 @@ def frequency_variance(
     """
     if num_reports <= 0 or not 0 <= frequency <= 1:
         raise ParameterError(f"give a positive number of reports and a share, not {num_reports} and {frequency}")
-    encoding = mechanism.encoding
-    load, information, sampling = frequency, 1.0, 0.0
+    encoding, information = mechanism.encoding, 1.0
+    load, sampling = supporting(mechanism, frequency)
     if isinstance(encoding, Bloom):
-        fill = encoding.num_hashes / encoding.num_bits
-        load = frequency + (1 - frequency) * fill
-        information = encoding.num_hashes * (1 - fill)
+        information = encoding.num_hashes * (1 - encoding.num_hashes / encoding.num_bits)
         rows = encoding.num_bits * encoding.num_cohorts
         if num_candidates is not None and num_candidates < rows:
             information *= 1 - num_candidates / rows
     elif isinstance(encoding, SampledBits):
         information = encoding.sampled_bits / encoding.domain_size
-        sampling = frequency * (1 - frequency) * (1 - information)
     kept, raised = float(mechanism.p_star), float(mechanism.q_star)
     noise = load * kept * (1 - kept) + (1 - load) * raised * (1 - raised)
     return (noise / (kept - raised) ** 2 + sampling) / (information * num_reports)
+
+
+def supporting(mechanism: Mechanism, frequency: float) -> tuple[float, float]:
+    """Return u, the share of devices that truly support a value of this frequency, and the sampling term above."""
+    encoding = mechanism.encoding
+    if isinstance(encoding, Bloom):
+        return frequency + (1 - frequency) * encoding.num_hashes / encoding.num_bits, 0.0
+    if isinstance(encoding, SampledBits):
+        return frequency, frequency * (1 - frequency) * (1 - encoding.sampled_bits / encoding.domain_size)
+    return frequency, 0.0
 
 
 def error_bound(mechanism: Mechanism, num_reports: float, beta: float) -> float:

@@ -19,8 +19,10 @@ UNBALANCED = 1e-4
 NEEDED_SHARE = 0.25
 
 
-def cohort_balance(counts: SupportCounts) -> tuple[float, float]:
+def cohort_balance(counts: SupportCounts, reports_per_device: float = 1.0) -> tuple[float, float]:
     """Return chi-square and p-value of the cohorts' sizes against equal ones; (0, 1) for one cohort or no report.
+
+    Devices are drawn into cohorts, with all of their reports: sizes vary `reports_per_device` times as much.
 
     Examples
     --------
@@ -34,7 +36,7 @@ def cohort_balance(counts: SupportCounts) -> tuple[float, float]:
     expected = counts.num_reports / counts.num_cohorts
     if counts.num_cohorts == 1 or not expected:
         return 0.0, 1.0
-    chi_square = float(((counts.totals - expected) ** 2).sum() / expected)
+    chi_square = float(((counts.totals - expected) ** 2).sum() / expected / reports_per_device)
     return chi_square, float(chdtrc(counts.num_cohorts - 1, chi_square))
 
 

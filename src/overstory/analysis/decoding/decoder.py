@@ -16,6 +16,7 @@ from overstory.analysis.decoding.normal import SingularDesignError
 from overstory.analysis.decoding.pursuit import fit_pursuit
 from overstory.analysis.decoding.result import Decoded
 from overstory.analysis.design import correlate
+from overstory.analysis.repeated import Sharing
 from overstory.analysis.selection import check_alpha, null_share, upper_p_values
 from overstory.protocol.errors import ParameterError
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from overstory.analysis.counts import SupportCounts
     from overstory.analysis.selection import Correction
+    from overstory.protocol.channels import BinaryChannel
 
 INFLATION = 2.5
 """Variance inflation past which pursuit decodes better, though there are fewer candidates than rows."""
@@ -41,6 +43,8 @@ def decode(
     correction: Correction = "fdr",
     alpha: float = 0.05,
     complete: bool = False,
+    permanent: BinaryChannel | None = None,
+    reports_per_device: float = 1.0,
 ) -> Decoded:
     """Estimate how many reports hold each candidate.
 
@@ -62,6 +66,12 @@ def decode(
     complete : bool
         Declare that every reported string is in the list: the frequencies then sum to one. If that is not so,
         the missing strings' reports are taken for candidates.
+    permanent : BinaryChannel, optional
+        The memoized round; only needed where devices report more than once. Without it all noise is taken to be
+        memoized, which makes standard errors too large rather than too small.
+    reports_per_device : float
+        How many of the reports one device sent, its string unchanged; for uneven numbers see
+        `overstory.analysis.repeated.reports_per_device`.
 
     Raises
     ------
@@ -86,9 +96,13 @@ def decode(
     if correction not in {"fdr", "bonferroni"}:
         raise ParameterError(f"correction must be fdr or bonferroni, not {correction!r}")
     groups = _Groups.of(candidate_map)
-    model = linear_model(counts, groups.map, p_star, q_star)
+    shared = Sharing(reports_per_device)
+    first = None if permanent is None else (float(permanent.keep_one), float(permanent.raise_zero))
+    model = linear_model(
+        counts, groups.map, p_star, q_star, permanent=first, reports_per_device=shared.reports_per_device
+    )
     fit = _silent(model) if counts.num_reports == 0 else _fit(model, method, complete=complete)
-    return _decoded(counts, candidate_map, groups, fit, alpha, correction)
+    return _decoded(counts, candidate_map, groups, fit, alpha, correction, shared)
 
 
 def _fit(model: LinearModel, method: str, *, complete: bool) -> Fit:
@@ -155,13 +169,15 @@ def _decoded(
     fit: Fit,
     alpha: float,
     correction: Correction,
+    shared: Sharing,
 ) -> Decoded:
     """Scale to reports and standard errors, and gather what the reader must know."""
     reports = counts.num_reports
     scale = reports or 1
     raw = groups.spread(fit.raw) * scale
     errors = groups.spread(np.sqrt(fit.variances)) * scale * fit.widening
-    balance = cohort_balance(counts)
+    balance = cohort_balance(counts, shared.reports_per_device)
+    notes = caveats(counts, groups.map, fit, errors, balance, colliding=len(groups.colliding))
     names = candidates.candidates
     return Decoded(
         values=names,
@@ -172,7 +188,7 @@ def _decoded(
         null_share=null_share(upper_p_values(raw, errors)) if fit.storey else 1.0,
         alpha=alpha,
         correction=correction,
-        notes=caveats(counts, groups.map, fit, errors, balance, colliding=len(groups.colliding)),
+        notes=notes + (shared.note if reports else ()),
         method=fit.method,
         unallocated=fit.unallocated * scale,
         unallocated_standard_error=float(np.sqrt(fit.unallocated_variance)) * scale * fit.widening,

@@ -11,6 +11,10 @@ which is :math:`t_{ij} / N_j` of RAPPOR (CCS 2014), section 4, whose p and q are
 A candidate of frequency :math:`f_s` adds :math:`f_s` to every bit it sets: :math:`E\,y = X f + o\,(1 - \sum_s f_s)`.
 The last term stands for the strings that are not in the list: together they hold what is left, spread evenly
 over the bits, ``o`` being the mean share of bits that one string sets.
+
+Where a device sends R reports of one string, they share its permanent bits, which are 1 with probability
+:math:`\phi_{ij}`, and :math:`\theta (1 - \theta)` becomes :math:`\theta (1 - \theta) + (R - 1) \phi (1 - \phi)
+s^2`, s being the second round's P(1|1) - P(1|0): docs/repeated.md.
 """
 
 from __future__ import annotations
@@ -39,6 +43,7 @@ class LinearModel:
     """Responses and weights, one per row of the design matrix (cohort-major), in frequency units.
 
     ``response`` is y and ``weights`` its inverse variances, both of shape (num_rows,); rows of empty cohorts weigh 0.
+    ``permanent`` is P(permanent bit 1 | Bloom bit 1) and P(1 | Bloom bit 0).
     """
 
     candidates: CandidateMap
@@ -47,6 +52,8 @@ class LinearModel:
     reports: F64
     p_star: float
     q_star: float
+    permanent: tuple[float, float]
+    reports_per_device: float = 1.0
 
     @property
     def fill(self) -> float:
@@ -61,9 +68,16 @@ class LinearModel:
     def weights_at(self, shares: F64) -> F64:
         """Return the inverse variances that hold if bit ``row`` is truly set in ``shares[row]`` of the reports."""
         rates = self.q_star + (self.p_star - self.q_star) * np.clip(shares, 0.0, 1.0)
+        noise = rates * (1.0 - rates) + (self.reports_per_device - 1.0) * self._shared(shares)
         # A channel without noise would weigh infinitely; one report more of each kind keeps it finite.
-        spread = np.maximum(rates * (1.0 - rates), 1.0 / (self.reports + 2.0))
+        spread = np.maximum(noise, 1.0 / (self.reports + 2.0))
         return self.reports * (self.p_star - self.q_star) ** 2 / spread
+
+    def _shared(self, shares: F64) -> F64:
+        """Return the covariance of a bit in two reports of one device."""
+        kept, raised = self.permanent
+        drawn = raised + (kept - raised) * np.clip(shares, 0.0, 1.0)
+        return np.asarray(drawn * (1.0 - drawn) * ((self.p_star - self.q_star) / (kept - raised)) ** 2)
 
     def reweighted(self, shares: F64) -> LinearModel:
         """Return the model with the weights that hold at these shares.
@@ -108,8 +122,18 @@ class Fit:
         return float(np.sqrt(max(1.0, self.dispersion * (1.0 + searched))))
 
 
-def linear_model(counts: SupportCounts, candidates: CandidateMap, p_star: float, q_star: float) -> LinearModel:
+def linear_model(
+    counts: SupportCounts,
+    candidates: CandidateMap,
+    p_star: float,
+    q_star: float,
+    *,
+    permanent: tuple[float, float] | None = None,
+    reports_per_device: float = 1.0,
+) -> LinearModel:
     """Build the model; its first weights take every bit of a cohort to be set equally often.
+
+    Without `permanent`, all noise is taken to be permanent: that is never too little.
 
     Raises
     ------
@@ -125,7 +149,8 @@ def linear_model(counts: SupportCounts, candidates: CandidateMap, p_star: float,
     reports = np.repeat(counts.totals.astype(np.float64), counts.num_bits)
     rates = np.divide(counts.ones.ravel(), reports, out=np.full(reports.shape, q_star), where=reports > 0)
     response = (rates - q_star) / (p_star - q_star)
-    model = LinearModel(candidates, response, reports, reports, p_star, q_star)
+    first = (p_star, q_star) if permanent is None else permanent
+    model = LinearModel(candidates, response, reports, reports, p_star, q_star, first, reports_per_device)
     level = np.repeat(response.reshape(counts.ones.shape).mean(axis=1), counts.num_bits)
     return replace(model, weights=model.weights_at(level))
 
