@@ -1,0 +1,77 @@
+"""Files that are there as a whole or not at all, readable by their owner alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+from typing import Final
+
+PRIVATE: Final = 0o600
+PRIVATE_FOLDER: Final = 0o700
+_BINARY: Final = getattr(os, "O_BINARY", 0)  # Windows would translate line ends
+_FOLDERS_OPEN: Final = hasattr(os, "O_DIRECTORY")
+
+
+def make_folder(folder: Path) -> None:
+    """Make `folder`, closed to others; its parents as the system makes them.
+
+    Raises
+    ------
+    OSError
+        When it cannot be made.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+
+
+def create(path: Path, content: bytes) -> None:
+    """Write a new file and wait until it is on the disk; half a file is removed again.
+
+    Raises
+    ------
+    OSError
+        When the file exists, or cannot be written.
+    """
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, PRIVATE)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace `path` by a file of `content`: a crash leaves the old one or the new one.
+
+    Raises
+    ------
+    OSError
+        When it cannot be written; the old file is as it was.
+    """
+    fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
+    create(fresh, content)
+    try:
+        fresh.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk, where the platform can."""
+    if not _FOLDERS_OPEN:
+        return
+    with contextlib.suppress(OSError):  # some network file systems refuse; the file itself is written
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,158 @@
+"""How a state begins, is opened again, and ends.
+
+Under the folder's lock: the secret goes to ``secret.new``; its fingerprint is committed to state.db together with the
+tables; ``secret.new`` becomes ``secret``; the lock file is marked. A crash between any two steps is completed or undone
+by whoever comes next. A file that is missing later is therefore known to have been there: the state is lost, and says
+so, instead of beginning anew with a fresh secret.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from overstory.client import schema
+from overstory.client.atomic import PRIVATE, sync_folder
+from overstory.client.database import committed, connected, damage, saying
+from overstory.client.errors import Fault, StateError
+from overstory.client.locking import locked
+from overstory.client.paths import StatePaths
+from overstory.client.secret_file import SECRET_BYTES, DeviceSecret, read_secret, write_secret
+
+MARK: Final = b"begun\n"
+
+
+def settle(paths: StatePaths, lock: int, timeout: float) -> DeviceSecret:
+    """Open the state, or begin one where none was; the caller holds the lock.
+
+    Parameters
+    ----------
+    paths
+        The state.
+    lock
+        The descriptor of the locked lock file.
+    timeout
+        For how many seconds to wait for the database.
+
+    Raises
+    ------
+    StateError
+        When a part is lost, altered, damaged or of a later version.
+    OSError, sqlite3.Error
+        When it cannot be read or written.
+    """
+    secret, known, marked = read_secret(paths.secret), _open_database(paths, timeout), _is_marked(lock)
+    if known is None:
+        if secret is not None or marked:
+            raise _lost("state.db" if secret is not None else "secret, state.db", paths)
+        secret = _begin(paths, timeout)
+    elif secret is None:
+        secret = _confirm(paths, known)
+    elif secret.fingerprint != known:
+        raise StateError(
+            Fault.ALTERED,
+            f"{paths.secret}: this is not the secret that the reports so far were made with; put that one back, or "
+            "forget the whole state",
+        )
+    if not marked:
+        os.lseek(lock, 0, os.SEEK_SET)
+        os.write(lock, MARK)
+        os.fsync(lock)
+    return secret
+
+
+def erase(paths: StatePaths, timeout: float = 5.0) -> None:
+    """Delete the whole state, the person's choice included: the next report, if any, comes from another device.
+
+    Raises
+    ------
+    StateError
+        When something cannot be deleted; calling it again goes on.
+    """
+    if not paths.folder.is_dir():
+        return
+    with saying(paths.folder), locked(paths.lock, timeout) as lock:
+        paths.consent.unlink(missing_ok=True)
+        # A process that waits for the database finds it empty, and drops what it holds.
+        with contextlib.suppress(sqlite3.Error, StateError):
+            _empty(paths, timeout)
+        for path in (paths.database, Path(f"{paths.database}-journal")):
+            path.unlink(missing_ok=True)
+        for path in (paths.unconfirmed, paths.secret):
+            _overwrite(path)
+            path.unlink(missing_ok=True)
+        os.ftruncate(lock, 0)
+
+
+def _open_database(paths: StatePaths, timeout: float) -> bytes | None:
+    """Return the fingerprint in the database, upgraded to this version; None where there are no tables."""
+    if not paths.database.exists():
+        return None
+    with connected(paths.database, "rw", timeout) as connection, committed(connection):
+        if found := damage(connection):
+            raise StateError(Fault.DAMAGED, f"{paths.database}: it is damaged ({found}); forget the whole state")
+        version = schema.version_of(connection)
+        if version == 0:
+            return None
+        if version != schema.VERSION:
+            schema.upgrade(connection, version)
+        fingerprint = connection.execute("SELECT value FROM about WHERE key = 'fingerprint'").fetchone()
+    if fingerprint is None or not isinstance(fingerprint[0], bytes):
+        raise StateError(Fault.DAMAGED, f"{paths.database}: it does not say which secret it belongs to")
+    return fingerprint[0]
+
+
+def _begin(paths: StatePaths, timeout: float) -> DeviceSecret:
+    paths.unconfirmed.unlink(missing_ok=True)  # nothing was ever reported with it
+    secret = DeviceSecret.fresh()
+    write_secret(paths.unconfirmed, secret)
+    # Made by hand, so that it is private from its first moment.
+    os.close(os.open(paths.database, os.O_WRONLY | os.O_CREAT, PRIVATE))
+    sync_folder(paths.folder)
+    with connected(paths.database, "rw", timeout) as connection, committed(connection):
+        schema.upgrade(connection, 0)
+        connection.execute("INSERT INTO about VALUES ('fingerprint', ?)", (secret.fingerprint,))
+    paths.unconfirmed.rename(paths.secret)
+    sync_folder(paths.folder)
+    return secret
+
+
+def _confirm(paths: StatePaths, known: bytes) -> DeviceSecret:
+    """Complete a beginning that was cut off after the database knew the secret."""
+    secret = read_secret(paths.unconfirmed)
+    if secret is None or secret.fingerprint != known:
+        raise _lost("secret", paths)
+    paths.unconfirmed.rename(paths.secret)
+    sync_folder(paths.folder)
+    return secret
+
+
+def _lost(what: str, paths: StatePaths) -> StateError:
+    return StateError(
+        Fault.LOST,
+        f"{paths.folder}: {what} was there and is lost; restore it from a backup, or forget the whole state: "
+        "a fresh secret would restart the privacy loss",
+    )
+
+
+def _is_marked(lock: int) -> bool:
+    os.lseek(lock, 0, os.SEEK_SET)
+    return bool(os.read(lock, len(MARK)))
+
+
+def _empty(paths: StatePaths, timeout: float) -> None:
+    with connected(paths.database, "rw", timeout) as connection, committed(connection):
+        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+        for (name,) in tables.fetchall():
+            connection.execute(f'DROP TABLE "{name}"')
+
+
+def _overwrite(path: Path) -> None:
+    """Overwrite a secret before it is unlinked; on most disks that is all that can be done."""
+    with contextlib.suppress(OSError), path.open("r+b") as file:
+        file.write(bytes(2 * SECRET_BYTES))
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,185 @@
+"""The memo: which permanent responses this device has reported, told apart by a keyed hash, and never a value.
+
+A *value* here is a permanent response: values that share one (a hash, in LOLOHA) count once. The tag of a value is a
+keyed hash under the device's secret, so the table says nothing to somebody who has it without the secret.
+
+Each permanent response that is reported costs its own epsilon, so a metric may cap them. Past the cap a value is
+dropped, or replaced by the first one reported, or, on an ordered domain, by the nearest one reported: what a device
+reports is then still at most so many permanent responses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from overstory.client.errors import Fault, StateError
+from overstory.protocol.derivation import context
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from overstory.privacy.terms import Terms
+    from overstory.protocol.mechanisms.mechanism import Mechanism
+
+TAG_BYTES: Final = 16
+NEAREST_STEPS: Final = 4096
+"""How far to look for the nearest value reported; past that, a value beyond the cap is dropped."""
+
+
+class Tagger:
+    """Names the permanent responses of one metric on this device without saying whose they are.
+
+    Parameters
+    ----------
+    mechanism, metric, secret, cohort
+        As for the device's `Randomizer`.
+    """
+
+    def __init__(self, mechanism: Mechanism, metric: str, secret: bytes, cohort: int) -> None:
+        from overstory.privacy.histories import memo
+
+        self._name = partial(memo, mechanism, cohort=cohort)
+        self._hash = hashlib.blake2b(digest_size=TAG_BYTES, key=secret, person=b"tag")
+        self._hash.update(context(metric, mechanism.digest))
+
+    def __repr__(self) -> str:
+        return "Tagger()"
+
+    def tag(self, encoded: Any) -> bytes:
+        """Return the tag of what the mechanism takes: equal for values that share a permanent response.
+
+        Raises
+        ------
+        ParameterError
+            When the mechanism does not take it.
+        """
+        name: Any = self._name(encoded)
+        state = self._hash.copy()
+        state.update(context(name.encode("utf-8", "surrogatepass") if isinstance(name, str) else name))
+        return state.digest()
+
+
+@dataclass(frozen=True)
+class Response:
+    """A permanent response that was reported.
+
+    Attributes
+    ----------
+    metric, mechanism
+        Whose it is: the id, and the mechanism's digest.
+    number
+        In order of first report, from 0.
+    permanent
+        The permanent response.
+    reports
+        How often it was queued for sending: what the ledger charges.
+    kept
+        How often it was recorded under the choice `local`: nobody was told.
+    """
+
+    metric: str
+    mechanism: bytes
+    number: int
+    permanent: int = field(repr=False)
+    reports: int
+    kept: int
+    tag: bytes = field(repr=False, default=b"")
+
+
+class Memo:
+    """The table, within one transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def responses(self, metric: str | None = None) -> list[Response]:
+        """Return all that was reported, in order of first report."""
+        found = self._connection.execute(
+            "SELECT metric, mechanism, number, permanent, reports, kept, tag FROM responses"
+            " WHERE ?1 IS NULL OR metric = ?1 ORDER BY metric, mechanism, number",
+            (metric,),
+        )
+        return [
+            Response(metric, mechanism, number, int.from_bytes(permanent, "little"), reports, kept, tag)
+            for metric, mechanism, number, permanent, reports, kept, tag in found
+        ]
+
+    def distinct(self, metric: str) -> int:
+        """Return how many permanent responses the cap counts, whatever the mechanism they were made by."""
+        found: int = self._connection.execute("SELECT count(*) FROM responses WHERE metric = ?", (metric,)).fetchone()[
+            0
+        ]
+        return found
+
+    def charge(
+        self, metric: str, mechanism: bytes, tag: bytes, permanent: bytes, *, most: int | None, kept: bool
+    ) -> int | None:
+        """Count a report of a permanent response; return its number, or None when it is one too many.
+
+        Parameters
+        ----------
+        metric, mechanism, tag, permanent
+            Whose response it is, its tag, and its bytes.
+        most
+            The metric's cap, if it has one.
+        kept
+            Whether it is for the person's eyes alone.
+
+        Raises
+        ------
+        StateError
+            `altered` when the tag had another permanent response before.
+        """
+        key = (metric, mechanism, tag)
+        known = self._connection.execute(
+            "SELECT number, permanent FROM responses WHERE metric = ? AND mechanism = ? AND tag = ?", key
+        ).fetchone()
+        if known is None:
+            if most is not None and self.distinct(metric) >= most:
+                return None
+            known = (self._next_number(metric, mechanism), permanent)
+            self._connection.execute(
+                "INSERT INTO responses VALUES (?, ?, ?, ?, ?, 0, 0)", (*key[:2], known[0], tag, permanent)
+            )
+        elif known[1] != permanent:
+            raise changed_response(metric)
+        column = "kept" if kept else "reports"
+        self._connection.execute(
+            f"UPDATE responses SET {column} = {column} + 1 WHERE metric = ? AND mechanism = ? AND tag = ?",  # noqa: S608 - own words
+            key,
+        )
+        return int(known[0])
+
+    def keep_terms(self, mechanism: Mechanism) -> None:
+        """Keep what a mechanism's privacy rests on: the ledger outlives the registry."""
+        known = self._connection.execute("SELECT 1 FROM terms WHERE mechanism = ?", (mechanism.digest,)).fetchone()
+        if known is None:
+            from overstory.privacy.kinds import terms_of
+            from overstory.protocol.derivation import canonical
+
+            said = canonical(terms_of(mechanism).canonical())
+            self._connection.execute("INSERT INTO terms VALUES (?, ?)", (mechanism.digest, said))
+
+    def terms(self, mechanism: bytes) -> Terms | None:
+        """Return what the privacy of a mechanism with this digest rests on; None where an earlier version kept none."""
+        import json
+
+        from overstory.privacy.kinds import terms_from_json
+
+        found = self._connection.execute("SELECT terms FROM terms WHERE mechanism = ?", (mechanism,)).fetchone()
+        return None if found is None else terms_from_json(json.loads(found[0]))
+
+    def _next_number(self, metric: str, mechanism: bytes) -> int:
+        query = "SELECT coalesce(max(number) + 1, 0) FROM responses WHERE metric = ? AND mechanism = ?"
+        found: int = self._connection.execute(query, (metric, mechanism)).fetchone()[0]
+        return found
+
+
+def changed_response(metric: str) -> StateError:
+    """Return the error for a permanent response that is not what it was."""
+    return StateError(
+        Fault.ALTERED, f"{metric}: a permanent response differs from the one reported before; nothing is reported"
+    )

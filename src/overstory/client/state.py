@@ -1,0 +1,205 @@
+"""The device's state: a secret, and a database of what was reported and what waits.
+
+A connection lives as long as one transaction, so nothing is open across a fork, and every process sees what the others
+did. SQLite keeps a rollback journal and waits for the disk at every commit: after a crash a transaction is there as a
+whole or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from overstory.client import schema
+from overstory.client.atomic import make_folder
+from overstory.client.beginning import settle
+from overstory.client.database import committed, connected, saying
+from overstory.client.errors import Fault, StateError
+from overstory.client.locking import locked
+from overstory.client.memo import Memo
+from overstory.client.outbox import Bounds, Outbox
+from overstory.client.paths import StatePaths
+from overstory.client.secret_file import DeviceSecret
+
+PERIODS_KEPT: Final = 400
+"""How many periods are remembered as reported, per metric; earlier ones are refused altogether."""
+
+
+@dataclass(frozen=True)
+class Claims:
+    """Periods of a metric that have had their report, and the first that may have one."""
+
+    reported: frozenset[int]
+    first: int | None
+
+
+class Rows:
+    """The tables, within one transaction."""
+
+    def __init__(self, connection: sqlite3.Connection, bounds: Bounds) -> None:
+        self._connection = connection
+        self.outbox = Outbox(connection, bounds)
+        self.memo = Memo(connection)
+
+    @property
+    def fingerprint(self) -> bytes | None:
+        """The fingerprint of the secret that everything here was made with."""
+        found = self._connection.execute("SELECT value FROM about WHERE key = 'fingerprint'").fetchone()
+        return None if found is None else bytes(found[0])
+
+    def claims(self, metric: str) -> Claims:
+        """Return which periods of a metric have had their report."""
+        found = self._connection.execute("SELECT period FROM reported WHERE metric = ?", (metric,))
+        return Claims(frozenset(row[0] for row in found), self._first(metric))
+
+    def claim(self, metric: str, period: int) -> bool:
+        """Take a period of a metric for one report; return False when it has had one."""
+        first = self._first(metric)
+        if first is not None and period < first:
+            return False
+        taken = self._connection.execute("INSERT OR IGNORE INTO reported VALUES (?, ?)", (metric, period)).rowcount
+        self._forget_periods(metric)
+        return taken == 1
+
+    def _first(self, metric: str) -> int | None:
+        found = self._connection.execute("SELECT value FROM about WHERE key = ?", (f"first {metric}",)).fetchone()
+        return None if found is None else int(found[0])
+
+    def _forget_periods(self, metric: str) -> None:
+        oldest = self._connection.execute(
+            "SELECT period FROM reported WHERE metric = ? ORDER BY period DESC LIMIT 1 OFFSET ?",
+            (metric, PERIODS_KEPT),
+        ).fetchone()
+        if oldest is not None:
+            self._connection.execute("DELETE FROM reported WHERE metric = ? AND period <= ?", (metric, oldest[0]))
+            self._connection.execute("REPLACE INTO about VALUES (?, ?)", (f"first {metric}", oldest[0] + 1))
+
+    def recall(self, what: str) -> str | int | float | None:
+        """Return what `remember` kept under this name."""
+        found = self._connection.execute("SELECT value FROM about WHERE key = ?", (f"kept {what}",)).fetchone()
+        value: str | int | float | None = None if found is None else found[0]
+        return value
+
+    def remember(self, what: str, value: str | float) -> None:
+        """Keep a word or a number under a name."""
+        self._connection.execute("REPLACE INTO about VALUES (?, ?)", (f"kept {what}", value))
+
+    def count(self, what: str, by: int = 1) -> None:
+        """Add to a tally."""
+        self._connection.execute(
+            "INSERT INTO counts VALUES (?1, ?2) ON CONFLICT (what) DO UPDATE SET number = number + ?2", (what, by)
+        )
+
+    def counts(self) -> dict[str, int]:
+        """Return the tallies."""
+        return dict(self._connection.execute("SELECT what, number FROM counts ORDER BY what"))
+
+
+class State:
+    """One application's state on this device.
+
+    Parameters
+    ----------
+    paths
+        Its files.
+    timeout
+        For how many seconds to wait for other processes.
+    bounds
+        How large the outbox may grow.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     state = State(StatePaths(Path(folder) / "state"))
+    ...     secret = state.begin()
+    ...     with state.transaction() as rows:
+    ...         first, second = rows.claim("colour", 2969), rows.claim("colour", 2969)
+    >>> first, second
+    (True, False)
+    """
+
+    def __init__(self, paths: StatePaths, *, timeout: float = 1.0, bounds: Bounds | None = None) -> None:
+        self.paths, self.timeout, self.bounds = paths, timeout, bounds or Bounds()
+        self._secret: DeviceSecret | None = None
+
+    def __repr__(self) -> str:
+        return f"State({os.fspath(self.paths.folder)!r})"
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a database, in whatever condition."""
+        return self.paths.database.exists()
+
+    def begin(self, timeout: float | None = None) -> DeviceSecret:
+        """Make the state, or open and check the one that is there; return its secret.
+
+        Raises
+        ------
+        StateError
+            When it cannot be made or used; nothing that was there is replaced.
+        """
+        wait = self.timeout if timeout is None else timeout
+        with saying(self.paths.folder):
+            make_folder(self.paths.folder)
+            with locked(self.paths.lock, wait) as lock:
+                secret = settle(self.paths, lock, wait)
+        self._secret = secret
+        return secret
+
+    @contextmanager
+    def transaction(self, timeout: float | None = None) -> Iterator[Rows]:
+        """Read and write in one transaction: durable when the block ends, undone when it raises.
+
+        Raises
+        ------
+        StateError
+            When the state cannot be used, or is no longer the one that `begin` opened.
+        """
+        wait = self.timeout if timeout is None else timeout
+        path = self.paths.database
+        with saying(path), connected(path, "rw", wait) as connection, committed(connection):
+            version = schema.version_of(connection)
+            if version != schema.VERSION:
+                self._check_there(version)
+                schema.upgrade(connection, version)
+            yield self._mine(Rows(connection, self.bounds))
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Rows]:
+        """Read one consistent picture; works where nothing may be written.
+
+        Raises
+        ------
+        StateError
+            When the state cannot be read.
+        """
+        path = self.paths.database
+        with saying(path), connected(path, "ro", self.timeout) as connection:
+            connection.execute("BEGIN")
+            version = schema.version_of(connection)
+            if version >= schema.VERSION:
+                if version > schema.VERSION:
+                    schema.upgrade(connection, version)
+                yield self._mine(Rows(connection, self.bounds))
+                return
+            self._check_there(version)
+            connection.execute("ROLLBACK")
+            with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
+                connection.backup(copy)
+                schema.upgrade(copy, version)
+                yield self._mine(Rows(copy, self.bounds))
+
+    def _check_there(self, version: int) -> None:
+        if version == 0:
+            raise StateError(Fault.LOST, f"{self.paths.database}: what was reported so far is lost, or was forgotten")
+
+    def _mine(self, rows: Rows) -> Rows:
+        if self._secret is not None and rows.fingerprint != self._secret.fingerprint:
+            raise StateError(Fault.CHANGED, f"{self.paths.folder}: this state was forgotten, and another one begun")
+        return rows
