@@ -80,6 +80,7 @@ def test_what_reports_of_one_device_share_is_counted(case):
     check_coverage(truth, raw, errors)
     if isinstance(oracle.mechanism, BitMechanism) and oracle.mechanism.rounds.permanent.is_identity:
         assert np.array_equal(naive, right), "all noise is fresh: nothing is shared"
+        assert not sharing(oracle.mechanism, REPEATS).note
     else:
         with pytest.raises(Alarm):
             check_spread(raw, naive)

@@ -82,14 +82,8 @@ class Sharing:
 
     @property
     def note(self) -> tuple[str, ...]:
-        """What a reader must know; nothing where every device reported once."""
-        if self.reports_per_device == 1:
-            return ()
-        said = (
-            f"a device is taken to have sent {self.reports_per_device:g} reports of one value that did not change ("
-            "mean over reports): standard errors count what they share, and are too large where values changed"
-        )
-        return (said,)
+        """What a reader must know; nothing where nothing is shared."""
+        return repeated_note(self.reports_per_device) if self.own or self.other else ()
 
 
 ONE_EACH: Final = Sharing()
@@ -123,6 +117,17 @@ def reports_per_device(total: float, squares: float) -> float:
     if not 0 < total <= squares <= total * total:
         raise ParameterError(f"no devices sent {total} reports of which the squared numbers add up to {squares}")
     return check_reports_per_device(squares / total)
+
+
+def repeated_note(per_device: float) -> tuple[str, ...]:
+    """Return what is supposed about devices that report several times; nothing for one report each."""
+    if per_device == 1:
+        return ()
+    said = (
+        f"a device is taken to have sent {per_device:g} reports of one value that did not change (mean over reports): "
+        "standard errors count what they share, and are too large where values changed"
+    )
+    return (said,)
 
 
 def sharing(mechanism: Mechanism, per_device: float = 1.0) -> Sharing:

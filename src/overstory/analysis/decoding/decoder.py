@@ -16,7 +16,7 @@ from overstory.analysis.decoding.normal import SingularDesignError
 from overstory.analysis.decoding.pursuit import fit_pursuit
 from overstory.analysis.decoding.result import Decoded
 from overstory.analysis.design import correlate
-from overstory.analysis.repeated import Sharing
+from overstory.analysis.repeated import check_reports_per_device, repeated_note
 from overstory.analysis.selection import check_alpha, null_share, upper_p_values
 from overstory.protocol.errors import ParameterError
 
@@ -96,13 +96,11 @@ def decode(
     if correction not in {"fdr", "bonferroni"}:
         raise ParameterError(f"correction must be fdr or bonferroni, not {correction!r}")
     groups = _Groups.of(candidate_map)
-    shared = Sharing(reports_per_device)
+    per_device = check_reports_per_device(reports_per_device)
     first = None if permanent is None else (float(permanent.keep_one), float(permanent.raise_zero))
-    model = linear_model(
-        counts, groups.map, p_star, q_star, permanent=first, reports_per_device=shared.reports_per_device
-    )
+    model = linear_model(counts, groups.map, p_star, q_star, permanent=first, reports_per_device=per_device)
     fit = _silent(model) if counts.num_reports == 0 else _fit(model, method, complete=complete)
-    return _decoded(counts, candidate_map, groups, fit, alpha, correction, shared)
+    return _decoded(counts, candidate_map, groups, fit, alpha, correction, per_device)
 
 
 def _fit(model: LinearModel, method: str, *, complete: bool) -> Fit:
@@ -169,14 +167,14 @@ def _decoded(
     fit: Fit,
     alpha: float,
     correction: Correction,
-    shared: Sharing,
+    per_device: float,
 ) -> Decoded:
     """Scale to reports and standard errors, and gather what the reader must know."""
     reports = counts.num_reports
     scale = reports or 1
     raw = groups.spread(fit.raw) * scale
     errors = groups.spread(np.sqrt(fit.variances)) * scale * fit.widening
-    balance = cohort_balance(counts, shared.reports_per_device)
+    balance = cohort_balance(counts, per_device)
     notes = caveats(counts, groups.map, fit, errors, balance, colliding=len(groups.colliding))
     names = candidates.candidates
     return Decoded(
@@ -188,7 +186,7 @@ def _decoded(
         null_share=null_share(upper_p_values(raw, errors)) if fit.storey else 1.0,
         alpha=alpha,
         correction=correction,
-        notes=notes + (shared.note if reports else ()),
+        notes=notes + (repeated_note(per_device) if reports else ()),
         method=fit.method,
         unallocated=fit.unallocated * scale,
         unallocated_standard_error=float(np.sqrt(fit.unallocated_variance)) * scale * fit.widening,
