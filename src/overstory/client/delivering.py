@@ -7,14 +7,20 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final
 
-from overstory.client.sending import Decision, Pace, Queued, State, Uniform, decide, unasked
+from overstory.client.outbox import LONGEST_DELAY, OutboxRow, RowState
+from overstory.client.sending import Decision, Pace, Uniform, decide, unasked
+from overstory.client.state import Rows, State
 from overstory.client.upload import Request, Transport, endpoint
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.upload import MEDIA_TYPE
 
 LEAST: Final = 0.05  # seconds: with less left, no request is begun
+AT_ONCE: Final = 64  # reports taken, and shuffled, together
+
+Permit = Callable[[], object]
+"""Answers None when nothing may be sent; else something equal as long as it is the same consent that allows it."""
 
 
 @dataclass(frozen=True)
@@ -24,29 +30,19 @@ class Health:
     failures: int = 0
     resume: float = 0.0
 
+    @classmethod
+    def of(cls, rows: Rows) -> Health:
+        """Return what was kept."""
+        return cls(int(rows.recall("failures") or 0), float(rows.recall("resume") or 0.0))
 
-class Outbox(Protocol):
-    """What sending asks of the queue on disk. Every method is one transaction, whole or not at all."""
+    def after(self, decision: Decision) -> Health:
+        """Return how it is doing after an answer that led to `decision`."""
+        return Health() if decision.resume is None else Health(self.failures + 1, decision.resume)
 
-    def due(self, now: float, furthest: float) -> list[int]:
-        """Return the numbers of the rows that wait and whose time has come, by `sending.is_due`."""
-        ...
-
-    def claim(self, row: int, now: float, furthest: float, until: float) -> Queued | None:
-        """Lease a row: if it still waits and is due, set its due time to `until` and count an attempt; else None."""
-        ...
-
-    def settle(self, row: Queued, decision: Decision, now: float) -> bool:
-        """Write a decision down, unless the row has ended already; return whether it was written."""
-        ...
-
-    def health(self) -> Health:
-        """Return how the collector has been doing."""
-        ...
-
-    def keep_health(self, health: Health) -> None:
-        """Remember how the collector is doing."""
-        ...
+    def keep(self, rows: Rows) -> None:
+        """Write it down."""
+        rows.remember("failures", self.failures)
+        rows.remember("resume", self.resume)
 
 
 @dataclass(frozen=True)
@@ -72,9 +68,9 @@ class Round:
 
     def after(self, decision: Decision) -> Round:
         """Return the round with one more decision."""
-        if decision.state is State.SENT:
+        if decision.state is RowState.SENT:
             return replace(self, sent=self.sent + 1)
-        if decision.state is State.DROPPED:
+        if decision.state is RowState.DROPPED:
             return replace(self, dropped=dict(Counter(self.dropped) + Counter({decision.answer: 1})))
         return replace(self, put_off=self.put_off + 1, trouble=decision.answer)
 
@@ -97,6 +93,11 @@ class Courier:
         The time of day, in unix seconds.
     uniform
         Draws the jitter and the order, from the operating system unless this is an experiment.
+
+    Raises
+    ------
+    ParameterError
+        When the server is no address.
     """
 
     server: str
@@ -110,55 +111,103 @@ class Courier:
     def __post_init__(self) -> None:
         endpoint(self.server)
 
-    def deliver(self, outbox: Outbox, metrics: Mapping[str, Metric], *, seconds: float) -> Round:
-        """Send what is due and return what became of it; end after so many seconds, or when the collector fails.
+    def ask(self, row: OutboxRow, failures: int, left: float) -> Decision:
+        """Send a row's bytes within so many seconds and return what the answer means for it."""
+        request = Request(endpoint(self.server), row.body, MEDIA_TYPE, self.token, min(left, self.timeout))
+        answer = self.transport(request)
+        return decide(row, answer, now=self.clock(), failures=failures, pace=self.pace, uniform=self.uniform)
+
+    def deliver(
+        self, state: State, metrics: Mapping[str, Metric], *, seconds: float, permit: Permit = lambda: True
+    ) -> Round:
+        """Send what is due and return what became of it.
+
+        The round ends when nothing is due any more, the time is over, the collector fails or the consent is another.
 
         Parameters
         ----------
-        outbox
+        state
             Where reports wait.
         metrics
             The registry's, by id.
         seconds
             How long it may take, all together.
+        permit
+            Asked before every request.
+
+        Raises
+        ------
+        StateError
+            When the state cannot be used. A report that was sent and not settled is sent again, the same bytes.
         """
-        deadline, done = time.monotonic() + seconds, Round()
-        now, health = self.clock(), outbox.health()
-        if now < health.resume <= now + self.pace.furthest:
-            return done
-        for number in self._shuffled(outbox.due(now, self.pace.furthest)):
-            left = deadline - time.monotonic()
-            if left < LEAST:
-                break
-            now = self.clock()
-            row = outbox.claim(number, now, self.pace.furthest, now + self._lease)
-            if row is None:
-                continue  # another process has it
-            decision = unasked(row, metrics.get(row.metric), now)
-            if decision is None:
-                decision = self._asked(row, health, left)
-                health = self._after(decision, health, outbox)
-            outbox.settle(row, decision, self.clock())
-            done = done.after(decision)
-            if decision.resume is not None:
-                break
-        return done
+        return _Delivery(self, state, metrics, permit, time.monotonic() + seconds).run()
 
-    def _after(self, decision: Decision, before: Health, outbox: Outbox) -> Health:
-        """Return how the collector is doing now; written down only where that is news."""
-        now = Health() if decision.resume is None else Health(before.failures + 1, decision.resume)
-        if now != before:
-            outbox.keep_health(now)
-        return now
 
-    def _asked(self, row: Queued, health: Health, left: float) -> Decision:
-        request = Request(endpoint(self.server), row.body, MEDIA_TYPE, self.token, min(left, self.timeout))
-        answer = self.transport(request)
-        return decide(row, answer, now=self.clock(), failures=health.failures, pace=self.pace, uniform=self.uniform)
+@dataclass
+class _Delivery:
+    """A round under way."""
 
-    @property
-    def _lease(self) -> float:
-        return max(self.pace.lease, 2 * self.timeout)
+    by: Courier
+    state: State
+    metrics: Mapping[str, Metric]
+    permit: Permit
+    until: float
+    health: Health = field(default_factory=Health)
+    done: Round = field(default_factory=Round)
 
-    def _shuffled(self, rows: list[int]) -> list[int]:
-        return sorted(rows, key=lambda _: self.uniform())
+    def run(self) -> Round:
+        allowed = self.permit()
+        while allowed is not None and (taken := self._take()):
+            for number, row in enumerate(taken):
+                left = self.until - time.monotonic()
+                if left < LEAST or self.permit() != allowed:
+                    self._give_back(taken[number:])
+                    return self.done
+                if self._one(row, left).resume is not None:
+                    self._give_back(taken[number + 1 :])
+                    return self.done
+        return self.done
+
+    def _take(self) -> list[OutboxRow]:
+        """Lease what is due, in random order; nothing while the collector is to be left alone.
+
+        An attempt counts from here on: after a crash nobody knows whether the bytes had left.
+        """
+        now, lease = self.by.clock(), self.by.pace.lease + max(self.until - time.monotonic(), 0.0)
+        with self.state.transaction() as rows:
+            self.health = Health.of(rows)
+            if now < self.health.resume <= now + LONGEST_DELAY:
+                return []
+            taken = rows.outbox.take_due(now, AT_ONCE, lease)
+            for row in taken:
+                rows.outbox.postpone(row.id, now + lease, row.attempts + 1, row.answer)
+        return sorted(taken, key=lambda _: self.by.uniform())
+
+    def _give_back(self, untried: list[OutboxRow]) -> None:
+        if untried:
+            with self.state.transaction() as rows:
+                for row in untried:
+                    rows.outbox.postpone(row.id, self.by.clock(), row.attempts, row.answer)
+
+    def _one(self, row: OutboxRow, left: float) -> Decision:
+        """Decide on a row, asking the collector if need be, and write down what became of it."""
+        by, metric = self.by, self.metrics.get(row.metric)
+        found = unasked(row, metric, by.clock())
+        decision = found or by.ask(row, self.health.failures, left)
+        health = self.health.after(decision) if found is None else self.health
+        with self.state.transaction() as rows:
+            if health != self.health:
+                health.keep(rows)
+            _settle(rows, row, decision, tried=found is None)
+            if decision.state is RowState.SENT and metric is not None:
+                rows.remember(f"sent {row.metric}", metric.period.number(by.clock()))
+        self.health, self.done = health, self.done.after(decision)
+        return decision
+
+
+def _settle(rows: Rows, row: OutboxRow, decision: Decision, *, tried: bool) -> None:
+    """Write down what became of a row; one that has ended meanwhile, because consent was withdrawn, stays as it is."""
+    if decision.state is RowState.WAITING:
+        rows.outbox.postpone(row.id, decision.due, row.attempts + tried, decision.answer)
+    elif rows.outbox.settle(row.id, decision.state, decision.answer):
+        rows.count("sent" if decision.state is RowState.SENT else f"dropped: {decision.answer}")

@@ -19,9 +19,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
+from overstory.client.outbox import OutboxRow, RowState
 from overstory.client.upload import Answer, said
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.reasons import Reason
@@ -31,46 +31,9 @@ Uniform = Callable[[], float]
 
 RETRIED: Final = frozenset({408, 425, 429})
 PASSING: Final = frozenset(str(reason) for reason in Reason if not reason.final)
+DAY: Final = 86_400.0
 _REASON: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _SECONDS: Final = re.compile(r"[0-9]{1,9}")
-
-
-class State(StrEnum):
-    """Where a report is; `LOCAL` ones are recorded for the person alone, and never sent."""
-
-    WAITING = "waiting"
-    SENT = "sent"
-    DROPPED = "dropped"
-    LOCAL = "local"
-
-
-@dataclass(frozen=True)
-class Queued:
-    """A report that waits: its bytes are what every attempt sends.
-
-    Attributes
-    ----------
-    id
-        The row's number.
-    batch
-        The batch id inside `body`.
-    metric, period
-        Whose report it is, and the number of its period.
-    body
-        The bytes.
-    due
-        The unix time before which it is left alone.
-    attempts
-        How often it was sent or begun to be.
-    """
-
-    id: int
-    batch: bytes
-    metric: str
-    period: int
-    body: bytes
-    due: float
-    attempts: int
 
 
 @dataclass(frozen=True)
@@ -84,21 +47,13 @@ class Pace:
     longest_asked
         The most that a Retry-After is believed.
     lease
-        How long a report belongs to the process that began to send it. A crash costs that much, no more.
-    spread
-        Reports become due at a uniform moment within this time after they are recorded.
+        How long reports belong to the process that took them to send. A crash costs that much, no more.
     """
 
     first: float = 60.0
     longest: float = 6 * 3600.0
     longest_asked: float = 24 * 3600.0
     lease: float = 120.0
-    spread: float = 0.0
-
-    @property
-    def furthest(self) -> float:
-        """No due time lies further ahead than this, unless the clock was set back since."""
-        return self.longest + self.longest_asked + self.lease + self.spread
 
 
 @dataclass(frozen=True)
@@ -117,7 +72,7 @@ class Decision:
         The time before which nothing else is sent to this collector either; None when it is well.
     """
 
-    state: State
+    state: RowState
     answer: str
     due: float = 0.0
     resume: float | None = None
@@ -126,17 +81,6 @@ class Decision:
 def first_due(now: float, spread: float, uniform: Uniform) -> float:
     """Return when a report recorded now is sent at the earliest: at a moment that says little about this one."""
     return now + spread * uniform()
-
-
-def is_due(due: float, now: float, pace: Pace) -> bool:
-    """Whether a row's time has come; a due time too far ahead was written before the clock was set back.
-
-    Examples
-    --------
-    >>> is_due(100.0, 99.0, Pace()), is_due(100.0, 101.0, Pace()), is_due(4e9, 100.0, Pace())
-    (False, True, True)
-    """
-    return due <= now or due > now + pace.furthest
 
 
 def backoff(failures: int, pace: Pace, uniform: Uniform) -> float:
@@ -174,15 +118,17 @@ def retry_after(answer: Answer, now: float, pace: Pace) -> float:
 
 
 def _date(text: str) -> float | None:
+    import datetime as dt
     from email.utils import parsedate_to_datetime
 
     try:
-        return parsedate_to_datetime(text).timestamp()
+        read = parsedate_to_datetime(text)
+        return (read if read.tzinfo else read.replace(tzinfo=dt.UTC)).timestamp()
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
 
 
-def unasked(row: Queued, metric: Metric | None, now: float) -> Decision | None:
+def unasked(row: OutboxRow, metric: Metric | None, now: float) -> Decision | None:
     """Return what happens to a row without asking the collector; None when it is to be sent.
 
     Parameters
@@ -195,22 +141,22 @@ def unasked(row: Queued, metric: Metric | None, now: float) -> Decision | None:
         The time, in unix seconds.
     """
     if metric is None:
-        return Decision(State.DROPPED, Reason.UNKNOWN_METRIC)
+        return Decision(RowState.DROPPED, Reason.UNKNOWN_METRIC)
     if now >= metric.expires_at:
-        return Decision(State.DROPPED, Reason.METRIC_EXPIRED)
+        return Decision(RowState.DROPPED, Reason.METRIC_EXPIRED)
     if now >= metric.accept_until(row.period):
-        return Decision(State.DROPPED, Reason.PERIOD_CLOSED)
+        return Decision(RowState.DROPPED, Reason.PERIOD_CLOSED)
     begins = metric.period.start(row.period)  # in the future only after the clock was set back
-    return Decision(State.WAITING, Reason.PERIOD_FUTURE, begins) if now < begins else None
+    return Decision(RowState.WAITING, Reason.PERIOD_FUTURE, min(begins, now + DAY)) if now < begins else None
 
 
-def decide(row: Queued, answer: Answer, *, now: float, failures: int, pace: Pace, uniform: Uniform) -> Decision:
+def decide(row: OutboxRow, answer: Answer, *, now: float, failures: int, pace: Pace, uniform: Uniform) -> Decision:
     """Return what an answer means for a row.
 
     Parameters
     ----------
     row
-        What was sent; its `attempts` count this one.
+        What was sent; its `attempts` do not count this one.
     answer
         What came back.
     now
@@ -224,9 +170,9 @@ def decide(row: Queued, answer: Answer, *, now: float, failures: int, pace: Pace
 
     Examples
     --------
-    >>> row = Queued(1, bytes(16), "colour", 7, b"...", 0.0, attempts=1)
+    >>> row = OutboxRow(1, bytes(16), "colour", 7, b"...", 0.0, 0, RowState.WAITING, None)
     >>> decide(row, Answer(404), now=0.0, failures=0, pace=Pace(), uniform=lambda: 0.5)
-    Decision(state=<State.DROPPED: 'dropped'>, answer='http-404', due=0.0, resume=None)
+    Decision(state=<RowState.DROPPED: 'dropped'>, answer='http-404', due=0.0, resume=None)
     >>> decide(row, Answer(503), now=0.0, failures=0, pace=Pace(), uniform=lambda: 0.5).due
     30.0
     """
@@ -236,11 +182,11 @@ def decide(row: Queued, answer: Answer, *, now: float, failures: int, pace: Pace
         if ended is not None:
             return ended
     elif status is not None and 400 <= status < 500 and status not in RETRIED:
-        return Decision(State.DROPPED, _reason(said(answer) or {}, f"http-{status}"))
+        return Decision(RowState.DROPPED, _reason(said(answer) or {}, f"http-{status}"))
     asked = retry_after(answer, now, pace)
-    again = backoff(max(row.attempts, failures + 1), pace, uniform)
+    again = backoff(max(row.attempts, failures) + 1, pace, uniform)
     resume = backoff(failures + 1, pace, uniform)
-    return Decision(State.WAITING, _why(answer), now + asked + again, now + asked + resume)
+    return Decision(RowState.WAITING, _why(answer), now + asked + again, now + asked + resume)
 
 
 def _ended(result: dict[str, Any] | None) -> Decision | None:
@@ -248,16 +194,16 @@ def _ended(result: dict[str, Any] | None) -> Decision | None:
     if result is None:
         return None
     if result.get("duplicate") is True:
-        return Decision(State.SENT, "duplicate")
+        return Decision(RowState.SENT, "duplicate")
     accepted = result.get("accepted")
     if isinstance(accepted, int) and accepted > 0:
-        return Decision(State.SENT, "accepted")
+        return Decision(RowState.SENT, "accepted")
     if result.get("reason") in PASSING:
         return None
     rejected = result.get("rejected")
     first = rejected[0] if isinstance(rejected, list) and rejected and isinstance(rejected[0], dict) else result
     reason = _reason(first, "")
-    return Decision(State.DROPPED, reason) if reason else None
+    return Decision(RowState.DROPPED, reason) if reason else None
 
 
 def _result(answer: Answer, batch: bytes) -> dict[str, Any] | None:
