@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
 from overstory.protocol.domains import Domain, domain_from
+from overstory.protocol.encodings import MAX_COHORTS
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms.mechanism import Mechanism
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
@@ -44,6 +47,7 @@ DOMAIN_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 MOST_REPORTS: Final = 1 << 20
+LARGEST: Final = 1 << 53
 MOST_DAYS: Final = 36_500
 GRACE_DAYS: Final = 30
 
@@ -135,13 +139,19 @@ def _mechanism(fields: Fields, name: str, domain: Domain | Strings | None) -> Me
     if not isinstance(given, dict):
         fields.fault("parameters", f"{given!r:.100} is no table: give one such as {{epsilon = 1.0}}")
         return None
-    wrong = [key for key, value in given.items() if not isinstance(value, int | float | str)]
+    wrong = [key for key, value in given.items() if not _is_parameter(value)]
     for key in wrong:
-        fields.fault(f"parameters.{key}", "give a number, a text, true or false")
+        fields.fault(f"parameters.{key}", "give a finite number, a text, true or false")
     if oracle is None or domain is None or wrong:
         return None
     completed = _completed(fields, name, oracle, domain, given)
     return None if completed is None else _built(fields, oracle, completed)
+
+
+def _is_parameter(value: Any) -> bool:
+    if isinstance(value, int):
+        return abs(value) < LARGEST
+    return isinstance(value, str) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _oracle_or_needs(fields: Fields) -> bool:
@@ -201,8 +211,9 @@ def _for_symbols() -> list[str]:
 def _built(fields: Fields, oracle: str, parameters: Mapping[str, Any]) -> Mechanism | None:
     try:
         return mechanism(oracle, **parameters)
-    except ParameterError as error:
-        named = [key for key in fields.table.get("parameters", {}) if key in str(error).replace("(", " ").split()]
+    except (ParameterError, TypeError, OverflowError) as error:
+        words = re.findall(r"\w+", str(error))
+        named = sorted(set(fields.table.get("parameters", {})).intersection(words), key=words.index)
         fields.fault(f"parameters.{named[0]}" if named else "parameters", str(error))
         return None
 
@@ -244,8 +255,6 @@ def _days(fields: Fields) -> int | None:
 
 def _check_countable(fields: Fields, domain: Domain | Strings | None, built: Mechanism | None) -> None:
     """Reports with seeds of their own are counted by candidate as they come in, so there must be candidates."""
-    from overstory.protocol.encodings import MAX_COHORTS
-
     if not isinstance(domain, Strings) or domain.candidates is not None or built is None:
         return
     if built.num_cohorts > MAX_COHORTS:

@@ -21,7 +21,6 @@ from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.metrics.places import places
 
 _AT_LINE: Final = re.compile(r" \(at line (\d+), column (\d+)\)$")
-_AT_END: Final = " (at end of document)"
 
 
 @dataclass(frozen=True)
@@ -121,11 +120,11 @@ def parse_registry(text: str, folder: Path | None = None, *, source: str | None 
     RegistryError
         With every fault and its line.
     """
+    text = text.replace("\r\n", "\n")
     try:
-        document = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        root = Fields(tomllib.loads(text), (), places(text))
+    except (ValueError, RecursionError) as error:  # a ValueError is also what a number of 5,000 digits gives
         raise RegistryError([_syntax(error, text)], source=source) from None
-    root = Fields(document, (), places(text))
     version, metrics = _version(root), _metrics(root, folder)
     if root.faults:
         raise RegistryError(root.faults, source=source)
@@ -134,11 +133,12 @@ def parse_registry(text: str, folder: Path | None = None, *, source: str | None 
 
 
 def _syntax(error: Exception, text: str) -> Fault:
-    said = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "nested too deeply"
+    said = "arrays or tables are nested too deeply" if isinstance(error, RecursionError) else str(error)
+    said = f"no TOML: {said[:1].lower()}{said[1:]}"
     found = _AT_LINE.search(said)
     if found:
-        return Fault(int(found[1]), "", f"no TOML: {said[: found.start()].lower()}, at column {found[2]}")
-    return Fault(text.count("\n") + 1, "", f"no TOML: {said.removesuffix(_AT_END).lower()}, at the end")
+        return Fault(int(found[1]), "", f"{said[: found.start()]}, at column {found[2]}")
+    return Fault(text.count("\n") + 1, "", said)
 
 
 def _version(root: Fields) -> str | None:

@@ -1,0 +1,44 @@
+"""Registries to read, and to spoil."""
+
+from __future__ import annotations
+
+METRIC = """\
+[metrics.{id}]
+title = "Favourite colour"
+description = "Which of three colours the person chose as the theme."
+owner = "Themes team"
+purpose = "https://example.org/issues/7"
+domain = {domain}
+oracle = "{oracle}"
+parameters = {parameters}
+period = "week"
+retention_days = 90
+expires = 2027-11-21
+"""
+
+COLOURS = '{kind = "categories", names = ["red", "green", "blue"]}'
+BINS = '{kind = "bins", min = 0, max = 2, count = 10}'
+STRINGS = '{kind = "strings"}'
+LISTED = '{kind = "strings", candidates = "trees.txt"}'
+
+
+def registry_text(
+    *more: str,
+    metric: str = "colour",
+    domain: str = COLOURS,
+    oracle: str = "grr",
+    parameters: str = "{epsilon = 1.0}",
+    without: str | None = None,
+    instead: dict[str, str] | None = None,
+) -> str:
+    """Return a registry of one metric, with lines added, left out or replaced (by key)."""
+    text = METRIC.format(id=metric, domain=domain, oracle=oracle, parameters=parameters)
+    lines = ['registry = "2026-11-21"', "", *text.splitlines()]
+    for key, line in (instead or {}).items():
+        lines = [line if old.startswith(f"{key} =") else old for old in lines]
+    kept = [line for line in lines if without is None or not line.startswith(f"{without} =")]
+    return "\n".join([*kept, *more]) + "\n"
+
+
+FIRST_LINE = 3
+"""Of the metric's table; its keys follow in the order of `METRIC`."""

@@ -1,0 +1,208 @@
+"""What a metric and a registry answer: values, times, digests, the public form."""
+
+import contextlib
+import datetime as dt
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from registry_texts import BINS, COLOURS, LISTED, STRINGS, registry_text
+
+from overstory.protocol.domains import Bins
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics import Metric, Strings, load_registry, parse_registry
+from overstory.protocol.metrics.registry import EXAMPLE
+
+DAY = 86_400
+
+
+def metric(*more, folder=None, **spoiled) -> Metric:
+    return parse_registry(registry_text(*more, **spoiled), folder)["colour"]
+
+
+def test_what_is_given_and_what_follows_from_it():
+    colour = metric()
+    assert (colour.id, colour.title, colour.owner) == ("colour", "Favourite colour", "Themes team")
+    assert (colour.mechanism.name, colour.mechanism.parameters["domain_size"]) == ("grr", 3)
+    assert (str(colour.period), colour.window, colour.max_values, colour.beyond) == ("week", None, None, "drop")
+    assert (colour.retention_days, colour.grace_days, colour.expires) == (90, 30, dt.date(2027, 11, 21))
+    assert (colour.labels, colour.candidates) == (("red", "green", "blue"), None)
+    assert colour.encode("green") == 1
+
+
+def test_a_domain_size_that_agrees_may_be_given():
+    assert metric(parameters="{epsilon = 1.0, domain_size = 3}").digest == metric().digest
+
+
+def test_a_window_is_the_oracles_wherever_it_is_said():
+    wb = {"oracle": "opt-wb", "domain": BINS}
+    inside = metric(parameters="{epsilon = 1.0, window = 48}", **wb)
+    beside = metric("window = 48", **wb)
+    both = metric("window = 48", parameters="{epsilon = 1.0, window = 48}", **wb)
+    assert inside.window == beside.window == both.window == 48
+    assert inside.digest == beside.digest == both.digest
+    assert beside.mechanism.parameters["window"] == 48
+    assert metric("window = 10").window == 10
+    assert "window" not in metric("window = 10").mechanism.parameters
+
+
+def test_strings_are_hashed_by_the_metrics_own_key(tmp_path):
+    (tmp_path / "trees.txt").write_bytes("﻿oak\r\nash\n\nélan\n".encode())
+    strings = {"oracle": "rappor", "domain": LISTED, "parameters": "{}"}
+    listed = metric(folder=tmp_path, **strings)
+    assert listed.domain == Strings("trees.txt")
+    assert listed.candidates == listed.labels == ("oak", "ash", "élan")
+    assert listed.mechanism.parameters["hash_key"] == "colour"
+    assert metric(metric="colour", **strings | {"domain": STRINGS}).mechanism.digest == listed.mechanism.digest
+    own = metric(**strings | {"parameters": '{hash_key = "own"}'})
+    assert own.mechanism.parameters["hash_key"] == "own"
+    google = metric(**strings | {"parameters": '{num_bits = 16, hash_family = "google-rappor-python"}'})
+    assert google.mechanism.parameters["hash_key"] == ""
+    assert metric(oracle="olh", domain=LISTED).mechanism.parameters["hash_key"] == "colour"
+
+
+def test_candidates_are_read_only_where_they_are_wanted(tmp_path):
+    path = tmp_path / "metrics.toml"
+    path.write_text(registry_text(oracle="rappor", domain=LISTED, parameters="{}"))
+    unread = load_registry(path, read_candidates=False)
+    assert (unread["colour"].candidates, unread["colour"].labels) == (None, ())
+    (tmp_path / "trees.txt").write_text("oak\n")
+    read = load_registry(path)
+    assert read["colour"].labels == ("oak",)
+    assert (read.digest, read["colour"].digest) == (unread.digest, unread["colour"].digest)
+
+
+def test_any_string_may_be_reported_and_nothing_else():
+    strings = metric(oracle="rappor", domain=STRINGS, parameters="{}")
+    assert strings.encode("a tree nobody listed") == "a tree nobody listed"
+    assert strings.encode("") == ""
+    for wrong in (b"oak", 3, None, ["oak"], "x" * 65_537, "é" * 32_769):
+        with pytest.raises(ParameterError):
+            strings.encode(wrong)
+
+
+@given(st.floats(allow_nan=True) | st.text() | st.integers() | st.none())
+def test_a_value_is_encoded_or_refused_by_the_one_error(value):
+    bins, colours = metric(domain=BINS, oracle="oue"), metric()
+    assert isinstance(bins.domain, Bins)
+    for each in (bins, colours):
+        with contextlib.suppress(ParameterError):
+            assert 0 <= each.encode(value) < len(each.labels)
+
+
+def test_a_metric_ends_when_the_day_of_its_expiry_begins():
+    colour = metric()
+    ends = dt.datetime(2027, 11, 21, tzinfo=dt.UTC).timestamp()
+    assert (colour.expired(ends - 1), colour.expired(ends)) == (False, True)
+
+
+def test_reports_are_taken_for_the_days_of_grace_after_their_period():
+    colour = metric("grace_days = 2")
+    week = colour.period.number(dt.datetime(2026, 11, 21, tzinfo=dt.UTC).timestamp())
+    assert colour.accept_until(week) == dt.datetime(2026, 11, 25, tzinfo=dt.UTC).timestamp()
+    assert metric("grace_days = 0").accept_until(week) == colour.period.start(week + 1)
+
+
+def test_an_unknown_metric_is_named_with_the_known_ones():
+    registry = parse_registry(EXAMPLE)
+    with pytest.raises(ParameterError, match="there is no metric 'color': the registry lists colour"):
+        registry["color"]
+    assert "color" not in registry
+    assert registry.get("color") is None
+    with pytest.raises(TypeError):
+        registry.metrics["x"] = registry["colour"]
+
+
+def test_the_public_form_is_json_and_says_it_all():
+    text = registry_text('max_values = 3\nbeyond = "first"\nwindow = 5')
+    public = json.loads(json.dumps(parse_registry(text).to_json()))
+    (entry,) = public["metrics"]
+    assert public["registry"] == "2026-11-21"
+    assert entry["parameters"] == {"domain_size": 3, "epsilon": 1.0}
+    assert entry["domain"] == {
+        "domain": "categories",
+        "names": ["red", "green", "blue"],
+        "other": None,
+        "ordered": False,
+    }
+    assert (entry["max_values"], entry["beyond"], entry["window"], entry["expires"]) == (3, "first", 5, "2027-11-21")
+    assert entry["mechanism_digest"] == metric().mechanism.digest.hex()
+
+
+# What a registry says, and ways of saying it.
+CHANGES = {
+    "title": 'title = "Colour"',
+    "purpose": 'purpose = "https://example.org/issues/8"',
+    "domain": 'domain = {kind = "categories", names = ["red", "blue", "green"]}',
+    "parameters": "parameters = {epsilon = 1.5}",
+    "period": 'period = "day"',
+    "retention_days": "retention_days = 91",
+    "expires": "expires = 2027-11-22",
+    "registry": 'registry = "2026-11-22"',
+}
+MATTERS_TO_REPORTS = {"domain", "parameters", "period"}
+
+
+@pytest.mark.parametrize("key", CHANGES)
+def test_every_change_changes_the_registrys_digest_and_some_the_metrics(key):
+    old, new = parse_registry(registry_text()), parse_registry(registry_text(instead={key: CHANGES[key]}))
+    assert old.digest != new.digest
+    assert (old["colour"].digest != new["colour"].digest) == (key in MATTERS_TO_REPORTS)
+    assert (old["colour"].mechanism.digest != new["colour"].mechanism.digest) == (key == "parameters")
+
+
+@pytest.mark.parametrize("line", ["window = 3", "max_values = 2", 'beyond = "first"'])
+def test_caps_are_of_the_metrics_digest(line):
+    assert metric(line).digest != metric().digest
+    assert metric(line).mechanism.digest == metric().mechanism.digest
+
+
+EQUALS = st.sampled_from(["=", "  =\t", " = "])
+
+
+@given(st.data())
+def test_order_comments_and_spaces_do_not_matter(data):
+    def rewritten(body):
+        """The same keys, otherwise written."""
+        lines = data.draw(st.permutations(body.splitlines()))
+        return "".join(f"{spaces}{line.replace(' = ', data.draw(EQUALS), 1)}{ending}\n" for line in lines)
+
+    spaces = data.draw(st.sampled_from(["", "  ", "\t"]))
+    ending = data.draw(st.sampled_from(["", "   # a comment", "\n\n# a comment"]))
+    head, _, body = registry_text('max_values = 3\nbeyond = "first"').partition("[metrics.colour]\n")
+    second = body.replace("Favourite", "Least favourite")
+    texts = rewritten(body), rewritten(second)
+    tables = [f"[metrics.colour]\n{texts[0]}", f"[ metrics . 'other' ]\n{texts[1]}"]
+    written = head + "\n".join(data.draw(st.permutations(tables)))
+    plain = f"{head}[metrics.colour]\n{body}[metrics.other]\n{second}"
+    assert parse_registry(written).digest == parse_registry(plain).digest
+
+
+def test_tables_of_every_form_are_one():
+    text = registry_text().replace("[metrics.colour]\n", "").splitlines()
+    dotted = "\n".join([text[0], *(f"metrics.colour.{line}" for line in text[1:] if line)])
+    nested = registry_text(without="parameters").replace(f"domain = {COLOURS}\n", "") + (
+        '[metrics.colour.domain]\nkind = "categories"\nnames = [\n  "red", # first\n  "green",\n  "blue",\n]\n'
+        "[metrics.colour.parameters]\nepsilon = 1.0\n"
+    )
+    assert parse_registry(dotted).digest == parse_registry(nested).digest == parse_registry(registry_text()).digest
+
+
+def test_counts_by_label_depend_on_the_labels(tmp_path):
+    def counts_digest(content, oracle):
+        (tmp_path / "trees.txt").write_text(content)
+        return metric(
+            folder=tmp_path, oracle=oracle, domain=LISTED, parameters="{epsilon = 1.0}" * (oracle == "olh") or "{}"
+        )
+
+    olh, longer = counts_digest("oak\nash\n", "olh"), counts_digest("oak\nash\nelm\n", "olh")
+    assert olh.counted_by_label
+    assert olh.counts_digest != longer.counts_digest
+    assert olh.mechanism.digest == longer.mechanism.digest
+    rappor, other = counts_digest("oak\n", "rappor"), counts_digest("elm\n", "rappor")
+    assert not rappor.counted_by_label
+    assert rappor.counts_digest == other.counts_digest
+    unread = metric(oracle="olh", domain=LISTED)
+    with pytest.raises(ParameterError, match="the candidates were not read"):
+        _ = unread.counts_digest
