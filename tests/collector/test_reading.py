@@ -1,0 +1,354 @@
+"""Reading counts back: per period, cumulative, with what is supposed of devices said, over HTTP the same."""
+
+import csv
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from overstory.analysis.counts import SupportCounts
+from overstory.analysis.oracle import FrequencyOracle
+from overstory.collector.counted import Counted, counted_from_json, parse_range, read_store
+from overstory.collector.reading import Choices, read_estimates
+from overstory.collector.remote import RemoteError, read_remote
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics import parse_registry
+
+REGISTRY = """
+registry = "2026-11-21"
+
+[metrics.colour]
+title = "Favourite colour"
+description = "Asked once a day."
+owner = "team@example.org"
+purpose = "https://example.org/colour"
+oracle = "l-osue"
+parameters = { epsilon_permanent = 3.0, epsilon_report = 1.5 }
+domain = { kind = "categories", names = ["red", "green", "blue"] }
+period = "day"
+window = 30
+max_values = 2
+beyond = "drop"
+retention_days = 365
+grace_days = 30
+expires = 2027-11-21
+
+[metrics.energy]
+title = "Energy"
+description = "Half-hourly use."
+owner = "team@example.org"
+purpose = "https://example.org/energy"
+oracle = "opt-wb"
+parameters = { epsilon = 1.0, window = 10 }
+domain = { kind = "bins", min = 0, max = 2, count = 4 }
+period = "30 minutes"
+window = 10
+retention_days = 365
+expires = 2027-11-21
+
+[metrics.page]
+title = "Home page"
+description = "A string."
+owner = "team@example.org"
+purpose = "https://example.org/page"
+oracle = "rappor"
+parameters = { num_bits = 32, num_hashes = 2, num_cohorts = 4 }
+domain = { kind = "strings" }
+period = "week"
+window = 10
+max_values = 5
+beyond = "drop"
+retention_days = 365
+expires = 2027-11-21
+"""
+METRICS = parse_registry(REGISTRY)
+COLOUR, ENERGY, PAGE = (METRICS[name] for name in ("colour", "energy", "page"))
+DAYS, DEVICES = (20_700, 20_701, 20_703), 3000
+OLD = bytes(range(16))
+PAGES = ["a.example", "b.example", "c.example"]
+
+
+class Kept:
+    """A store that holds what it was given."""
+
+    def __init__(self, metric, by_period, others=()):
+        self.metric, self.by_period, self.other = metric, dict(by_period), dict(others)
+
+    def periods(self, metric_id):
+        assert metric_id == self.metric.id
+        return sorted({*self.by_period, *(period for period, _ in self.other)})
+
+    def counts(self, metric, first, last):
+        return {p: c for p, c in self.by_period.items() if first <= p <= last}
+
+    def tally(self, metric_id, first, last):
+        own = {(p, self.metric.mechanism.digest): c.num_reports for p, c in self.by_period.items()}
+        return {key: n for key, n in (own | self.other).items() if first <= key[0] <= last}
+
+
+def collected(metric, periods, candidates=None, seed=1):
+    """Counts of the same devices in each period."""
+    oracle = FrequencyOracle(metric.mechanism)
+    symbols = np.arange(DEVICES) % 3 // 2  # twice as many hold 0 as hold 1
+    devices = oracle.devices(symbols, np.random.default_rng(seed), candidates=candidates)
+    return {period: oracle.accumulate(devices.report(i)) for i, period in enumerate(periods)}
+
+
+@pytest.fixture
+def store():
+    return Kept(COLOUR, collected(COLOUR, DAYS))
+
+
+def test_in_all_every_device_is_supposed_to_have_reported_in_every_period(store):
+    reading = read_estimates(read_store(store, COLOUR))
+    (part,) = reading.parts
+    assert (part.first, part.last, part.reports_per_device) == (20_700, 20_703, 3.0)
+    assert part.estimate.num_reports == 3 * DEVICES
+    assert list(part.estimate.values) == ["red", "green", "blue"]
+    assert np.all(np.abs(part.estimate.raw_counts - [6000, 3000, 0]) < 6 * part.estimate.standard_errors)
+    assert part.estimate.detected().tolist() == [True, True, False]
+    assert "each of the 3 periods" in reading.notes[0]
+    known = read_estimates(read_store(store, COLOUR), "total", Choices(reports_per_device=1.0))
+    assert (known.parts[0].estimate.standard_errors < part.estimate.standard_errors).all()
+    assert not known.notes
+
+
+def test_by_period_and_over_all_so_far(store):
+    alone = read_estimates(read_store(store, COLOUR), "per-period")
+    assert [(p.first, p.last) for p in alone.parts] == [(d, d) for d in DAYS]
+    assert {p.reports_per_device for p in alone.parts} == {1.0}
+    assert "not independent" in alone.notes[0]
+    so_far = read_estimates(read_store(store, COLOUR), "cumulative")
+    assert [(p.first, p.last, p.reports_per_device) for p in so_far.parts] == [
+        (20_700, 20_700, 1.0),
+        (20_700, 20_701, 2.0),
+        (20_700, 20_703, 3.0),
+    ]
+    assert so_far.parts[0].estimate.rows() == alone.parts[0].estimate.rows()
+    total = read_estimates(read_store(store, COLOUR)).parts[0].estimate
+    assert so_far.parts[-1].estimate.rows() == total.rows()
+    known = read_estimates(read_store(store, COLOUR), "cumulative", Choices(reports_per_device=1.5))
+    assert [p.reports_per_device for p in known.parts] == [1.0, 1.5, 1.5]
+
+
+def test_intervals_of_a_supposition_are_never_narrower(store):
+    counted = read_store(store, COLOUR)
+    widths = [
+        read_estimates(counted, "total", Choices(reports_per_device=r)).parts[0].estimate.standard_errors.max()
+        for r in (1.0, 2.0, None)
+    ]
+    assert widths == sorted(widths)
+    assert widths[0] < widths[2]
+
+
+def test_fresh_noise_shares_nothing():
+    periods = [900_000, 900_001]
+    reading = read_estimates(read_store(Kept(ENERGY, collected(ENERGY, periods)), ENERGY))
+    assert not reading.notes
+    assert not reading.parts[0].estimate.notes
+    one = read_estimates(read_store(Kept(ENERGY, collected(ENERGY, periods)), ENERGY), "total", Choices(1.0))
+    assert one.parts[0].estimate.rows() == reading.parts[0].estimate.rows()
+
+
+def test_other_parameters_are_told_apart():
+    store = Kept(COLOUR, collected(COLOUR, DAYS), {(20_701, OLD): 17, (20_702, OLD): 5})
+    counted = read_store(store, COLOUR)
+    assert counted.num_reports == 3 * DEVICES
+    reading = read_estimates(counted)
+    (note,) = [n for n in reading.notes if "other parameters" in n]
+    assert note.startswith("22 reports from 2026-09-05 to 2026-09-06")
+    assert OLD.hex() in note
+    assert reading.to_json()["other_parameters"] == [
+        {"digest": OLD.hex(), "from": "2026-09-05", "to": "2026-09-06", "reports": 22}
+    ]
+    assert not read_store(store, COLOUR, 20_703, 20_703).others
+
+
+def test_strings_take_their_candidates_from_the_registry_or_the_analyst():
+    store = Kept(PAGE, collected(PAGE, [2960, 2961], PAGES))
+    with pytest.raises(ParameterError, match="no candidates"):
+        read_estimates(read_store(store, PAGE))
+    chosen = Choices(candidates=(*PAGES, "d.example"), correction="bonferroni", alpha=0.01)
+    estimate = read_estimates(read_store(store, PAGE), "total", chosen).parts[0].estimate
+    assert estimate.detected().tolist() == [True, True, False, False]
+    assert (estimate.correction, estimate.alpha) == ("bonferroni", 0.01)
+    lasso = Choices(candidates=tuple(PAGES), method="lasso")
+    assert read_estimates(read_store(store, PAGE), "total", lasso).parts[0].estimate.summary()["method"] == "lasso"
+
+
+def test_steps_are_named(store):
+    reading = read_estimates(read_store(store, COLOUR), "total", Choices(steps=("norm-sub",)))
+    shown = reading.to_json()["readings"][0]
+    assert shown["steps"] == ["norm-sub"]
+    assert sum(row["count"] for row in shown["estimates"]) == pytest.approx(3 * DEVICES)
+    raw = read_estimates(read_store(store, COLOUR)).parts[0].estimate.raw_counts
+    assert reading.parts[0].estimate.raw_counts.tolist() == raw.tolist()
+
+
+def test_no_reports_is_said():
+    for store, ends in ((Kept(COLOUR, {}), (None, None)), (Kept(COLOUR, collected(COLOUR, DAYS)), (1, 2))):
+        reading = read_estimates(read_store(store, COLOUR, *ends), "cumulative")
+        assert not reading.parts
+        assert reading.notes == ("there are no reports in this range",)
+        json.dumps(reading.to_json(), allow_nan=False)
+        assert len(list(reading.csv_lines())) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "choices", "said"),
+    [
+        ("weekly", {}, "choose one of total, per-period, cumulative"),
+        ("per-period", {"reports_per_device": 2.0}, "a device reports once"),
+        ("total", {"reports_per_device": 4.0}, "reports in 3 periods"),
+        ("total", {"reports_per_device": 0.2}, "at least 1"),
+        ("total", {"method": "lasso"}, "for Bloom"),
+        ("total", {"candidates": ("a",)}, "other candidates"),
+        ("total", {"alpha": 2.0}, "alpha"),
+        ("total", {"steps": ("smoothe",)}, "no post-processing step"),
+    ],
+)
+def test_what_does_not_fit_is_refused(store, kind, choices, said):
+    with pytest.raises(ParameterError, match=said):
+        read_estimates(read_store(store, COLOUR), kind, Choices(**choices))
+
+
+def test_json_and_csv_agree(store):
+    reading = read_estimates(read_store(store, COLOUR), "cumulative")
+    parsed = json.loads(json.dumps(reading.to_json(), allow_nan=False))
+    assert [r["to"] for r in parsed["readings"]] == ["2026-09-04", "2026-09-05", "2026-09-07"]
+    lines = list(csv.DictReader(reading.csv_lines()))
+    assert len(lines) == 9
+    first = parsed["readings"][0]["estimates"][0]
+    assert lines[0]["value"] == first["value"] == "red"
+    assert float(lines[0]["count"]) == pytest.approx(first["count"])
+    assert (lines[0]["detected"], lines[2]["detected"]) == ("yes", "no")
+    assert {"value", "count", "standard_error", "frequency", "low", "high", "p_value", "q_value", "detected"} <= set(
+        first
+    )
+    assert [len(r["estimates"]) for r in reading.to_json(limit=1)["readings"]] == [1, 1, 1]
+
+
+def test_counts_survive_json_and_show_as_csv(store):
+    store.other = {(20_701, OLD): 2}
+    counted = read_store(store, COLOUR, 20_700, 20_702)
+    again = counted_from_json(COLOUR, json.loads(json.dumps(counted.to_json())))
+    assert again.counts == counted.counts
+    assert (again.first, again.last, again.others) == (20_700, 20_702, counted.others)
+    header, *lines = csv.reader(counted.csv_lines())
+    assert header == ["period", "cohort", "reports", "red", "green", "blue"]
+    assert lines[0][:3] == ["2026-09-04", "0", str(DEVICES)]
+    assert [int(x) for x in lines[1][3:]] == store.by_period[20_701].ones[0].tolist()
+    page = Counted(PAGE, 2960, 2961, collected(PAGE, [2960], PAGES))
+    assert next(csv.reader(page.csv_lines()))[3:] == [f"bit{i}" for i in range(32)]
+    assert next(iter(Counted(PAGE, 1, 2, {}).csv_lines())).count("bit") == 32
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda parsed: parsed.pop("periods"),
+        lambda parsed: parsed.update(periods=7),
+        lambda parsed: parsed.update(digest="00" * 16),
+        lambda parsed: parsed.update(metric="energy"),
+        lambda parsed: parsed["periods"][0].update(period="2026-W40"),
+        lambda parsed: parsed["periods"][0].update(ones=[[1], [1]]),
+        lambda parsed: parsed["periods"][0].update(totals=[-1]),
+    ],
+)
+def test_other_json_is_refused(store, spoil):
+    parsed = read_store(store, COLOUR).to_json()
+    spoil(parsed)
+    with pytest.raises(ParameterError):
+        counted_from_json(COLOUR, parsed)
+    with pytest.raises(ParameterError):
+        counted_from_json(COLOUR, [])
+
+
+def test_ranges_are_labels_and_days_of_shorter_periods():
+    assert parse_range(COLOUR, "2026-09-04", "2026-09-05") == (20_700, 20_701)
+    assert parse_range(COLOUR, None, None) == (None, None)
+    assert parse_range(ENERGY, "2026-09-04", "2026-09-04") == (20_700 * 48, 20_700 * 48 + 47)
+    assert parse_range(ENERGY, "2026-09-04T00:30Z", "2026-09-05") == (20_700 * 48 + 1, 20_701 * 48 + 47)
+    assert parse_range(PAGE, "2026-W36", None) == (PAGE.period.parse_label("2026-W36"), None)
+    for first, last in (("2026-09-05", "2026-09-04"), ("September", None), (None, "2026-W36")):
+        with pytest.raises(ParameterError):
+            parse_range(COLOUR, first, last)
+    with pytest.raises(ParameterError, match="ends before it begins"):
+        read_store(Kept(COLOUR, {}), COLOUR, 5, 4)
+
+
+@pytest.fixture
+def served():
+    """A server that gives one prepared answer and keeps what it was asked."""
+    asked = SimpleNamespace(status=200, body=b"{}", path="", headers={}, extra={})
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.path, asked.headers = self.path, dict(self.headers)
+            self.send_response(asked.status)
+            for name, value in {"Content-Length": str(len(asked.body)), **asked.extra}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(asked.body)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    asked.url = f"http://127.0.0.1:{server.server_port}"
+    yield asked
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_over_http_the_same(store, served):
+    here = read_store(store, COLOUR, 20_700, 20_703)
+    served.body = json.dumps(here.to_json()).encode()
+    there = read_remote(served.url + "/", "secret-token", COLOUR, 20_700, 20_703)
+    assert served.path == "/v1/metrics/colour/counts?from=2026-09-04&to=2026-09-07"
+    assert served.headers["Authorization"] == "Bearer secret-token"
+    assert read_estimates(there, "cumulative").to_json() == read_estimates(here, "cumulative").to_json()
+    read_remote(served.url, "", COLOUR)
+    assert served.path == "/v1/metrics/colour/counts"
+    assert "Authorization" not in served.headers
+
+
+def test_a_collector_that_refuses_is_quoted(served):
+    served.status, served.body = 401, b'{"reason": "unknown-token", "said": "this token is not known"}'
+    with pytest.raises(RemoteError, match=r"refused \(401\): this token is not known"):
+        read_remote(served.url, "x", COLOUR)
+    served.status, served.body = 502, b"<html>"
+    with pytest.raises(RemoteError, match="502"):
+        read_remote(served.url, "x", COLOUR)
+    served.status, served.body = 200, b"<html>"
+    with pytest.raises(RemoteError, match="no JSON"):
+        read_remote(served.url, "x", COLOUR)
+
+
+def test_a_token_does_not_follow_a_redirect(served):
+    served.status, served.extra = 302, {"Location": served.url + "/elsewhere"}
+    with pytest.raises(RemoteError, match="302"):
+        read_remote(served.url, "secret-token", COLOUR)
+    assert served.path == "/v1/metrics/colour/counts"
+
+
+@pytest.mark.parametrize("url", ["collector.example", "ftp://x", "http://", "file:///etc/passwd", "http://x/?a=b"])
+def test_an_address_is_checked(url):
+    with pytest.raises(RemoteError, match="no collector's address"):
+        read_remote(url, "", COLOUR)
+
+
+def test_nobody_there():
+    with pytest.raises(RemoteError, match="no answer"):
+        read_remote("http://127.0.0.1:9", "", COLOUR, timeout=2)
+
+
+def test_uneven_shapes_are_refused():
+    with pytest.raises(ParameterError):
+        read_estimates(Counted(COLOUR, 1, 2, {1: SupportCounts([2], [[1, 1]])}))
