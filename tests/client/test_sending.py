@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from overstory.client.delivering import Courier, Health, Round
 from overstory.client.outbox import LONGEST_DELAY, OutboxRow, RowState
 from overstory.client.paths import StatePaths
-from overstory.client.sending import Decision, Pace, backoff, decide, first_due, retry_after, unasked
+from overstory.client.sending import Decision, Pace, backoff, decide, retry_after, unasked
 from overstory.client.state import State
 from overstory.client.upload import Answer, Request
 from overstory.protocol.domains import Categories
@@ -199,11 +199,6 @@ def test_retry_after_comes_before_the_jitter() -> None:
     decision = decided(Answer(429, {"retry-after": "3600"}), uniform=0.0)
     assert decision.due == decision.resume == NOW + 3600
     assert decided(Answer(429, {"retry-after": "3600"}), uniform=0.5).due == NOW + 3630
-
-
-@given(now=st.floats(0, 4e9), spread=st.floats(0, 1e6), share=shares)
-def test_a_report_becomes_due_within_the_spread(now: float, spread: float, share: float) -> None:
-    assert now <= first_due(now, spread, lambda: share) <= now + spread
 
 
 def test_what_the_collector_would_refuse_by_now_is_not_sent() -> None:
@@ -440,7 +435,7 @@ class Deliveries(RuleBasedStateMachine):
     @rule(count=st.integers(1, 3))
     def record(self, count: int) -> None:
         for _ in range(count):
-            fresh = row(len(self.originals) + 1, due=first_due(self.now, 60, lambda: 0.5))
+            fresh = row(len(self.originals) + 1, due=self.now + 30)
             self.originals[fresh.id] = fresh.body
             put(self.state, fresh)
 

@@ -78,11 +78,6 @@ class Decision:
     resume: float | None = None
 
 
-def first_due(now: float, spread: float, uniform: Uniform) -> float:
-    """Return when a report recorded now is sent at the earliest: at a moment that says little about this one."""
-    return now + spread * uniform()
-
-
 def backoff(failures: int, pace: Pace, uniform: Uniform) -> float:
     """Return how long to wait after so many failures in a row: full jitter, uniform from 0 to twice as much each time.
 
