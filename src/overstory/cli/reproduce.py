@@ -142,11 +142,11 @@ def _write_overview(args: argparse.Namespace, results: tuple[Result, ...]) -> No
     folder, known = Path(args.out), {result.name: result for result in results}
     every = [known.get(name) or load(name, folder) for name in EXPERIMENTS]
     there = [result for result in every if result is not None]
-    mode = " --quick" if args.quick else ""
+    command = "overstory reproduce --all" + (" --quick" if args.quick else "")
     with writing_text(folder / "index.html") as text:
-        text.write(page(there, f"overstory reproduce --all{mode}"))
+        text.write(page(there, command))
     with writing_text(folder / "summary.md") as text:
-        text.write("# The papers, reproduced\n\n" + markdown(there))
+        text.write(markdown(there, command))
 
 
 def _show(args: argparse.Namespace, results: tuple[Result, ...]) -> None:

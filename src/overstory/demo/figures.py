@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import re
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from overstory.client import Randomizer
 from overstory.demo.collection import Collection
+from overstory.experiments.inline_svg import inline, svg_text
 from overstory.protocol.entropy import KeyedEntropy, SeededEntropy
 
 if TYPE_CHECKING:
@@ -26,19 +25,7 @@ _VARIABLES: Final = {INK: "ink", MUTED: "muted", TRUTH: "truth", LEARNED: "learn
 
 def svg(figure: Figure, title: str, description: str) -> str:
     """Return the figure as an SVG element that a screen reader can name and a style sheet can colour."""
-    import matplotlib as mpl
-
-    out = io.StringIO()
-    with mpl.rc_context({"svg.hashsalt": title, "svg.fonttype": "none"}):
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
-    text = out.getvalue()
-    text = text[text.index("<svg") :]
-    for colour, variable in _VARIABLES.items():
-        text = text.replace(colour, f"var(--{variable})")
-    text = re.sub(r'<svg ([^>]*?)width="[^"]*"', r"<svg \1", text, count=1)
-    text = re.sub(r'<svg ([^>]*?)height="[^"]*"', r"<svg \1", text, count=1)
-    label = f"<title>{title}</title><desc>{description}</desc>"
-    return re.sub(r"<svg ([^>]*)>", rf'<svg role="img" \1>{label}', text, count=1)
+    return inline(svg_text(figure, title, transparent=True), title, description, _VARIABLES)
 
 
 def _axes(width: float, height: float) -> tuple[Figure, Any]:

@@ -82,10 +82,9 @@ def _dress(axes: Any) -> None:
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
         axes.spines[side].set_color(MUTED)
-    for text in (axes.xaxis.label, axes.yaxis.label, axes.title):
+    for text in (axes.xaxis.label, axes.yaxis.label):
         text.set_color(INK)
         text.set_fontsize(10)
-    axes.title.set_fontweight("semibold")
     axes.minorticks_off()
 
 
@@ -95,9 +94,18 @@ def band(axes: Any, x: Sequence[float], low: Sequence[float], high: Sequence[flo
 
 
 def label(axes: Any, x: float, y: float, text: str, colour: str = INK, **place: Any) -> None:
-    """Write a series' name at its own place instead of into a legend; by default right of the point."""
-    settled = {"xytext": (5, 0), "ha": "left", "va": "center", "fontsize": 9} | place
+    """Write a series' name at its own place instead of into a legend; by default right of the point.
+
+    The text stands on a little paper of its own, so that it can lie across lines.
+    """
+    paper = {"facecolor": PAPER, "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
+    settled = {"xytext": (5, 0), "ha": "left", "va": "center", "fontsize": 9, "bbox": paper} | place
     axes.annotate(text, (x, y), textcoords="offset points", color=colour, annotation_clip=False, **settled)
+
+
+def panel_title(axes: Any, text: str) -> None:
+    """Write a panel's title."""
+    axes.set_title(text, color=INK, fontsize=10, fontweight="bold")
 
 
 def picture(figure: Figure, name: str, caption: str, alt: str) -> Picture:

@@ -56,7 +56,19 @@ class Experiment:
 
 
 _ALL: Final = (
-    Experiment("rappor-75-of-100", "What 75 noisy yeses of 100 say", RAPPOR, "section 1", "rappor.coin_example"),
+    Experiment("rappor-75-of-100", "What 75 noisy yeses of 100 say", RAPPOR, "sections 1 and 3", "rappor.coin_example"),
+    Experiment(
+        "rappor-averaging", "The averaging attack, and what stops it", RAPPOR, "section 1.3", "rappor.averaging"
+    ),
+    Experiment(
+        "rappor-figure-1", "Life of a report", RAPPOR, "section 2, figure 1", "rappor.bit_rows", ("value", "params")
+    ),
+    Experiment("rappor-epsilons", "Every epsilon the paper states", RAPPOR, "sections 3 and 5", "rappor.epsilons"),
+    Experiment("rappor-figure-3", "How many strings can be learned", RAPPOR, "section 4.2, figure 3", "rappor.limits"),
+    Experiment(
+        "rappor-figure-7", "False discoveries of an attacker", RAPPOR, "section 6, figure 7", "rappor.false_discoveries"
+    ),
+    Experiment("rappor-figure-8", "What two bits say", RAPPOR, "section 6, figure 8", "rappor.posteriors"),
     Experiment(
         "lecture-bounds", "Errors of two protocols against their bounds", LECTURE, "sections 3 and 4", "lecture.bounds"
     ),

@@ -23,19 +23,33 @@ def overview(results: Sequence[Result]) -> str:
     )
 
 
-def markdown(results: Sequence[Result]) -> str:
-    """Return a section for each result: what was published, what we find, the verdict."""
-    blocks = [overview(results)]
+def markdown(results: Sequence[Result], command: str) -> str:
+    """Return a page with a section for each result: what was published, what we find, the verdict.
+
+    Parameters
+    ----------
+    results
+        In the order in which they are shown.
+    command
+        The command that gives this text again.
+    """
+    written = f"Written by `{command}`; [how to read it](reproduce.md)."
+    blocks = ["# The papers, reproduced", written, overview(results)]
     paper = ""
     for result in results:
         if result.paper != paper:
             paper = result.paper
             blocks.append(f"## {paper}")
-        blocks.extend(_section(result))
+        blocks.append(section(result))
     return "\n\n".join(blocks) + "\n"
 
 
-def _section(result: Result) -> Iterable[str]:
+def section(result: Result) -> str:
+    """Return one result's part of the page."""
+    return "\n\n".join(_parts(result))
+
+
+def _parts(result: Result) -> Iterable[str]:
     yield f"### {result.title}"
     mode = "quick" if result.quick else "full"
     seed = f", seed {result.seed}" if result.seed is not None else ", nothing random"

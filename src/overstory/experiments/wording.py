@@ -24,7 +24,7 @@ def number(value: float) -> str:
         return f"{value:,.0f}"
     if size >= 1e9 or size < 1e-3:
         return f"{value:.4g}"
-    return f"{value:,.0f}" if size >= 1e4 else f"{value:.5g}"
+    return f"{value:,.0f}" if size >= 1e3 else f"{value:.5g}"
 
 
 def cell(value: Cell) -> str:

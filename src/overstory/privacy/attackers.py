@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import cache
 from typing import Any, TypeVar
 
 from overstory.privacy.outcomes import PRECISE
@@ -91,14 +92,18 @@ def evidence_of(mechanism: Mechanism, reports: Sequence[Report]) -> Evidence:
 
 def _bits_evidence(mechanism: BitMechanism, reports: Sequence[Report]) -> Evidence:
     rounds, cohort, n = mechanism.rounds, reports[0].cohort, len(reports)
-    gains: list[Decimal] = []
-    for bit in range(mechanism.payload_bits):
-        ones = sum(report.bits >> bit & 1 for report in reports)
+
+    @cache
+    def gain_of(ones: int) -> Decimal:
+        """Logarithm of P(ones of n | the true bit is 1) over P(the same | it is 0)."""
         seen = [_repeated(rate, ones, n) for rate in (rounds.instantaneous.keep_one, rounds.instantaneous.raise_zero)]
         lit, unlit = (mix(share, *seen) for share in (rounds.permanent.keep_one, rounds.permanent.raise_zero))
         if lit == unlit == 0:
-            raise ParameterError(f"bit {bit}: no device sends these reports of one value: they differ without a cause")
-        gains.append(log_ratio(lit, unlit))
+            raise ParameterError("no device sends these reports of one value: a bit differs without a cause")
+        return log_ratio(lit, unlit)
+
+    bits_seen = range(mechanism.payload_bits)
+    gains = [gain_of(sum(report.bits >> bit & 1 for report in reports)) for bit in bits_seen]
 
     def evidence(value: Any) -> Decimal:
         bits = mechanism.encode(value, cohort)

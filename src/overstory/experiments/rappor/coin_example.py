@@ -7,60 +7,72 @@ paper, the true answer will have been No in a vanishingly unlikely 1.39e-24 frac
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from fractions import Fraction
 
 from overstory.experiments import drawing
 from overstory.experiments.comparison import exact
 from overstory.experiments.context import Context
 from overstory.experiments.published import Published, printed
 from overstory.experiments.result import Picture, Result, Table
-from overstory.protocol.channels import BinaryChannel, Rounds
+from overstory.privacy.attackers import posterior
+from overstory.protocol.channels import SymbolChannel
+from overstory.protocol.mechanisms.hashing_oracles import grr
+from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.symbols import SymbolMechanism
+from overstory.protocol.symbol_rounds import SymbolRounds
 
 ANSWERS = 100
 YES = 75
-COINS = BinaryChannel.of(0.75, 0.25)
+NO_ANSWER, YES_ANSWER = Report(0, 0), Report(0, 1)
 
 
 def run(context: Context) -> Result:
     """Compute the posterior of No for every number of Yes answers."""
     posteriors = [posterior_no(yes, ANSWERS) for yes in range(ANSWERS + 1)]
-    kept = Rounds(COINS, BinaryChannel.identity())
-    one_answer = kept.epsilon(((1, 0),))
+    coins = two_coins(memoized=True)
+    kept = posterior(coins, [YES_ANSWER] * ANSWERS, {0: 1, 1: 1})[0]
     comparisons = [
-        exact("epsilon of one answer", one_answer, Published(math.log(3), "section 1: ln(3)", within=1e-9)),
+        exact("epsilon of one answer", coins.epsilon_report, Published(math.log(3), "section 1: ln(3)", within=1e-9)),
+        exact("P(the answer is true)", float(coins.p_star), printed("0.75", "section 1")),
         exact("P(the truth is No | 75 of 100 answers are Yes)", posteriors[YES], printed("1.39e-24", "section 3")),
-        exact("the same, when the first answer is kept for ever", float(1 - COINS.keep_one)),
+        exact("the same when the first answer, Yes, is kept for ever", kept),
     ]
     rows = tuple((yes, posteriors[yes]) for yes in (50, 51, 55, 60, 65, 70, 75, 100))
     return context.result(
         comparisons,
-        inputs={"answers": ANSWERS, "P(Yes | Yes)": 0.75, "P(Yes | No)": 0.25, "prior": 0.5},
+        inputs={"answers": ANSWERS, "P(Yes | Yes)": 0.75, "P(Yes | No)": 0.25, "P(No) before": 0.5},
         random=False,
-        tables=[Table("Posterior of No, by Yes answers of 100", ("Yes answers", "P(No)"), rows)],
-        figures=[_draw(posteriors)],
-        notes=[
-            f"A memoized answer reveals epsilon {kept.epsilon_permanent(((1, 0),)):.4f}, however often it is asked for."
-        ],
+        tables=[Table("P(No), by how many of 100 answers are Yes", ("Yes answers", "P(No)"), rows)],
+        figures=[_draw(posteriors, kept)],
+        notes=[f"A memoized answer reveals epsilon {coins.epsilon_permanent:.4f}, however often it is asked for."],
     )
 
 
+def two_coins(*, memoized: bool) -> SymbolMechanism:
+    """Return the survey of section 1: a first coin says whether the answer is true, or what a second coin says."""
+    coin, nothing = SymbolChannel(2, Fraction(1, 2)), SymbolChannel(2, Fraction(1))
+    rounds = SymbolRounds(coin, nothing) if memoized else SymbolRounds(nothing, coin)
+    return replace(grr(domain_size=2, epsilon=math.log(3)), rounds=rounds)
+
+
 def posterior_no(yes: int, answers: int) -> float:
-    """P(No | that many Yes), with even odds before: exact.
+    """P(No | that many Yes), each answer drawn afresh, with even odds before: exact.
 
     Examples
     --------
     >>> posterior_no(50, 100)
     0.5
     """
-    no = (1 - COINS.raise_zero) ** (answers - yes) * COINS.raise_zero**yes
-    true = (1 - COINS.keep_one) ** (answers - yes) * COINS.keep_one**yes
-    return float(no / (no + true))
+    seen = [YES_ANSWER] * yes + [NO_ANSWER] * (answers - yes)
+    return posterior(two_coins(memoized=False), seen, {0: 1, 1: 1})[0]
 
 
-def _draw(posteriors: list[float]) -> Picture:
+def _draw(posteriors: list[float], kept: float) -> Picture:
     figure, axes = drawing.panels(height=3.4)
     axes.semilogy(range(len(posteriors)), posteriors, color=drawing.OURS, linewidth=2)
-    axes.axhline(0.25, color=drawing.VERMILION, linewidth=1.6)
-    drawing.label(axes, 100, 0.25, "one answer, kept for ever", drawing.VERMILION, xytext=(0, -9), ha="right")
+    axes.axhline(kept, color=drawing.VERMILION, linewidth=1.6)
+    drawing.label(axes, 100, kept, "one answer, kept for ever", drawing.VERMILION, xytext=(0, -9), ha="right")
     drawing.label(axes, 25, 1e-14, "noise drawn afresh\nfor each answer", drawing.OURS, xytext=(12, 0))
     axes.plot([YES], [posteriors[YES]], "o", color=drawing.OURS)
     drawing.label(axes, YES, posteriors[YES], f"75 of 100: {posteriors[YES]:.3g}", xytext=(8, 4))
@@ -69,6 +81,6 @@ def _draw(posteriors: list[float]) -> Picture:
         figure,
         "rappor-75-of-100",
         "Probability that the truth is No after 100 answers to one question, from even odds; exact.",
-        "A curve falls from 1 at fifty Yes answers or fewer to 10 to the minus 48 at a hundred; a memoized "
-        "answer stays at one quarter.",
+        "A curve falls from 1 at fifty Yes answers or fewer to 10 to the minus 24 at 75 and to 10 to the minus 48 at a "
+        "hundred; a memoized answer stays at one quarter.",
     )

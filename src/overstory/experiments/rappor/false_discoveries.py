@@ -1,0 +1,133 @@
+"""Figures 7 and 8: what an attacker concludes from the two bits of a string in one report."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from overstory.experiments import drawing
+from overstory.experiments.comparison import Comparison, exact, stated
+from overstory.experiments.context import Context
+from overstory.experiments.published import Published, at_least, at_most
+from overstory.experiments.rappor.settings import collected
+from overstory.experiments.result import Picture, Result, Table
+from overstory.privacy.attackers import false_discovery_rate, missed_share, nothing_to_learn, posterior_of_bits
+
+SHARES_OF_NOISE = (0.0, 0.25, 0.5, 0.75, 0.9)
+USUAL = 0.5
+RARE = 0.1  # "rare strings (those with less than 10% frequency)"
+FREQUENCIES = (0.0001, 0.001, 0.01, 0.1, 0.25, 0.5)
+NOTE = (
+    "As in the paper, another value is taken to set none of the string's bits. With 128 bits and two hashes it sets "
+    "each of them with probability 2/128, which makes an attacker's errors a little more frequent."
+)
+
+
+def run(context: Context) -> Result:
+    """Compute the false discovery rate of whoever selects all reports with both bits set."""
+    rates = {f: [false_discovery_rate(collected(f), x) for x in FREQUENCIES] for f in SHARES_OF_NOISE}
+    columns = ("frequency of v", *(f"f = {f}" for f in SHARES_OF_NOISE))
+    rows = tuple((x, *(rates[f][i] for f in SHARES_OF_NOISE)) for i, x in enumerate(FREQUENCIES))
+    return context.result(
+        _discoveries(),
+        inputs={"h": 2, "p": 0.5, "q": 0.75, "f": list(SHARES_OF_NOISE)},
+        random=False,
+        tables=[Table("False discovery rate", columns, rows)],
+        figures=[_draw_rates()],
+        notes=[NOTE],
+    )
+
+
+def _discoveries() -> list[Comparison]:
+    grow = [false_discovery_rate(collected(f), RARE) for f in np.linspace(0, 0.99, 34).tolist()]
+    rising = all(later > earlier for earlier, later in pairwise(grow))
+    least = false_discovery_rate(collected(0.0), RARE)
+    most = at_least(0.5, "section 6: most clients in the target set have another value")
+    missed = missed_share(collected(USUAL))
+    return [
+        stated(
+            "false discovery rate against f", "rises" if rising else "does not rise", Published("rises", "figure 7")
+        ),
+        exact("least false discovery rate of a string of 10% or rarer (f = 0)", least, most),
+        exact("false discovery rate of a string of 1%, f = 0.5", false_discovery_rate(collected(USUAL), 0.01)),
+        exact(
+            "share of clients whose permanent response says nothing, f = 0.5",
+            nothing_to_learn(collected(USUAL)),
+            Published((USUAL / 2) ** 2, "section 6: (f/2)^h"),
+        ),
+        exact("share of v's holders whom the attacker misses, f = 0.5", missed),
+    ]
+
+
+def _draw_rates() -> Picture:
+    figure, axes = drawing.panels(width=7.2, height=4.4)
+    frequencies = np.linspace(0.0005, 1, 400)
+    places = (0.28, 0.36, 0.44, 0.53, 0.64)  # of the labels, each on its own curve
+    for colour, f, at in zip(drawing.SERIES, SHARES_OF_NOISE, places, strict=False):
+        mechanism = collected(f)
+        axes.plot(
+            frequencies, [false_discovery_rate(mechanism, x) for x in frequencies.tolist()], color=colour, linewidth=1.8
+        )
+        drawing.label(axes, at, false_discovery_rate(mechanism, at), f"f = {f:g}", colour, xytext=(0, 0), ha="center")
+    axes.plot([0, 1], [1, 0], color=drawing.MUTED, linewidth=1, linestyle=(0, (4, 3)))
+    drawing.label(axes, 0.6, 0.4, "knowing nothing", drawing.MUTED, xytext=(8, 8))
+    axes.set(xlabel="frequency of the string v", ylabel="false discovery rate", xlim=(0, 1), ylim=(0, 1.02))
+    return drawing.picture(
+        figure,
+        "rappor-figure-7",
+        "An attacker selects all reports in which both bits of v are set: the share of them whose client holds another "
+        "value. Two hashes, p = 0.5, q = 0.75; exact.",
+        "Curves fall from 1 for rare strings to 0 for a string that everybody holds; more noise lies higher, towards "
+        "the straight line of an attacker who knows nothing but the frequency.",
+    )
+
+
+def run_posteriors(context: Context) -> Result:
+    """Compute figure 8: P(v | the two bits), for both, one and none set."""
+    mechanism = collected(USUAL)
+    rows = tuple((x, *(posterior_of_bits(mechanism, x, ones) for ones in (2, 1, 0))) for x in FREQUENCIES)
+    rare = at_most(0.5, "section 6: much smaller than P(not v)")
+    both = [posterior_of_bits(mechanism, RARE, 2), posterior_of_bits(collected(0.0), RARE, 2)]
+    odds = float(mechanism.q_star / mechanism.p_star) ** 2
+    return context.result(
+        [
+            exact("P(v | both bits set), frequency 10%, f = 0.5", both[0], rare),
+            exact("P(v | both bits set), frequency 10%, f = 0", both[1], rare),
+            exact("frequency from which v is more likely than not, both bits set, f = 0.5", 1 / (1 + 1 / odds)),
+        ],
+        inputs={"h": 2, "p": 0.5, "q": 0.75, "f": USUAL},
+        random=False,
+        tables=[Table("P(v | bits)", ("frequency of v", "both set", "one set", "none set"), rows)],
+        figures=[_draw_posteriors()],
+        notes=[NOTE],
+    )
+
+
+def _draw_posteriors() -> Picture:
+    figure, axes = drawing.panels(width=7.8, height=3.8, columns=2, sharey=True)
+    frequencies = np.linspace(0, 1, 201)
+    for panel, f in zip(axes, (0.5, 0.0), strict=True):
+        mechanism = collected(f)
+        for ones, colour, name in (
+            (2, drawing.GREEN, "both set"),
+            (1, drawing.ORANGE, "one set"),
+            (0, drawing.VERMILION, "none set"),
+        ):
+            held = np.array([posterior_of_bits(mechanism, x, ones) for x in frequencies.tolist()])
+            panel.plot(frequencies, held, color=colour, linewidth=1.9)
+            panel.plot(frequencies, 1 - held, color=colour, linewidth=1.3, linestyle=(0, (4, 2)))
+            drawing.label(panel, 0.25, held[50], name, colour, xytext=(0, 0), ha="center")
+        panel.axvline(RARE, color=drawing.MUTED, linewidth=0.8)
+        drawing.panel_title(panel, f"f = {f:g}")
+        panel.set(xlabel="frequency of the string v", xlim=(0, 1), ylim=(0, 1.02))
+    axes[0].set_ylabel("probability given the two bits")
+    drawing.label(axes[0], RARE, 1.0, "10%", drawing.MUTED, xytext=(3, 3), fontsize=8)
+    return drawing.picture(
+        figure,
+        "rappor-figure-8",
+        "Solid: P(the client holds v); dashed: P(it holds another value), given how many of v's two bits one report "
+        "sets. p = 0.5, q = 0.75; exact. Left of the grey line v is rare.",
+        "Even when both bits are set, the solid curve of a rare string stays far below the dashed one; they cross at a "
+        "frequency of about 40 percent with f = 0.5.",
+    )

@@ -1,0 +1,116 @@
+"""RAPPOR's exact results: the bit rows for any value, the limits, the attackers, the epsilons."""
+
+import math
+
+import numpy as np
+import pytest
+
+from overstory.experiments.context import Context
+from overstory.experiments.rappor import averaging, bit_rows, coin_example, false_discoveries, limits
+from overstory.experiments.registry import EXPERIMENTS
+from overstory.files.params import RapporParameters, write_params
+from overstory.protocol.mechanisms.rappor import rappor
+
+
+def run(name, **options):
+    return EXPERIMENTS[name].run(Context(EXPERIMENTS[name], options=options))
+
+
+def by_name(result):
+    return {one.name: one for one in result.comparisons}
+
+
+def test_the_papers_value_is_compared_with_the_papers_run():
+    result = run("rappor-figure-1")
+    assert result.verdicts == {"agrees": 3, "differs": 0, "new": 0}
+    assert result.tables[0].rows[0][1] == 4
+
+
+def test_any_value_and_parameters_are_drawn_and_compared_with_nothing(tmp_path):
+    write_params(tmp_path / "params.csv", RapporParameters(k=32, h=2, m=4, p=0.25, q=0.75, f=0.25))
+    result = run("rappor-figure-1", value="BADAPPLE.COM", params=tmp_path / "params.csv")
+    assert result.verdicts == {"agrees": 0, "differs": 0, "new": 3}
+    assert result.inputs["value"] == "BADAPPLE.COM"
+    assert "BADAPPLE.COM" in result.figures[0].svg
+    assert "of 32" in result.figures[0].svg
+
+
+def test_a_values_name_cannot_break_the_drawing():
+    assert run("rappor-figure-1", value="$<&>\\frac").figures[0].png[:4] == b"\x89PNG"
+
+
+def test_one_device_keeps_its_permanent_bits_and_draws_its_reports_afresh():
+    mechanism = rappor(num_bits=64, num_hashes=2, num_cohorts=4)
+    life, other = bit_rows.live(mechanism, "oak", 1), bit_rows.live(mechanism, "oak", 2)
+    assert life == bit_rows.live(mechanism, "oak", 1)
+    assert life.permanent != other.permanent
+    assert len(set(life.reports)) == len(life.reports)
+
+
+def test_the_spread_of_set_bits_is_the_one_that_reports_have():
+    mechanism, entropy = bit_rows.PAPERS.mechanism(), np.random.default_rng(1)
+    from overstory.analysis.oracle import FrequencyOracle
+
+    batch = FrequencyOracle(mechanism).simulate(np.zeros(20_000, int), entropy, candidates=["68"])
+    ones = np.bitwise_count(batch.bits).sum(axis=1)
+    compared = by_name(run("rappor-figure-1"))["bits set in the report"]
+    assert abs(ones.mean() - compared.ours) < 6 * ones.std() / math.sqrt(len(ones))
+    inside = np.mean((ones >= compared.low) & (ones <= compared.high))
+    assert inside == pytest.approx(0.99, abs=0.01)
+
+
+def test_a_sum_of_binomials_is_what_multiplying_out_gives():
+    assert bit_rows._sum_of_binomials([(1, 0.25), (2, 0.5)]) == pytest.approx([0.1875, 0.4375, 0.3125, 0.0625])
+
+
+def test_limits_rise_with_reports_and_never_pass_the_list():
+    basic = limits._basic(100)
+    for cardinality in limits.CARDINALITIES:
+        found = [limits.limit(basic, 10.0**power, cardinality) for power in range(4, 12)]
+        assert found == sorted(found)
+        assert max(found) <= cardinality
+        free = [x for x in found if x < cardinality]
+        assert np.diff(np.log10(free)) == pytest.approx(0.5)
+
+
+def test_half_of_the_strings_at_the_limit_are_found_and_hardly_any_beyond():
+    found = by_name(run("rappor-figure-3"))["share found of strings at the limit, N = 10^5, M = 100"]
+    assert 0.4 < found.ours < 0.6
+
+
+def test_the_coins_posterior_is_the_ratio_of_their_likelihoods():
+    for yes in (0, 50, 75, 100):
+        assert coin_example.posterior_no(yes, 100) == pytest.approx(1 / (1 + 3.0 ** (2 * yes - 100)), rel=1e-12)
+
+
+def test_figure_7_says_what_selecting_simulated_reports_gives():
+    from overstory.analysis.oracle import FrequencyOracle
+    from overstory.privacy.attackers import false_discovery_rate
+
+    mechanism = rappor(num_bits=128, num_hashes=2, num_cohorts=1, f=0.25)
+    values, number = ["v", "w"], 200_000
+    assert not mechanism.encode("v", 0) & mechanism.encode("w", 0)
+    held = np.random.default_rng(1).random(number) >= 0.1
+    batch = FrequencyOracle(mechanism).simulate(held.astype(int), np.random.default_rng(2), candidates=values)
+    bits = [i for i in range(128) if mechanism.encode("v", 0) >> i & 1]
+    chosen = np.all([batch.bits[:, i // 64] >> np.uint64(i % 64) & np.uint64(1) == 1 for i in bits], axis=0)
+    rate, expected = held[chosen].mean(), false_discovery_rate(mechanism, 0.1)
+    assert abs(rate - expected) < 6 * math.sqrt(expected * (1 - expected) / chosen.sum())
+
+
+def test_less_noise_tells_an_attacker_more():
+    rows = run("rappor-figure-7").tables[0].rows
+    for row in rows:
+        assert list(row[1:]) == sorted(row[1:])
+    assert false_discoveries.RARE == 0.1
+
+
+@pytest.mark.parametrize(("identified", "said"), [(0.0, "fails"), (0.5, "succeeds against some"), (1.0, "succeeds")])
+def test_an_attack_is_called_what_it_was(identified, said):
+    assert averaging._outcome(identified) == said
+
+
+def test_the_permanent_round_is_what_stops_averaging():
+    found = by_name(run("rappor-averaging"))
+    assert found["largest move of the odds, permanent round (log)"].ours <= 4.39445
+    assert found["largest move of the odds, noise drawn afresh (log)"].ours > 50
