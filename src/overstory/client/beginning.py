@@ -18,6 +18,7 @@ from overstory.client import schema
 from overstory.client.atomic import PRIVATE, sync_folder
 from overstory.client.database import committed, connected, damage, saying
 from overstory.client.errors import Fault, StateError
+from overstory.client.forking import no_fork
 from overstory.client.locking import locked
 from overstory.client.paths import StatePaths
 from overstory.client.secret_file import SECRET_BYTES, DeviceSecret, read_secret, write_secret
@@ -74,7 +75,7 @@ def erase(paths: StatePaths, timeout: float = 5.0) -> None:
     """
     if not paths.folder.is_dir():
         return
-    with saying(paths.folder), locked(paths.lock, timeout) as lock:
+    with saying(paths.folder), no_fork(), locked(paths.lock, timeout) as lock:
         paths.consent.unlink(missing_ok=True)
         # A process that waits for the database finds it empty, and drops what it holds.
         with contextlib.suppress(sqlite3.Error, StateError):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from overstory.client.errors import Fault, StateError
+from overstory.client.forking import no_fork
 
 _BY_CODE: Final = {
     sqlite3.SQLITE_BUSY: Fault.BUSY,
@@ -84,7 +85,7 @@ def connected(path: Path, mode: str, timeout: float) -> Iterator[sqlite3.Connect
     uri = f"{Path(os.path.abspath(path)).as_uri()}?mode={mode}"  # noqa: PTH100 - resolve() would follow links
     if not path.exists():
         raise StateError(Fault.LOST, f"{path}: what was reported so far is lost; forget the whole state to begin anew")
-    with closing(sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)) as connection:
+    with no_fork(), closing(sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)) as connection:
         # A rollback journal and not WAL, whose shared memory does not exist on network homes.
         for pragma in ("synchronous = FULL", "secure_delete = ON", "trusted_schema = OFF", "cell_size_check = ON"):
             connection.execute(f"PRAGMA {pragma}")

@@ -46,6 +46,8 @@ _OWN_WORDS: Final[Mapping[str, Choice]] = {
 }
 _POLICY_WORDS: Final[Mapping[str, Choice]] = {"off": Choice.OFF, "local": Choice.LOCAL, "ask": Choice.ON}
 
+UNASKED: Final = "the person has not been asked"
+
 Signature = tuple[int, int, int] | None
 
 
@@ -123,7 +125,7 @@ def of_policy(path: Path) -> Ceiling:
 def of_person(consent: Consent | None) -> Ceiling:
     """Return what the person's choice allows."""
     if consent is None:
-        return Ceiling(Choice.OFF, "the person has not been asked")
+        return Ceiling(Choice.OFF, UNASKED)
     return Ceiling(consent.choice, f"the person's choice of {consent.date}")
 
 
@@ -149,16 +151,16 @@ class Authority:
         self._paths, self._policy = paths, policy
         self._environment = of_environment(environ)
         self._files = os.fspath(policy), os.fspath(paths.consent)
-        self._seen: tuple[Signature, ...] | None = None
-        self._effective: Effective | None = None
+        self._known: tuple[tuple[Signature, ...], Effective] | None = None  # one attribute: threads need no lock
 
     def now(self) -> Effective:
         """Return what may be done at this moment."""
         # The signatures first: a file that changes while it is read is read again next time.
         seen = tuple(map(_signature, self._files))
-        if self._effective is None or seen != self._seen:
-            self._effective, self._seen = self._ask(), seen
-        return self._effective
+        known = self._known
+        if known is None or known[0] != seen:
+            self._known = known = seen, self._ask()
+        return known[1]
 
     def _ask(self) -> Effective:
         consent = None

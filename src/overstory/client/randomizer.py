@@ -117,6 +117,10 @@ class Randomizer:
             permanent = self._remember(value)
         return _new_report(Report, (self.cohort, self._instantaneous(permanent, self._random_bits)))
 
+    def report_of(self, permanent: int) -> Report:
+        """Return a fresh report of a permanent response that `permanent` gave."""
+        return _new_report(Report, (self.cohort, self._instantaneous(permanent, self._random_bits)))
+
     def _remember(self, value: Any) -> int:
         bits = self._respond(value)
         if len(self._memo) >= self._memo_size:

@@ -19,6 +19,7 @@ from overstory.client.atomic import make_folder
 from overstory.client.beginning import settle
 from overstory.client.database import committed, connected, saying
 from overstory.client.errors import Fault, StateError
+from overstory.client.forking import no_fork
 from overstory.client.locking import locked
 from overstory.client.memo import Memo
 from overstory.client.outbox import Bounds, Outbox
@@ -145,7 +146,7 @@ class State:
             When it cannot be made or used; nothing that was there is replaced.
         """
         wait = self.timeout if timeout is None else timeout
-        with saying(self.paths.folder):
+        with saying(self.paths.folder), no_fork():
             make_folder(self.paths.folder)
             with locked(self.paths.lock, wait) as lock:
                 secret = settle(self.paths, lock, wait)

@@ -1,0 +1,127 @@
+"""What this device has spent: a ledger built anew from the rows of the memo, exactly, by what they rest on.
+
+The ledger charges what was *queued* for sending, before anybody knows whether it arrived: what was dropped later stays
+charged, so the statement is never below the truth. What was recorded under `local` is not charged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from overstory.privacy.kinds import terms_of
+from overstory.privacy.ledger import Ledger
+from overstory.privacy.spends import Event, Spend
+from overstory.privacy.terms import Terms, add_up
+
+if TYPE_CHECKING:
+    from overstory.client.state import Rows
+    from overstory.protocol.metrics import Metric
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one metric has cost.
+
+    Attributes
+    ----------
+    metric
+        Its id.
+    reports, distinct
+        Reports queued for sending, and the permanent responses among them.
+    epsilon_report, epsilon_permanent
+        One report, and any number of reports of one value, by the mechanism in force.
+    epsilon
+        All reports so far, exactly (rounded up), under every mechanism the metric has had; infinite where an earlier
+        version did not keep what a mechanism's privacy rests on.
+    change_leak
+        What all reports tell of one change of value.
+    most_values, most_epsilon
+        The cap on distinct values, and the most that the metric can ever cost under it; None and infinite without.
+    """
+
+    metric: str
+    reports: int
+    distinct: int
+    epsilon_report: float
+    epsilon_permanent: float
+    epsilon: float
+    change_leak: float
+    most_values: int | None
+    most_epsilon: float
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The device's ledger, and the metrics that it cannot speak for.
+
+    Attributes
+    ----------
+    ledger
+        What is known.
+    unknown
+        Metrics with reports by a mechanism of which nothing is known any more.
+    """
+
+    ledger: Ledger
+    unknown: frozenset[str]
+
+    @property
+    def epsilon(self) -> float:
+        """All that was spent, rounded up; infinite where something is unknown."""
+        return math.inf if self.unknown else self.ledger.epsilon
+
+
+def budget(rows: Rows, metrics: Mapping[str, Metric]) -> Budget:
+    """Return the device's budget.
+
+    Parameters
+    ----------
+    rows
+        The state, within a transaction.
+    metrics
+        The registry's, for mechanisms whose terms an earlier version did not keep.
+    """
+    known = {metric.mechanism.digest: terms_of(metric.mechanism) for metric in metrics.values()}
+    ledger, unknown = Ledger("person", (rows.fingerprint or b"").hex()[:8]), set()
+    for response in rows.memo.responses():
+        if not response.reports:
+            continue
+        terms = _terms(rows, response.mechanism, known)
+        if terms is None:
+            unknown.add(response.metric)
+        else:
+            about = response.metric, response.mechanism.hex(), terms
+            ledger = ledger.after(Spend(*about, Event.VALUE, response.reports, response.number))
+    return Budget(ledger, frozenset(unknown))
+
+
+def spent(rows: Rows, metric: Metric) -> Spent:
+    """Return what a metric has cost on this device."""
+    whole = budget(rows, {metric.id: metric})
+    mine = [account for account in whole.ledger.accounts if account.metric == metric.id]
+    responses = [response for response in rows.memo.responses(metric.id) if response.reports]
+    lost = metric.id in whole.unknown
+    permanent, most = metric.mechanism.epsilon_permanent, metric.max_values
+    return Spent(
+        metric=metric.id,
+        reports=sum(response.reports for response in responses),
+        distinct=len(responses),
+        epsilon_report=metric.mechanism.epsilon_report,
+        epsilon_permanent=permanent,
+        epsilon=math.inf if lost else add_up((1, account.epsilon) for account in mine),
+        change_leak=math.inf if lost else add_up((1, account.change_leak) for account in mine),
+        most_values=most,
+        most_epsilon=math.inf if most is None else terms_of(metric.mechanism).epsilon_values(most),
+    )
+
+
+def _terms(rows: Rows, mechanism: bytes, known: dict[bytes, Terms]) -> Terms | None:
+    if mechanism not in known:
+        kept = rows.memo.terms(mechanism)
+        if kept is None:
+            return None
+        known[mechanism] = kept
+    return known[mechanism]

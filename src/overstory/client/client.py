@@ -1,0 +1,457 @@
+"""The client: what a program embeds. It records in memory, and flushes to the disk and to the collector.
+
+Nothing here disturbs the program around it: once it is built, `record`, `flush`, `status` and `close` never raise, and
+tell by what they return. Before the first `record` there is no thread and no file.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+
+from overstory.client.consent import Choice, Consent, choose
+from overstory.client.errors import ConsentError, Fault, StateError
+from overstory.client.forking import watch
+from overstory.client.outcomes import Flushed, Outcome, Status
+from overstory.client.paths import StatePaths, check_app, policy_file, state_folder
+from overstory.client.policy import UNASKED, Authority, Effective
+from overstory.protocol.errors import FormatError, ParameterError
+
+if TYPE_CHECKING:
+    from overstory.client.background import Background
+    from overstory.client.delivering import Courier, Round
+    from overstory.client.outbox import Bounds
+    from overstory.client.session import Session
+    from overstory.client.upload import Transport
+    from overstory.protocol.entropy import Entropy
+    from overstory.protocol.metrics import Metric, MetricRegistry
+
+MOST_SPREAD: Final = 7 * 86_400.0
+DEFAULT_SPREAD: Final = 6 * 3600.0
+RETRY: Final = 10.0
+"""Seconds until a state that could not be opened is tried again."""
+
+_log: Final = logging.getLogger("overstory.client")
+_uniform: Final = random.SystemRandom().random
+
+
+class Client:
+    """One application's reports on one device.
+
+    Parameters
+    ----------
+    app
+        The application's name; its state lies in a folder of that name.
+    registry
+        The metric registry that the program was built with: the file, or what was read from it.
+    server
+        The collector's address; None: reports are queued, and not sent.
+    token
+        The application's write token.
+    state
+        The folder of the state, where it is not the platform's.
+    clock
+        The time of day, in unix seconds.
+    entropy
+        Where instantaneous noise comes from: the operating system, unless this is an experiment.
+    environ
+        The environment to be honoured.
+    policy
+        The administrator's policy file, where it is not the platform's.
+    background
+        Whether a daemon thread flushes; it starts with the first record.
+    interval
+        Seconds between the thread's rounds.
+    spread
+        A report is sent after a random delay of at most so many seconds, which hides when it was recorded; unless
+        given, the metric's period, six hours at most. 0 is for tests and demonstrations.
+    transport
+        How requests travel, instead of over HTTP.
+    bounds
+        How large the outbox may grow.
+    exit_timeout
+        For how many seconds at most the exit of the program waits for other processes that hold the state.
+
+    Raises
+    ------
+    ParameterError
+        When a setting cannot be.
+    FormatError
+        When the registry cannot be read or has faults.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from overstory.protocol.metrics import parse_registry
+    >>> from overstory.protocol.metrics.registry import EXAMPLE
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with Client("themes", registry=parse_registry(EXAMPLE), state=folder, environ={}) as client:
+    ...         before = client.record("colour", "red")
+    ...         choice = client.consent("local").choice
+    ...         after = client.record("colour", "red")
+    >>> print(before, choice, after)
+    not-asked local recorded
+    """
+
+    def __init__(
+        self,
+        app: str,
+        *,
+        registry: MetricRegistry | str | os.PathLike[str],
+        server: str | None = None,
+        token: str = "",
+        state: str | os.PathLike[str] | None = None,
+        clock: Callable[[], float] = time.time,
+        entropy: Entropy | None = None,
+        environ: Mapping[str, str] = os.environ,
+        policy: str | os.PathLike[str] | None = None,
+        background: bool = False,
+        interval: float = 60.0,
+        spread: float | None = None,
+        transport: Transport | None = None,
+        bounds: Bounds | None = None,
+        exit_timeout: float = 1.0,
+    ) -> None:
+        self.app, self.registry = check_app(app), _loaded(registry)
+        self.paths = StatePaths(Path(state) if state is not None else state_folder(app, environ))
+        self._courier = _courier(server, token, transport, clock)
+        self._clock, self._entropy, self._bounds = clock, entropy, bounds
+        self._spread = None if spread is None else _within("spread", spread, 0.0, MOST_SPREAD)
+        self._interval = _within("interval", interval, 0.01, MOST_SPREAD)
+        self._exit_timeout = _within("exit_timeout", exit_timeout, 0.0, 60.0)
+        self._authority = Authority(self.paths, environ, Path(policy) if policy is not None else policy_file(environ))
+        self._wants_thread = background
+        self._thread: Background | None = None
+        self._session: Session | None = None
+        self._opening, self._sending = threading.Lock(), threading.Lock()
+        self._trouble: StateError | None = None
+        self._retry_at = 0.0
+        self._closed = self._refused = False
+        self._warned: set[str] = set()
+        self._process = os.getpid()
+        watch(self)
+
+    def __repr__(self) -> str:
+        return f"Client({self.app!r}, state={os.fspath(self.paths.folder)!r})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Client is not pickled: build one in each process, they share the state on disk")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- what a program calls -------------------------------------------------------------------------------------
+
+    def record(self, metric: str, value: Any) -> Outcome:
+        """Record a value: randomize it and hold the report in memory; never raises, never waits for the network.
+
+        Parameters
+        ----------
+        metric
+            The metric's id.
+        value
+            What its domain takes. It is not kept.
+
+        Returns
+        -------
+        Outcome
+            What was done.
+        """
+        try:
+            return self._record(metric, value)
+        except StateError as error:
+            self._warn(f"state {error.fault}", "%s", error)
+            self._trouble = error
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is not the host program's
+            # The message might hold the value: only the kind of the error is told.
+            self._warn(f"record {type(error).__name__}", "recording failed: %s", type(error).__name__)
+            self._trouble = StateError(Fault.UNREADABLE, f"recording failed: {type(error).__name__}")
+        return Outcome.UNAVAILABLE
+
+    def flush(self, timeout: float = 5.0) -> Flushed:
+        """Write what is in memory to the disk, durably, then send what is due; never raises.
+
+        Parameters
+        ----------
+        timeout
+            Seconds for all of it, at most.
+        """
+        until = time.monotonic() + timeout
+        self._notice_fork()
+        written: Mapping[str, int] = {}
+        try:
+            written = self._persisted(max(timeout, 0.0))
+            return Flushed(written, self._delivered(until - time.monotonic()))
+        except StateError as error:
+            self._note(error)
+            return Flushed(written, problem=str(error))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is not the host program's
+            self._warn(f"flush {type(error).__name__}", "flushing failed: %s", type(error).__name__)
+            return Flushed(written, problem=f"flushing failed: {type(error).__name__}")
+
+    def status(self) -> Status:
+        """Say what may be done and why, what waits, and what went wrong; never raises."""
+        effective, session = self._authority.now(), self._session
+        missing = tuple(self.registry) if effective.consent is None else effective.consent.missing(self.registry)
+        about = effective, missing, self.paths.folder, 0 if session is None else session.pending
+        problem = None if self._trouble is None else str(self._trouble)
+        try:
+            from overstory.client.state import State
+
+            state = State(self.paths)
+            if not state.exists:
+                return Status(*about, problem=problem)
+            with state.snapshot() as rows:
+                outbox = {str(name): number for name, number in rows.outbox.tally().items()}
+                return Status(*about, outbox, rows.counts(), problem)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            return Status(*about, problem=problem or str(error))
+
+    def consent(self, choice: Choice | str) -> Consent:
+        """Make the person's choice, for the metrics of this registry; see `overstory.client.consent.choose`.
+
+        Raises
+        ------
+        ParameterError
+            When there is no such choice.
+        ConsentError, StateError
+            When it cannot be kept. After an "off" that cannot, this client records nothing all the same.
+        """
+        try:
+            made = choose(self.paths, self.registry, choice, datetime.fromtimestamp(self._clock(), UTC).date())
+        except ConsentError:
+            self._refused = self._refused or choice != Choice.ON
+            raise
+        self._refused = False
+        return made
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Flush, and end the background thread; never raises. A closed client records nothing."""
+        if self._closed:
+            return
+        self.flush(timeout)
+        self._closed = True
+        if self._thread is not None:
+            self._thread.stop(min(timeout, 1.0))
+        atexit.unregister(self._persist_at_exit)
+
+    @property
+    def _ids(self) -> str:
+        return ", ".join(self.registry.metrics)
+
+    @property
+    def effective(self) -> Effective:
+        """What may be done now, and its cause."""
+        return self._authority.now()
+
+    # --- recording ------------------------------------------------------------------------------------------------
+
+    def _record(self, name: str, value: Any) -> Outcome:
+        if self._closed:
+            return Outcome.CLOSED
+        metric = self.registry.metrics.get(name) if isinstance(name, str) else None
+        if metric is None:
+            # The name is not logged: in a call with its arguments swapped it is the value.
+            self._warn("metric", "a metric that the registry does not list was not recorded; it lists %s", self._ids)
+            return Outcome.UNKNOWN
+        allowed = self._authority.now()
+        consent = allowed.consent
+        if allowed.choice is Choice.OFF or self._refused:
+            return Outcome.NOT_ASKED if allowed.cause == UNASKED else Outcome.OFF
+        if consent is None or not consent.covers(metric.id, metric.digest):
+            return Outcome.NOT_ASKED
+        self._notice_fork()
+        return self._made(metric, value, allowed.choice is Choice.LOCAL, consent.mark)
+
+    def _made(self, metric: Metric, value: Any, kept: bool, mark: str) -> Outcome:  # noqa: FBT001 - of the consent
+        from overstory.client.session import Leave
+
+        now = self._clock()
+        period = metric.period.number(now)
+        try:
+            outcome = self._opened().record(metric, value, period, Leave(kept, mark, self._due(metric, now, period)))
+        except ParameterError:
+            # The message may hold the value, so it is not logged.
+            self._warn(f"unfit {metric.id}", "a value is outside the domain of %s: it was not recorded", metric.id)
+            return Outcome.UNFIT
+        if outcome is Outcome.RECORDED and self._wants_thread:
+            self._wake()
+        return outcome
+
+    def _due(self, metric: Metric, now: float, period: int) -> float:
+        """Return when a report may be sent. Without a delay that blurs it, no time finer than the period is kept."""
+        spread = min(metric.period.seconds, DEFAULT_SPREAD) if self._spread is None else self._spread
+        return now + _uniform() * spread if spread else float(metric.period.start(period))
+
+    def _opened(self) -> Session:
+        """Return this process's session, opened by the first record.
+
+        Raises
+        ------
+        StateError
+            When the state cannot be used; it is tried again after a while.
+        """
+        session = self._session
+        if session is not None:
+            return session
+        with self._opening:
+            if self._session is None:
+                if self._trouble is not None and time.monotonic() < self._retry_at:
+                    raise self._trouble
+                self._session = self._open()
+            return self._session
+
+    def _open(self) -> Session:
+        from overstory.client.session import Session
+        from overstory.client.state import State
+
+        try:
+            session = Session(State(self.paths, bounds=self._bounds), self.registry, self._entropy)
+        except StateError:
+            self._retry_at = time.monotonic() + RETRY
+            raise
+        self._trouble = None
+        atexit.unregister(self._persist_at_exit)
+        atexit.register(self._persist_at_exit)
+        return session
+
+    def _wake(self) -> None:
+        if self._thread is None:
+            from overstory.client.background import Background
+
+            with self._opening:
+                if self._thread is None:
+                    self._thread = Background(self, self._interval)
+        self._thread.wake()
+
+    # --- flushing -------------------------------------------------------------------------------------------------
+
+    def _persisted(self, timeout: float) -> Mapping[str, int]:
+        """Write what is in memory.
+
+        Raises
+        ------
+        StateError
+            When it cannot be written.
+        """
+        session = self._session
+        if session is None:
+            return {}
+        try:
+            written = session.flush(self._authority, timeout)
+        except StateError as error:
+            if error.fault in {Fault.CHANGED, Fault.LOST}:
+                # The state was forgotten: so is what was made with its secret. The next record opens what is there.
+                self._session = None
+            raise
+        self._trouble = None
+        return written
+
+    def _delivered(self, seconds: float) -> Round | None:
+        """Send what is due, if anything may be sent.
+
+        Raises
+        ------
+        StateError
+            When the state cannot be used.
+        """
+        if self._courier is None or self._permit() is None or not self.paths.database.exists():
+            return None
+        if not self._sending.acquire(blocking=False):
+            return None  # another thread is at it
+        try:
+            from overstory.client.state import State
+
+            state = State(self.paths, bounds=self._bounds)
+            return self._courier().deliver(state, self.registry, seconds=seconds, permit=self._permit)
+        finally:
+            self._sending.release()
+
+    def _permit(self) -> str | None:
+        """Return the mark of the consent that allows sending, None when nothing does."""
+        allowed = self._authority.now()
+        if allowed.choice is not Choice.ON or allowed.consent is None or self._refused:
+            return None
+        return allowed.consent.mark
+
+    def _persist_at_exit(self) -> None:
+        """Write what is in memory as the program ends; nothing is sent then, the next run does."""
+        try:
+            self._persisted(self._exit_timeout)
+        except Exception as error:  # noqa: BLE001 - the program is ending
+            self._warn("exit", "what was not flushed is lost: %s", type(error).__name__)
+
+    # --- forks and warnings ---------------------------------------------------------------------------------------
+
+    def after_fork(self) -> None:
+        """Start anew in a child: its own locks, no thread, and none of the parent's queue."""
+        self._opening, self._sending = threading.Lock(), threading.Lock()
+        self._thread, self._process = None, os.getpid()
+        if self._session is not None:
+            self._session.after_fork()
+
+    def _notice_fork(self) -> None:
+        if os.getpid() != self._process:  # forked without Python's knowledge
+            self.after_fork()
+
+    def _note(self, error: StateError) -> None:
+        self._trouble = error
+        self._warn(f"state {error.fault}", "%s", error)
+
+    def _warn(self, about: str, message: str, *details: object) -> None:
+        """Warn once about each thing."""
+        if about not in self._warned and len(self._warned) < 100:
+            self._warned.add(about)
+            _log.warning(message, *details)
+
+
+def _loaded(registry: MetricRegistry | str | os.PathLike[str]) -> MetricRegistry:
+    if isinstance(registry, str | os.PathLike):
+        from overstory.protocol.metrics import load_registry
+
+        try:
+            return load_registry(registry, read_candidates=False)
+        except OSError as error:
+            raise FormatError(f"cannot be read: {error.strerror or error}", source=os.fspath(registry)) from error
+    if not isinstance(getattr(registry, "metrics", None), Mapping):
+        raise ParameterError(f"registry: give a file or a MetricRegistry, not {type(registry).__name__}")
+    return registry
+
+
+def _courier(
+    server: str | None, token: str, transport: Transport | None, clock: Callable[[], float]
+) -> Callable[[], Courier] | None:
+    """Return what makes the courier when it is needed; the address is checked at once."""
+    if server is None:
+        return None
+    from overstory.client.upload import endpoint
+
+    endpoint(server)
+
+    def made() -> Courier:
+        from overstory.client.delivering import Courier
+        from overstory.client.upload import http_transport
+
+        return Courier(server=server, transport=transport or http_transport(), token=token, clock=clock)
+
+    return made
+
+
+def _within(name: str, value: float, least: float, most: float) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
+        raise ParameterError(f"{name} = {value!r}: give seconds, from {least:g} to {most:g}")
+    return float(value)

@@ -1,0 +1,191 @@
+"""One opened state in one process: reports gather in memory, and reach the disk together.
+
+A report that `record` made is in memory until the next flush. A flush is one transaction: the period is claimed, the
+permanent response is counted, the upload is queued, for all reports or for none. So a crash loses at most what was not
+flushed, and neither a period nor a batch id is ever used twice.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from overstory.client.consent import Choice
+from overstory.client.errors import Fault, StateError
+from overstory.client.outbox import RowState
+from overstory.client.outcomes import Outcome
+from overstory.client.recorder import MetricRecorder, Pending
+from overstory.client.state import Rows, State
+
+if TYPE_CHECKING:
+    from overstory.client.policy import Authority, Effective
+    from overstory.protocol.entropy import Entropy
+    from overstory.protocol.metrics import Metric
+
+MOST_PENDING: Final = 1000
+"""Reports held in memory while the disk cannot take them; further ones are refused."""
+
+
+@dataclass(frozen=True)
+class Leave:
+    """Permission to record, with what a report has to carry of it."""
+
+    kept: bool
+    mark: str
+    due: float
+
+
+class Session:
+    """The state as this process knows it.
+
+    Parameters
+    ----------
+    state
+        Where it lies; it is begun, or opened, here.
+    metrics
+        The registry's.
+    entropy
+        Where instantaneous noise comes from; None: the system.
+
+    Raises
+    ------
+    StateError
+        When the state cannot be used.
+    """
+
+    def __init__(self, state: State, metrics: Mapping[str, Metric], entropy: Entropy | None) -> None:
+        self.state, self._metrics, self._entropy = state, metrics, entropy
+        self._secret = state.begin()
+        self._lock, self._writing = threading.Lock(), threading.Lock()
+        self._pending: list[Pending] = []
+        self._recorders: dict[str, MetricRecorder] = {}
+
+    def __repr__(self) -> str:
+        return f"Session({self.state!r}, {len(self._pending)} reports in memory)"
+
+    @property
+    def pending(self) -> int:
+        """How many reports are in memory alone."""
+        return len(self._pending)
+
+    def after_fork(self) -> None:
+        """Go on in a child: the parent writes what it recorded, and no lock is held by a thread that is not here."""
+        self._lock, self._writing = threading.Lock(), threading.Lock()
+        self._pending = []
+
+    def record(self, metric: Metric, value: Any, period: int, leave: Leave) -> Outcome:
+        """Make a report and hold it in memory.
+
+        Raises
+        ------
+        ParameterError
+            When the value is outside the domain.
+        StateError
+            When the state cannot be read, or says otherwise than the secret.
+        """
+        with self._lock:
+            recorder = self._recorders.get(metric.id) or self._introduced(metric)
+            refused = recorder.refusal(period)
+            if refused is not None:
+                return refused
+            if len(self._pending) >= MOST_PENDING:
+                raise StateError(Fault.FULL, f"{MOST_PENDING} reports wait in memory for a disk that takes none")
+            made = recorder.make(value, period)
+            if made is None:
+                return Outcome.CAPPED
+            self._pending.append(
+                Pending(
+                    metric=metric.id,
+                    period=period,
+                    batch=made.batch,
+                    body=made.body,
+                    tag=made.tag,
+                    permanent=made.permanent,
+                    due=leave.due,
+                    kept=leave.kept,
+                    mark=leave.mark,
+                )
+            )
+            return Outcome.RECORDED
+
+    def flush(self, authority: Authority, timeout: float) -> Counter[str]:
+        """Write what is in memory, in one transaction; return what became of it, by word.
+
+        Raises
+        ------
+        StateError
+            When it cannot be written; everything stays in memory.
+        """
+        if not self._writing.acquire(timeout=timeout):
+            raise StateError(Fault.BUSY, f"{self.state.paths.folder}: another thread writes to it")
+        try:
+            return self._flushed(authority, timeout)
+        finally:
+            self._writing.release()
+
+    def _flushed(self, authority: Authority, timeout: float) -> Counter[str]:
+        with self._lock:
+            reports = list(self._pending)
+        if not reports:
+            return Counter()
+        with self.state.transaction(timeout) as rows:
+            # Inside the transaction: a choice made before is obeyed, one made after withdraws what is written here.
+            allowed = authority.now()
+            fates = Counter(self._written(rows, report, allowed) for report in reports)
+            for fate, number in fates.items():
+                rows.count(fate, number)
+            seen = {
+                name: (rows.claims(name), rows.memo.responses(name)) for name in {report.metric for report in reports}
+            }
+        with self._lock:
+            del self._pending[: len(reports)]
+            for name, (claims, responses) in seen.items():
+                self._recorders[name].learn(claims, responses, self._pending_of(name))
+        return fates
+
+    def _introduced(self, metric: Metric) -> MetricRecorder:
+        """Return the recorder of a metric that this process records for the first time."""
+        recorder = MetricRecorder(metric, self._secret, self._entropy)
+        with self.state.snapshot() as rows:
+            recorder.learn(rows.claims(metric.id), rows.memo.responses(metric.id), ())
+        self._recorders[metric.id] = recorder
+        return recorder
+
+    def _pending_of(self, metric: str) -> list[Pending]:
+        return [report for report in self._pending if report.metric == metric]
+
+    def _written(self, rows: Rows, report: Pending, allowed: Effective) -> str:
+        """Write one report; return its fate in a word."""
+        if allowed.choice is Choice.OFF or allowed.consent is None or allowed.consent.mark != report.mark:
+            return "withdrawn"
+        if not rows.claim(report.metric, report.period):
+            return "already"
+        mechanism = self._metrics[report.metric].mechanism
+        kept = report.kept or allowed.choice is Choice.LOCAL
+        try:
+            number = rows.memo.charge(
+                report.metric,
+                mechanism.digest,
+                report.tag,
+                report.permanent,
+                most=self._metrics[report.metric].max_values,
+                kept=kept,
+            )
+        except StateError as error:
+            if error.fault is not Fault.ALTERED:
+                raise
+            return "altered"
+        if number is None:
+            # Another process has reported the last value that the cap allows since this one was made.
+            return "capped"
+        rows.memo.keep_terms(mechanism)
+        state = RowState.LOCAL if kept else RowState.WAITING
+        dropped = rows.outbox.add(
+            report.batch, report.metric, report.period, report.body, due=report.due, state=state, response=number
+        )
+        if dropped:
+            rows.count("made-room", dropped)
+        return "kept" if kept else "queued"

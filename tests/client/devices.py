@@ -1,0 +1,64 @@
+"""Devices to test with: a registry, a clock that is set by hand, clients that share a folder."""
+
+from __future__ import annotations
+
+from overstory.client import Client
+from overstory.protocol.metrics import parse_registry
+
+DAY = 86_400
+NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC
+
+HEAD = 'registry = "{version}"\n'
+ENTRY = """
+[metrics.{name}]
+title = "T"
+description = "D"
+owner = "O"
+purpose = "https://example.org/issues/1"
+retention_days = 90
+expires = {expires}
+{rest}
+"""
+BINS = 'domain = {kind = "integers", min = 0, max = 99}\noracle = "basic-rappor"\nperiod = "day"\n'
+STRINGS = 'domain = {kind = "strings"}\noracle = "rappor"\nperiod = "hour"\n'
+DEFAULT = {
+    "colour": 'domain = {kind = "categories", names = ["red", "green", "blue"]}\noracle = "grr"\n'
+    'parameters = {epsilon = 1.0}\nperiod = "day"\n',
+    "engine": STRINGS,
+    "dropping": BINS + 'max_values = 3\nbeyond = "drop"\n',
+    "first": BINS + 'max_values = 2\nbeyond = "first"\n',
+    "nearest": BINS + 'max_values = 2\nbeyond = "nearest"\n',
+}
+
+
+def registry(version="2026-11-21", expires="2099-01-01", **entries):
+    entries = entries or DEFAULT
+    text = HEAD.format(version=version) + "".join(
+        ENTRY.format(name=name, rest=rest, expires=expires) for name, rest in entries.items()
+    )
+    return parse_registry(text)
+
+
+REGISTRY = registry()
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self, now=NOON):
+        self.now = now
+
+    def __call__(self):
+        return self.now
+
+    def tomorrow(self, days=1):
+        self.now += days * DAY
+
+
+def device(folder, *, clock=None, choice="on", registry=REGISTRY, **settings):
+    """A client on `folder`, with consent unless `choice` is None."""
+    settings = {"environ": {}, "policy": folder / "no-policy.json"} | settings
+    client = Client("test", registry=registry, state=folder / "state", clock=clock or Clock(), **settings)
+    if choice is not None:
+        client.consent(choice)
+    return client

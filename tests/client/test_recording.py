@@ -1,0 +1,272 @@
+"""Recording: what `record` answers, what a flush writes, what is never written."""
+
+import logging
+import pickle
+
+import pytest
+from devices import DAY, NOON, REGISTRY, Clock, device, registry
+
+from overstory.client import Client, Outcome, Randomizer
+from overstory.client.outbox import Bounds, RowState
+from overstory.client.state import State
+from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.upload import decode_uploads
+from overstory.protocol.wire import decode_batch
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def rows_of(client, **wanted):
+    with State(client.paths).snapshot() as rows:
+        return rows.outbox.rows(**wanted)
+
+
+def responses_of(client, metric):
+    with State(client.paths).snapshot() as rows:
+        return rows.memo.responses(metric)
+
+
+def test_a_report_is_recorded_and_after_the_flush_it_waits(tmp_path, clock):
+    client = device(tmp_path, clock=clock, spread=0)
+    assert client.record("colour", "red") is Outcome.RECORDED
+    assert client.status().pending == 1
+    assert client.flush().written == {"queued": 1}
+    (row,) = rows_of(client)
+    assert (row.metric, row.state, row.attempts, row.answer) == ("colour", RowState.WAITING, 0, None)
+    assert client.status().pending == 0
+    assert client.status().outbox == {"waiting": 1, "sent": 0, "dropped": 0, "local": 0}
+
+
+def test_the_bytes_are_one_upload_of_one_report_by_the_devices_randomizer(tmp_path, clock):
+    client = device(tmp_path, clock=clock)
+    client.record("colour", "green")
+    client.flush()
+    (row,) = rows_of(client)
+    (upload,) = decode_uploads(row.body, 1)
+    assert (upload.batch, upload.metric, upload.period) == (row.batch, "colour", int(NOON // DAY))
+    metric = REGISTRY["colour"]
+    batch = decode_batch(upload.reports)
+    assert batch.digest == metric.mechanism.digest
+    (report,) = batch
+    secret = State(client.paths).begin().reveal()
+    randomizer = Randomizer(metric.mechanism, secret=secret, metric="colour")
+    assert report.cohort == randomizer.cohort
+    assert responses_of(client, "colour")[0].permanent == randomizer.permanent(metric.encode("green"))
+
+
+def test_one_report_per_period_of_each_metric(tmp_path, clock):
+    client = device(tmp_path, clock=clock)
+    assert [client.record("colour", c) for c in ("red", "blue")] == [Outcome.RECORDED, Outcome.ALREADY]
+    assert client.record("engine", "example.org") is Outcome.RECORDED
+    client.flush()
+    assert client.record("colour", "red") is Outcome.ALREADY
+    clock.now += 3600
+    assert client.record("engine", "example.org") is Outcome.RECORDED
+    clock.tomorrow()
+    assert client.record("colour", "red") is Outcome.RECORDED
+    client.flush()
+    assert len(rows_of(client)) == 4
+
+
+def test_a_report_that_was_not_flushed_keeps_its_period_only_in_its_own_process(tmp_path, clock):
+    first, second = device(tmp_path, clock=clock), device(tmp_path, clock=clock)
+    assert [c.record("colour", "red") for c in (first, second)] == [Outcome.RECORDED] * 2
+    assert [c.flush().written for c in (first, second)] == [{"queued": 1}, {"already": 1}]
+    assert second.record("colour", "red") is Outcome.ALREADY
+    assert len(rows_of(first)) == 1
+
+
+def test_nothing_is_made_before_the_first_record(tmp_path):
+    client = device(tmp_path, choice=None)
+    assert client.status().effective.cause == "the person has not been asked"
+    assert client.flush().problem is None
+    assert client.record("colour", "red") is Outcome.NOT_ASKED
+    client.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("value", ["mauve", 3, None, ["red"], float("nan"), b"red"])
+def test_a_value_outside_the_domain_is_refused_and_the_log_does_not_tell_it(tmp_path, caplog, value):
+    client = device(tmp_path)
+    assert [client.record("colour", value) for _ in range(3)] == [Outcome.UNFIT] * 3
+    assert len(caplog.records) == 1
+    assert "colour" in caplog.text
+    assert repr(value) not in caplog.text
+    assert client.record("colour", "red") is Outcome.RECORDED
+
+
+def test_an_unknown_metric_is_told_once_and_the_log_does_not_repeat_what_might_be_the_value(tmp_path, caplog):
+    client = device(tmp_path)
+    swapped = [client.record("my-secret-value", "colour"), client.record(["unhashable"], 1), client.record(None, 1)]
+    assert swapped == [Outcome.UNKNOWN] * 3
+    assert len(caplog.records) == 1
+    assert "colour, engine" in caplog.text
+    assert "my-secret-value" not in caplog.text
+
+
+def test_whatever_a_value_does_record_does_not_raise(tmp_path, caplog):
+    class Hostile(str):
+        __slots__ = ()
+
+        def __hash__(self):
+            raise RuntimeError("the value is 42")
+
+        def encode(self, *_):
+            raise RuntimeError("the value is 42")
+
+    client = device(tmp_path)
+    assert client.record("engine", Hostile("x")) is Outcome.UNAVAILABLE
+    assert "RuntimeError" in client.status().problem
+    assert "42" not in caplog.text + str(client.status())
+
+
+def test_a_clock_that_is_broken_disturbs_nobody(tmp_path):
+    for now in (float("nan"), float("inf"), -1e18, "noon"):
+        client = device(tmp_path)
+        client._clock = lambda now=now: now
+        assert client.record("colour", "red") in {Outcome.UNAVAILABLE, Outcome.PAST}
+
+
+def test_an_expired_metric_is_not_recorded(tmp_path, clock):
+    client = device(tmp_path, clock=clock, registry=registry(expires="2026-11-21"))
+    assert client.record("colour", "red") is Outcome.EXPIRED
+    clock.tomorrow(-1)
+    assert client.record("colour", "red") is Outcome.RECORDED
+
+
+def test_a_closed_client_records_nothing_and_kept_what_it_had(tmp_path, clock):
+    with device(tmp_path, clock=clock) as client:
+        client.record("colour", "red")
+    assert client.record("engine", "x") is Outcome.CLOSED
+    client.close()
+    assert [row.metric for row in rows_of(client)] == ["colour"]
+
+
+def test_no_time_finer_than_the_period_is_kept_without_a_delay(tmp_path, clock):
+    client = device(tmp_path, clock=clock, spread=0)
+    clock.now += 1234.567
+    client.record("colour", "red")
+    client.flush()
+    assert rows_of(client)[0].due == NOON - DAY / 2
+
+
+def test_a_report_is_due_after_a_random_delay(tmp_path, clock):
+    bound = registry(**{f"m{i}": REGISTRY_ENTRY for i in range(30)})
+    client = device(tmp_path, clock=clock, registry=bound, spread=1000)
+    for name in bound:
+        client.record(name, 1)
+    client.flush()
+    delays = {row.due - NOON for row in rows_of(client)}
+    assert len(delays) == 30
+    assert all(0 <= delay < 1000 for delay in delays)
+    assert max(delays) - min(delays) > 300  # thirty uniform draws: missed once in 10^12
+
+
+REGISTRY_ENTRY = 'domain = {kind = "integers", min = 0, max = 9}\noracle = "basic-rappor"\nperiod = "day"\n'
+
+
+def test_the_default_delay_is_the_period_and_six_hours_at_most(tmp_path, clock):
+    client = device(tmp_path, clock=clock)
+    client.record("colour", "red")
+    client.record("engine", "x")
+    client.flush()
+    due = {row.metric: row.due - NOON for row in rows_of(client)}
+    assert 0 <= due["engine"] < 3600
+    assert 0 <= due["colour"] < 6 * 3600
+
+
+def test_no_object_shows_a_value_or_a_secret(tmp_path, clock):
+    client = device(tmp_path, clock=clock, token="token-in-the-request")
+    client.record("engine", "the-value")
+    session = client._session
+    (pending,) = session._pending
+    secret = session._secret.reveal()
+    shown = [client, session, session.state, pending, session._recorders["engine"], session._secret, client.status()]
+    client.flush()
+    shown += [*rows_of(client), *responses_of(client, "engine")]
+    for text in map(repr, shown):
+        assert "the-value" not in text
+        assert "token-in" not in text
+        assert secret.hex() not in text
+        assert repr(secret)[2:12] not in text
+        assert pending.body.hex()[80:] not in text
+    for unpicklable in (client, session._secret):
+        with pytest.raises(TypeError, match="not pickled"):
+            pickle.dumps(unpicklable)
+
+
+def test_no_file_holds_the_value(tmp_path, clock):
+    value = "a-value-that-nobody-else-writes"
+    with device(tmp_path, clock=clock) as client:
+        client.record("engine", value)
+        client.flush()
+        clock.tomorrow()
+        client.record("engine", value)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {path.name for path in files} == {"secret", "state.db", "consent.json", "lock"}
+    for path in files:
+        assert value.encode() not in path.read_bytes()
+
+
+def test_the_queue_in_memory_is_bounded(tmp_path, clock, monkeypatch):
+    monkeypatch.setattr("overstory.client.session.MOST_PENDING", 2)
+    client = device(tmp_path, clock=clock)
+    outcomes = [client.record(name, value) for name, value in (("colour", "red"), ("engine", "x"), ("first", 1))]
+    assert outcomes == [Outcome.RECORDED, Outcome.RECORDED, Outcome.UNAVAILABLE]
+    client.flush()
+    assert client.record("first", 1) is Outcome.RECORDED
+
+
+def test_a_full_outbox_drops_the_oldest_and_counts_it(tmp_path, clock):
+    client = device(tmp_path, clock=clock, bounds=Bounds(waiting_rows=2))
+    for _ in range(4):
+        client.record("colour", "red")
+        client.flush()
+        clock.tomorrow()
+    states = [row.state for row in rows_of(client)]
+    assert states == [RowState.DROPPED] * 2 + [RowState.WAITING] * 2
+    assert client.status().counts == {"made-room": 2, "queued": 4}
+    assert responses_of(client, "colour")[0].reports == 4  # still charged
+
+
+def test_the_registry_may_be_a_file(tmp_path):
+    from overstory.protocol.metrics.registry import EXAMPLE
+
+    file = tmp_path / "metrics.toml"
+    file.write_text(EXAMPLE)
+    assert list(Client("app", registry=file, state=tmp_path).registry) == ["colour"]
+    assert list(Client("app", registry=str(file), state=tmp_path).registry) == ["colour"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"app": "a/b"}, "app = 'a/b'"),
+        ({"app": ""}, "app = ''"),
+        ({"spread": -1}, "spread = -1"),
+        ({"spread": float("nan")}, "spread = nan"),
+        ({"interval": 0}, "interval = 0"),
+        ({"exit_timeout": 1e9}, "exit_timeout"),
+        ({"registry": 7}, "give a file or a MetricRegistry"),
+        ({"server": "collector"}, "server = 'collector'"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_the_developers_error(tmp_path, wrong, said):
+    settings = {"app": "app", "registry": REGISTRY, "state": tmp_path} | wrong
+    with pytest.raises(ParameterError, match=said.replace("(", r"\(")):
+        Client(settings.pop("app"), **settings)
+
+
+def test_a_registry_that_is_not_there_is_the_developers_error(tmp_path):
+    with pytest.raises(FormatError, match=r"nowhere\.toml: cannot be read"):
+        Client("app", registry=tmp_path / "nowhere.toml", state=tmp_path)
+
+
+def test_warnings_go_through_logging_and_nothing_is_printed(tmp_path, caplog, capsys):
+    with caplog.at_level(logging.WARNING, logger="overstory.client"):
+        device(tmp_path).record("nothing", 1)
+    assert [record.name for record in caplog.records] == ["overstory.client"]
+    assert capsys.readouterr() == ("", "")
