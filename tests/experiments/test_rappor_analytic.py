@@ -1,14 +1,17 @@
 """RAPPOR's exact results: the bit rows for any value, the limits, the attackers, the epsilons."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from overstory.experiments.context import Context
 from overstory.experiments.rappor import averaging, bit_rows, coin_example, false_discoveries, limits
+from overstory.experiments.rappor.settings import collected
 from overstory.experiments.registry import EXPERIMENTS
 from overstory.files.params import RapporParameters, write_params
+from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.mechanisms.rappor import rappor
 
 
@@ -110,7 +113,16 @@ def test_an_attack_is_called_what_it_was(identified, said):
     assert averaging._outcome(identified) == said
 
 
-def test_the_permanent_round_is_what_stops_averaging():
-    found = by_name(run("rappor-averaging"))
-    assert found["largest move of the odds, permanent round (log)"].ours <= 4.39445
-    assert found["largest move of the odds, noise drawn afresh (log)"].ours > 50
+@pytest.mark.parametrize("memoized", [True, False])
+def test_the_permanent_round_is_what_stops_averaging(memoized):
+    kept = collected(0.5)
+    afresh = averaging.on_grid(replace(kept, rounds=Rounds(BinaryChannel.identity(), kept.channel)))
+    believed, moved = averaging._one_device(kept if memoized else afresh, 7)
+    assert len(believed) == len(averaging.SEEN)
+    if memoized:
+        assert moved <= kept.epsilon_permanent + 1e-9
+        assert believed[-1] == pytest.approx(believed[-2], rel=1e-3)
+    else:
+        assert afresh.epsilon_report == pytest.approx(kept.epsilon_report, abs=1e-8)
+        assert moved > 50
+        assert believed[-1] > 0.999

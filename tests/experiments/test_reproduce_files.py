@@ -1,6 +1,7 @@
 """What `reproduce` writes, finds again, and refuses."""
 
 import json
+import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -17,9 +18,18 @@ from overstory.protocol.errors import ParameterError
 SMALL = EXPERIMENTS["rappor-75-of-100"]
 
 
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    return reproduce(SMALL, folder, quick=True)[0], folder
+
+
 @pytest.fixture
-def made(tmp_path):
-    return reproduce(SMALL, tmp_path, quick=True)[0]
+def made(made_once, tmp_path):
+    """A result, and its files in `tmp_path`."""
+    result, folder = made_once
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    return result
 
 
 def test_a_result_is_read_back_as_it_was(made, tmp_path):
@@ -35,22 +45,31 @@ def test_a_finished_result_is_not_computed_again(made, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("how", [{"quick": False}, {"quick": True, "fresh": True}])
-def test_another_mode_or_fresh_computes_again(made, tmp_path, how):
-    _, found = reproduce(SMALL, tmp_path, **how)
+def test_another_mode_or_fresh_computes_again(made, tmp_path, how, monkeypatch):
+    monkeypatch.setattr(type(SMALL), "run", lambda _, context: replace(made, quick=context.quick, key=context.key))
+    again, found = reproduce(SMALL, tmp_path, **how)
     assert not found
+    assert again.quick == how["quick"]
+    assert reproduce(SMALL, tmp_path, quick=how["quick"])[1]
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", '{"key": 1}', "null"])
-def test_a_damaged_result_is_computed_again(made, tmp_path, damage):
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"key": 1}', "null", '{"key": "x", "name": "y"}'])
+def test_a_damaged_result_is_not_taken_for_a_finished_one(made, tmp_path, damage):
     (tmp_path / f"{SMALL.name}.json").write_text(damage)
+    assert load(SMALL.name, tmp_path) is None
+
+
+@pytest.mark.parametrize("end", ["png", "svg", "json"])
+def test_a_result_that_lacks_a_file_is_not_finished(made, tmp_path, end):
+    (tmp_path / f"{SMALL.name}.{end}").unlink()
+    assert load(SMALL.name, tmp_path) is None
+
+
+def test_what_is_not_finished_is_computed(made, tmp_path):
+    (tmp_path / f"{SMALL.name}.json").unlink()
     again, found = reproduce(SMALL, tmp_path, quick=True)
     assert not found
     assert again == made
-
-
-def test_a_missing_picture_is_drawn_again(made, tmp_path):
-    (tmp_path / f"{SMALL.name}.png").unlink()
-    assert not reproduce(SMALL, tmp_path, quick=True)[1]
 
 
 def test_the_same_run_writes_the_same_bytes(made, tmp_path):
