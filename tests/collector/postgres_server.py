@@ -6,6 +6,7 @@ import uuid
 import warnings
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 
 def start(folder: Path) -> Any:
@@ -33,6 +34,6 @@ def drop_database(server: Any, url: str) -> None:
     """Drop a database, whoever is still connected to it."""
     import psycopg
 
-    name = url.rpartition("/")[2].partition("?")[0]
+    name = urlsplit(url).path.removeprefix("/")
     with psycopg.connect(server.get_uri(), autocommit=True) as connection:
         connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")

@@ -1,7 +1,22 @@
 """Where reports are kept: SQLite for one collector, PostgreSQL for several; one schema."""
 
+from overstory.collector.store.compaction import Compacted
+from overstory.collector.store.copies import restore
 from overstory.collector.store.errors import StoreError
+from overstory.collector.store.forgetting import Retained
 from overstory.collector.store.received import Received
 from overstory.collector.store.store import Store, open_store
+from overstory.collector.store.summary import Summary
+from overstory.collector.store.tokens import Token
 
-__all__ = ["Received", "Store", "StoreError", "open_store"]
+__all__ = [
+    "Compacted",
+    "Received",
+    "Retained",
+    "Store",
+    "StoreError",
+    "Summary",
+    "Token",
+    "open_store",
+    "restore",
+]

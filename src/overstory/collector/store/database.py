@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import AbstractContextManager
 from typing import ClassVar, Final, TypeVar
 
 from sqlalchemy import Connection, Engine
@@ -59,8 +59,7 @@ class Database(ABC):
         """Let nobody else migrate while this transaction lasts."""
 
     @abstractmethod
-    @contextmanager
-    def snapshot(self) -> Iterator[Connection]:
+    def snapshot(self) -> AbstractContextManager[Connection]:
         """Open a transaction that reads, and sees one moment however long it takes.
 
         Raises
@@ -68,7 +67,23 @@ class Database(ABC):
         StoreError
             When the database cannot be read.
         """
-        yield NotImplemented
+
+    @abstractmethod
+    def claims(self) -> AbstractContextManager[Callable[[Hashable], bool]]:
+        """Give a function that says whether this process may work on a thing: it may while no other does.
+
+        It spares work done twice; nothing that is stored depends on it.
+        """
+
+    @abstractmethod
+    def check_sound(self, connection: Connection) -> None:
+        """Let the database look itself through, where it can.
+
+        Raises
+        ------
+        StoreError
+            When it finds damage.
+        """
 
     @abstractmethod
     def tidy(self) -> None:

@@ -15,6 +15,10 @@ class StoreError(OverstoryError):
     """A store that is missing, not ours, of another schema, full, locked or out of reach."""
 
 
+class RecountError(StoreError):
+    """Counts that would have to be made anew from reports that are gone."""
+
+
 BY_STATE: Final = {
     "53100": "the database server's disk is full; nothing of this was stored",
     "53200": "the database server is out of memory; nothing of this was stored",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
+from hashlib import blake2b
 from typing import Final
 
 from sqlalchemy import URL, Connection, Engine, create_engine, text
@@ -16,6 +17,8 @@ CLAIM: Final = text(
     "SELECT * FROM unnest(CAST(:ids AS bytea[]), CAST(:until AS bigint[])) "
     "ON CONFLICT (id) DO NOTHING RETURNING id"
 )
+
+TRY_LOCK: Final = text("SELECT pg_try_advisory_lock(:number)")
 
 MIGRATING: Final = 0x6F766572  # "over": the number under which one process at a time migrates
 
@@ -57,6 +60,24 @@ class PostgresDatabase(Database):
         reading = self.engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         with said(self.url), reading.connect() as connection, connection.begin():
             yield connection
+
+    @contextmanager
+    def claims(self) -> Iterator[Callable[[Hashable], bool]]:
+        """Take advisory locks that end with their connection."""
+        with said(self.url), self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+
+            def claim(thing: Hashable) -> bool:
+                number = int.from_bytes(blake2b(repr(thing).encode(), digest_size=8).digest(), "big", signed=True)
+                taken: bool = connection.execute(TRY_LOCK, {"number": number}).scalar_one()
+                return taken
+
+            try:
+                yield claim
+            finally:
+                connection.execute(text("SELECT pg_advisory_unlock_all()"))
+
+    def check_sound(self, connection: Connection) -> None:
+        """Do nothing: PostgreSQL checks the checksums of its pages whenever it reads them."""
 
     def tidy(self) -> None:
         """Do nothing: autovacuum does."""

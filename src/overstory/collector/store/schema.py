@@ -3,7 +3,7 @@
     batch_ids   which batches were accepted: an id and the day after which it may be forgotten, nothing else
     inbox       reports as they came, merged per transaction: not counted yet
     chunks      reports already counted, shuffled within (metric, period, digest)
-    counts      support counts per (metric, period, digest): what estimates are read from
+    counts      support counts per (metric, period, digest) of all that is in chunks and of what was there before
     metrics     what a mechanism's digest stands for, so that counting and retention need no registry
     tokens      SHA-256 of bearer tokens
     about       facts about the store itself
@@ -66,7 +66,7 @@ COUNTS: Final = Table(
     "counts",
     METADATA,
     *_key(primary=True),
-    Column("counts_digest", LargeBinary, primary_key=True),
+    Column("counts_digest", LargeBinary, nullable=False),
     Column("num_reports", BigInteger, nullable=False),
     Column("counts", LargeBinary, nullable=False),
 )
@@ -76,7 +76,11 @@ METRICS: Final = Table(
     METADATA,
     Column("metric", Text, primary_key=True),
     Column("digest", LargeBinary, primary_key=True),
-    Column("description", Text, nullable=False),
+    Column("period_seconds", Integer, nullable=False),
+    Column("retention_days", Integer, nullable=False),
+    Column("counts_digest", LargeBinary, nullable=False),
+    Column("mechanism", Text, nullable=False),
+    Column("labels", Text, nullable=False),
 )
 
 TOKENS: Final = Table(

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from overstory.analysis.counts import SupportCounts
+from overstory.collector.store import copies
 from overstory.collector.store.adding import add
+from overstory.collector.store.compaction import Compacted, compact
 from overstory.collector.store.database import Database
+from overstory.collector.store.exporting import export
+from overstory.collector.store.forgetting import Retained, retain
+from overstory.collector.store.known import Knowledge, Known, remember
 from overstory.collector.store.opening import check, connect, migrate
+from overstory.collector.store.reading import read_counts, read_periods
 from overstory.collector.store.received import Received
-from overstory.protocol.metrics.registry import MetricRegistry
+from overstory.collector.store.summary import Summary, summarize
+from overstory.collector.store.tokens import Role, Token, add_token, find_token, read_tokens, revoke_token
+from overstory.protocol.metrics import Metric, MetricRegistry
 
 
 class Store:
-    """Reports, counts, batch ids and tokens, in one database. Safe to use from several threads."""
+    """Reports, counts, batch ids and tokens, in one database; made by `open_store`.
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    Safe to use from several threads, and by several processes on the same database.
+    """
+
+    def __init__(self, database: Database, knowledge: Knowledge) -> None:
+        self._database, self._knowledge = database, knowledge
 
     @property
     def url(self) -> str:
@@ -37,8 +51,137 @@ class Store:
         ------
         StoreError
             When nothing was stored. To send the same batches again is always safe.
+        ParameterError
+            When a batch's columns are not as long as its number of reports says; nothing was stored.
         """
         return add(self._database, received)
+
+    def compact(self, now: float) -> Compacted:
+        """Count what is in the inbox, shuffle it among the reports of its period, forget ids that have expired.
+
+        Every report is counted exactly once, however many processes compact, and wherever one of them is killed.
+
+        Parameters
+        ----------
+        now
+            Unix time in seconds.
+
+        Raises
+        ------
+        StoreError
+            When the database fails; what was folded until then stays folded.
+        """
+        return compact(self._database, self._knowledge, now)
+
+    def retain(self, now: float) -> Retained:
+        """Delete the reports past their metric's retention. Their counts stay.
+
+        Parameters
+        ----------
+        now
+            Unix time in seconds.
+
+        Raises
+        ------
+        StoreError
+            When the database fails.
+        """
+        return retain(self._database, self._knowledge, now)
+
+    def counts(self, metric: Metric, first: int, last: int) -> dict[int, SupportCounts]:
+        """Return the support counts of each period in ``first .. last`` that has reports.
+
+        They are what was folded and what still is in the inbox, as of one moment, of the mechanism that `metric` has
+        now: reports of earlier parameters are never mixed in. Bits are counted by cohort; symbols and sets by value,
+        those under public seeds by label.
+
+        Raises
+        ------
+        StoreError
+            When the database fails, or what is asked for was never counted and its reports are gone.
+        ParameterError
+            When reports are counted by candidate and the metric has none.
+        """
+        return read_counts(self._database, metric, first, last)
+
+    def periods(self, metric_id: str) -> list[int]:
+        """Return the periods of which there are reports or counts, in order.
+
+        Raises
+        ------
+        StoreError
+            When the database fails.
+        """
+        return read_periods(self._database, metric_id)
+
+    def summary(self) -> Summary:
+        """Return what the store holds, in figures.
+
+        Raises
+        ------
+        StoreError
+            When the database fails.
+        """
+        return summarize(self._database)
+
+    def export(self, metric: Metric, first: int, last: int, path: str | os.PathLike[str]) -> int:
+        """Write the kept reports of the periods ``first .. last`` as Parquet; return how many there are.
+
+        Raises
+        ------
+        StoreError
+            When the database fails.
+        """
+        return export(self._database, metric, first, last, path)
+
+    def backup(self, path: str | os.PathLike[str]) -> int:
+        """Write everything, as of one moment, into a new SQLite file that opens as a store; return its reports.
+
+        The file is verified before it gets its name. Collectors go on writing meanwhile.
+
+        Raises
+        ------
+        StoreError
+            When the file exists, cannot be written, or the store is damaged.
+        """
+        return copies.backup(self._database, Path(path))
+
+    def add_token(self, role: Role, application: str, expires: int | None = None) -> str:
+        """Make a token and return it: it is not stored, and cannot be shown again.
+
+        Parameters
+        ----------
+        role
+            ``write`` for programs that report, ``admin`` for those that read.
+        application
+            Whose token it is.
+        expires
+            Unix time in seconds from which it is refused.
+
+        Raises
+        ------
+        ParameterError
+            When the role is none, or the application has no name.
+        """
+        return add_token(self._database, role, application, expires)
+
+    def tokens(self) -> list[Token]:
+        """Return what is stored of all tokens."""
+        return read_tokens(self._database)
+
+    def find_token(self, sha256: bytes) -> Token | None:
+        """Return the token of that SHA-256; whether it is `usable` is for the caller to ask."""
+        return find_token(self._database, sha256)
+
+    def revoke_token(self, token_id: str) -> None:
+        """Refuse a token from now on.
+
+        Raises
+        ------
+        ParameterError
+            When there is none of that id.
+        """
+        revoke_token(self._database, token_id)
 
     def close(self) -> None:
         """Close the database."""
@@ -53,7 +196,7 @@ class Store:
         self.close()
 
 
-def open_store(url: str, registry: MetricRegistry | None = None, *, create: bool = False) -> Store:  # noqa: ARG001 - see below
+def open_store(url: str, registry: MetricRegistry | None = None, *, create: bool = False) -> Store:
     r"""Open the store that `url` names.
 
     Parameters
@@ -61,14 +204,17 @@ def open_store(url: str, registry: MetricRegistry | None = None, *, create: bool
     url
         ``sqlite:///FILE``, a file's name, or ``postgresql://USER:PASSWORD@HOST/DATABASE``.
     registry
-        The metrics to be collected.
+        The metrics that are collected. The store remembers how they are counted and how long they are kept.
     create
         Make the store when it does not exist.
 
     Raises
     ------
     StoreError
-        When there is no such store, it is somebody else's database, or its schema is not this program's.
+        When there is no such store, it is somebody else's database, its schema is not this program's, or a metric's
+        periods have another length than those it was collected by.
+    ParameterError
+        When a metric is counted by candidate, and its candidates were not read.
 
     Examples
     --------
@@ -79,11 +225,14 @@ def open_store(url: str, registry: MetricRegistry | None = None, *, create: bool
     [True, False]
     """
     database = connect(url, create=create)
+    metrics = () if registry is None else tuple(registry.values())
     try:
         if create:
             migrate(database, create=True)
         check(database)
+        remember(database, metrics)
     except BaseException:
         database.close()
         raise
-    return Store(database)
+    known = map(Known.of, metrics)
+    return Store(database, {(one.metric, one.mechanism.digest): one for one in known})

@@ -47,7 +47,7 @@ def upgrade() -> None:
         sa.Column("metric", sa.Text, primary_key=True),
         sa.Column("period", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("digest", sa.LargeBinary, primary_key=True),
-        sa.Column("counts_digest", sa.LargeBinary, primary_key=True),
+        sa.Column("counts_digest", sa.LargeBinary, nullable=False),
         sa.Column("num_reports", sa.BigInteger, nullable=False),
         sa.Column("counts", sa.LargeBinary, nullable=False),
     )
@@ -55,7 +55,11 @@ def upgrade() -> None:
         "metrics",
         sa.Column("metric", sa.Text, primary_key=True),
         sa.Column("digest", sa.LargeBinary, primary_key=True),
-        sa.Column("description", sa.Text, nullable=False),
+        sa.Column("period_seconds", sa.Integer, nullable=False),
+        sa.Column("retention_days", sa.Integer, nullable=False),
+        sa.Column("counts_digest", sa.LargeBinary, nullable=False),
+        sa.Column("mechanism", sa.Text, nullable=False),
+        sa.Column("labels", sa.Text, nullable=False),
     )
     op.create_table(
         "tokens",

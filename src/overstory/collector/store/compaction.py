@@ -1,0 +1,198 @@
+"""Fold the inbox: count each report once, shuffle it among others of its period, forget ids that have expired.
+
+Reading, counting and shuffling happen without a lock. One short transaction then deletes exactly the rows that were
+counted and writes what they became. If any of them is no longer there, another process has folded it: the whole
+transaction is undone, and nothing was counted twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sqlalchemy import Connection, Row, Table, delete, func, select, update
+from sqlalchemy.exc import IntegrityError
+
+from overstory.analysis.counts import SupportCounts
+from overstory.collector.store.columns import Key, chunks, full_chunk, joined, keys_of, shuffled
+from overstory.collector.store.count_blobs import pack_counts
+from overstory.collector.store.database import Database
+from overstory.collector.store.errors import RecountError
+from overstory.collector.store.forgetting import forget
+from overstory.collector.store.known import Knowledge, Known, read_known
+from overstory.collector.store.reading import folded
+from overstory.collector.store.schema import CHUNKS, COUNTS, INBOX
+from overstory.protocol.errors import ParameterError
+
+FOLD_BYTES: Final = 1 << 25
+"""Reports that one transaction folds: memory does not grow with the inbox."""
+
+FOLD_ROWS: Final = 4096
+TRIES: Final = 3
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """What a compaction did.
+
+    Attributes
+    ----------
+    reports, rows
+        Reports counted and shuffled, and the rows of the inbox that they came in.
+    forgotten
+        Batch ids forgotten.
+    waiting
+        What could not be counted, and why: a metric of which the store knows no mechanism, most often.
+    """
+
+    reports: int = 0
+    rows: int = 0
+    forgotten: int = 0
+    waiting: tuple[str, ...] = ()
+
+
+@dataclass
+class _Tally:
+    reports: int = 0
+    rows: int = 0
+    waiting: list[str] = field(default_factory=list)
+
+
+class _OvertakenError(Exception):
+    """Another process has folded one of these rows."""
+
+
+def compact(database: Database, knowledge: Knowledge, now: float) -> Compacted:
+    """Fold all that was in the inbox when this began; see `Store.compact`."""
+    with database.snapshot() as connection:
+        knowledge = {**read_known(connection), **knowledge}
+        last = connection.execute(select(func.max(INBOX.c.id))).scalar() or 0
+        waiting = keys_of(connection, INBOX)
+        stale = _stale(connection, knowledge)
+    tally = _Tally()
+    with database.claims() as claim:
+        for key in stale:
+            if claim(key):
+                _attempt(tally, key, knowledge, lambda known, key: _recount(database, known, key))
+        for key in waiting:
+            if claim(key):
+                _attempt(tally, key, knowledge, lambda known, key: _fold_all(database, known, key, last, tally))
+    return Compacted(tally.reports, tally.rows, forget(database, now), tuple(tally.waiting))
+
+
+def _attempt(tally: _Tally, key: Key, knowledge: Knowledge, work: Callable[[Known, Key], None]) -> None:
+    known = knowledge.get((key.metric, key.digest))
+    if known is None:
+        tally.waiting.append(f"{key.metric}, mechanism {key.digest.hex()}: no registry has named this mechanism")
+        return
+    try:
+        work(known, key)
+    except (ParameterError, RecountError) as error:
+        tally.waiting.append(f"{key.metric}, {known.period.label(key.period)}: {error}")
+
+
+def _stale(connection: Connection, knowledge: Knowledge) -> list[Key]:
+    """Return what was counted for other candidates than those asked for now, and can be counted anew."""
+    stale = []
+    for known in knowledge.values():
+        of = COUNTS.c.metric == known.metric, COUNTS.c.digest == known.mechanism.digest
+        stale += keys_of(connection, COUNTS, *of, COUNTS.c.counts_digest != known.counts_digest)
+    kept = set(keys_of(connection, CHUNKS)) if stale else set()
+    return [key for key in stale if key in kept]
+
+
+def _recount(database: Database, known: Known, key: Key) -> None:
+    with database.snapshot() as connection:
+        counts = folded(connection, known, key)
+    # Folding only ever adds: as many reports as were counted here are the same reports.
+    unchanged = key.of(COUNTS) & (COUNTS.c.num_reports == counts.num_reports)
+    database.write(
+        lambda connection: connection.execute(update(COUNTS).where(unchanged).values(_counts_row(known, counts)))
+    )
+
+
+def _fold_all(database: Database, known: Known, key: Key, last: int, tally: _Tally) -> None:
+    overtaken = 0
+    while overtaken < TRIES:
+        try:
+            rows, reports = _fold_some(database, known, key, last)
+        except _OvertakenError:
+            overtaken += 1
+            continue
+        if not rows:
+            return
+        tally.rows += rows
+        tally.reports += reports
+
+
+def _fold_some(database: Database, known: Known, key: Key, last: int) -> tuple[int, int]:
+    """Fold the oldest rows of a key, some megabytes; return how many rows and reports."""
+    with database.snapshot() as connection:
+        rows = _oldest(connection, key, last)
+        if not rows:
+            return 0, 0
+        partial = _partial(connection, key, rows[0])
+    new = joined(rows)
+    counts = known.count(new)
+    chunked = chunks(key, shuffled(joined([*rows, *partial])))
+
+    def work(connection: Connection) -> None:
+        _add_counts(connection, known, key, counts)
+        _take(connection, INBOX, rows)
+        _take(connection, CHUNKS, partial)
+        connection.execute(CHUNKS.insert(), chunked)
+
+    database.write(work)
+    return len(rows), len(new)
+
+
+def _oldest(connection: Connection, key: Key, last: int) -> Sequence[Row[Any]]:
+    size = func.length(INBOX.c.cohorts) + func.length(INBOX.c.bits)
+    ordered = select(INBOX.c.id, size).where(key.of(INBOX), INBOX.c.id <= last).order_by(INBOX.c.id).limit(FOLD_ROWS)
+    ids: list[int] = []
+    total = 0
+    for number, length in connection.execute(ordered):
+        if ids and total + length > FOLD_BYTES:
+            break
+        ids.append(number)
+        total += length
+    return connection.execute(select(INBOX).where(INBOX.c.id.in_(ids)).order_by(INBOX.c.id)).all()
+
+
+def _partial(connection: Connection, key: Key, like: Row[Any]) -> Sequence[Row[Any]]:
+    """Return a chunk that is not full, if there is one: its reports are shuffled again with the new ones."""
+    full = full_chunk(like.num_bits, like.num_cohorts)
+    return connection.execute(select(CHUNKS).where(key.of(CHUNKS), CHUNKS.c.num_reports < full).limit(1)).all()
+
+
+def _take(connection: Connection, table: Table, rows: Sequence[Row[Any]]) -> None:
+    """Delete these rows, all of them.
+
+    Raises
+    ------
+    _OvertakenError
+        When one of them is gone.
+    """
+    if rows and connection.execute(delete(table).where(table.c.id.in_([row.id for row in rows]))).rowcount != len(rows):
+        raise _OvertakenError
+
+
+def _add_counts(connection: Connection, known: Known, key: Key, counts: SupportCounts) -> None:
+    present = connection.execute(select(COUNTS.c.num_reports).where(key.of(COUNTS)).with_for_update()).scalar()
+    if present is None:
+        try:
+            connection.execute(COUNTS.insert(), [{**key._asdict(), **_counts_row(known, counts)}])
+        except IntegrityError as error:
+            raise _OvertakenError from error
+        return
+    total = folded(connection, known, key) + counts
+    connection.execute(update(COUNTS).where(key.of(COUNTS)).values(_counts_row(known, total)))
+
+
+def _counts_row(known: Known, counts: SupportCounts) -> dict[str, Any]:
+    return {
+        "counts_digest": known.counts_digest,
+        "num_reports": counts.num_reports,
+        "counts": pack_counts(counts),
+    }

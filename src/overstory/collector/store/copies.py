@@ -1,0 +1,157 @@
+"""Back up and restore: a backup is one SQLite file, whichever database it was taken from, and opens as a store.
+
+So a backup is also the way from one kind of database to the other.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Connection, Table, delete, func, select
+
+from overstory.collector.store.columns import Key
+from overstory.collector.store.count_blobs import unpack_counts
+from overstory.collector.store.database import Database
+from overstory.collector.store.errors import StoreError
+from overstory.collector.store.opening import check, connect, migrate
+from overstory.collector.store.schema import ABOUT, CHUNKS, COUNTS, INBOX, METADATA
+from overstory.collector.store.sqlite import SqliteDatabase
+
+ROWS: Final = 1000
+"""Rows copied at a time."""
+
+FEW: Final = 16
+"""The same, where a row is some megabytes of reports."""
+
+
+def backup(database: Database, path: Path) -> int:
+    """Write a backup as of one moment, while others go on writing; see `Store.backup`."""
+    with _whole(path) as part:
+        if isinstance(database, SqliteDatabase):
+            database.copy_to(part)
+        else:
+            _copy_into(database, SqliteDatabase(part))
+        copy = SqliteDatabase(part)
+        try:
+            return verify(copy)
+        finally:
+            copy.close()
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """Give a name for the file while it is written; its own name only when it is whole and on the disk."""
+    if path.exists():
+        raise StoreError(f"{path}: there is a file of this name: give the backup another one")
+    if not path.parent.is_dir():
+        raise StoreError(f"{path}: there is no folder {path.parent}")
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        yield part
+        _sync(part)
+        part.rename(path)
+        _sync(path.parent)
+    finally:
+        for left in (part, Path(f"{part}-wal"), Path(f"{part}-shm")):
+            left.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    if path.is_dir() and os.name == "nt":  # pragma: no cover - a folder cannot be opened there
+        return
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def restore(path: Path, url: str) -> int:
+    """Fill a new store from a backup, all of it or nothing; return how many reports its counts and inbox hold.
+
+    Parameters
+    ----------
+    path
+        The backup.
+    url
+        The store to be made: a file that does not exist, or an empty PostgreSQL database.
+
+    Raises
+    ------
+    StoreError
+        When the backup is damaged or of another schema, or there is a store already.
+    """
+    source = connect(str(path))
+    try:
+        check(source)
+        expected = verify(source)
+        target = connect(url, create=True)
+        found = _copy_into(source, target)
+    finally:
+        source.close()
+    if found != expected:
+        raise StoreError(f"{target.url}: {found} reports were restored of {expected}: do not use this store")
+    return found
+
+
+def _copy_into(source: Database, target: Database) -> int:
+    """Make a store of `target`, with all that is in `source`; close it; return its number of reports."""
+    try:
+        if migrate(target, create=True)[0] is not None:
+            raise StoreError(f"{target.url}: there is a store already: name a new file, or an empty database")
+        with source.snapshot() as reading:
+            target.write(lambda writing: _copy_tables(reading, writing))
+        return verify(target)
+    finally:
+        target.close()
+
+
+def _copy_tables(reading: Connection, writing: Connection) -> None:
+    for table in METADATA.sorted_tables:
+        _copy_table(reading, writing, table)
+
+
+def _copy_table(reading: Connection, writing: Connection, table: Table) -> None:
+    if table is ABOUT:
+        writing.execute(delete(ABOUT))
+    reports = table in {INBOX, CHUNKS}
+    # A number of a row of reports means nothing: the new database gives its own.
+    columns = [column for column in table.columns if not (reports and column.primary_key)]
+    rows = reading.execute(
+        select(*columns).order_by(*table.primary_key),
+        execution_options={"yield_per": FEW if reports else ROWS},
+    )
+    for some in rows.mappings().partitions():
+        writing.execute(table.insert(), [dict(row) for row in some])
+
+
+def verify(database: Database) -> int:
+    """See that the database is sound and its counts agree with its reports; return how many reports it has taken.
+
+    Raises
+    ------
+    StoreError
+        When something is damaged.
+    """
+    with database.snapshot() as connection:
+        database.check_sound(connection)
+        counted = sum(_counted(connection, database.url))
+        return counted + (connection.execute(select(func.sum(INBOX.c.num_reports))).scalar() or 0)
+
+
+def _counted(connection: Connection, url: str) -> Iterator[int]:
+    columns = CHUNKS.c.metric, CHUNKS.c.period, CHUNKS.c.digest
+    sums = connection.execute(select(*columns, func.sum(CHUNKS.c.num_reports)).group_by(*columns))
+    kept = {Key(metric, period, bytes(digest)): total for metric, period, digest, total in sums}
+    for row in connection.execute(select(COUNTS)):
+        reports = unpack_counts(bytes(row.counts)).num_reports
+        if reports != row.num_reports or kept.pop(Key(row.metric, row.period, bytes(row.digest)), 0) > reports:
+            raise StoreError(f"{url}: the counts of {row.metric} do not agree with its reports: this store is damaged")
+        yield reports
+    if kept:
+        raise StoreError(f"{url}: {next(iter(kept)).metric} has reports that were never counted: it is damaged")

@@ -1,0 +1,118 @@
+"""Bearer tokens: shown once, stored as a SHA-256, revoked by their id."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, Literal, get_args
+
+from sqlalchemy import Row, select, update
+
+from overstory.collector.store.database import Database
+from overstory.collector.store.schema import TOKENS
+from overstory.protocol.errors import ParameterError
+
+Role = Literal["write", "admin"]
+
+DAY: Final = 86_400
+
+PREFIX: Final[Mapping[str, str]] = MappingProxyType({"write": "ovw_", "admin": "ova_"})
+"""What a token starts with: to be recognised in a file where it should not be."""
+
+
+@dataclass(frozen=True)
+class Token:
+    """What is stored of a token: never the token.
+
+    Attributes
+    ----------
+    id
+        Its name in lists, for revoking it.
+    sha256
+        Its SHA-256, 32 bytes. A token has 256 random bits: no salt and no slow hash is needed.
+    role
+        ``write`` for programs that report, ``admin`` for those that read counts.
+    application
+        Whose it is.
+    created
+        The first second of the day it was made, in unix time.
+    expires, revoked
+        From when on it is refused, in unix time; None: never.
+    """
+
+    id: str
+    sha256: bytes
+    role: str
+    application: str
+    created: int
+    expires: int | None
+    revoked: int | None
+
+    def usable(self, now: float) -> bool:
+        """Whether it is neither expired nor revoked."""
+        return all(end is None or now < end for end in (self.expires, self.revoked))
+
+    @classmethod
+    def from_row(cls, row: Row[Any]) -> Token:
+        """Read a row."""
+        return cls(row.id, bytes(row.sha256), row.role, row.application, row.created, row.expires, row.revoked)
+
+
+def sha256(token: str) -> bytes:
+    """Return what is stored of a token.
+
+    Examples
+    --------
+    >>> sha256("ovw_example").hex()[:8]
+    '10c32d34'
+    """
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def add_token(database: Database, role: Role, application: str, expires: int | None) -> str:
+    """Make a token; see `Store.add_token`."""
+    if role not in get_args(Role):
+        raise ParameterError(f"a token's role is write or admin, not {role!r}")
+    if not application.strip() or not application.isprintable():
+        raise ParameterError("a token needs the name of the application that it is for")
+    token = PREFIX[role] + secrets.token_urlsafe(32)
+    row = {
+        "id": secrets.token_hex(4),
+        "sha256": sha256(token),
+        "role": role,
+        "application": application,
+        "created": int(time.time() // DAY) * DAY,
+        "expires": expires,
+        "revoked": None,
+    }
+    database.write(lambda connection: connection.execute(TOKENS.insert(), [row]))
+    return token
+
+
+def read_tokens(database: Database) -> list[Token]:
+    """Return all tokens, the oldest first."""
+    with database.snapshot() as connection:
+        rows = connection.execute(select(TOKENS).order_by(TOKENS.c.created, TOKENS.c.application, TOKENS.c.id))
+        return [Token.from_row(row) for row in rows]
+
+
+def find_token(database: Database, digest: bytes) -> Token | None:
+    """Return the token of that SHA-256."""
+    with database.snapshot() as connection:
+        row = connection.execute(select(TOKENS).where(TOKENS.c.sha256 == digest)).first()
+    return None if row is None else Token.from_row(row)
+
+
+def revoke_token(database: Database, token_id: str) -> None:
+    """Refuse a token from now on; see `Store.revoke_token`."""
+    here = TOKENS.c.id == token_id
+    revoked = {"revoked": int(time.time())}
+    not_yet = update(TOKENS).where(here, TOKENS.c.revoked.is_(None)).values(revoked)
+    if database.write(lambda connection: connection.execute(not_yet).rowcount):
+        return
+    if all(token.id != token_id for token in read_tokens(database)):
+        raise ParameterError(f"there is no token {token_id}: overstory store tokens list shows the ids")

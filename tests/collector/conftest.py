@@ -1,0 +1,23 @@
+"""What the collector's tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from store_databases import KINDS, fresh
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all processes of this test run share."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if base.name.startswith("popen-") else base
+
+
+@pytest.fixture(params=KINDS)
+def store_url(request: pytest.FixtureRequest, shared_folder: Path) -> Iterator[str]:
+    """An empty database, of each kind in turn."""
+    with fresh(request.param, shared_folder) as url:
+        yield url

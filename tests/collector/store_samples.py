@@ -1,0 +1,139 @@
+"""Metrics and batches for the store's tests, and the plain model that a store must agree with."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from overstory.analysis.counts import SupportCounts
+from overstory.analysis.oracle import FrequencyOracle
+from overstory.analysis.reports import ReportBatch
+from overstory.collector.store import Received
+from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry
+
+DAY = 86_400
+NOW = 20_000 * DAY + 1234.5
+
+ABOUT = """
+title = "t"
+description = "d"
+owner = "o"
+purpose = "https://example.org/issues/7"
+period = "day"
+retention_days = {retention}
+expires = 2040-01-01
+"""
+
+
+def registry(
+    retention: int = 90, candidates: Sequence[str] = ("ash", "elm", "oak"), folder: Any = None
+) -> MetricRegistry:
+    """Return a registry of every way of counting: bits by cohort, symbols, symbols under seeds, strings under seeds."""
+    about = ABOUT.format(retention=retention)
+    text = f"""
+registry = "1"
+[metrics.bloom]
+{about}
+domain = {{kind = "strings"}}
+oracle = "rappor"
+parameters = {{num_bits = 16, num_cohorts = 4, num_hashes = 2, f = 0.5, p = 0.25, q = 0.75}}
+[metrics.colour]
+{about}
+domain = {{kind = "categories", names = ["red", "green", "blue"]}}
+oracle = "grr"
+parameters = {{epsilon = 1.0}}
+[metrics.size]
+{about}
+domain = {{kind = "categories", names = ["s", "m", "l"]}}
+oracle = "olh"
+parameters = {{epsilon = 1.0}}
+"""
+    if folder is not None:
+        (folder / "trees.txt").write_text("".join(f"{one}\n" for one in candidates))
+        text += f"""
+[metrics.tree]
+{about}
+domain = {{kind = "strings", candidates = "trees.txt"}}
+oracle = "olh"
+parameters = {{epsilon = 1.0}}
+"""
+    return parse_registry(text, folder)
+
+
+_numbers = itertools.count(1)
+
+
+def batch_id() -> bytes:
+    """Return an id that was not given out before."""
+    return next(_numbers).to_bytes(16, "big")
+
+
+def reports(metric: Metric, count: int, rng: random.Random) -> list[Report]:
+    """Return some reports that the metric's devices could send."""
+    mechanism = metric.mechanism
+    below = getattr(mechanism.encoding, "num_symbols", 1 << mechanism.payload_bits)
+    return [Report(rng.randrange(mechanism.num_cohorts), rng.randrange(below)) for _ in range(count)]
+
+
+def received(
+    metric: Metric, period: int, sent: Sequence[Report], *, batch: bytes | None = None, forget_after: int | None = None
+) -> Received:
+    """Return a batch as the collector hands it over."""
+    wire = ReportBatch.of(metric.mechanism, sent)
+    return Received(
+        metric=metric.id,
+        period=period,
+        batch=batch_id() if batch is None else batch,
+        digest=metric.mechanism.digest,
+        num_bits=wire.num_bits,
+        num_cohorts=wire.num_cohorts,
+        num_reports=len(wire),
+        cohorts=wire.cohorts.tobytes(),
+        bits=wire.octets().tobytes(),
+        forget_after=metric.accept_until(period) if forget_after is None else forget_after,
+    )
+
+
+def some(metric: Metric, period: int, count: int, seed: int) -> Received:
+    """Return a batch of `count` reports."""
+    return received(metric, period, reports(metric, count, random.Random(seed)))
+
+
+def counted(metric: Metric, sent: Sequence[Report]) -> SupportCounts:
+    """Count reports in the plainest way there is: what a store must agree with."""
+    candidates = metric.labels if metric.id == "tree" else None
+    return FrequencyOracle(metric.mechanism).accumulate(list(sent), candidates)
+
+
+@dataclass
+class Model:
+    """A store as it should be: lists in memory."""
+
+    ids: set[bytes] = field(default_factory=set)
+    reports: dict[tuple[str, int], list[Report]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, metric: Metric, period: int, batch: bytes, sent: Sequence[Report]) -> bool:
+        """Keep a batch, once."""
+        if batch in self.ids:
+            return False
+        self.ids.add(batch)
+        self.reports[metric.id, period] += sent
+        return True
+
+    def counts(self, metric: Metric) -> dict[int, SupportCounts]:
+        """Return the counts by period."""
+        found = {period: sent for (name, period), sent in self.reports.items() if name == metric.id}
+        return {period: counted(metric, sent) for period, sent in sorted(found.items())}
+
+
+def as_multiset(batch: ReportBatch) -> list[tuple[int, ...]]:
+    """Return reports in an order that does not depend on theirs."""
+    rows = np.column_stack([batch.cohorts.astype(np.uint64), batch.bits])
+    return sorted(tuple(int(x) for x in row) for row in rows)

@@ -1,0 +1,388 @@
+"""What every store does, whichever database it is in."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from store_samples import DAY, NOW, as_multiset, counted, received, registry, reports, some
+
+from overstory.analysis.reports import ReportBatch
+from overstory.collector.store import Store, StoreError, open_store, restore
+from overstory.collector.store.tokens import sha256
+from overstory.files.parquet import read_label, read_parquet
+from overstory.protocol.errors import ParameterError
+
+PERIOD = 20_000
+
+
+@pytest.fixture
+def metrics(tmp_path: Path) -> Any:
+    return registry(folder=tmp_path)
+
+
+@pytest.fixture
+def store(store_url: str, metrics: Any) -> Any:
+    with open_store(store_url, metrics, create=True) as opened:
+        yield opened
+
+
+ALL = ("bloom", "colour", "size", "tree")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_is_added_is_counted_before_and_after_folding(store: Store, metrics: Any, name: str) -> None:
+    metric, rng = metrics[name], random.Random(1)
+    sent = {period: reports(metric, 40, rng) for period in (PERIOD, PERIOD + 1)}
+    assert store.add([received(metric, period, some) for period, some in sent.items()]) == [True, True]
+    expected = {period: counted(metric, some) for period, some in sent.items()}
+    assert store.counts(metric, PERIOD, PERIOD + 1) == expected
+    assert store.compact(NOW).reports == 80
+    assert store.counts(metric, PERIOD, PERIOD + 1) == expected
+    assert store.counts(metric, PERIOD + 1, PERIOD + 9) == {PERIOD + 1: expected[PERIOD + 1]}
+    assert store.counts(metric, PERIOD + 2, PERIOD + 9) == {}
+    assert store.periods(name) == [PERIOD, PERIOD + 1]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_is_folded_and_what_waits_add_up(store: Store, metrics: Any, name: str) -> None:
+    metric, rng, sent = metrics[name], random.Random(2), []
+    for _ in range(4):
+        sent += (new := reports(metric, 7, rng))
+        store.add([received(metric, PERIOD, new)])
+        assert store.counts(metric, PERIOD, PERIOD) == {PERIOD: counted(metric, sent)}
+        sent += (new := reports(metric, 5, rng))
+        store.add([received(metric, PERIOD, new)])
+        assert store.compact(NOW).rows == 2
+        assert store.compact(NOW).rows == 0
+        assert store.counts(metric, PERIOD, PERIOD) == {PERIOD: counted(metric, sent)}
+
+
+def test_a_batch_id_is_counted_once(store: Store, metrics: Any) -> None:
+    metric = metrics["bloom"]
+    first, second = some(metric, PERIOD, 3, 1), some(metric, PERIOD, 4, 2)
+    assert store.add([first, first, second, first]) == [True, False, True, False]
+    assert store.add([second]) == [False]
+    store.compact(NOW)
+    third = some(metric, PERIOD + 1, 5, 3)
+    assert store.add([first, third, second]) == [False, True, False]
+    totals = {period: found.num_reports for period, found in store.counts(metric, 0, 1 << 20).items()}
+    assert totals == {PERIOD: 7, PERIOD + 1: 5}
+
+
+def test_nothing_is_added_by_an_empty_call(store: Store) -> None:
+    assert store.add([]) == []
+    assert store.summary().metrics == ()
+
+
+def test_a_batch_whose_columns_are_too_short_takes_nothing_with_it(store: Store, metrics: Any) -> None:
+    good, bad = some(metrics["bloom"], PERIOD, 3, 1), some(metrics["bloom"], PERIOD, 3, 2)
+    with pytest.raises(
+        ParameterError, match="bloom: 6 reports of 16 bits and 4 cohorts do not have columns of 12 and 11"
+    ):
+        store.add([good, replace(bad, bits=bad.bits[:-1])])
+    assert store.add([good]) == [True]
+
+
+def test_other_parameters_keep_their_own_counts(store: Store, store_url: str, metrics: Any) -> None:
+    old = metrics["bloom"]
+    store.add([some(old, PERIOD, 30, 1)])
+    store.compact(NOW)
+    store.add([some(old, PERIOD, 2, 2)])
+    later = registry()
+    object.__setattr__(later["bloom"], "mechanism", old_with_other_noise(old))
+    new = later["bloom"]
+    with open_store(store_url, later) as reopened:
+        reopened.add([some(new, PERIOD, 11, 3)])
+        for _ in range(2):
+            assert reopened.counts(old, PERIOD, PERIOD)[PERIOD].num_reports == 32
+            assert reopened.counts(new, PERIOD, PERIOD)[PERIOD].num_reports == 11
+            assert not reopened.compact(NOW).waiting
+        assert {(one.counted, one.kept) for one in reopened.summary().metrics} == {(32, 32), (11, 11)}
+
+
+def old_with_other_noise(metric: Any) -> Any:
+    from overstory.protocol.mechanisms.registry import mechanism
+
+    return mechanism("rappor", **(dict(metric.mechanism.parameters) | {"f": 0.75}))
+
+
+def test_reports_of_a_mechanism_that_nobody_named_wait_and_are_counted_later(store_url: str, metrics: Any) -> None:
+    metric = metrics["colour"]
+    with open_store(store_url, create=True) as without:
+        without.add([some(metric, PERIOD, 9, 1)])
+        assert [line.split(",")[0] for line in without.compact(NOW).waiting] == ["colour"]
+        assert without.counts(metric, PERIOD, PERIOD)[PERIOD].num_reports == 9
+    with open_store(store_url, metrics) as named:
+        assert named.compact(NOW).reports == 9
+    with open_store(store_url) as again:  # what a mechanism is was kept in the store
+        again.add([some(metric, PERIOD, 1, 2)])
+        assert again.compact(NOW).reports == 1
+        assert again.counts(metric, PERIOD, PERIOD)[PERIOD].num_reports == 10
+
+
+def test_a_report_that_cannot_be_counted_holds_up_nothing_else(store: Store, metrics: Any) -> None:
+    impossible = replace(some(metrics["colour"], PERIOD, 1, 1), bits=b"\x03")
+    store.add([impossible, some(metrics["bloom"], PERIOD, 4, 2)])
+    done = store.compact(NOW)
+    assert done.reports == 4
+    assert done.waiting == ("colour, 2024-10-04: a report of grr is a number below 3, not 3",)
+
+
+def test_folding_shuffles_and_keeps_every_report(store: Store, metrics: Any, tmp_path: Path) -> None:
+    metric, rng = metrics["bloom"], random.Random(5)
+    sent = reports(metric, 3000, rng)
+    for start in range(0, 3000, 1000):
+        store.add([received(metric, PERIOD, sent[start : start + 1000])])
+        store.compact(NOW)
+    assert store.export(metric, PERIOD, PERIOD, tmp_path / "out.parquet") == 3000
+    assert read_label(tmp_path / "out.parquet").digest == metric.mechanism.digest
+    came = ReportBatch.of(metric.mechanism, sent)
+    kept = list(read_parquet(tmp_path / "out.parquet"))
+    merged = [row for batch in kept for row in as_multiset(batch)]
+    assert sorted(merged) == as_multiset(came)
+    order = [int(bits) for batch in kept for bits in batch.bits[:, 0]]
+    # Of 3,000 reports in a random order some 11 lie where they came (2**16 words hide a few); in order, all would.
+    assert sum(a == int(b) for a, b in zip(order, came.bits[:, 0], strict=True)) < 60
+
+
+def test_an_export_holds_what_waits_too(store: Store, metrics: Any, tmp_path: Path) -> None:
+    metric = metrics["size"]
+    store.add([some(metric, PERIOD, 20, 1)])
+    store.compact(NOW)
+    store.add([some(metric, PERIOD, 10, 2), some(metric, PERIOD + 5, 100, 3)])
+    assert store.export(metric, PERIOD, PERIOD + 4, tmp_path / "out.parquet") == 30
+    assert sum(len(batch) for batch in read_parquet(tmp_path / "out.parquet")) == 30
+
+
+def test_chunks_are_merged_until_they_are_full(store: Store, metrics: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("overstory.collector.store.columns.CHUNK_BYTES", 40)  # ten reports of bloom
+    metric, sizes = metrics["bloom"], []
+    for seed in range(6):
+        store.add([some(metric, PERIOD, 7, seed)])
+        store.compact(NOW)
+        sizes.append(chunk_sizes(store))
+    assert sizes == [[7], [4, 10], [1, 10, 10], [8, 10, 10], [5, 10, 10, 10], [2, 10, 10, 10, 10]]
+
+
+def chunk_sizes(store: Store) -> list[int]:
+    from sqlalchemy import select
+
+    from overstory.collector.store.schema import CHUNKS
+
+    with store._database.snapshot() as connection:
+        return sorted(connection.execute(select(CHUNKS.c.num_reports)).scalars())
+
+
+def test_a_large_inbox_is_folded_in_pieces(store: Store, metrics: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("overstory.collector.store.compaction.FOLD_BYTES", 100)
+    monkeypatch.setattr("overstory.collector.store.compaction.FOLD_ROWS", 3)
+    metric, rng, sent = metrics["bloom"], random.Random(7), []
+    for size in (1, 1, 1, 1, 60, 20, 3):
+        sent += (new := reports(metric, size, rng))
+        store.add([received(metric, PERIOD, new)])
+    assert store.compact(NOW).rows == 7
+    assert store.counts(metric, PERIOD, PERIOD) == {PERIOD: counted(metric, sent)}
+
+
+def test_retention_deletes_reports_and_keeps_counts(store: Store, metrics: Any, tmp_path: Path) -> None:
+    metric = metrics["bloom"]
+    store.add([some(metric, period, 10, period) for period in (PERIOD, PERIOD + 1)])
+    store.compact(NOW)
+    before = store.counts(metric, 0, 1 << 20)
+    end = metric.period.start(PERIOD + 1) + metric.retention_days * DAY
+    assert store.retain(end - 1).reports == 0
+    assert store.retain(end).reports == 10
+    assert store.counts(metric, 0, 1 << 20) == before
+    assert store.export(metric, 0, 1 << 20, tmp_path / "left.parquet") == 10
+    store.add([some(metric, PERIOD, 5, 99)])  # a late batch
+    store.compact(NOW)
+    assert store.counts(metric, PERIOD, PERIOD)[PERIOD].num_reports == 15
+
+
+def test_the_registry_at_hand_says_how_long_reports_are_kept(store: Store, store_url: str, metrics: Any) -> None:
+    store.add([some(metrics["colour"], PERIOD, 10, 1)])
+    store.compact(NOW)
+    with open_store(store_url, registry(retention=1)) as stricter:
+        assert stricter.retain(metrics["colour"].period.start(PERIOD + 2)).reports == 10
+    with open_store(store_url) as later:
+        later.add([some(metrics["colour"], PERIOD, 3, 2)])
+        later.compact(NOW)
+        assert later.retain(metrics["colour"].period.start(PERIOD + 2)).reports == 3
+
+
+def test_batch_ids_are_forgotten_after_their_day_and_not_before(store: Store, metrics: Any) -> None:
+    metric = metrics["bloom"]
+    until = PERIOD * DAY + 7
+    batch = received(metric, PERIOD, reports(metric, 1, random.Random(1)), forget_after=until)
+    store.add([batch])
+    assert store.compact(until).forgotten == 0
+    assert store.add([batch]) == [False]
+    assert store.compact((PERIOD + 1) * DAY - 1).forgotten == 0
+    assert store.compact((PERIOD + 1) * DAY).forgotten == 1
+    assert store.summary().batch_ids == 0
+
+
+def test_a_large_table_of_ids_is_gone_through_in_slices(store: Store, metrics: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("overstory.collector.store.forgetting.FEW", 10)
+    metric, rng = metrics["bloom"], random.Random(3)
+    edges = [bytes([first]) + bytes(15) for first in range(256)] + [
+        bytes([first]) + b"\xff" * 15 for first in range(256)
+    ]
+    sent = reports(metric, 1, rng)
+    store.add([received(metric, PERIOD, sent, batch=batch, forget_after=DAY) for batch in edges])
+    kept = received(metric, PERIOD, sent, batch=rng.randbytes(16), forget_after=3 * DAY)
+    store.add([kept])
+    assert store.compact(2 * DAY).forgotten == 512
+    assert store.add([kept]) == [False]
+
+
+def test_new_candidates_are_counted_in_the_reports_that_are_kept(store_url: str, tmp_path: Path) -> None:
+    first, second = registry(folder=tmp_path), registry(candidates=("yew", "oak"), folder=tmp_path)
+    metric, rng = first["tree"], random.Random(8)
+    old, new = reports(metric, 30, rng), reports(metric, 20, rng)
+    with open_store(store_url, first, create=True) as store:
+        store.add([received(metric, PERIOD, old)])
+        store.compact(NOW)
+    asked = second["tree"]
+    with open_store(store_url, second) as store:
+        assert store.counts(asked, PERIOD, PERIOD) == {PERIOD: counted(asked, old)}
+        store.add([received(asked, PERIOD, new)])
+        assert store.counts(asked, PERIOD, PERIOD) == {PERIOD: counted(asked, old + new)}
+        assert not store.compact(NOW).waiting
+        assert store.counts(asked, PERIOD, PERIOD) == {PERIOD: counted(asked, old + new)}
+        store.retain(NOW + 1000 * DAY)
+        assert store.counts(asked, PERIOD, PERIOD) == {PERIOD: counted(asked, old + new)}
+        with pytest.raises(StoreError, match="tree, 2024-10-04: its reports were counted for another list"):
+            store.counts(metric, PERIOD, PERIOD)
+
+
+def test_new_candidates_are_counted_by_compaction_alone(store_url: str, tmp_path: Path) -> None:
+    first, second = registry(folder=tmp_path), registry(candidates=("yew", "oak"), folder=tmp_path)
+    sent = reports(first["tree"], 30, random.Random(8))
+    with open_store(store_url, first, create=True) as store:
+        store.add([received(first["tree"], PERIOD, sent)])
+        store.compact(NOW)
+    with open_store(store_url, second) as store:
+        store.compact(NOW)
+        store.retain(NOW + 1000 * DAY)  # so that only stored counts are left to answer
+        assert store.counts(second["tree"], PERIOD, PERIOD) == {PERIOD: counted(second["tree"], sent)}
+
+
+def test_periods_of_another_length_need_another_metric(store: Store, store_url: str, metrics: Any) -> None:
+    weekly = registry()
+    from overstory.protocol.metrics import Period
+
+    object.__setattr__(weekly["bloom"], "period", Period.parse("week"))
+    with pytest.raises(
+        StoreError, match="bloom was collected by day and the registry says week: give the metric a new id"
+    ):
+        open_store(store_url, weekly)
+
+
+def test_the_summary_counts_what_is_where(store: Store, metrics: Any) -> None:
+    store.add([some(metrics["bloom"], PERIOD + day, 10, day) for day in range(3)])
+    store.compact(NOW)
+    store.retain(metrics["bloom"].period.start(PERIOD + 1) + 90 * DAY)
+    store.add([some(metrics["bloom"], PERIOD + 4, 1, 9)])
+    summary = store.summary()
+    (found,) = summary.metrics
+    assert (found.metric, found.mechanism, found.first, found.last) == ("bloom", "rappor", "2024-10-04", "2024-10-08")
+    assert (found.counted, found.kept, found.waiting) == (30, 20, 1)
+    assert summary.batch_ids == 4
+    assert summary.size > 10_000
+    assert summary.to_json()["metrics"][0]["counted"] == 30
+
+
+def test_a_backup_opens_as_a_store_and_remembers_what_it_took(store: Store, metrics: Any, tmp_path: Path) -> None:
+    metric = metrics["bloom"]
+    first, second, late = (some(metric, PERIOD, 10, seed) for seed in range(3))
+    store.add([first])
+    store.compact(NOW)
+    store.add([second])
+    token = store.add_token("write", "trees")
+    assert store.backup(tmp_path / "backup.db") == 20
+    store.add([late])
+    with open_store(str(tmp_path / "backup.db")) as copy:
+        assert copy.add([first, second, late]) == [False, False, True]
+        assert copy.counts(metric, 0, 1 << 20) == store.counts(metric, 0, 1 << 20)
+        assert copy.find_token(sha256(token)) == store.find_token(sha256(token))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup.db", "trees.txt"]
+
+
+def test_a_restored_store_is_the_one_backed_up(store: Store, metrics: Any, tmp_path: Path, fresh_url: str) -> None:
+    sent = [some(metrics[name], PERIOD, 10, seed) for seed, name in enumerate(ALL)]
+    store.add(sent[:3])
+    store.compact(NOW)
+    store.add(sent[3:])
+    store.backup(tmp_path / "backup.db")
+    assert restore(tmp_path / "backup.db", fresh_url) == 40
+    with open_store(fresh_url) as restored:
+        for name in ALL:
+            assert restored.counts(metrics[name], 0, 1 << 20) == store.counts(metrics[name], 0, 1 << 20)
+        assert restored.add(sent) == [False] * 4
+        assert restored.compact(NOW).reports == 10
+        assert restored.summary().metrics[0].kept == 10
+    with pytest.raises(StoreError, match="there is a store already: name a new file, or an empty database"):
+        restore(tmp_path / "backup.db", fresh_url)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def fresh_url(request: Any, shared_folder: Path) -> Any:
+    from store_databases import fresh
+
+    with fresh(request.param, shared_folder) as url:
+        yield url
+
+
+def test_a_backup_overwrites_nothing(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(StoreError, match="there is a file of this name"):
+        store.backup(tmp_path / "letter.txt")
+    with pytest.raises(StoreError, match="there is no folder"):
+        store.backup(tmp_path / "no" / "backup.db")
+
+
+def test_tokens_are_found_by_hash_expire_and_are_revoked(store: Store) -> None:
+    plain = store.add_token("write", "trees", expires=2_000_000_000)
+    store.add_token("admin", "reader")
+    assert [(token.role, token.application, token.expires) for token in store.tokens()] == [
+        ("admin", "reader", None),
+        ("write", "trees", 2_000_000_000),
+    ]
+    found = store.find_token(sha256(plain))
+    assert found is not None
+    assert found.usable(1_999_999_999)
+    assert not found.usable(2_000_000_000)
+    assert found.created % DAY == 0
+    store.revoke_token(found.id)
+    revoked = store.find_token(sha256(plain))
+    assert revoked is not None
+    assert revoked.revoked is not None
+    assert not revoked.usable(revoked.revoked)
+    store.revoke_token(found.id)
+    assert store.find_token(sha256(plain)) == revoked
+    assert store.find_token(sha256("guess")) is None
+
+
+def test_tokens_that_are_none(store: Store) -> None:
+    with pytest.raises(ParameterError, match="write or admin, not 'root'"):
+        store.add_token("root", "trees")  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="name of the application"):
+        store.add_token("write", " ")
+    with pytest.raises(ParameterError, match="there is no token 12: overstory store tokens list shows the ids"):
+        store.revoke_token("12")
+
+
+def test_a_store_is_reopened_as_it_was(store: Store, store_url: str, metrics: Any) -> None:
+    batch = some(metrics["colour"], PERIOD, 10, 1)
+    store.add([batch])
+    store.close()
+    with open_store(store_url) as again:
+        assert again.add([batch]) == [False]
+        assert again.counts(metrics["colour"], PERIOD, PERIOD)[PERIOD].num_reports == 10
+    with open_store(store_url, create=True) as once_more:
+        assert once_more.summary().batch_ids == 1
