@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from overstory.analysis.counts import SupportCounts
 from overstory.protocol.encodings import MAX_COHORTS
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.mechanism import Mechanism, Report
-from overstory.protocol.wire import Batch, cohort_width, decode_batch, encode_columns, encode_reports
+from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.wire import Batch, Sender, cohort_width, decode_batch, encode_columns, encode_reports
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +112,7 @@ class ReportBatch:
         return cls.from_octets(cohorts, octets, num_bits=batch.num_bits, num_cohorts=batch.num_cohorts)
 
     @classmethod
-    def of(cls, mechanism: Mechanism, reports: Iterable[Report]) -> ReportBatch:
+    def of(cls, mechanism: Sender, reports: Iterable[Report]) -> ReportBatch:
         """Gather reports of one mechanism.
 
         Raises

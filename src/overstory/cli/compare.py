@@ -39,6 +39,13 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--column", metavar="C", help="the data's column")
     parser.add_argument("--measure", type=int, metavar="R", help="simulate R collections of each oracle (with data: 1)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed measures the same (default: 0)")
+    parser.add_argument(
+        "--numeric",
+        type=float,
+        nargs=2,
+        metavar=("MIN", "MAX"),
+        help="compare what takes numbers of this range instead",
+    )
     parser.add_argument("--plot", metavar="FILE", help="draw the errors: .svg or .png")
     parser.add_argument("--json", action="store_true", help="print the ranking as JSON")
     parser.set_defaults(run=run)
@@ -46,6 +53,10 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    if args.numeric is not None:
+        from overstory.cli.compare_numeric import run as run_numeric
+
+        return run_numeric(args)
     from overstory.analysis.choosing import rank, recommend
 
     symbols = _symbols(args)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from overstory.privacy import PrivacyStatement
     from overstory.privacy.terms import Terms
     from overstory.protocol.mechanisms.mechanism import Mechanism
+    from overstory.protocol.numeric.registry import NumericMechanism
 
 MORE = """\
 Give a registry name with its parameters, or --params for RAPPOR. Epsilons are in nats, exact, and rounded up; the odds
@@ -35,7 +36,7 @@ def add_parser(subparsers: Any) -> None:
     parser = add_command(
         subparsers, "privacy", "what an oracle reveals, and what each number rests on", more=MORE, example=EXAMPLE
     )
-    parser.add_argument("oracle", nargs="?", metavar="ORACLE", help="registry name, such as rappor, opt-dr or loloha")
+    parser.add_argument("oracle", nargs="?", metavar="ORACLE", help="registry name: rappor, loloha, square-wave, ...")
     parser.add_argument(
         "--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the oracle; may be repeated"
     )
@@ -69,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _mechanism(args: argparse.Namespace) -> Mechanism:
+def _mechanism(args: argparse.Namespace) -> Mechanism | NumericMechanism:
     from overstory.protocol.errors import ParameterError
 
     if args.params:
@@ -80,26 +81,29 @@ def _mechanism(args: argparse.Namespace) -> Mechanism:
         return read_params(args.params).mechanism(args.hash_family, args.hash_key)
     if args.oracle is None:
         from overstory.protocol.mechanisms.registry import REGISTRY
+        from overstory.protocol.numeric.registry import NUMERIC
 
-        raise ParameterError(f"give --params FILE, or an oracle: {', '.join(sorted(REGISTRY))}")
+        raise ParameterError(f"give --params FILE, or an oracle: {', '.join(sorted({*REGISTRY, *NUMERIC}))}")
     return _from_name(args.oracle, args.param)
 
 
-def _from_name(name: str, given: list[str]) -> Mechanism:
-    """Build a mechanism from texts, each read as what the mechanism's own signature says."""
+def _from_name(name: str, given: list[str]) -> Mechanism | NumericMechanism:
+    """Build a mechanism, or what takes numbers, from texts, each read as what the maker's own signature says."""
     import inspect
 
     from overstory.protocol.errors import ParameterError
-    from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
+    from overstory.protocol.mechanisms.registry import REGISTRY, build_from
+    from overstory.protocol.numeric.registry import NUMERIC
 
-    accepted = inspect.signature(REGISTRY[name]).parameters if name in REGISTRY else {}
+    makers = REGISTRY | NUMERIC
+    accepted = inspect.signature(makers[name]).parameters if name in makers else {}
     parameters: dict[str, Any] = {}
     for text in given:
         key, equals, value = text.partition("=")
         if not equals or key in parameters:
             raise ParameterError(f"--param {text}: give NAME=VALUE, once for each name")
         parameters[key] = _read(key, value, str(accepted[key].annotation)) if key in accepted else value
-    return mechanism(name, **parameters)
+    return build_from(makers, name, parameters)
 
 
 def _read(name: str, text: str, kind: str) -> Any:

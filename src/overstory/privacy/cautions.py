@@ -12,11 +12,14 @@ from typing import Any, Final
 from overstory.privacy.changes import MAX_REPORTS
 from overstory.privacy.terms import Terms
 from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.protocol.numeric.levels import RangeRandomizer
+from overstory.protocol.numeric.randomizer import NumericRandomizer
+from overstory.protocol.numeric.registry import NumericMechanism
 
-Caution = Callable[[Mechanism, Terms], dict[str, str]]
+Caution = Callable[[Any, Terms], dict[str, str]]
 
 
-def cautions(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
+def cautions(mechanism: Mechanism | NumericMechanism, terms: Terms) -> dict[str, str]:
     """Return the cautions of a mechanism by claim.
 
     Examples
@@ -117,6 +120,23 @@ def _lecture(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
     }
 
 
+def _numbers(mechanism: NumericRandomizer, terms: Terms) -> dict[str, str]:
+    return {
+        "several": f"The device must keep the report of each position (`responder`); drawn afresh, n reports cost n "
+        f"times {terms.epsilon_n(1):.4f}.",
+        "values": f"A position is 1/{mechanism.resolution} of the range: readings that differ at all are nearly always "
+        "different values, so a device that reports a reading again and again spends this every time.",
+    }
+
+
+def _ranges(mechanism: RangeRandomizer, terms: Terms) -> dict[str, str]:  # noqa: ARG001 - the levels are all alike
+    levels = mechanism.num_cohorts
+    return {
+        "report": f"The device's level, 1 of {levels}, is public, drawn once without looking at the value, and kept: "
+        "a device that answered at two levels would spend this for each."
+    }
+
+
 ABOUT: Final[Mapping[str, tuple[Caution, ...]]] = {
     "rappor": (_rappor,),
     "basic-rappor": (_rappor,),
@@ -126,4 +146,9 @@ ABOUT: Final[Mapping[str, tuple[Caution, ...]]] = {
     "l-grr": (_published,),
     "loloha": (_published, _loloha),
     "random-matrix": (_lecture,),
+    "square-wave": (_numbers,),
+    "duchi": (_numbers,),
+    "piecewise": (_numbers,),
+    "hybrid": (_numbers,),
+    "ranges": (_ranges,),
 }

@@ -19,6 +19,9 @@ from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.mechanism import Mechanism
 from overstory.protocol.mechanisms.sets import SetMechanism
 from overstory.protocol.mechanisms.symbols import SymbolMechanism
+from overstory.protocol.numeric.levels import RangeRandomizer
+from overstory.protocol.numeric.randomizer import NumericRandomizer
+from overstory.protocol.numeric.registry import NumericMechanism
 from overstory.protocol.probability import ONE, log_ratio, round_up
 from overstory.protocol.symbol_rounds import SymbolRounds
 
@@ -154,13 +157,49 @@ class SetTerms(Terms):
         return {"kind": self.kind, **asdict(self)}
 
 
-KINDS: Final[dict[str, type[BitTerms | SymbolTerms | SetTerms]]] = {
-    kind.kind: kind for kind in (BitTerms, SymbolTerms, SetTerms)
+@dataclass(frozen=True)
+class NumberTerms(Terms):
+    """One memoized report per position of a number: the largest ratio of its probabilities, exp(epsilon), exact."""
+
+    kind: ClassVar[str] = "numbers"
+    odds: Pair
+    most_values: int
+
+    def __post_init__(self) -> None:
+        over, under = self.odds
+        if not over >= under > 0:
+            raise ParameterError(f"odds = {over}/{under}: give the larger probability over the smaller")
+
+    @property
+    def fresh(self) -> bool:
+        """Never: the report of a position is memoized."""
+        return False
+
+    @property
+    def epsilon_permanent(self) -> float:
+        """Epsilon of one report: all others are the same."""
+        return round_up(log_ratio(Fraction(*self.odds), Fraction(1)))
+
+    def _few(self, reports: int) -> float:  # noqa: ARG002 - one memoized report, however often it is sent
+        return self.epsilon_permanent
+
+    def change_leak(self, reports: int) -> float:
+        """Infinite: one position always sends one report."""
+        check_reports(reports, 2)
+        return float("inf")
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the terms as JSON values."""
+        return {"kind": self.kind, "odds": list(self.odds), "most_values": self.most_values}
+
+
+KINDS: Final[dict[str, type[BitTerms | SymbolTerms | SetTerms | NumberTerms]]] = {
+    kind.kind: kind for kind in (BitTerms, SymbolTerms, SetTerms, NumberTerms)
 }
 
 
-def terms_of(mechanism: Mechanism) -> Terms:
-    """Return the terms of a mechanism.
+def terms_of(mechanism: Mechanism | NumericMechanism) -> Terms:
+    """Return the terms of a mechanism, or of what takes numbers (of a range tree: its worst level's).
 
     Raises
     ------
@@ -173,6 +212,10 @@ def terms_of(mechanism: Mechanism) -> Terms:
     >>> terms_of(grr(domain_size=4, epsilon=1.0))
     SymbolTerms(num_symbols=4, permanent=1290591209, instantaneous=4294967296, most_values=4)
     """
+    if isinstance(mechanism, RangeRandomizer):  # a node of the last level is a symbol: no level has more values
+        return terms_of(max(reversed(mechanism.mechanisms), key=lambda level: level.epsilon_report))
+    if isinstance(mechanism, NumericRandomizer):
+        return NumberTerms(mechanism.odds.as_integer_ratio(), mechanism.num_positions)
     if isinstance(mechanism, BitMechanism):
         return _bits(mechanism)
     if isinstance(mechanism, SymbolMechanism):
@@ -208,9 +251,12 @@ def change_leak(mechanism: Mechanism, reports: int = 2) -> float:
     return terms_of(mechanism).change_leak(reports)
 
 
-def domain_size(mechanism: Mechanism) -> int | None:
-    """Return how many values there are, where that is known."""
-    size: int | None = getattr(mechanism.encoding, "domain_size", None)
+def domain_size(mechanism: Mechanism | NumericMechanism) -> int | None:
+    """Return how many values there are, where that is known; of numbers, the positions that can be told apart."""
+    if isinstance(mechanism, NumericRandomizer):
+        return mechanism.num_positions
+    held = mechanism if isinstance(mechanism, RangeRandomizer) else mechanism.encoding
+    size: int | None = getattr(held, "domain_size", None)
     return size
 
 

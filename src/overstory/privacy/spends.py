@@ -20,6 +20,7 @@ from overstory.privacy.kinds import terms_from_json, terms_of
 from overstory.privacy.terms import Terms
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.protocol.numeric.registry import NumericMechanism
 
 
 class Event(StrEnum):
@@ -92,7 +93,13 @@ class Spend:
 
     @classmethod
     def of(
-        cls, metric: str, mechanism: Mechanism, event: Event, *, reports: int = 1, number: int | None = None
+        cls,
+        metric: str,
+        mechanism: Mechanism | NumericMechanism,
+        event: Event,
+        *,
+        reports: int = 1,
+        number: int | None = None,
     ) -> Spend:
         """Return the spend of a mechanism's reports."""
         return cls(metric, mechanism.digest.hex(), terms_of(mechanism), event, reports, number)

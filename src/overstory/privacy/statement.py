@@ -16,6 +16,7 @@ from overstory.privacy.words import sentences
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.protocol.numeric.registry import NumericMechanism
 
 __all__ = ["Claim", "PrivacyStatement", "by_number", "finite", "statement"]
 
@@ -110,13 +111,13 @@ class PrivacyStatement:
 
 
 def statement(
-    mechanism: Mechanism,
+    mechanism: Mechanism | NumericMechanism,
     *,
     reports: Iterable[int] = (1, 2, 3, 5, 10),
     change_reports: Iterable[int] = (2,),
     positions: Positions | None = None,
 ) -> PrivacyStatement:
-    """Return the privacy statement of a mechanism.
+    """Return the privacy statement of a mechanism, or of what takes numbers.
 
     Parameters
     ----------
@@ -161,13 +162,13 @@ def statement(
     )
 
 
-def _any_values(mechanism: Mechanism, terms: Terms) -> dict[int, float]:
+def _any_values(mechanism: Mechanism | NumericMechanism, terms: Terms) -> dict[int, float]:
     """Reports of any values: a window's and ten windows', where there is a window."""
     window: int | None = mechanism.parameters.get("window")
     return {n: terms.epsilon_any(n) for n in (window, 10 * window)} if window else {}
 
 
-def _on_map(mechanism: Mechanism, positions: Positions) -> dict[str, float]:
+def _on_map(mechanism: Mechanism | NumericMechanism, positions: Positions) -> dict[str, float]:
     if not isinstance(mechanism, BitMechanism):
         raise ParameterError(f"{mechanism.name} has no candidate map: only Bloom filters have")
     pairs = map_differences(positions, mechanism.encoding)

@@ -16,11 +16,11 @@ import zlib
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from overstory.protocol.encodings import MAX_COHORTS, SEEDS, check_cohort, check_count
 from overstory.protocol.errors import WireError
-from overstory.protocol.mechanisms.mechanism import Mechanism, Report
+from overstory.protocol.mechanisms.mechanism import Report
 
 MAGIC: Final = b"OVSB"
 VERSION: Final = 1
@@ -74,7 +74,26 @@ def encode_columns(digest: bytes, num_bits: int, num_cohorts: int, cohorts: byte
     return body + TRAILER.pack(zlib.crc32(body))
 
 
-def encode_reports(mechanism: Mechanism, reports: Iterable[Report]) -> bytes:
+class Sender(Protocol):
+    """What a batch must know of whose reports it holds: a mechanism, or what takes numbers."""
+
+    @property
+    def digest(self) -> bytes:
+        """Of the parameters."""
+        ...
+
+    @property
+    def payload_bits(self) -> int:
+        """Width of a report."""
+        ...
+
+    @property
+    def num_cohorts(self) -> int:
+        """How many values its public part can take."""
+        ...
+
+
+def encode_reports(mechanism: Sender, reports: Iterable[Report]) -> bytes:
     """Write `reports` of `mechanism` as one batch.
 
     Raises

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms import hashing_oracles, rappor, sampled, sets, unary
@@ -35,6 +35,8 @@ REGISTRY: Final[dict[str, Callable[..., Mechanism]]] = {
     "loloha": hashing_oracles.loloha,
 }
 
+Built = TypeVar("Built")
+
 
 def mechanism(name: str, **parameters: Any) -> Mechanism:
     """Build the mechanism of that name.
@@ -49,9 +51,14 @@ def mechanism(name: str, **parameters: Any) -> Mechanism:
     >>> mechanism("basic-rappor-one-time", domain_size=4, p=0.5, q=0.75).epsilon_report < 1.0987
     True
     """
-    build = REGISTRY.get(name)
+    return build_from(REGISTRY, name, parameters)
+
+
+def build_from(registry: Mapping[str, Callable[..., Built]], name: str, parameters: Mapping[str, Any]) -> Built:
+    """Build what a registry has under that name; one clear error where it cannot."""
+    build = registry.get(name)
     if build is None:
-        raise ParameterError(f"there is no mechanism {name!r}: choose one of {', '.join(sorted(REGISTRY))}")
+        raise ParameterError(f"there is no mechanism {name!r}: choose one of {', '.join(sorted(registry))}")
     accepted = inspect.signature(build).parameters
     unknown = sorted(set(parameters) - set(accepted))
     if unknown:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from overstory.protocol.derivation import digest
-from overstory.protocol.encodings import check_count, check_symbol
+from overstory.protocol.encodings import check_cohort, check_count, check_symbol
 from overstory.protocol.entropy import Entropy, uniform_below
+from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.mechanisms.mechanism import Mechanism, Report
 from overstory.protocol.mechanisms.unary import oue
 
@@ -110,8 +111,15 @@ class RangeRandomizer:
     branching: int = 4
     level_oracle: LevelOracle = unary_level
 
+    name: ClassVar[str] = "ranges"
+
     def __post_init__(self) -> None:
         _ = self.mechanisms  # says so when a parameter is none
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What `registry.numeric` builds it from."""
+        return {"domain_size": self.domain_size, "epsilon": self.epsilon, "branching": self.branching}
 
     @cached_property
     def tree(self) -> LevelTree:
@@ -127,6 +135,21 @@ class RangeRandomizer:
     def epsilon_report(self) -> float:
         """Largest epsilon of a level: the level is chosen without looking at the value."""
         return max(mechanism.epsilon_report for mechanism in self.mechanisms)
+
+    @property
+    def epsilon_permanent(self) -> float:
+        """Largest epsilon of a level's permanent response, of a device that keeps its level."""
+        return max(mechanism.epsilon_permanent for mechanism in self.mechanisms)
+
+    @property
+    def num_cohorts(self) -> int:
+        """The levels: a report's public part says which it is of, from 0 for level 1."""
+        return self.tree.num_levels
+
+    @property
+    def payload_bits(self) -> int:
+        """Width of the widest level's payload: a batch has one width."""
+        return max(mechanism.payload_bits for mechanism in self.mechanisms)
 
     def randomize(self, symbol: Any, entropy: Entropy, *, level: int | None = None) -> LevelReport:
         """Return one report.
@@ -149,10 +172,48 @@ class RangeRandomizer:
         node = self.tree.node(symbol, chosen)
         return LevelReport(chosen, self.mechanisms[chosen - 1].randomize(node, entropy))
 
+    def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
+        """Return the function from a symbol to the permanent payload of a device at level `cohort` + 1.
+
+        Raises
+        ------
+        ParameterError
+            Here when the secret is not usable or there is no such level; from the function when the symbol is not.
+        """
+        check_cohort(cohort, self.num_cohorts)
+        respond = self.mechanisms[cohort].responder(secret, metric, 0)
+        return lambda symbol: respond(self.tree.node(symbol, cohort + 1))
+
+    def to_wire(self, report: LevelReport) -> Report:
+        """Return a report as it travels, its level in place of a cohort.
+
+        Raises
+        ------
+        ParameterError
+            When the level's own mechanism has cohorts: there is room for one of the two.
+        """
+        if self.mechanisms[report.level - 1].num_cohorts > 1:
+            raise ParameterError("a level's own cohorts do not travel: choose a level_oracle without (OUE, SUE, GRR)")
+        return Report(report.level - 1, report.report.bits)
+
+    def from_wire(self, report: Report) -> LevelReport:
+        """Return the report of a level that came as `to_wire` sent it.
+
+        Raises
+        ------
+        WireError
+            With the reason `bits`, when it has bits that its level has not.
+        """
+        check_cohort(report.cohort, self.num_cohorts)
+        width = self.mechanisms[report.cohort].payload_bits
+        if report.bits >> width:
+            raise WireError("bits", f"a report of level {report.cohort + 1} has bits past its {width}")
+        return LevelReport(report.cohort + 1, Report(0, report.bits))
+
     def canonical(self) -> dict[str, Any]:
         """Return all that a report's meaning and privacy depend on, as JSON values."""
         levels = [mechanism.canonical() for mechanism in self.mechanisms]
-        return {"name": "ranges", "domain_size": self.domain_size, "branching": self.branching, "levels": levels}
+        return {"name": self.name, "domain_size": self.domain_size, "branching": self.branching, "levels": levels}
 
     @cached_property
     def digest(self) -> bytes:

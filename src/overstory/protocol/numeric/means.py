@@ -49,6 +49,11 @@ class MeanRandomizer(NumericRandomizer):
     def share_variance(self, share: Fraction) -> Fraction:
         """Return the exact variance of `debiased_share` at a position's share."""
 
+    @property
+    def num_positions(self) -> int:
+        """One more than there are steps: both ends are positions."""
+        return self.resolution + 1
+
     def position(self, value: Any) -> int:
         """Return the nearest of the resolution + 1 positions."""
         return math.floor(self.domain.share(value) * self.resolution + Fraction(1, 2))
@@ -87,9 +92,9 @@ class Duchi(MeanRandomizer):
         return 1
 
     @property
-    def epsilon_report(self) -> float:
-        """The channel's epsilon: the ends of the range are never rounded, and reach it."""
-        return self.channel.epsilon
+    def odds(self) -> Fraction:
+        """The channel's: the ends of the range are never rounded, and reach it."""
+        return 1 + self.channel.alpha / self.channel.other
 
     def draw(self, position: int, entropy: Entropy) -> int:
         """Return the bit."""
@@ -139,9 +144,9 @@ class Piecewise(MeanRandomizer):
         return (self.channel.num_cells - 1).bit_length()
 
     @property
-    def epsilon_report(self) -> float:
-        """The channel's epsilon."""
-        return self.channel.epsilon
+    def odds(self) -> Fraction:
+        """The channel's."""
+        return self.channel.odds
 
     def draw(self, position: int, entropy: Entropy) -> int:
         """Return a cell."""
@@ -201,10 +206,9 @@ class Hybrid(MeanRandomizer):
         return 1 + self.piecewise.payload_bits
 
     @property
-    def epsilon_report(self) -> float:
+    def odds(self) -> Fraction:
         """The larger of the two; Duchi's where it is alone."""
-        both = self.piecewise.epsilon_report if self.piecewise_threshold else 0.0
-        return max(self.duchi.epsilon_report, both)
+        return max(self.duchi.odds, self.piecewise.odds) if self.piecewise_threshold else self.duchi.odds
 
     def draw(self, position: int, entropy: Entropy) -> int:
         """Return the branch's payload, shifted by one, and the branch."""

@@ -16,6 +16,7 @@ from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.numeric.interval import Interval
 from overstory.protocol.numeric.windows import MAX_RESOLUTION, check_numeric_epsilon
 from overstory.protocol.permanence import check_secret
+from overstory.protocol.probability import log_ratio, round_up
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,34 @@ class NumericRandomizer(ABC):
 
     @property
     @abstractmethod
+    def odds(self) -> Fraction:
+        """The largest ratio of a report's probabilities under two positions: exp(epsilon), exact."""
+
+    @cached_property
     def epsilon_report(self) -> float:
         """Exact epsilon of one report, rounded up. n reports drawn afresh of one value cost n times as much."""
+        return round_up(log_ratio(self.odds, Fraction(1)))
+
+    @property
+    def epsilon_permanent(self) -> float:
+        """Epsilon of any number of reports of one position by `responder`: all are the same."""
+        return self.epsilon_report
+
+    @property
+    def num_cohorts(self) -> int:
+        """One: a report has no public part."""
+        return 1
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What `registry.numeric` builds it from."""
+        limits = {"minimum": self.domain.minimum, "maximum": self.domain.maximum, "outside": self.domain.outside}
+        return {"epsilon": self.epsilon, **limits, "resolution": self.resolution}
+
+    @property
+    @abstractmethod
+    def num_positions(self) -> int:
+        """How many positions there are."""
 
     @abstractmethod
     def position(self, value: Any) -> int:

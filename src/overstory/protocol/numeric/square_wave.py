@@ -66,9 +66,14 @@ class SquareWave(NumericRandomizer):
         return (self.channel.num_cells - 1).bit_length()
 
     @property
-    def epsilon_report(self) -> float:
-        """The channel's epsilon."""
-        return self.channel.epsilon
+    def odds(self) -> Fraction:
+        """The channel's."""
+        return self.channel.odds
+
+    @property
+    def num_positions(self) -> int:
+        """A position for every piece of the range."""
+        return self.resolution
 
     def position(self, value: Any) -> int:
         """Return the number of the small interval that owns the value."""

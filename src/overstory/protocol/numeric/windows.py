@@ -104,6 +104,11 @@ class WindowChannel:
         """P(one cell) of the window."""
         return self.outside + self.alpha / self.window
 
+    @property
+    def odds(self) -> Fraction:
+        """Inside / outside: exp(epsilon)."""
+        return self.inside / self.outside
+
     @cached_property
     def epsilon(self) -> float:
         """ln(inside / outside), rounded up."""
