@@ -18,6 +18,10 @@ from overstory.collector.store.sqlite import SqliteDatabase
 FORMS: Final = "sqlite:///FILE (or a file's name), or postgresql://USER@HOST/DATABASE"
 
 
+class MissingStoreError(StoreError):
+    """There is no store yet where one is named; anything else found there is another error."""
+
+
 def connect(url: str, *, create: bool = False) -> Database:
     """Return the database that `url` names, without a look at what is in it.
 
@@ -31,7 +35,7 @@ def connect(url: str, *, create: bool = False) -> Database:
         return _postgres(parsed)
     path = Path(parsed.database or "")
     if not create and not path.is_file():
-        raise StoreError(f"{path}: there is no such store; make it first: overstory store create {path}")
+        raise MissingStoreError(f"{path}: there is no such store; make it first: overstory store create {path}")
     if not path.parent.is_dir():
         raise StoreError(f"{path}: there is no folder {path.parent}")
     return SqliteDatabase(path)
@@ -84,7 +88,9 @@ def check(database: Database) -> None:
     with database.snapshot() as connection:
         found = revision(connection, database.url)
     if found is None:
-        raise StoreError(f"{database.url}: this database is empty; make the store first: overstory store create URL")
+        raise MissingStoreError(
+            f"{database.url}: this database is empty; make the store first: overstory store create URL"
+        )
     if found != REVISION:
         raise StoreError(_differs(database.url, found))
 
