@@ -78,8 +78,8 @@ def encode_upload(upload: Upload) -> bytes:
         raise ParameterError(f"a batch id has {ID_BYTES} bytes, not {len(upload.batch)}")
     if METRIC_ID.fullmatch(upload.metric) is None:
         raise ParameterError(f"{upload.metric!r} is no metric's id: give {METRIC_ID.pattern}")
-    if upload.period not in PERIODS:
-        raise ParameterError(f"period = {upload.period}: give a 32-bit number")
+    if not isinstance(upload.period, int) or upload.period not in PERIODS:  # a range searches for a float one by one
+        raise ParameterError(f"period = {upload.period!r}: give a 32-bit number")
     name, length = upload.metric.encode("ascii"), len(upload.reports)
     header = HEADER.pack(MAGIC, VERSION, 0, len(name), 0, upload.batch, upload.period, length)
     return b"".join((header, name, upload.reports))

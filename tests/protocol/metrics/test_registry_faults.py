@@ -128,7 +128,7 @@ def test_parameters_without_an_oracle():
             "l-osue",
             BINS,
             "{epsilon_permanent = 1, epsilon_report = 2}",
-            "parameters.epsilon_permanent",
+            "parameters.epsilon_report",
             "must be below",
         ),
         ("random-matrix", BINS, '{advantage = "much"}', "parameters", "not supported"),

@@ -104,8 +104,8 @@ class Period:
         ParameterError
             When it starts outside of the years 1970 to 9999.
         """
-        if number not in self.numbers:
-            raise ParameterError(f"period {number} is outside of the years 1970 to 9999: give {self._wanted}")
+        if not isinstance(number, int) or number not in self.numbers:  # a range searches for a float one by one
+            raise ParameterError(f"period {number!r} is outside of the years 1970 to 9999: give {self._wanted}")
         start = _EPOCH + dt.timedelta(seconds=self.start(number))
         if self.seconds == WEEK:
             year, week, _ = start.isocalendar()

@@ -1,0 +1,19 @@
+"""Law 7 at length: a damaged request is a valid one or one declared error, a million times."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
+
+from uploads_to_spoil import REASONS, outcomes
+
+CASES = 1_000_000
+
+
+@pytest.mark.slow
+def test_no_damage_raises_anything_but_the_declared_error():
+    seen = outcomes(CASES, seed=20261121)
+    assert sum(seen.values()) == CASES
+    assert REASONS | {"valid"} == set(seen)

@@ -1,0 +1,186 @@
+"""Uploads: what is sent is what arrives; what was altered on its way is valid, or one declared error."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from upload_vectors import FILE
+from uploads_to_spoil import REASONS, outcome, outcomes
+
+from overstory.protocol.errors import ParameterError, WireError
+from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.metrics import parse_registry
+from overstory.protocol.reasons import Reason
+from overstory.protocol.upload import METRIC_ID, Upload, decode_uploads, encode_upload, uploads_from_json
+from overstory.protocol.wire import decode_batch, encode_reports
+
+KNOWN = json.loads(FILE.read_text())
+REGISTRY = parse_registry(KNOWN["registry"])
+UPLOADS = st.builds(
+    Upload,
+    st.binary(min_size=16, max_size=16),
+    st.from_regex(METRIC_ID, fullmatch=True),
+    st.integers(-(1 << 31), (1 << 31) - 1),
+    st.binary(max_size=60),
+)
+
+
+@given(st.lists(UPLOADS, min_size=1, max_size=4))
+def test_what_is_sent_is_what_arrives(uploads):
+    body = b"".join(map(encode_upload, uploads))
+    assert decode_uploads(body, max_uploads=len(uploads)) == uploads
+    if len(uploads) > 1:
+        with pytest.raises(WireError) as caught:
+            decode_uploads(body, max_uploads=len(uploads) - 1)
+        assert (caught.value.reason, Reason.of(caught.value)) == ("too-many", Reason.TOO_MANY)
+
+
+@pytest.mark.parametrize("number", range(len(KNOWN["uploads"])))
+def test_every_altered_byte_is_valid_or_the_declared_error(number):
+    raw = bytes.fromhex(KNOWN["uploads"][number]["bytes"])
+    seen = set()
+    for at in range(len(raw)):
+        for value in {raw[at] ^ 1 << bit for bit in range(8)} | {0, 255}:
+            seen.add(outcome(raw[:at] + bytes((value,)) + raw[at + 1 :]))
+    assert {"valid", "magic", "version", "metric", "length"} <= seen
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_at_all(raw):
+    outcome(raw)
+    outcome(b"OVSU\1\0\3\0" + raw)
+
+
+def test_ten_thousand_damaged_bodies():
+    seen = outcomes(10_000, seed=1)
+    assert REASONS | {"valid"} == set(seen)
+
+
+@pytest.mark.parametrize("known", KNOWN["uploads"], ids=lambda known: known["json"]["metric"])
+def test_known_uploads(known):
+    raw, said = bytes.fromhex(known["bytes"]), known["json"]
+    (upload,) = decode_uploads(raw, 1)
+    metric = REGISTRY[said["metric"]]
+    assert (upload.batch.hex(), upload.metric, upload.period) == (said["batch"], said["metric"], known["period"])
+    assert metric.period.label(upload.period) == said["period"]
+    reports = [Report(cohort, int.from_bytes(bytes.fromhex(bits), "little")) for cohort, bits in said["reports"]]
+    assert list(decode_batch(upload.reports)) == reports
+    assert encode_upload(upload) == raw
+    assert (
+        encode_upload(Upload(upload.batch, metric.id, upload.period, encode_reports(metric.mechanism, reports))) == raw
+    )
+
+
+@pytest.mark.parametrize("known", KNOWN["uploads"], ids=lambda known: known["json"]["metric"])
+def test_the_json_form_gives_the_same_bytes(known):
+    for period in (known["json"]["period"], known["period"]):
+        body = {"uploads": [known["json"] | {"period": period}]}
+        (upload,) = uploads_from_json(json.loads(json.dumps(body)), REGISTRY, 1)
+        assert encode_upload(upload).hex() == known["bytes"]
+
+
+@pytest.mark.parametrize("fault", KNOWN["must_fail"], ids=lambda fault: fault["why"])
+def test_known_bytes_that_must_fail(fault):
+    with pytest.raises(WireError) as caught:
+        decode_uploads(bytes.fromhex(fault["bytes"]), KNOWN["max_uploads"])
+    assert caught.value.reason == fault["reason"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"batch": bytes(15)}, "a batch id has 16 bytes, not 15"),
+        ({"metric": "Metric"}, "'Metric' is no metric's id"),
+        ({"metric": "m\n"}, "is no metric's id"),
+        ({"period": 1 << 31}, "give a 32-bit number"),
+        ({"period": 1.5}, "give a 32-bit number"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused(changed, says):
+    fields = {"batch": bytes(16), "metric": "m", "period": 0, "reports": b""} | changed
+    with pytest.raises(ParameterError, match=says):
+        encode_upload(Upload(**fields))
+
+
+def spoiled(**changes):
+    return {"uploads": [KNOWN["uploads"][0]["json"] | changes]}
+
+
+BITS = "ffff0f"
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "says"),
+    [
+        (None, "json", "uploads: give a list of at least one upload"),
+        ([], "json", "uploads"),
+        ({"uploads": {}}, "json", "uploads"),
+        ({"uploads": [3]}, "json", "uploads[0]: give an object with the keys batch, digest"),
+        ({"uploads": [{}]}, "json", "uploads[0]: give an object"),
+        (spoiled(more=1), "json", "and no other"),
+        (spoiled(batch="00"), "json", "uploads[0].batch: give 32 hexadecimal digits"),
+        (spoiled(batch="G" * 32), "json", "uploads[0].batch"),
+        (spoiled(digest=None), "json", "uploads[0].digest"),
+        (spoiled(metric="A"), "json", "uploads[0].metric"),
+        (spoiled(metric=["a"]), "json", "uploads[0].metric"),
+        (spoiled(period="2026-11-31"), "json", "uploads[0].period: '2026-11-31' is no day"),
+        (spoiled(period=True), "json", "uploads[0].period"),
+        (spoiled(period=1 << 31), "json", "uploads[0].period"),
+        (spoiled(period=20778.0), "json", "uploads[0].period"),
+        (spoiled(period=None), "json", "uploads[0].period"),
+        (spoiled(reports={}), "json", "uploads[0].reports: give a list"),
+        (spoiled(reports=[[0]]), "json", "uploads[0].reports[0]: give [cohort, bits]"),
+        (spoiled(reports=[[0, BITS], "x"]), "json", "uploads[0].reports[1]"),
+        (spoiled(reports=[[-1, BITS]]), "cohort", "uploads[0].reports[0][0]: cohorts are 0 .. 2"),
+        (spoiled(reports=[[1 << 16, BITS]]), "cohort", "cohorts are 0 .. 2"),
+        (spoiled(reports=[[True, BITS]]), "cohort", "cohorts are 0 .. 2"),
+        (spoiled(reports=[[0, "ffff"]]), "bits", "uploads[0].reports[0][1]: give 6 hexadecimal digits"),
+        (spoiled(reports=[[0, "FFFF0F"]]), "bits", "in lower case"),
+        (spoiled(reports=[[0, "ff ff "]]), "bits", "give 6 hexadecimal digits"),
+        (spoiled(reports=[[0, 7]]), "bits", "give 6 hexadecimal digits"),
+        ({"uploads": [3] * 3}, "too-many", "more than 2 uploads"),
+    ],
+)
+def test_json_that_is_no_upload_is_refused_by_its_place(body, reason, says):
+    with pytest.raises(WireError) as caught:
+        uploads_from_json(body, REGISTRY, 2)
+    assert caught.value.reason == reason
+    assert says in str(caught.value)
+    assert Reason.of(caught.value).status in {400, 413}
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+NAMES = st.sampled_from(["uploads", "batch", "metric", "period", "digest", "reports"]) | st.text()
+
+
+@given(st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(NAMES, inner), max_leaves=20))
+def test_any_json_at_all(value):
+    for body in (value, {"uploads": value}, {"uploads": [value]}):
+        with pytest.raises(WireError) as caught:  # none of them is whole
+            uploads_from_json(body, REGISTRY, 5)
+        assert Reason.of(caught.value).status in {400, 413}
+
+
+def test_what_fits_the_columns_and_not_the_mechanism_is_left_to_whoever_decides():
+    (late,) = uploads_from_json(spoiled(reports=[[3, BITS]]), REGISTRY, 1)
+    (spare,) = uploads_from_json(spoiled(reports=[[0, "ffffff"]]), REGISTRY, 1)
+    (other,) = uploads_from_json(spoiled(digest="00" * 16), REGISTRY, 1)
+    for upload, reason in ((late, "cohort"), (spare, "bits")):
+        with pytest.raises(WireError) as caught:
+            decode_batch(upload.reports)
+        assert caught.value.reason == reason
+    assert decode_batch(other.reports).digest == bytes(16)
+
+
+def test_an_unknown_metric_comes_without_reports():
+    (upload,) = uploads_from_json(spoiled(metric="elsewhere", period="whenever"), REGISTRY, 1)
+    assert (upload.metric, upload.period, upload.reports) == ("elsewhere", 0, b"")
+
+
+def test_every_reason_has_a_status_and_a_sentence():
+    for reason in Reason:
+        assert reason.status in {400, 401, 404, 409, 410, 413, 415, 429, 503}
+        assert reason.said.endswith(".")
+        assert reason.final == (reason not in {Reason.QUEUE_FULL, Reason.CLOSING, Reason.STORE})
+    assert len({reason.said for reason in Reason}) == len(Reason)
