@@ -1,0 +1,43 @@
+"""Every acknowledged report is counted exactly once, whatever the network does and whoever is killed: a few rounds.
+
+`test_nothing_lost_long.py` runs hundreds.
+"""
+
+import numpy as np
+import pytest
+from collector_processes import CollectorProcess
+from lossless import Books, rounds_balance, seen, write_registry
+
+from overstory.analysis.counts import SupportCounts
+from overstory.collector.store import open_store
+from overstory.protocol.metrics import load_registry
+
+
+def test_one_collector_on_sqlite(tmp_path):
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    books, met = rounds_balance(url, tmp_path, number=6, collectors=1, seed=11)
+    assert seen(met), met
+    assert books.uploads > 100
+    assert books.duplicates  # answers did get lost after their reports were committed
+
+
+def test_two_collectors_on_one_sqlite_store(tmp_path):
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    books, met = rounds_balance(url, tmp_path, number=4, collectors=2, seed=12)
+    assert seen(met), met
+    assert books.duplicates
+
+
+def test_the_books_do_not_balance_when_a_report_is_missing_or_doubled(tmp_path):
+    path, url = write_registry(tmp_path), f"sqlite:///{tmp_path / 'store.db'}"
+    collector = CollectorProcess(path, url)
+    collector.start()
+    assert collector.stop() == 0
+    registry = load_registry(path)
+    colours = registry["colours"].mechanism
+    one = SupportCounts([1], np.ones((1, colours.payload_bits), np.int64))
+    books = Books(registry, {("colours", 20_000): one})
+    with pytest.raises(AssertionError):
+        books.balance(url)
+    open_store(url, registry).close()
+    Books(registry).balance(url)
