@@ -1,0 +1,8 @@
+"""``python -m overstory.client COMMAND``: the person's commands, with the standard library alone."""
+
+import sys
+
+from overstory.client.commands import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""The commands that change something: on, local, off, forget."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from overstory.client.setting import Setting
+from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from overstory.client.consent import Consent
+
+
+def choose(choice: str, setting: Setting, args: argparse.Namespace) -> int:
+    """Run `on`, `local` or `off`: show what is asked for, and record the choice, its date and what it is about.
+
+    Raises
+    ------
+    ParameterError
+        When no registry says what is asked for.
+    ConsentError, StateError
+        When the choice cannot be written.
+    """
+    from overstory.client import consent as choices
+
+    if choice != "off" and not setting.registry:
+        raise ParameterError("what is asked for? give --registry FILE, the metrics that the application was built with")
+    consent = choices.choose(setting.paths, setting.registry, choice, datetime.now(UTC).date())
+    if args.json:
+        setting.say_json(_chosen(setting, consent))
+        return 0
+    if choice != "off":
+        _show_asked(setting)
+    setting.say(f"{choice}, from {consent.date}: {CHOSEN[choice]}")
+    if str(setting.effective.choice) != choice:
+        setting.say(f"all the same it is {setting.effective.choice} now: {setting.effective.cause}")
+    return 0
+
+
+CHOSEN: Final = {
+    "on": "the metrics above are recorded and sent; `off` ends that, `view` shows it.",
+    "local": "the metrics above are recorded on this machine, and none of that is ever sent.",
+    "off": "nothing is recorded, and what waited is not sent.",
+}
+
+
+def _chosen(setting: Setting, consent: Consent) -> dict[str, Any]:
+    asked = [_asked(setting, name) for name in setting.registry] if consent.choice != "off" else []
+    effective = setting.effective
+    about = {"choice": str(consent.choice), "date": consent.date, "registry": consent.registry}
+    return about | {"metrics": asked, "effective": str(effective.choice), "cause": effective.cause}
+
+
+def _asked(setting: Setting, name: str) -> dict[str, Any]:
+    """What is asked for by one metric, with what it can cost."""
+    from overstory.privacy.claims import finite
+
+    metric = setting.registry[name]
+    return {
+        "id": name,
+        "title": metric.title,
+        "description": metric.description,
+        "owner": metric.owner,
+        "purpose": metric.purpose,
+        "period": str(metric.period),
+        "expires": metric.expires.isoformat(),
+        "epsilon_report": finite(metric.mechanism.epsilon_report),
+        "epsilon_permanent": finite(metric.mechanism.epsilon_permanent),
+        "max_values": metric.max_values,
+    }
+
+
+def _show_asked(setting: Setting) -> None:
+    from overstory.client.story import Facts, Heading, Says, epsilon_words
+    from overstory.client.terminal import as_text
+
+    for name in setting.registry:
+        metric = setting.registry[name]
+        cap = "no cap" if metric.max_values is None else f"at most {metric.max_values} distinct values, ever"
+        facts = (
+            ("asked by", metric.owner),
+            ("why", metric.purpose),
+            ("how often", f"at most one report per {metric.period}, until {metric.expires.isoformat()}"),
+            ("one report", epsilon_words(metric.mechanism.epsilon_report)),
+            ("one value, for ever", epsilon_words(metric.mechanism.epsilon_permanent)),
+            ("further values", f"each costs that again; {cap}"),
+        )
+        blocks = (Heading(3, f"{metric.title} ({name})"), Says(metric.description), Facts(facts))
+        setting.out.write(as_text(blocks))
+    setting.say("")
+
+
+FORGETTING: Final = (
+    "This deletes the secret of this device, every permanent response, what waits, the ledger and your choice. "
+    "What was sent stays known, and is not made any weaker: the next report comes as from another device, with fresh "
+    "permanent responses, so the privacy loss starts again beside the earlier one."
+)
+
+
+def forget(setting: Setting, args: argparse.Namespace) -> int:
+    """Run `forget`: say what it means, ask, and delete the whole state.
+
+    Raises
+    ------
+    ParameterError
+        When nobody can be asked, and ``--yes`` was not given.
+    StateError
+        When something cannot be deleted.
+    """
+    from overstory.client.beginning import erase
+
+    there = setting.paths.folder.is_dir()
+    if there and not args.yes:
+        setting.say(f"state: {setting.paths.folder}", FORGETTING)
+        if not sys.stdin.isatty():
+            raise ParameterError("to forget without being asked, give --yes")
+        setting.out.write("Type forget to go on: ")
+        setting.out.flush()
+        if sys.stdin.readline().strip() != "forget":
+            setting.say("nothing was deleted")
+            return 0
+    erase(setting.paths)
+    if args.json:
+        setting.say_json({"folder": str(setting.paths.folder), "forgotten": there})
+    else:
+        setting.say(f"forgotten: {setting.paths.folder}" if there else f"nothing to forget in {setting.paths.folder}")
+    return 0

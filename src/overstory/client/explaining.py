@@ -1,0 +1,195 @@
+"""One value explained: value, symbol or bits, permanent response, report. For who knows the value; nothing is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from overstory.client.anatomy import drawn, made_by, payload_words, report_in
+from overstory.client.errors import Fault, StateError
+from overstory.client.inference import Inference, infer
+from overstory.client.memo import Tagger
+from overstory.client.randomizer import Randomizer, new_secret
+from overstory.client.secret_file import read_secret
+from overstory.client.state import State
+from overstory.protocol.domains import Bins, Integers
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.mechanisms.mechanism import Mechanism, Report
+from overstory.protocol.mechanisms.symbols import SymbolMechanism
+from overstory.protocol.metrics.metric import Metric, Strings
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A value's way to the collector.
+
+    Attributes
+    ----------
+    metric, value
+        The metric's id, and the value as it was given.
+    encoded
+        What it is to the metric: a symbol and its name, or the string.
+    cohort
+        How this device encodes values.
+    true, true_words
+        The payload without any noise, which never leaves the device.
+    permanent, permanent_words
+        The permanent response, and how it differs from the truth.
+    known
+        The number under which this device has reported it before, from 1; None if it never has.
+    cap
+        What becomes of the value because the cap on distinct values is reached; empty where it is not.
+    report, report_words
+        A report: the newest one made from it, or an example.
+    example
+        Whether the report is an example, drawn now and not kept.
+    stranger
+        Whether the device has no secret yet, so that all of this is about an example device.
+    inference
+        What the report alone tells the collector.
+    """
+
+    metric: str
+    value: str
+    encoded: str
+    cohort: int
+    true: str
+    true_words: str
+    permanent: str
+    permanent_words: str
+    known: int | None
+    cap: str
+    report: str
+    report_words: str
+    example: bool
+    stranger: bool
+    inference: Inference | str
+
+
+def explain(state: State, metric: Metric, value: Any) -> Explanation:
+    """Explain what a value becomes on this device.
+
+    Parameters
+    ----------
+    state
+        The device's; it is only read.
+    metric
+        What it is a value of.
+    value
+        The value.
+
+    Raises
+    ------
+    ParameterError
+        When it is outside the metric's domain.
+    StateError
+        When the state cannot be read, or its secret is lost.
+    """
+    encoded = metric.encode(value)
+    secret = _secret(state)
+    mechanism = metric.mechanism
+    device = Randomizer(mechanism, secret=secret or new_secret(), metric=metric.id, memo_size=1)
+    permanent = device.permanent(encoded)
+    before = Before() if secret is None else _before(state, metric, secret, device.cohort, encoded)
+    report = before.newest or device.report(encoded)
+    true, words = _truth(mechanism, encoded, device.cohort)
+    return Explanation(
+        metric=metric.id,
+        value=str(value),
+        encoded=_encoded(metric, encoded),
+        cohort=device.cohort,
+        true="" if true is None else drawn(mechanism, true),
+        true_words=words,
+        permanent=drawn(mechanism, permanent),
+        permanent_words=_changes(mechanism, true, permanent, "the truth"),
+        known=before.number,
+        cap=before.cap,
+        report=drawn(mechanism, report.bits),
+        report_words=_changes(mechanism, permanent, report.bits, "the permanent response"),
+        example=before.newest is None,
+        stranger=secret is None,
+        inference=infer(metric, [report]),
+    )
+
+
+def read_value(metric: Metric, text: str) -> Any:
+    """Return the value that a text stands for in a metric's domain.
+
+    Raises
+    ------
+    ParameterError
+        When it stands for none.
+    """
+    try:
+        if isinstance(metric.domain, Integers):
+            return int(text)
+        return float(text) if isinstance(metric.domain, Bins) else text
+    except ValueError:
+        raise ParameterError(f"{metric.id}: {text!r} is no number, and this metric takes one") from None
+
+
+def _secret(state: State) -> bytes | None:
+    """Return the device's secret, None where nothing was recorded yet."""
+    if not state.exists:
+        return None
+    secret = read_secret(state.paths.secret)
+    with state.snapshot() as rows:
+        if secret is None or secret.fingerprint != rows.fingerprint:
+            raise StateError(Fault.LOST, f"{state.paths.secret}: the secret of the reports so far is not here")
+    return secret.reveal()
+
+
+@dataclass(frozen=True)
+class Before:
+    """What the device did with the value's permanent response before: its number, its newest report, what caps it."""
+
+    number: int | None = None
+    newest: Report | None = None
+    cap: str = ""
+
+
+def _before(state: State, metric: Metric, secret: bytes, cohort: int, encoded: Any) -> Before:
+    tag = Tagger(metric.mechanism, metric.id, secret, cohort).tag(encoded)
+    with state.snapshot() as rows:
+        found = [one for one in rows.memo.responses(metric.id) if one.tag == tag]
+        queue, distinct = rows.outbox.rows(metric.id), rows.memo.distinct(metric.id)
+    if not found:
+        full = metric.max_values is not None and distinct >= metric.max_values
+        return Before(cap=BEYOND[metric.beyond].format(metric.max_values) if full else "")
+    number = found[0].number
+    made = [report_in(row.body)[1] for row in queue if row.response == number and made_by(row.body, metric)]
+    return Before(number + 1, made[-1] if made else None)
+
+
+BEYOND: Final = {
+    "drop": "this device has reported {} distinct values, the most it may: this one would not be reported",
+    "first": "this device has reported {} distinct values, the most it may: the first one would be reported instead",
+    "nearest": "this device has reported {} distinct values, the most it may: the nearest would be reported instead",
+}
+
+
+def _encoded(metric: Metric, encoded: Any) -> str:
+    if isinstance(metric.domain, Strings):
+        return f"the string {encoded!r}"
+    return f"symbol {encoded} of 0 .. {metric.domain.size - 1}: {metric.labels[encoded]}"
+
+
+def _truth(mechanism: Mechanism, encoded: Any, cohort: int) -> tuple[int | None, str]:
+    if isinstance(mechanism, BitMechanism):
+        true = mechanism.encode(encoded, cohort)
+        return true, payload_words(mechanism, true)
+    if isinstance(mechanism, SymbolMechanism):
+        true = mechanism.encoding.symbol(encoded, cohort)
+        return true, payload_words(mechanism, true)
+    return None, "a set of outputs, any of which speaks for the value"
+
+
+def _changes(mechanism: Mechanism, before: int | None, after: int, what: str) -> str:
+    words = payload_words(mechanism, after)
+    if before is None:
+        return words
+    if isinstance(mechanism, BitMechanism):
+        changed = (before ^ after).bit_count()
+        return f"{words}; {changed} of them {'differs' if changed == 1 else 'differ'} from {what}"
+    return f"{words}; {'the same as' if before == after else 'another than'} {what}"

@@ -1,0 +1,57 @@
+"""What a command of the person's works on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TextIO
+
+from overstory.client.paths import StatePaths, policy_file
+
+if TYPE_CHECKING:
+    from overstory.client.policy import Effective
+    from overstory.protocol.metrics import MetricRegistry
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a command works on.
+
+    Attributes
+    ----------
+    name
+        The application, or the state's folder where no application is named.
+    paths
+        The state.
+    registry
+        The metrics at hand; empty where none were given.
+    environ
+        The environment.
+    out
+        Where to write.
+    """
+
+    name: str
+    paths: StatePaths
+    registry: MetricRegistry
+    environ: Mapping[str, str]
+    out: TextIO
+
+    def say(self, *lines: str) -> None:
+        """Write lines, without anything that could steer a terminal."""
+        from overstory.client.terminal import printable
+
+        for line in lines:
+            self.out.write(f"{printable(line)}\n")
+
+    def say_json(self, told: Any) -> None:
+        """Write JSON."""
+        self.out.write(f"{json.dumps(told, indent=2, allow_nan=False)}\n")
+
+    @property
+    def effective(self) -> Effective:
+        """What may be done now, and why."""
+        from overstory.client.policy import effective
+
+        return effective(self.paths, self.environ, policy_file(self.environ))

@@ -1,0 +1,210 @@
+"""The state of a device in plain words: what may be done and why, what waits, what went wrong, what was spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from overstory.client.consent import Choice
+from overstory.client.errors import StateError
+from overstory.client.paths import StatePaths
+
+if TYPE_CHECKING:
+    from overstory.client.budget import Spent
+    from overstory.client.policy import Effective
+    from overstory.client.state import Rows
+    from overstory.protocol.metrics import Metric
+
+DROPPED: Final = "dropped: "
+_LOST: Final = {
+    "made-room": "to make room for newer reports",
+    "withdrawn": "consent was withdrawn",
+    "capped": "one distinct value too many",
+    "altered": "its permanent response had changed",
+}
+
+
+@dataclass(frozen=True)
+class Status:
+    """What there is to know of one application on this device.
+
+    Attributes
+    ----------
+    effective
+        What may be done now, and its cause.
+    missing
+        Metrics that the person has not been asked about.
+    folder
+        Where the state lies, or would.
+    pending
+        Reports in memory alone.
+    outbox
+        Reports in the outbox by state: waiting, sent, dropped, local.
+    counts
+        What happened so far, by word.
+    problem
+        Why the state cannot be used, or the last thing that went wrong; None when all is well.
+    last_success
+        By metric, the period in which a report was last sent; no finer time is kept.
+    failures
+        How often in a row the collector has failed.
+    clock
+        What is wrong with the clock; None when nothing is known to be.
+    spent
+        What each metric has cost.
+    """
+
+    effective: Effective
+    missing: tuple[str, ...]
+    folder: Path
+    pending: int = 0
+    outbox: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    problem: str | None = None
+    last_success: Mapping[str, str] = field(default_factory=dict)
+    failures: int = 0
+    clock: str | None = None
+    spent: tuple[Spent, ...] = ()
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Reports that were made and never reached the collector, by reason."""
+        refused = {word.removeprefix(DROPPED): n for word, n in self.counts.items() if word.startswith(DROPPED)}
+        return refused | {said: self.counts[word] for word, said in _LOST.items() if word in self.counts}
+
+    def words(self) -> Iterator[str]:
+        """Say it to a person, a line at a time."""
+        yield f"{self.effective.choice}: {self.effective.cause}"
+        consent = self.effective.consent
+        if consent is not None and consent.choice is not Choice.OFF:
+            yield f"chosen on {consent.date} for registry {consent.registry}: {', '.join(consent.metrics) or 'nothing'}"
+        if self.missing and self.effective.asked:
+            yield f"not asked about yet, so not recorded: {', '.join(self.missing)}"
+        yield f"state: {self.folder}"
+        yield from self._queue()
+        if self.failures:
+            yield f"the collector has failed {self.failures}x in a row; what waits is tried again later"
+        for said in (self.clock, self.problem):
+            if said is not None:
+                yield f"trouble: {said}"
+
+    def _queue(self) -> Iterator[str]:
+        waiting, local = (self.outbox.get(name, 0) for name in ("waiting", "local"))
+        yield f"waiting: {waiting + self.pending}, sent: {self.counts.get('sent', 0)}, kept here alone: {local}"
+        if self.last_success:
+            said = ", ".join(f"{period} ({metric})" for metric, period in self.last_success.items())
+            yield f"last sent in: {said}"
+        if self.dropped:
+            yield f"dropped: {', '.join(f'{number} ({reason})' for reason, number in self.dropped.items())}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values; an epsilon without bound is null."""
+        consent = self.effective.consent
+        return {
+            "choice": str(self.effective.choice),
+            "cause": self.effective.cause,
+            "consent": None if consent is None else _consent(consent.to_json()),
+            "not_asked": list(self.missing),
+            "folder": str(self.folder),
+            "waiting": self.outbox.get("waiting", 0) + self.pending,
+            "local": self.outbox.get("local", 0),
+            "sent": self.counts.get("sent", 0),
+            "dropped": self.dropped,
+            "last_success": dict(self.last_success),
+            "collector_failures": self.failures,
+            "clock": self.clock,
+            "problem": self.problem,
+            "budget": [spent_json(spent) for spent in self.spent],
+        }
+
+
+def _consent(written: dict[str, Any]) -> dict[str, Any]:
+    return {key: written[key] for key in ("choice", "date", "registry")} | {"metrics": list(written["metrics"])}
+
+
+def spent_json(spent: Spent) -> dict[str, Any]:
+    """Return what a metric has cost as JSON values; an epsilon without bound is null."""
+    from dataclasses import asdict
+
+    from overstory.privacy.claims import finite
+
+    return {key: finite(value) if isinstance(value, float) else value for key, value in asdict(spent).items()}
+
+
+def read_status(
+    paths: StatePaths,
+    registry: Mapping[str, Metric],
+    effective: Effective,
+    *,
+    now: float,
+    pending: int = 0,
+    problem: str | None = None,
+) -> Status:
+    """Return the status of a state, which is only read.
+
+    Parameters
+    ----------
+    paths
+        The state.
+    registry
+        The metrics at hand, by id; without them, no budget is stated.
+    effective
+        What may be done, and why.
+    now
+        The time, in unix seconds.
+    pending, problem
+        What only the running program knows: reports in memory, and what went wrong last.
+    """
+    from overstory.client.state import State
+
+    consent = effective.consent
+    missing = [name for name, metric in registry.items() if not (consent and consent.covers(name, metric.digest))]
+    clock = _before_consent(None if consent is None else consent.date, now)
+    found = Status(effective, tuple(missing), paths.folder, pending, problem=problem, clock=clock)
+    state = State(paths)
+    if not state.exists:
+        return found
+    try:
+        with state.snapshot() as rows:
+            return _completed(found, rows, registry, now)
+    except StateError as error:
+        return replace(found, problem=problem or str(error))
+
+
+def _completed(found: Status, rows: Rows, registry: Mapping[str, Metric], now: float) -> Status:
+    from overstory.client.budget import spent
+
+    return replace(
+        found,
+        outbox={str(name): number for name, number in rows.outbox.tally().items()},
+        counts=rows.counts(),
+        last_success=_last_success(rows, registry),
+        failures=int(rows.recall("failures") or 0),
+        clock=found.clock or _ahead(rows, registry, now),
+        spent=tuple(spent(rows, metric) for metric in registry.values()),
+    )
+
+
+def _last_success(rows: Rows, registry: Mapping[str, Metric]) -> dict[str, str]:
+    found = {name: rows.recall(f"sent {name}") for name in registry}
+    return {name: registry[name].period.label(int(number)) for name, number in found.items() if number is not None}
+
+
+def _before_consent(chosen: str | None, now: float) -> str | None:
+    today = datetime.fromtimestamp(now, UTC).date()
+    if chosen is None or date.fromisoformat(chosen) <= today:
+        return None
+    return f"the clock says {today}, before the choice of {chosen}: it was set back, or was ahead then"
+
+
+def _ahead(rows: Rows, registry: Mapping[str, Metric], now: float) -> str | None:
+    """Say that reports were made in a period that has not begun, if any were: the clock was ahead, or was set back."""
+    for name, metric in registry.items():
+        last = max(rows.claims(name).reported, default=None)
+        if last is not None and metric.period.start(last) > now:
+            said = metric.period.label(metric.period.number(now))
+            return f"the clock says {said}, and {name} was reported for {metric.period.label(last)}: it was set back"
+    return None

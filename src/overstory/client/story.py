@@ -1,0 +1,246 @@
+"""What a person is told, in order, as blocks that a terminal and a page can both show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from overstory.client.budget import Spent
+from overstory.client.explaining import Explanation
+from overstory.client.inference import Inference, odds_words
+from overstory.client.status import Status
+from overstory.client.view import ShownMetric, ShownReport
+
+PERIODS_SHOWN: Final = 30
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading of level 1 to 3."""
+
+    level: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Says:
+    """A paragraph."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and what stands for them."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table; the columns whose names are in `code` hold bits or bytes."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    code: frozenset[str] = frozenset()
+
+
+Block = Heading | Says | Facts | Grid
+
+
+@dataclass(frozen=True)
+class View:
+    """All there is to see.
+
+    Attributes
+    ----------
+    app
+        The application, or the folder of its state.
+    status
+        What may be done, and what waits.
+    metrics
+        What was recorded.
+    explained
+        Values that were to be explained.
+    """
+
+    app: str
+    status: Status
+    metrics: tuple[ShownMetric, ...]
+    explained: tuple[Explanation, ...] = ()
+
+
+def tell(view: View, *, reports: int) -> Iterator[Block]:
+    """Return everything about a device, with the bytes of at most so many reports of each metric.
+
+    Parameters
+    ----------
+    view
+        What to tell.
+    reports
+        How many of the newest reports are taken apart.
+    """
+    yield Heading(1, f"What {view.app} sends from this device")
+    for line in view.status.words():
+        yield Says(line)
+    for explained in view.explained:
+        yield from _explained(explained)
+    for shown in view.metrics:
+        yield from _metric(shown, reports)
+    if not view.metrics:
+        yield Says("No metric is known here, and none was recorded.")
+
+
+def _explained(found: Explanation) -> Iterator[Block]:
+    yield Heading(2, f"{found.metric} = {found.value}, explained")
+    if found.stranger:
+        yield Says("This device has no secret yet, so this is about an example device; nothing was kept.")
+    yield Facts(
+        tuple(
+            (name, said)
+            for name, said in (
+                ("value", found.value),
+                ("to the metric", found.encoded),
+                ("cohort", str(found.cohort)),
+                ("without noise (never sent)", _bits(found.true, found.true_words)),
+                ("permanent response", _bits(found.permanent, found.permanent_words)),
+                ("reported before", "never" if found.known is None else f"as permanent response {found.known}"),
+                ("cap", found.cap),
+                (f"{'an example' if found.example else 'its newest'} report", _bits(found.report, found.report_words)),
+            )
+            if said
+        )
+    )
+    if found.example:
+        yield Says("The example was drawn for this view: it is not kept and not sent.")
+    yield from _told("What this report alone tells the collector", found.inference)
+
+
+def _bits(bits: str, words: str) -> str:
+    return f"{bits} ({words})" if bits else words
+
+
+def _metric(shown: ShownMetric, reports: int) -> Iterator[Block]:
+    metric = shown.metric
+    yield Heading(2, shown.id if metric is None else f"{metric.title} ({metric.id})")
+    if metric is None:
+        yield Says("The registry at hand does not list this metric: its bytes are shown, and not what they mean.")
+    else:
+        yield Says(metric.description)
+        yield Facts(
+            (
+                ("asked by", metric.owner),
+                ("why", metric.purpose),
+                ("how often", f"at most one report per {metric.period}"),
+                ("until", metric.expires.isoformat()),
+                ("reports are kept", f"{metric.retention_days} days; counts stay"),
+                ("noise", metric.mechanism.name),
+            )
+        )
+    yield Heading(3, f"Recorded: {shown.id}")
+    yield Says(_recorded(shown))
+    yield from _responses(shown)
+    yield from _reports(shown, reports)
+    yield from _inferred(shown)
+    if shown.spent is not None:
+        yield from _spent(shown.spent)
+
+
+def _recorded(shown: ShownMetric) -> str:
+    if not shown.recorded:
+        return "Nothing was recorded."
+    newest, all_of_them = shown.recorded[-PERIODS_SHOWN:], len(shown.recorded)
+    said = "In " if len(newest) == all_of_them else f"In {all_of_them} periods, the last {len(newest)} of them: "
+    return f"{said}{', '.join(newest)}. True values are not kept."
+
+
+def _responses(shown: ShownMetric) -> Iterator[Block]:
+    if not shown.responses:
+        return
+    yield Heading(3, f"Permanent responses: {shown.id}")
+    yield Says(
+        "A value gets one noisy response for ever, and every report is drawn from that. Which value a response is of "
+        "is written nowhere."
+    )
+    rows = ((str(r.number), r.bits, r.words, str(r.reports), str(r.kept)) for r in shown.responses)
+    columns = ("response", "bits", "in words", "reports", "kept here alone")
+    yield Grid("The permanent responses of this device", columns, tuple(rows), frozenset({"bits"}))
+
+
+def _reports(shown: ShownMetric, most: int) -> Iterator[Block]:
+    if not shown.reports:
+        return
+    yield Heading(3, f"Exactly what was or will be sent: {shown.id}")
+    if len(shown.reports) > most:
+        yield Says(f"The newest {most} of {len(shown.reports)} reports that are kept to be shown.")
+    for report in reversed(shown.reports[-most:]):
+        yield _report(report)
+
+
+def _report(report: ShownReport) -> Grid:
+    drawn = "" if report.response is None else f", from permanent response {report.response}"
+    caption = f"The report for {report.period} {report.said}: {len(report.body)} bytes{drawn}"
+    rows = tuple((part.raw.hex(), part.name, part.meaning) for part in report.parts)
+    if report.bits:
+        rows += ((report.bits, "report", "the same bits, bit 0 first"),)
+    return Grid(caption, ("bytes", "what", "meaning"), rows, frozenset({"bytes"}))
+
+
+def _inferred(shown: ShownMetric) -> Iterator[Block]:
+    told = shown.told
+    if told.newest is None:
+        return
+    yield Heading(3, f"What the collector could infer: {shown.id}")
+    if told.hypothetical:
+        yield Says("Nothing of this was sent: this is what would be known if it were.")
+    yield from _told("From the newest report alone", told.newest)
+    if told.linked is not None:
+        yield Says(
+            "Reports carry no name, and the collector keeps no address. If somebody linked them all the same, these of "
+            "one permanent response together tell more:"
+        )
+        yield from _told("From all kept reports of that permanent response, linked", told.linked)
+
+
+def _told(caption: str, found: Inference | str) -> Iterator[Block]:
+    if isinstance(found, str):
+        yield Says(f"{caption}: {found}.")
+        return
+    rows = tuple((b.label, f"{found.prior:.4%}", f"{b.probability:.4%}") for b in found.beliefs)
+    yield Grid(f"{caption} ({found.reports}x)", ("value", "before", "after"), rows)
+    yield Says(
+        f"Before: any of {found.candidates} values, all alike. After: the likeliest is {found.moved:.2f} times as "
+        f"likely as before. What the mechanism promises of any two values: {odds_words(found.epsilon)}."
+    )
+
+
+def _spent(spent: Spent) -> Iterator[Block]:
+    yield Heading(3, f"Privacy spent: {spent.metric}")
+    most = "no cap" if spent.most_values is None else f"at most {spent.most_values}"
+    yield Facts(
+        (
+            ("reports queued", str(spent.reports)),
+            ("distinct values", f"{spent.distinct} ({most})"),
+            ("one report", epsilon_words(spent.epsilon_report)),
+            ("all reports so far", epsilon_words(spent.epsilon)),
+            ("any number of reports of one value", epsilon_words(spent.epsilon_permanent)),
+            ("the most this metric can ever cost", epsilon_words(spent.most_epsilon)),
+            ("a change of value, beyond that", epsilon_words(spent.change_leak)),
+        )
+    )
+
+
+def epsilon_words(epsilon: float) -> str:
+    """Return an epsilon with what it means.
+
+    Examples
+    --------
+    >>> epsilon_words(1.0743), epsilon_words(math.inf), epsilon_words(0.0)
+    ('epsilon 1.0743: odds move at most 2.93-fold', 'no bound', 'nothing')
+    """
+    if math.isinf(epsilon):
+        return "no bound"
+    return f"epsilon {epsilon:.4f}: {odds_words(epsilon)}" if epsilon else "nothing"
