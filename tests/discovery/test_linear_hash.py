@@ -1,4 +1,8 @@
-"""The linear hash: linear, pairwise independent, and counted by the transform exactly as one by one."""
+"""The linear hash: linear, pairwise independent; device and server agree. What counts it in bulk: tests/kernels."""
+
+import math
+from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -6,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from overstory.discovery import linear_count
-from overstory.discovery.linear_count import count_blocks, encode_linear, masks_of
 from overstory.discovery.linear_hash import LinearHash, best_hash_bits, linear_hash, rows
 from overstory.discovery.reading import LinearSupport, respond, support_counts
+from overstory.kernels.linear_hash import encode_linear, masks_of
 from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.errors import ParameterError
 
@@ -46,29 +49,23 @@ def test_bulk_hashes_are_the_devices_own(words, hash_bits):
     assert found.tolist() == [encoding.symbol(word, seed) for seed, word in enumerate(words)]
 
 
-@pytest.mark.parametrize(("hash_bits", "step"), [(1, 0), (1, 4), (3, 5), (6, 3), (7, 9)])
-def test_the_transform_counts_what_a_scan_counts(hash_bits, step):
-    rng = np.random.default_rng(hash_bits)
-    encoding, seeds = LinearHash(64, hash_bits), rng.integers(0, 1 << 31, 40).astype(np.uint32)
-    reported = rng.integers(0, 1 << hash_bits, 40).astype(np.uint32)
-    parents = rng.integers(0, 1 << 63, 3).astype(np.uint64) >> np.uint64(step) << np.uint64(step)
-    counted = count_blocks(masks_of(seeds, 64, hash_bits), reported, parents, step)
-    reports = list(zip(seeds.tolist(), reported.tolist(), strict=True))
-    for row, parent in zip(counted, parents.tolist(), strict=True):
-        for suffix in range(0, 1 << step, 7):
-            scan = sum(encoding.symbol(parent | suffix, seed) == symbol for seed, symbol in reports)
-            assert row[suffix] == scan
-
-
-def test_many_reports_are_added_in_parts(monkeypatch):
-    import overstory.discovery.linear_count as module
-
-    rng = np.random.default_rng(9)
-    masks = masks_of(rng.integers(0, 1 << 31, 100), 64, 4)
-    reported, parents = rng.integers(0, 16, 100).astype(np.uint32), np.zeros(2, np.uint64)
-    whole = count_blocks(masks, reported, parents, 6)
-    monkeypatch.setattr(module, "MOST_SIGNS", 16 * 7)
-    assert np.array_equal(count_blocks(masks, reported, parents, 6), whole)
+@pytest.mark.parametrize(("num_bits", "hash_bits", "epsilon"), [(3, 1, 0.5), (4, 2, 1.0), (3, 3, 3.0)])
+def test_over_all_matrices_estimates_are_unbiased_and_their_variance_is_olhs(num_bits, hash_bits, epsilon):
+    """The proof of docs/discovery.md by enumeration: every matrix, every report, as fractions."""
+    channel = linear_hash(num_bits=num_bits, epsilon=epsilon, hash_bits=hash_bits).channel
+    size, true = 1 << hash_bits, 5
+    matrices = list(product(range(1 << num_bits), repeat=hash_bits))
+    keep, other = channel.other + channel.alpha, channel.other
+    for value in range(1 << num_bits):
+        supported = Fraction(0)
+        for matrix in matrices:
+            held, asked = (sum(((row & v).bit_count() & 1) << j for j, row in enumerate(matrix)) for v in (true, value))
+            supported += keep if held == asked else other
+        supported /= len(matrices)
+        assert supported == (keep if value == true else Fraction(1, size))
+    gain = math.expm1(epsilon)
+    p, q = float(keep), 1 / size
+    assert q * (1 - q) / (p - q) ** 2 == pytest.approx((gain + size) ** 2 / (gain**2 * (size - 1)), rel=1e-6)
 
 
 def test_its_epsilon_is_the_channels():
@@ -112,16 +109,3 @@ def test_shapes_outside_are_refused():
 
 def test_the_range_is_the_power_of_two_of_least_variance():
     assert [best_hash_bits(epsilon) for epsilon in (0.1, 1.0, 2.0, 3.0, 4.0, 5.0)] == [1, 2, 3, 4, 6, 7]
-
-
-def test_the_compiled_loops_are_the_plain_ones():
-    rng = np.random.default_rng(5)
-    seeds, masks = rng.integers(0, 1 << 31, 6).astype(np.uint64), np.empty((6, 3), np.uint64)
-    with np.errstate(over="ignore"):
-        linear_count._fill_masks_loop(seeds, np.uint64(0), masks)
-    assert np.array_equal(masks, masks_of(seeds, 64, 3))
-    reported, parents = rng.integers(0, 8, 6).astype(np.uint32), np.array([0, 32, 160], np.uint64)
-    signs = np.zeros((32, 3), np.int32)
-    linear_count._add_signs_loop(masks, reported, parents, signs)
-    linear_count._transform_in_place(signs)
-    assert np.array_equal(signs.T >> 3, count_blocks(masks, reported, parents, 5))

@@ -2,7 +2,7 @@
 
 With ``hash(v) = A v`` over the bits, A an m x b matrix that follows from the report's public seed, the values that a
 report supports are an affine subspace, and its indicator is a sum of ``2**m`` Walsh functions. Adding up those of all
-reports and transforming once gives the support of every value (`overstory.discovery.linear_count`): n 2**m + d log d
+reports and transforming once gives the support of every value (`overstory.kernels.linear_hash`): n 2**m + d log d
 operations instead of OLH's n d. The randomizer is OLH's, on 2**m symbols; only the hash family is another.
 """
 

@@ -13,8 +13,8 @@ from overstory.analysis.reports import ReportBatch
 from overstory.analysis.support import Cohorts, Simulation, Support, pooled
 from overstory.analysis.support_families import support_of
 from overstory.analysis.support_symbols import SymbolSupport
-from overstory.discovery import linear_count
 from overstory.discovery.linear_hash import LinearHash
+from overstory.kernels.linear_hash import count_blocks, encode_linear, masks_of
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.mechanism import Mechanism
 
@@ -35,7 +35,7 @@ class LinearSupport(SymbolSupport):
 
     def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
         """Hash."""
-        hashed: NDArray[np.uint32] = linear_count.encode_linear(table, symbols, cohorts, *self.shape)
+        hashed: NDArray[np.uint32] = encode_linear(table, symbols, cohorts, *self.shape)
         return hashed
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
@@ -55,8 +55,8 @@ class LinearSupport(SymbolSupport):
 
     def blocks(self, batch: ReportBatch, parents: NDArray[np.uint64], step: int) -> NDArray[np.int64]:
         """Return the support of every extension of `parents` by `step` bits, shape (b, 2**step)."""
-        masks = linear_count.masks_of(batch.cohorts, *self.shape)
-        return linear_count.count_blocks(masks, self.outputs(batch).astype(np.uint32), parents, step)
+        masks = masks_of(batch.cohorts, *self.shape)
+        return count_blocks(masks, self.outputs(batch).astype(np.uint32), parents, step)
 
 
 def reader_of(mechanism: Mechanism) -> Support[Any]:

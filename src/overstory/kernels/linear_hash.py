@@ -1,4 +1,4 @@
-"""The bulk half of `LinearHash`: hashing many values, and counting the support of whole blocks of them at once.
+"""Linear hashing in bulk: hashing many values, and counting the support of whole blocks of them at once.
 
 A report (seed, y) supports v when A v = y, A being the seed's m x 64 matrix. Its indicator is
 
@@ -10,30 +10,62 @@ a known upper part and s free lower bits, the upper part's signs are fixed, and 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from overstory.kernels.compiled import kernel
 from overstory.kernels.hashing import GOLDEN, mix
 from overstory.kernels.threads import in_parts
 
-U64 = NDArray[np.uint64]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    U64 = NDArray[np.uint64]
+
 MOST_SIGNS = 1 << 30
 
 
 def masks_of(seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U64:
-    """Return every seed's matrix: `overstory.discovery.linear_hash.rows` of many, shape (n, hash_bits)."""
+    """Return every seed's matrix: `overstory.discovery.linear_hash.rows` of many.
+
+    Parameters
+    ----------
+    seeds : unsigned[n]
+    num_bits, hash_bits : int
+        b, at most 64, and m.
+
+    Returns
+    -------
+    uint64[n, m]
+        Row j of a matrix as a mask of b bits.
+    """
     out = np.empty((len(seeds), hash_bits), np.uint64)
-    _fill_masks(seeds.astype(np.uint64), np.uint64(64 - num_bits), out)
+    fill_masks(seeds.astype(np.uint64), np.uint64(64 - num_bits), out)
     return out
 
 
-def encode_linear(words: U64, symbols: NDArray[Any], seeds: NDArray[Any], num_bits: int, hash_bits: int) -> Any:
-    """Return each device's hashed symbol, uint32."""
+def encode_linear(
+    words: U64, symbols: NDArray[Any], seeds: NDArray[Any], num_bits: int, hash_bits: int
+) -> NDArray[np.uint32]:
+    """Return each device's hashed symbol.
+
+    Parameters
+    ----------
+    words : uint64[d]
+        The values.
+    symbols : int[n]
+        Which of them each device holds.
+    seeds : unsigned[n]
+    num_bits, hash_bits : int
+
+    Returns
+    -------
+    uint32[n]
+    """
     parity = np.bitwise_count(masks_of(seeds, num_bits, hash_bits) & words[symbols][:, None]) & 1
-    return (parity.astype(np.uint32) << np.arange(hash_bits, dtype=np.uint32)).sum(axis=1, dtype=np.uint32)
+    shifted = parity.astype(np.uint32) << np.arange(hash_bits, dtype=np.uint32)
+    return np.asarray(shifted.sum(axis=1, dtype=np.uint32))
 
 
 def count_blocks(masks: U64, reported: NDArray[np.uint32], parents: U64, step: int) -> NDArray[np.int64]:
@@ -60,22 +92,25 @@ def count_blocks(masks: U64, reported: NDArray[np.uint32], parents: U64, step: i
         for first in range(0, len(masks), many):
             signs = np.zeros((1 << step, stop - start), np.int32)
             some = slice(first, first + many)
-            _add_signs(masks[some], reported[some], parents[start:stop], signs)
-            _transform(signs)
+            add_signs(masks[some], reported[some], parents[start:stop], signs)
+            transform_columns(signs)
             out[start:stop] += signs.T >> masks.shape[1]
 
     in_parts(part, len(parents), None, smallest=1)
     return out
 
 
-def _fill_masks_loop(seeds: Any, shift: Any, out: Any) -> None:
+@kernel
+def fill_masks(seeds: Any, shift: Any, out: Any) -> None:
+    """SplitMix64 of (seed, row), shifted down to so many bits."""
     for i in range(out.shape[0]):
         for row in range(out.shape[1]):
             word = (seeds[i] << np.uint64(8)) | np.uint64(row)
             out[i, row] = mix(word * GOLDEN + GOLDEN) >> shift
 
 
-def _add_signs_loop(masks: Any, reported: Any, parents: Any, signs: Any) -> None:
+@kernel
+def add_signs(masks: Any, reported: Any, parents: Any, signs: Any) -> None:
     """Add every report's signs; the parents lie side by side, for the places are the same for all of them."""
     hash_bits, many = masks.shape[1], parents.shape[0]
     low = np.uint64(signs.shape[0] - 1)
@@ -109,7 +144,8 @@ def _add_signs_loop(masks: Any, reported: Any, parents: Any, signs: Any) -> None
                 signs[place, b] += sign[b]
 
 
-def _transform_in_place(signs: Any) -> None:
+@kernel
+def transform_columns(signs: Any) -> None:
     """Walsh-Hadamard transform of every column."""
     size, many, half = signs.shape[0], signs.shape[1], 1
     while half < size:
@@ -119,8 +155,3 @@ def _transform_in_place(signs: Any) -> None:
                     upper, lower = signs[i, b], signs[i + half, b]
                     signs[i, b], signs[i + half, b] = upper + lower, upper - lower
         half *= 2
-
-
-_transform = kernel(_transform_in_place)
-_fill_masks = kernel(_fill_masks_loop)
-_add_signs = kernel(_add_signs_loop)
