@@ -169,7 +169,9 @@ class Authority:
             person = of_person(consent)
         except ConsentError as error:
             person = Ceiling(Choice.OFF, str(error))
-        return Effective(*lowest(of_policy(self._policy), self._environment, person), consent)
+        found = lowest(of_policy(self._policy), self._environment, person)
+        # Where nothing forbids, it is the person who allows.
+        return Effective(*(person if found.choice is Choice.ON else found), consent)
 
 
 def effective(paths: StatePaths, environ: Mapping[str, str], policy: Path) -> Effective:
