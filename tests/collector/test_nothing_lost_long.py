@@ -2,14 +2,17 @@
 
 import pytest
 from lossless import rounds_balance, seen
+from store_databases import fresh
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize(("collectors", "number", "seed"), [(1, 120, 21), (2, 80, 22)])
-def test_two_hundred_rounds_on_sqlite(tmp_path, collectors, number, seed):
-    books, met = rounds_balance(
-        f"sqlite:///{tmp_path / 'store.db'}", tmp_path, number=number, collectors=collectors, seed=seed
-    )
+@pytest.mark.parametrize(
+    ("kind", "collectors", "number", "seed"),
+    [("sqlite", 1, 120, 21), ("sqlite", 2, 80, 22), ("postgresql", 1, 20, 23), ("postgresql", 2, 40, 24)],
+)
+def test_hundreds_of_rounds(shared_folder, tmp_path, kind, collectors, number, seed):
+    with fresh(kind, shared_folder) as url:
+        books, met = rounds_balance(url, tmp_path, number=number, collectors=collectors, seed=seed)
     assert seen(met), met
     assert books.duplicates > number / 2
