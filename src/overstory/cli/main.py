@@ -11,10 +11,27 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Final
 
-COMMANDS: Final = ("demo", "plan", "compare", "privacy", "encode", "sum", "map", "decode", "discover", "reproduce", "bench")
+COMMANDS: Final = (
+    "demo",
+    "plan",
+    "compare",
+    "privacy",
+    "encode",
+    "sum",
+    "map",
+    "decode",
+    "discover",
+    "reproduce",
+    "serve",
+    "bench",
+)
 """Each is a module beside this one, with `add_parser(subparsers)` and `run(args) -> int`."""
 
-EXTRAS: Final = {"numpy", "scipy", "numba", "llvmlite", "pyarrow", "matplotlib", "jinja2", "rich"}
+EXTRAS: Final = {
+    **dict.fromkeys(("numpy", "scipy", "numba", "llvmlite", "pyarrow", "matplotlib", "jinja2", "rich"), "analysis"),
+    **dict.fromkeys(("fastapi", "starlette", "uvicorn", "sqlalchemy", "alembic", "prometheus_client"), "server"),
+}
+"""What installs a library that a command needs."""
 
 BAD_INPUT: Final = 2
 OUR_FAULT: Final = 70
@@ -112,8 +129,8 @@ def explain(error: Exception) -> tuple[int, str]:
 
     if isinstance(error, OverstoryError):
         return BAD_INPUT, str(error)
-    if isinstance(error, ImportError) and (error.name or "").partition(".")[0] in EXTRAS:
-        return BAD_INPUT, f'this command needs {error.name}: pip install "overstory[analysis]"'
+    if isinstance(error, ImportError) and (needed := (error.name or "").partition(".")[0]) in EXTRAS:
+        return BAD_INPUT, f'this command needs {error.name}: pip install "overstory[{EXTRAS[needed]}]"'
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
         shown = reason[:1].lower() + reason[1:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import reduce
 from operator import add as plus
@@ -68,6 +69,19 @@ def read_periods(database: Database, metric: str) -> list[int]:
     with database.snapshot() as connection:
         found = union(*(select(table.c.period).where(table.c.metric == metric) for table in tables))
         return sorted(connection.execute(found).scalars())
+
+
+def read_tally(database: Database, metric: str, first: int, last: int) -> dict[tuple[int, bytes], int]:
+    """Return the reports of each (period, mechanism digest), whatever the parameters were; see `Store.tally`."""
+    found: Counter[tuple[int, bytes]] = Counter()
+    with database.snapshot() as connection:
+        for table in (COUNTS, INBOX):
+            here = table.c.metric == metric, table.c.period >= first, table.c.period <= last
+            key = table.c.period, table.c.digest
+            rows = connection.execute(select(*key, func.sum(table.c.num_reports)).where(*here).group_by(*key))
+            for period, digest, reports in rows:
+                found[period, bytes(digest)] += int(reports)
+    return dict(sorted(found.items()))
 
 
 def read_reports(database: Database, metric: Metric, first: int, last: int) -> Iterator[ReportBatch]:

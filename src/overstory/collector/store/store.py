@@ -17,7 +17,7 @@ from overstory.collector.store.exporting import export
 from overstory.collector.store.forgetting import Retained, retain
 from overstory.collector.store.known import Knowledge, Known, remember
 from overstory.collector.store.opening import check, connect, migrate
-from overstory.collector.store.reading import read_counts, read_periods
+from overstory.collector.store.reading import read_counts, read_periods, read_tally
 from overstory.collector.store.received import Received
 from overstory.collector.store.summary import Summary, summarize
 from overstory.collector.store.tokens import Role, Token, add_token, find_token, read_tokens, revoke_token
@@ -113,6 +113,16 @@ class Store:
             When the database fails.
         """
         return read_periods(self._database, metric_id)
+
+    def tally(self, metric_id: str, first: int, last: int) -> dict[tuple[int, bytes], int]:
+        """Return how many reports there are of each (period, mechanism digest) in ``first .. last``.
+
+        Raises
+        ------
+        StoreError
+            When the database fails.
+        """
+        return read_tally(self._database, metric_id, first, last)
 
     def summary(self) -> Summary:
         """Return what the store holds, in figures.

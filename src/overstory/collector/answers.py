@@ -1,0 +1,117 @@
+"""What a collector answers: a status, a few headers, a JSON body."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from overstory.collector.ingest import Decision, Result
+from overstory.protocol.reasons import Reason
+
+RETRY_AFTER: Final = {Reason.QUEUE_FULL: 5, Reason.CLOSING: 10, Reason.STORE: 30}
+"""Seconds after which the same bytes may be sent again."""
+
+ALWAYS: Final = (
+    (b"content-type", b"application/json"),
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"no-referrer"),
+)
+"""What stands on every answer of JSON."""
+
+_ONE: Final = b'{"results":[{"batch":"%b","accepted":%d,"duplicate":%b,"reason":null,"rejected":[]}]}'
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer of JSON.
+
+    Attributes
+    ----------
+    status
+        The HTTP status.
+    body
+        The JSON text.
+    retry_after
+        Seconds, where the same request may be sent again.
+    close
+        Whether the connection ends with it: what the sender goes on sending is not read.
+    """
+
+    status: int
+    body: bytes
+    retry_after: int | None = None
+    close: bool = False
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """All headers but those that say how the connection goes on."""
+        headers = [*ALWAYS, (b"content-length", b"%d" % len(self.body))]
+        if self.retry_after is not None:
+            headers.append((b"retry-after", b"%d" % self.retry_after))
+        if self.status == Reason.NO_TOKEN.status:
+            headers.append((b"www-authenticate", b"Bearer"))
+        if self.close:
+            headers.append((b"connection", b"close"))
+        return headers
+
+
+def refusal(reason: Reason, results: Sequence[dict[str, Any]] = (), *, close: bool = False) -> Answer:
+    """Return the answer that refuses a request.
+
+    Examples
+    --------
+    >>> answer = refusal(Reason.QUEUE_FULL)
+    >>> answer.status, answer.retry_after, answer.body[:22]
+    (429, 5, b'{"reason":"queue-full"')
+    """
+    said = {"reason": reason.value, "said": reason.said, "results": list(results)}
+    return Answer(reason.status, _dumped(said), RETRY_AFTER.get(reason), close)
+
+
+def trouble(status: int, reason: str, said: str) -> Answer:
+    """Return an error of a page that is not about reports."""
+    return Answer(status, _dumped({"reason": reason, "said": said}))
+
+
+def answer_to(decision: Decision, new: Sequence[bool]) -> Answer:
+    """Return the answer to a decision, once what it took is committed.
+
+    Parameters
+    ----------
+    decision
+        Not refused.
+    new
+        For each of ``decision.received``, whether the store saw its batch for the first time.
+    """
+    results = decision.results
+    if len(results) == 1 and len(new) == 1 and not results[0].rejected:
+        return Answer(200, _ONE % _single(results[0], new=new[0]))
+    fresh = iter(new)
+    listed = [_listed(result, fresh) for result in results]
+    if not new:
+        reason = next(result.reason for result in results if result.reason is not None)
+        return refusal(reason, listed)
+    return Answer(200, _dumped({"results": listed}))
+
+
+def _single(result: Result, *, new: bool) -> tuple[bytes, int, bytes]:
+    return result.batch.hex().encode(), result.accepted if new else 0, b"false" if new else b"true"
+
+
+def _listed(result: Result, fresh: Iterator[bool]) -> dict[str, Any]:
+    new = result.reason is None and next(fresh)
+    return {
+        "batch": result.batch.hex(),
+        "accepted": result.accepted if new else 0,
+        "duplicate": result.reason is None and not new,
+        "reason": result.reason,
+        "rejected": [{"index": index, "reason": reason} for index, reason in result.rejected],
+    }
+
+
+def _dumped(said: Any) -> bytes:
+    return json.dumps(said, separators=(",", ":")).encode()

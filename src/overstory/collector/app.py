@@ -1,0 +1,181 @@
+"""The pages around the hot path: the public registry, counts and estimates, health, what an operator watches."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi.openapi.utils import get_openapi
+from fastapi.security import HTTPBearer
+
+from overstory import __version__
+from overstory.collector.access import ADMIN
+from overstory.collector.answers import ALWAYS, refusal
+from overstory.collector.collector import Collector
+from overstory.collector.counted import Counted, read_store
+from overstory.collector.errors import AccessError, as_response, handle_errors
+from overstory.collector.hot_path import HotPath
+from overstory.collector.intake import PATH
+from overstory.collector.pages import public_registry
+from overstory.collector.reading import Kind, Reading, read_estimates
+from overstory.collector.reports_api import ERROR, SCHEMAS, operation
+from overstory.protocol.reasons import Reason
+
+READERS: Final = 2
+"""So many requests for counts or estimates are worked on at once; others wait."""
+
+First = Annotated[
+    str | None, Query(alias="from", description="The first period's label, such as 2026-11-21; else the first stored.")
+]
+Last = Annotated[str | None, Query(alias="to", description="The last period's label; else the last stored.")]
+Form = Annotated[Literal["json", "csv"], Query(alias="format")]
+Reads = Annotated[
+    Kind, Query(description="One estimate of the whole range; one of each period; one of each and all before it.")
+]
+
+_SAID: Final = "Reports are randomized on the devices; nothing here knows who sent one, or when."
+_ERRORS: Final = {
+    400: "A parameter is not right.",
+    401: "An admin token is needed.",
+    404: "There is no such metric.",
+    503: "The store cannot be read, or no reports are taken at the moment.",
+}
+
+
+def build_app(collector: Collector) -> HotPath:
+    """Return the collector's ASGI application; its lifespan starts and stops the collector."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await collector.start()
+        yield
+        await collector.stop()
+
+    app = FastAPI(
+        title="Overstory collector",
+        version=__version__,
+        description=_SAID,
+        docs_url=None,  # their scripts would come from elsewhere
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    handle_errors(app)
+    _add_public_pages(app, collector)
+    _add_admin_pages(app, collector)
+    _add_health(app, collector)
+    _describe(app)
+    return HotPath(collector.intake, app)
+
+
+def _add_public_pages(app: FastAPI, collector: Collector) -> None:
+    listed = public_registry(collector.registry)
+    by_id = {metric["id"]: metric for metric in listed["metrics"]}
+
+    @app.get("/v1/metrics", tags=["metrics"], summary="What is collected, why, and what it reveals")
+    async def metrics() -> Response:
+        return _json(listed)
+
+    @app.get("/v1/metrics/{metric}", tags=["metrics"], summary="One metric", responses=_responses(404))
+    async def metric(metric: str) -> Response:
+        return _json(by_id[collector.registry[metric].id])
+
+
+def _add_admin_pages(app: FastAPI, collector: Collector) -> None:
+    bearer = HTTPBearer(auto_error=False, scheme_name="token", description="A token of `overstory store tokens`.")
+    readers = asyncio.Semaphore(READERS)
+
+    def admin(request: Request) -> None:
+        authorization = request.headers.get("authorization", "").encode("latin-1")
+        reason = collector.access.refuse(authorization, ADMIN, collector.clock())
+        if reason is not None:
+            raise AccessError(reason)
+
+    async def read(work: Callable[[], Response]) -> Response:
+        async with readers:
+            return await asyncio.to_thread(work)
+
+    def counted(metric: str, first: str | None, last: str | None) -> Counted:
+        asked = collector.registry[metric]
+        ends = [None if label is None else asked.period.parse_label(label) for label in (first, last)]
+        return read_store(collector.store, asked, *ends)
+
+    guarded: dict[str, Any] = {
+        "tags": ["results"],
+        "dependencies": [Depends(admin), Depends(bearer)],
+        "responses": _responses(400, 401, 404, 503, csv=True),
+    }
+
+    @app.get("/v1/metrics/{metric}/counts", summary="Support counts by period", **guarded)
+    async def counts(metric: str, first: First = None, last: Last = None, form: Form = "json") -> Response:
+        return await read(lambda: _shown(counted(metric, first, last), form))
+
+    @app.get("/v1/metrics/{metric}/estimates", summary="Estimates: in all, by period, or over time", **guarded)
+    async def metric_estimates(
+        metric: str, first: First = None, last: Last = None, reading: Reads = "total", form: Form = "json"
+    ) -> Response:
+        return await read(lambda: _shown(read_estimates(counted(metric, first, last), reading), form))
+
+
+def _add_health(app: FastAPI, collector: Collector) -> None:
+    @app.get("/healthz", tags=["health"], summary="Whether the process answers")
+    async def healthz() -> Response:
+        return _json({"healthy": True})
+
+    @app.get("/readyz", tags=["health"], summary="Whether reports are taken", responses=_responses(503))
+    async def readyz() -> Response:
+        if collector.state == "ready":
+            return _json({"ready": True})
+        return as_response(refusal(Reason.CLOSING if collector.state == "closing" else Reason.STORE))
+
+    @app.get("/metrics", tags=["health"], summary="What an operator watches, for Prometheus", response_class=Response)
+    async def metrics() -> Response:
+        return _text(collector.meters.expose(), "text/plain; version=0.0.4; charset=utf-8")
+
+
+def _describe(app: FastAPI) -> None:
+    """Put POST /v1/reports, and our shape of errors, into the OpenAPI description."""
+
+    def described() -> dict[str, Any]:
+        if not app.openapi_schema:
+            schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+            components = schema.setdefault("components", {})
+            components["schemas"] = {**SCHEMAS}
+            components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            for path in schema["paths"].values():
+                for described_operation in path.values():
+                    described_operation["responses"].pop("422", None)  # our own handler answers 400
+            schema["paths"] = {PATH: {"post": operation()}} | schema["paths"]
+            app.openapi_schema = schema
+        return app.openapi_schema
+
+    app.openapi = described  # type: ignore[method-assign]
+
+
+def _shown(found: Counted | Reading, form: str) -> Response:
+    if form == "csv":
+        return _text("".join(found.csv_lines()).encode(), "text/csv; charset=utf-8")
+    return _json(found.to_json())
+
+
+def _json(said: Any) -> Response:
+    return _text(json.dumps(said, separators=(",", ":"), allow_nan=False).encode(), "application/json")
+
+
+def _text(body: bytes, media_type: str) -> Response:
+    headers = {name.decode(): value.decode() for name, value in ALWAYS}
+    return Response(body, headers=headers | {"content-type": media_type})
+
+
+def _responses(*statuses: int, csv: bool = False) -> dict[int | str, dict[str, Any]]:
+    """Describe errors, and what a page answers otherwise."""
+    error = {"application/json": {"schema": {"$ref": f"#/components/schemas/{ERROR}"}}}
+    described: dict[int | str, dict[str, Any]] = {
+        status: {"description": _ERRORS[status], "content": error} for status in statuses
+    }
+    if csv:
+        described[200] = {"description": "JSON or CSV.", "content": {"text/csv": {"schema": {"type": "string"}}}}
+    return described

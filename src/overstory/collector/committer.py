@@ -1,0 +1,157 @@
+"""Acknowledged means committed: one thread writes, and takes everything that waits into each commit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from overstory.collector.limits import MEBIBYTE, Limits
+from overstory.collector.store import Received
+
+GROUP_BYTES: Final = 32 * MEBIBYTE
+"""Into one commit go no more bytes than this, unless one request has more: those behind it wait less long."""
+
+Done = Callable[[Sequence[bool] | None], None]
+"""Told, on the event loop, which batches were new; None when the store failed and nothing was kept."""
+
+_log = logging.getLogger("overstory.collector")
+
+
+class Adds(Protocol):
+    """The one thing that a committer asks of a store."""
+
+    def add(self, received: Sequence[Received]) -> list[bool]:
+        """Commit, durably, and say which batches were new."""
+        ...
+
+
+@dataclass(slots=True, frozen=True)
+class Committed:
+    """One commit: how much was in it and how long it took. `failed` ones kept nothing."""
+
+    requests: int
+    reports: int
+    seconds: float
+    failed: bool
+
+
+@dataclass(slots=True)
+class _Waiting:
+    received: list[Received]
+    reports: int
+    size: int
+    done: Done
+
+
+class Committer:
+    """A bounded queue before one writer thread.
+
+    All methods are called on the event loop; the thread only takes from the queue.
+
+    Parameters
+    ----------
+    store
+        Where reports go.
+    limits
+        How many reports and bytes may wait, what is being committed included.
+    told
+        Called on the event loop after every commit.
+    """
+
+    def __init__(self, store: Adds, limits: Limits, told: Callable[[Committed], None] = lambda _: None) -> None:
+        self._store, self._limits, self._told = store, limits, told
+        self._wake = threading.Condition(threading.Lock())
+        self._waiting: list[_Waiting] = []
+        self._closing = False
+        self.reports = self.size = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._thread = threading.Thread(target=self._write, name="overstory-committer", daemon=True)
+
+    def start(self) -> None:
+        """Start the writer; the event loop is the one that runs now."""
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more fits."""
+        return self.reports >= self._limits.queue_reports or self.size >= self._limits.queue_bytes
+
+    def submit(self, received: list[Received], reports: int, size: int, done: Done) -> bool:
+        """Queue one request's batches; False when they do not fit.
+
+        `done` is called once, on the event loop, after the commit that they were in.
+        """
+        waiting_reports, waiting_size = self.reports + reports, self.size + size
+        if self.reports and (waiting_reports > self._limits.queue_reports or waiting_size > self._limits.queue_bytes):
+            return False
+        self.reports, self.size = waiting_reports, waiting_size
+        self._empty.clear()
+        with self._wake:
+            self._waiting.append(_Waiting(received, reports, size, done))
+            self._wake.notify()
+        return True
+
+    async def drain(self) -> None:
+        """Wait until everything queued so far was committed and told, then end the thread."""
+        while self.reports:
+            await self._empty.wait()
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        if self._thread.is_alive():
+            await asyncio.to_thread(self._thread.join)
+
+    def _write(self) -> None:
+        while group := self._next_group():
+            self._commit(group)
+
+    def _next_group(self) -> list[_Waiting]:
+        with self._wake:
+            while not self._waiting and not self._closing:
+                self._wake.wait()
+            waiting = self._waiting
+            size = count = 0
+            while count < len(waiting) and (not count or size + waiting[count].size <= GROUP_BYTES):
+                size += waiting[count].size
+                count += 1
+            self._waiting = waiting[count:]
+            return waiting[:count]
+
+    def _commit(self, group: list[_Waiting]) -> None:
+        received = [one for waiting in group for one in waiting.received]
+        started = time.perf_counter()
+        new: list[bool] | None = None
+        try:
+            new = self._store.add(received)
+        except Exception as error:  # noqa: BLE001 - whatever a store raises, nothing was kept, and the senders hear it
+            _log.error("the store took nothing: %s: %s", type(error).__name__, error)
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._tell, group, new, time.perf_counter() - started)
+
+    def _tell(self, group: list[_Waiting], new: list[bool] | None, seconds: float) -> None:
+        reports, at = 0, 0
+        for waiting in group:
+            end = at + len(waiting.received)
+            self.reports -= waiting.reports
+            self.size -= waiting.size
+            reports += waiting.reports
+            _say(waiting.done, None if new is None else new[at:end])
+            at = end
+        self._told(Committed(len(group), reports, seconds, new is None))
+        if not self.reports:
+            self._empty.set()
+
+
+def _say(done: Done, new: Sequence[bool] | None) -> None:
+    try:
+        done(new)
+    except Exception:  # noqa: BLE001 - those behind it in the commit still get their answers
+        _log.exception("an answer could not be given")

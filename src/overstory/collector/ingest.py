@@ -1,0 +1,166 @@
+"""What becomes of a request's body: bytes, a registry and a time in; reports to store and a result per upload out.
+
+Nothing here opens a socket, reads a clock or touches a store.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Final
+
+from overstory.collector.inflating import inflate
+from overstory.collector.limits import Limits
+from overstory.collector.soundness import Shape
+from overstory.collector.store import Received
+from overstory.protocol.errors import WireError
+from overstory.protocol.metrics import Metric, MetricRegistry
+from overstory.protocol.reasons import Reason
+from overstory.protocol.upload import MEDIA_TYPE, Upload, decode_uploads, uploads_from_json
+
+JSON: Final = "application/json"
+EARLY: Final = 1
+"""A device's clock may run ahead by so many periods."""
+
+SLACK: Final = 3600
+"""Batch ids are kept so many seconds longer than their reports are taken: collectors' clocks differ too."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What was decided about one upload: a reason when it is refused whole, else how many of its reports are sound."""
+
+    batch: bytes
+    metric: str
+    accepted: int = 0
+    reason: Reason | None = None
+    rejected: tuple[tuple[int, Reason], ...] = ()
+
+
+@dataclass(slots=True)
+class Decision:
+    """What was decided about a request.
+
+    Attributes
+    ----------
+    refused
+        Why nothing of the body was looked at, or None.
+    results
+        One per upload, in the body's order.
+    received
+        What is to be committed: of the results without a reason, in the same order.
+    num_reports, num_bytes
+        Of `received`.
+    """
+
+    refused: Reason | None = None
+    results: list[Result] = field(default_factory=list)
+    received: list[Received] = field(default_factory=list)
+    num_reports: int = 0
+    num_bytes: int = 0
+
+
+class Ingest:
+    """The collector's judgement.
+
+    Parameters
+    ----------
+    registry
+        What is collected. Anything else is refused.
+    limits
+        How much of it at once.
+    """
+
+    def __init__(self, registry: MetricRegistry, limits: Limits | None = None) -> None:
+        self.registry, self.limits = registry, limits or Limits()
+        self._known = {name: (metric, Shape.of(metric.mechanism)) for name, metric in registry.metrics.items()}
+
+    def decide(self, body: bytes, content_type: str, now: float, *, encoding: str = "") -> Decision:
+        """Decide about one request's body.
+
+        Parameters
+        ----------
+        body
+            As it travelled.
+        content_type, encoding
+            The media type, without parameters, and the Content-Encoding, both in lower case.
+        now
+            Unix time in seconds.
+        """
+        try:
+            uploads = self._uploads(body, content_type, encoding)
+        except WireError as error:
+            return Decision(Reason.of(error))
+        decision = Decision()
+        for upload in uploads:
+            if not self._take(upload, now, decision):
+                return Decision(Reason.TOO_MANY)
+        return decision
+
+    def _uploads(self, body: bytes, content_type: str, encoding: str) -> list[Upload]:
+        if encoding:
+            body = inflate(body, encoding, self.limits.inflated_bytes)
+        if len(body) > self.limits.inflated_bytes:
+            raise WireError("too-large", f"the body has more than {self.limits.inflated_bytes} bytes")
+        if content_type == MEDIA_TYPE:
+            return decode_uploads(body, self.limits.uploads)
+        if content_type != JSON:
+            raise WireError("wrong-type", f"send {MEDIA_TYPE} or {JSON}")
+        try:
+            parsed = json.loads(body)
+        except (ValueError, RecursionError):
+            raise WireError("damaged", "the body is not JSON") from None
+        return uploads_from_json(parsed, self.registry.metrics, self.limits.uploads)
+
+    def _take(self, upload: Upload, now: float, decision: Decision) -> bool:
+        """Add one upload to the decision; False when the request holds too many reports."""
+        result = Result(upload.batch, upload.metric)
+        decision.results.append(result)
+        known = self._known.get(upload.metric)
+        if known is None:
+            result.reason = Reason.UNKNOWN_METRIC
+            return True
+        metric, shape = known
+        result.reason = out_of_time(metric, upload.period, now)
+        if result.reason is not None:
+            return True
+        columns = shape.read(upload.reports)
+        if isinstance(columns, Reason):
+            result.reason = columns
+            return True
+        result.rejected = columns.rejected
+        if not columns.num_reports:
+            result.reason = columns.rejected[0][1]
+            return True
+        result.accepted = columns.num_reports
+        decision.num_reports += columns.num_reports
+        decision.num_bytes += len(upload.reports)
+        decision.received.append(
+            Received(
+                metric=upload.metric,
+                period=upload.period,
+                batch=upload.batch,
+                digest=shape.digest,
+                num_bits=shape.num_bits,
+                num_cohorts=shape.num_cohorts,
+                num_reports=columns.num_reports,
+                cohorts=columns.cohorts,
+                bits=columns.bits,
+                forget_after=metric.accept_until(upload.period) + SLACK,
+            )
+        )
+        return decision.num_reports + len(columns.rejected) <= self.limits.reports
+
+
+def out_of_time(metric: Metric, period: int, now: float) -> Reason | None:
+    """Say why reports of that period are not taken at that time, or None.
+
+    One period ahead is allowed: devices' clocks differ.
+    """
+    if metric.expired(now):
+        return Reason.METRIC_EXPIRED
+    if period > metric.period.number(now) + EARLY:
+        return Reason.PERIOD_FUTURE
+    if now >= metric.accept_until(period):
+        return Reason.PERIOD_CLOSED
+    return None

@@ -1,0 +1,181 @@
+"""A collector as a process: uvicorn around the application, from the first request to a clean end."""
+
+from __future__ import annotations
+
+import importlib.util
+import ipaddress
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+import uvicorn
+
+from overstory.collector.app import build_app
+from overstory.collector.collector import Collector
+from overstory.protocol.errors import OverstoryError
+
+KEEP_ALIVE: Final = 30
+"""Seconds that a connection may be idle between two requests."""
+
+PATIENCE: Final = 30
+"""Seconds that requests under way are given when the process ends."""
+
+BACKLOG: Final = 2048
+
+
+class ServingError(OverstoryError):
+    """A collector that cannot listen, or could not end as it should."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where and how.
+
+    Attributes
+    ----------
+    host, port
+        The address; port 0 is any that is free.
+    certificate, key
+        PEM files, for TLS; else plain HTTP, for a proxy on the same machine.
+    grace
+        Seconds between the signal to end and the end of listening: posts are refused with Retry-After meanwhile, and
+        a load balancer sees that this collector is not ready.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    certificate: Path | None = None
+    key: Path | None = None
+    grace: float = 1.0
+
+    @property
+    def exposed(self) -> bool:
+        """Whether tokens and reports would cross a network in the clear.
+
+        Examples
+        --------
+        >>> Listening("127.0.0.1").exposed, Listening("0.0.0.0").exposed, Listening("localhost").exposed
+        (False, True, False)
+        """
+        if self.certificate is not None:
+            return False
+        try:
+            return not ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host != "localhost"
+
+    def bind(self) -> socket.socket:
+        """Return a socket that is bound there.
+
+        Raises
+        ------
+        ServingError
+            When the address is not this machine's, or taken.
+        """
+        try:
+            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            family, _, _, _, address = found[0]
+            bound = socket.socket(family, socket.SOCK_STREAM)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(address)
+        except (OSError, OverflowError) as error:
+            said = getattr(error, "strerror", None) or str(error)
+            raise ServingError(f"cannot listen on {self.host}:{self.port}: {said}") from error
+        return bound
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server with another beginning and end: it says where it listens, and refuses posts before it stops."""
+
+    def __init__(
+        self, config: uvicorn.Config, collector: Collector, listening: Listening, told: Callable[[str], None]
+    ) -> None:
+        super().__init__(config)
+        self._collector, self._listening, self._told = collector, listening, told
+        self._ends_at = float("inf")
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and say where."""
+        await super().startup(sockets)
+        if self.started and sockets:
+            scheme = "https" if self.config.is_ssl else "http"
+            host, port = sockets[0].getsockname()[:2]
+            self._told(f"listening on {scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Refuse posts from now on, stop listening after the grace; at a second signal, at once."""
+        del sig, frame
+        self._ends_at = 0.0 if self._collector.intake.closing else time.monotonic() + self._listening.grace
+        self._collector.intake.closing = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """Say whether it is time to end; asked ten times a second."""
+        return await super().on_tick(counter) or time.monotonic() >= self._ends_at
+
+
+def serve(collector: Collector, listening: Listening, told: Callable[[str], None] = print) -> None:
+    """Serve until a signal ends it; everything acknowledged is then in the store, and the store is closed.
+
+    Parameters
+    ----------
+    collector
+        Not started.
+    listening
+        Where.
+    told
+        Gets the one line that says where, once requests are answered.
+
+    Raises
+    ------
+    ServingError
+        When it cannot listen there.
+    StoreError
+        When the store does not answer.
+    """
+    collector.access.refresh()  # a store that does not answer is told of before anything listens
+    with listening.bind() as bound:
+        server = Server(_config(collector, listening), collector, listening, told)
+        try:
+            server.run(sockets=[bound])
+        except SystemExit as leaving:
+            raise ServingError("the collector could not start") from leaving
+
+
+def _config(collector: Collector, listening: Listening) -> uvicorn.Config:
+    for file in (listening.certificate, listening.key):
+        if file is not None and not file.is_file():
+            raise ServingError(f"{file}: there is no such file; TLS needs a certificate and its key in PEM")
+    config = uvicorn.Config(
+        build_app(collector),
+        http=_http(collector),
+        loop="uvloop" if importlib.util.find_spec("uvloop") else "asyncio",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # nobody's address is wanted, forwarded or not
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=PATIENCE,
+        ssl_certfile=listening.certificate,
+        ssl_keyfile=listening.key,
+    )
+    try:
+        config.load()
+    except OSError as error:  # an SSLError is one
+        raise ServingError(f"{listening.certificate}: no certificate and key that belong together: {error}") from error
+    return config
+
+
+def _http(collector: Collector) -> Any:
+    if importlib.util.find_spec("httptools") is None:
+        return "h11"
+    from overstory.collector.connection import Connection
+
+    return Connection.for_intake(collector.intake)

@@ -1,0 +1,143 @@
+"""A registry, reports and uploads for the collector's tests."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from collections.abc import Callable, Sequence
+
+from overstory.collector.store import Received
+from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.metrics import Metric, parse_registry
+from overstory.protocol.upload import Upload, encode_upload
+from overstory.protocol.wire import encode_columns, encode_reports
+
+DAY = 86_400
+NOW = 20_778 * DAY + 1234.5
+TODAY = 20_778
+
+ABOUT = """
+title = "t"
+description = "d"
+owner = "o"
+purpose = "https://example.org/issues/7"
+period = "day"
+retention_days = 90
+grace_days = 30
+"""
+
+REGISTRY = f"""
+registry = "2026-11-21"
+[metrics.bloom]
+{ABOUT}
+expires = 2040-01-01
+domain = {{kind = "strings"}}
+oracle = "rappor"
+parameters = {{num_bits = 20, num_cohorts = 12, num_hashes = 2, f = 0.5, p = 0.25, q = 0.75}}
+[metrics.colour]
+{ABOUT}
+expires = 2040-01-01
+domain = {{kind = "categories", names = ["red", "green", "blue"]}}
+oracle = "grr"
+parameters = {{epsilon = 1.0}}
+[metrics.hashed]
+{ABOUT}
+expires = 2040-01-01
+domain = {{kind = "integers", min = 0, max = 999}}
+oracle = "olh"
+parameters = {{epsilon = 2.0}}
+[metrics.chosen]
+{ABOUT}
+expires = 2040-01-01
+domain = {{kind = "integers", min = 0, max = 20}}
+oracle = "subset"
+parameters = {{epsilon = 1.0}}
+[metrics.point]
+{ABOUT}
+expires = 2040-01-01
+domain = {{kind = "integers", min = 0, max = 999}}
+oracle = "projective"
+parameters = {{epsilon = 1.0}}
+[metrics.ended]
+{ABOUT}
+expires = 2026-01-01
+domain = {{kind = "categories", names = ["red", "green", "blue"]}}
+oracle = "grr"
+parameters = {{epsilon = 1.0}}
+"""
+
+METRICS = parse_registry(REGISTRY)
+
+_numbers = itertools.count(1)
+
+
+def batch_id() -> bytes:
+    """An id that was not given out before."""
+    return next(_numbers).to_bytes(8, "big") + os.urandom(8)
+
+
+def sound(metric: Metric, count: int, seed: int = 1) -> list[Report]:
+    """Reports as devices of the metric send them."""
+    rng = random.Random(seed)
+
+    class Words:
+        def bits(self, count: int) -> int:
+            return rng.getrandbits(count) if count else 0
+
+    values = ["a", "b"] if metric.id == "bloom" else [0, 1]
+    return [metric.mechanism.randomize(values[i % 2], Words()) for i in range(count)]
+
+
+def packed(metric: Metric, rows: Sequence[Report]) -> bytes:
+    """A batch of these reports, sound or not, with a right checksum."""
+    mechanism = metric.mechanism
+    wide, width = 2 if mechanism.num_cohorts <= 1 << 16 else 4, (mechanism.payload_bits + 7) // 8
+    cohorts = b"".join(row.cohort.to_bytes(wide, "little") for row in rows)
+    bits = b"".join(row.bits.to_bytes(width, "little") for row in rows)
+    return encode_columns(mechanism.digest, mechanism.payload_bits, mechanism.num_cohorts, cohorts, bits)
+
+
+def upload(
+    name: str = "bloom", count: int = 1, *, period: int = TODAY, batch: bytes | None = None, raw: bytes | None = None
+) -> bytes:
+    """One upload in binary."""
+    metric = METRICS[name]
+    reports = encode_reports(metric.mechanism, sound(metric, count)) if raw is None else raw
+    return encode_upload(Upload(batch or batch_id(), name, period, reports))
+
+
+class FakeStore:
+    """A store in memory: it remembers ids, can be slow, and can fail."""
+
+    def __init__(self) -> None:
+        self.kept: dict[bytes, Received] = {}
+        self.calls: list[int] = []
+        self.before: Callable[[], None] = lambda: None
+        self.listed: list[object] = []
+        self.closed = False
+
+    def add(self, received: Sequence[Received]) -> list[bool]:
+        self.before()
+        self.calls.append(len(received))
+        new = []
+        for one in received:
+            new.append(one.batch not in self.kept)
+            self.kept.setdefault(one.batch, one)
+        return new
+
+    def tokens(self) -> list[object]:
+        return self.listed
+
+    def compact(self, now: float) -> None:
+        """Nothing to fold."""
+
+    def retain(self, now: float) -> None:
+        """Nothing to delete."""
+
+    def close(self) -> None:
+        self.closed = True
+
+    @property
+    def num_reports(self) -> int:
+        return sum(one.num_reports for one in self.kept.values())

@@ -1,0 +1,252 @@
+"""What is taken and what is refused: by upload, by report, by request, and never another exception."""
+
+import gzip
+import json
+import zlib
+
+import pytest
+from collecting import DAY, METRICS, NOW, TODAY, batch_id, packed, sound, upload
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overstory.collector.ingest import SLACK, Ingest
+from overstory.collector.limits import Limits
+from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.reasons import Reason
+from overstory.protocol.upload import MEDIA_TYPE
+from overstory.protocol.wire import Batch
+
+JSON = "application/json"
+INGEST = Ingest(METRICS, Limits(uploads=50, reports=5_000, inflated_bytes=1 << 20))
+
+
+def decide(body: bytes, kind: str = MEDIA_TYPE, now: float = NOW, encoding: str = ""):
+    return INGEST.decide(body, kind, now, encoding=encoding)
+
+
+def only(decision):
+    (result,) = decision.results
+    return result
+
+
+def reports_of(received):
+    return list(
+        Batch(
+            received.digest,
+            received.num_bits,
+            received.num_cohorts,
+            received.num_reports,
+            received.cohorts,
+            received.bits,
+        )
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in METRICS if name != "ended"])
+@pytest.mark.parametrize("count", [1, 2, 16, 17, 400])
+def test_sound_reports_of_every_kind_arrive_unchanged(name, count) -> None:
+    metric = METRICS[name]
+    sent = sound(metric, count)
+    decision = decide(upload(name, raw=packed(metric, sent)))
+    assert decision.refused is None
+    assert only(decision).accepted == count
+    assert only(decision).rejected == ()
+    (received,) = decision.received
+    assert reports_of(received) == sent
+    assert received.digest == metric.mechanism.digest
+    assert received.forget_after == (TODAY + 1 + 30) * DAY + SLACK
+    assert (decision.num_reports, received.metric, received.period) == (count, name, TODAY)
+
+
+def bad_ones(metric):
+    """Reports that the metric cannot have, each with its reason."""
+    mechanism = metric.mechanism
+    good = sound(metric, 1)[0]
+    bad = []
+    if mechanism.num_cohorts < 1 << (16 if mechanism.num_cohorts <= 1 << 16 else 32):
+        bad.append((Report(mechanism.num_cohorts, good.bits), Reason.COHORT))
+    top = (1 << 8 * ((mechanism.payload_bits + 7) // 8)) - 1
+    if top >> mechanism.payload_bits:
+        bad.append((Report(good.cohort, top), Reason.BITS))
+    if metric.id == "colour":
+        bad.append((Report(0, 3), Reason.BITS))
+    if metric.id == "chosen":
+        bad.append((Report(0, 0), Reason.BITS))
+        bad.append((Report(0, (1 << mechanism.encoding.subset_size + 1) - 1), Reason.BITS))
+    if metric.id == "point":
+        bad.append((Report(0, mechanism.encoding.sizes[0]), Reason.BITS))
+    return bad
+
+
+@pytest.mark.parametrize("name", [name for name in METRICS if name != "ended"])
+@pytest.mark.parametrize("count", [1, 15, 300])
+def test_a_bad_report_is_rejected_alone_by_its_index(name, count) -> None:
+    metric = METRICS[name]
+    bad = bad_ones(metric)
+    assert bad
+    good = sound(metric, count)
+    mixed = [report for report, _ in bad] + good
+    decision = decide(upload(name, raw=packed(metric, mixed)))
+    assert only(decision).rejected == tuple((i, reason) for i, (_, reason) in enumerate(bad))
+    assert only(decision).accepted == count
+    assert reports_of(decision.received[0]) == good
+
+
+@pytest.mark.parametrize("name", [name for name in METRICS if name != "ended"])
+@given(st.data())
+def test_few_and_many_are_judged_alike(name, data) -> None:
+    metric, shape = METRICS[name], INGEST._known[name][1]
+    cohorts = st.integers(0, (1 << 8 * shape.cohort_bytes) - 1) | st.integers(
+        0, min(metric.mechanism.num_cohorts, 65_535)
+    )
+    near = st.integers(max(0, shape.below - 2), shape.below + 2).filter(lambda bits: bits < 1 << 8 * shape.width)
+    payloads = near | st.integers(0, (1 << 8 * shape.width) - 1)
+    rows = data.draw(st.lists(st.builds(Report, cohorts, payloads), min_size=1, max_size=40))
+    raw = packed(metric, rows)
+    split = 32 + shape.cohort_bytes * len(rows)
+    columns = len(rows), raw[32:split], raw[split:-4]
+    assert shape._few(*columns) == shape._many(*columns)
+
+
+def test_a_batch_of_bad_reports_alone_has_their_reason() -> None:
+    decision = decide(upload(raw=packed(METRICS["bloom"], [Report(12, 0), Report(0, 1 << 23)])))
+    assert only(decision).reason is Reason.COHORT
+    assert decision.received == []
+
+
+def test_one_refused_upload_leaves_the_others() -> None:
+    broken = bytearray(upload())
+    broken[-6] ^= 1
+    body = upload() + bytes(broken) + upload("colour", 3) + upload("ended") + upload("bloom", 2)
+    decision = decide(body)
+    reasons = [result.reason for result in decision.results]
+    assert reasons == [None, Reason.DAMAGED, None, Reason.METRIC_EXPIRED, None]
+    assert [received.num_reports for received in decision.received] == [1, 3, 2]
+
+
+def other_parameters(field: str) -> bytes:
+    from overstory.protocol.wire import encode_columns
+
+    mechanism = METRICS["bloom"].mechanism
+    given_ = {"digest": mechanism.digest, "num_bits": 20, "num_cohorts": 12}
+    given_[field] = bytes(16) if field == "digest" else given_[field] + 1
+    return encode_columns(given_["digest"], given_["num_bits"], given_["num_cohorts"], bytes(2), bytes(3))
+
+
+@pytest.mark.parametrize("field", ["digest", "num_bits", "num_cohorts"])
+def test_other_parameters_are_refused(field) -> None:
+    assert only(decide(upload(raw=other_parameters(field)))).reason is Reason.WRONG_PARAMETERS
+
+
+def test_an_unknown_metric_is_refused_by_its_name() -> None:
+    body = upload().replace(b"bloom", b"gloom")
+    assert only(decide(body)).reason is Reason.UNKNOWN_METRIC
+
+
+@pytest.mark.parametrize(
+    ("period", "reason"),
+    [
+        (TODAY + 1, None),
+        (TODAY + 2, Reason.PERIOD_FUTURE),
+        (TODAY - 30, None),
+        (TODAY - 31, Reason.PERIOD_CLOSED),
+        (-(1 << 31), Reason.PERIOD_CLOSED),
+        ((1 << 31) - 1, Reason.PERIOD_FUTURE),
+    ],
+)
+def test_a_period_is_taken_from_one_before_it_begins_until_its_grace_is_over(period, reason) -> None:
+    assert only(decide(upload(period=period))).reason is reason
+
+
+def test_an_empty_batch_is_none() -> None:
+    assert only(decide(upload(raw=packed(METRICS["bloom"], [])))).reason is Reason.DAMAGED
+
+
+@pytest.mark.parametrize("body", [b"", b"OVSU", b"\0" * 100, upload()[:-1], upload() + b"x"])
+def test_what_is_no_upload_refuses_the_request(body) -> None:
+    decision = decide(body)
+    assert decision.refused is Reason.DAMAGED
+    assert decision.received == []
+
+
+def test_too_many_uploads_or_reports_refuse_the_request() -> None:
+    assert decide(upload() * 50).refused is None
+    assert decide(upload() * 51).refused is Reason.TOO_MANY
+    assert decide(upload("bloom", 2_500) + upload("bloom", 2_500)).refused is None
+    refused = decide(upload("bloom", 2_500) + upload("bloom", 2_501))
+    assert refused.refused is Reason.TOO_MANY
+    assert refused.received == []
+
+
+def as_json(name: str = "bloom", count: int = 2, **changed) -> bytes:
+    mechanism = METRICS[name].mechanism
+    width = (mechanism.payload_bits + 7) // 8
+    entry = {
+        "batch": batch_id().hex(),
+        "metric": name,
+        "period": "2026-11-21",
+        "digest": mechanism.digest.hex(),
+        "reports": [[r.cohort, r.bits.to_bytes(width, "little").hex()] for r in sound(METRICS[name], count)],
+    }
+    return json.dumps({"uploads": [entry | changed]}).encode()
+
+
+@pytest.mark.parametrize("name", [name for name in METRICS if name != "ended"])
+def test_json_is_taken_like_binary(name) -> None:
+    decision = decide(as_json(name, 3), JSON)
+    assert only(decision).accepted == 3
+    assert reports_of(decision.received[0]) == sound(METRICS[name], 3)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"{", Reason.DAMAGED),
+        (b"[" * 100_000, Reason.DAMAGED),
+        (b'{"uploads": ' + b"9" * 5_000 + b"}", Reason.DAMAGED),
+        (b"\xff\xfe\x00", Reason.DAMAGED),
+        (b"null", Reason.DAMAGED),
+        (as_json(batch="short"), Reason.DAMAGED),
+        (as_json(reports=[[99_999_999, "000000"]]), Reason.COHORT),
+        (as_json(reports=[[0, "00"]]), Reason.BITS),
+        (as_json(period="yesterday"), Reason.DAMAGED),
+    ],
+)
+def test_bad_json_refuses_the_request(body, reason) -> None:
+    assert decide(body, JSON).refused is reason
+
+
+def test_json_names_bad_reports_by_index_too() -> None:
+    decision = decide(as_json(reports=[[0, "000000"], [12, "000000"]]), JSON)
+    assert only(decision).rejected == ((1, Reason.COHORT),)
+    assert only(decision).accepted == 1
+
+
+def test_another_content_type_is_refused() -> None:
+    assert decide(upload(), "text/plain").refused is Reason.WRONG_TYPE
+    assert decide(upload(), "").refused is Reason.WRONG_TYPE
+
+
+@pytest.mark.parametrize(("encoding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])
+def test_compressed_bodies_are_inflated(encoding, pack) -> None:
+    assert only(decide(pack(upload("bloom", 100)), encoding=encoding)).accepted == 100
+
+
+@given(st.binary(max_size=400))
+@settings(max_examples=300)
+def test_any_bytes_are_decided(body) -> None:
+    for kind in (MEDIA_TYPE, JSON):
+        for encoding in ("", "gzip", "deflate"):
+            assert decide(body, kind, encoding=encoding).received == []
+
+
+@given(st.data())
+@settings(max_examples=300)
+def test_any_altered_byte_is_one_reason_or_a_sound_report(data) -> None:
+    body = bytearray(upload("colour", 3, batch=bytes(16)))
+    at = data.draw(st.integers(0, len(body) - 1))
+    body[at] ^= data.draw(st.integers(1, 255))
+    decision = decide(bytes(body))
+    for received in decision.received:  # only the batch id, the period, or another metric's name can have been altered
+        assert received.num_reports == 3
+        assert received.bits == decide(upload("colour", 3)).received[0].bits
