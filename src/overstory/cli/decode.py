@@ -1,4 +1,4 @@
-"""``overstory decode``: counts and a candidate map in, estimates out."""
+"""``overstory decode``: counts in, estimates out; of files here, of stores and collectors in `decode_store`."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.arguments import (
-    add_command,
-    add_hashing,
-    add_output,
-    add_params,
-    add_reporting,
-    read_mechanism,
-)
+from overstory.cli.arguments import add_command, add_reporting, read_mechanism
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.analysis.counts import SupportCounts
     from overstory.analysis.decoding import Decoded
+    from overstory.analysis.estimate import Estimate
     from overstory.files.params import RapporParameters
-    from overstory.protocol.channels import BinaryChannel
+    from overstory.protocol.channels import Rounds
 
 MORE = """\
-Writes results.csv (every candidate, most frequent first) and metrics.json into DIR, and prints what was detected.
-The candidate map is taken as it is: it must be the one the devices' hash functions give."""
+Of files: writes results.csv (every candidate, most frequent first) and metrics.json into DIR, and prints what was
+detected. The candidate map is taken as it is: it must be the one the devices' hash functions give.
+
+Of a store, or of a collector by its address: estimates of a metric of the registry, over a range of periods in all,
+per period, or cumulative (over all reports so far). A device reports once a period, so it may be behind as many reports
+as there are periods, which share its permanent responses: that is supposed unless --reports-per-device says better."""
+
+OF_FILES = ("params", "counts", "map")
+OF_STORES = ("metric", "registry")
 
 
 def add_parser(commands: Any) -> None:
@@ -34,11 +35,10 @@ def add_parser(commands: Any) -> None:
         "decode",
         "learn from counts how many reports hold each candidate",
         more=MORE,
-        example="overstory decode --params params.csv --counts counts.csv --map map.csv -o results",
+        example="overstory decode --params params.csv --counts counts.csv --map map.csv -o results\n"
+        "  overstory decode --store reports.db --registry metrics.toml --metric colour --from 2026-11-01",
     )
-    add_params(parser)
-    parser.add_argument("--counts", required=True, metavar="FILE", help="counts, as `overstory sum` writes them")
-    parser.add_argument("--map", required=True, metavar="FILE", help="candidate map, as `overstory map` writes it")
+    _add_sources(parser)
     parser.add_argument(
         "--method", choices=("gls", "lasso"), default="gls", help="least squares, or the RAPPOR paper's (default: gls)"
     )
@@ -52,23 +52,90 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--complete", action="store_true", help="the candidates are all there are: they sum to all reports"
     )
-    add_hashing(parser, note="; only google-rappor-python's rounding of f matters here")
+    parser.add_argument(
+        "--reports-per-device",
+        type=float,
+        metavar="R",
+        help="how many of the reports one device sent (uneven: sum of squares over sum; default: 1 of files, else as "
+        "many as there are periods with reports)",
+    )
     parser.add_argument("--all", action="store_true", help="print the candidates that were not detected, too")
-    parser.add_argument("--plot", metavar="FILE", help="draw the estimates into a .svg or .png file")
-    add_output(parser, "folder for results.csv and metrics.json", "DIR")
+    parser.add_argument("-o", "--output", metavar="DIR", help="folder for the results; of files it must be given")
     add_reporting(parser)
+
+
+def _add_sources(parser: argparse.ArgumentParser) -> None:
+    files = parser.add_argument_group("of files")
+    files.add_argument("--params", metavar="FILE", help="RAPPOR's parameters: header k,h,m,p,q,f and one row")
+    files.add_argument("--counts", metavar="FILE", help="counts, as `overstory sum` writes them")
+    files.add_argument("--map", metavar="FILE", help="candidate map, as `overstory map` writes it")
+    files.add_argument(
+        "--hash-family",
+        metavar="NAME",
+        help="overstory-v1 (default) or google-rappor-python: its rounding of f matters",
+    )
+    files.add_argument("--hash-key", metavar="KEY", help="public key of overstory-v1 (default: none)")
+    files.add_argument("--plot", metavar="FILE", help="draw the estimates into a .svg or .png file")
+    kept = parser.add_argument_group("of a store or a collector")
+    kept.add_argument("--store", metavar="URL", help="a store: a file's name, or postgresql://...")
+    kept.add_argument("--url", metavar="URL", help="a collector's address, read with an admin token")
+    kept.add_argument("--token", help="the token (default: the environment's OVERSTORY_TOKEN)")
+    kept.add_argument("--metric", metavar="ID", help="which metric")
+    kept.add_argument("--registry", metavar="FILE", help="the metric registry")
+    kept.add_argument("--from", dest="first", metavar="LABEL", help="first period, such as 2026-11-21 or 2026-W47")
+    kept.add_argument("--to", dest="last", metavar="LABEL", help="last period, included")
+    reading = kept.add_mutually_exclusive_group()
+    reading.add_argument("--per-period", action="store_true", help="an estimate of each period by itself")
+    reading.add_argument("--cumulative", action="store_true", help="an estimate of each period and all before it")
+    kept.add_argument("--candidates", metavar="FILE", help="strings to look for instead of the registry's list")
+    kept.add_argument("--steps", metavar="NAMES", help="post-processing, in order: norm-sub, base-cut, ...")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    if _is_of_a_store(args):
+        from overstory.cli.decode_store import run_store
+
+        return run_store(args)
+    return _run_files(args)
+
+
+FILES_ALONE = ("params", "counts", "map", "hash_family", "hash_key", "plot")
+STORE_ALONE = ("metric", "registry", "token", "first", "last", "per_period", "cumulative", "candidates", "steps")
+
+
+def _is_of_a_store(args: argparse.Namespace) -> bool:
+    """Tell the two forms apart, and refuse a mixture of them."""
+    source = next((name for name in ("store", "url") if getattr(args, name)), None)
+    if args.store and args.url:
+        raise ParameterError("--store and --url are two sources: give one")
+    mixed = [name for name in (FILES_ALONE if source else STORE_ALONE) if getattr(args, name)]
+    if mixed:
+        what = f"with --{source}" if source else "without --store or --url"
+        raise ParameterError(f"{_option(mixed[0])} is of no use {what}: `overstory decode --help` shows both forms")
+    needed = (*OF_STORES,) if source else (*OF_FILES, "output")
+    missing = [_option(name) for name in needed if not getattr(args, name)]
+    if missing and not source:
+        raise ParameterError(f"{', '.join(missing)} must be given, or --store or --url with --metric and --registry")
+    if missing:
+        raise ParameterError(f"--{source} needs {', '.join(missing)}")
+    return source is not None
+
+
+def _option(name: str) -> str:
+    return "--" + {"first": "from", "last": "to"}.get(name, name).replace("_", "-")
+
+
+def _run_files(args: argparse.Namespace) -> int:
     if args.plot and not args.plot.endswith((".svg", ".png")):
         raise ParameterError(f"--plot {args.plot}: end the name in .svg or .png")
     from overstory.files.counts_csv import read_counts
     from overstory.files.results import metrics, write_results
 
+    args.hash_family, args.hash_key = args.hash_family or "overstory-v1", args.hash_key or ""
     parameters, mechanism = read_mechanism(args)
     counts = read_counts(args.counts, parameters.m, parameters.k)
-    decoded = _decode(args, parameters, counts, mechanism.channel)
+    decoded = _decode(args, parameters, counts, mechanism.rounds)
     about = metrics(decoded, parameters, mechanism)
     results, _ = write_results(args.output, decoded, about)
     if args.plot:
@@ -84,9 +151,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _decode(
-    args: argparse.Namespace, parameters: RapporParameters, counts: SupportCounts, channel: BinaryChannel
-) -> Decoded:
+def _decode(args: argparse.Namespace, parameters: RapporParameters, counts: SupportCounts, rounds: Rounds) -> Decoded:
     from overstory.analysis.decoding import decode
     from overstory.cli.progress import reading_bar
     from overstory.files.map_csv import read_map
@@ -98,16 +163,18 @@ def _decode(
     return decode(
         counts,
         candidates,
-        p_star=float(channel.keep_one),
-        q_star=float(channel.raise_zero),
+        p_star=float(rounds.combined.keep_one),
+        q_star=float(rounds.combined.raise_zero),
         method=args.method,
         correction=args.correction,
         alpha=args.alpha,
         complete=args.complete,
+        permanent=rounds.permanent,
+        reports_per_device=1.0 if args.reports_per_device is None else args.reports_per_device,
     )
 
 
-def chosen_rows(decoded: Decoded, *, everything: bool) -> list[dict[str, Any]]:
+def chosen_rows(decoded: Estimate, *, everything: bool) -> list[dict[str, Any]]:
     """Return a row per detected candidate, or per candidate, most frequent first."""
     if everything:
         return decoded.rows()

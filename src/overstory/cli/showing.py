@@ -26,7 +26,7 @@ def show(rows: list[dict[str, Any]], about: dict[str, Any], results: str) -> Non
         for name in COLUMNS:
             table.add_column(name, justify="left" if name in {"value", ""} else "right", overflow="fold")
         for row in rows:
-            table.add_row(*_cells(row), style=None if row["detected"] else "dim")
+            table.add_row(*cells(row), style=None if row["detected"] else "dim")
         console.print(table)
     else:
         console.print("nothing was detected")
@@ -52,7 +52,8 @@ def summary(about: dict[str, Any]) -> list[str]:
     ]
 
 
-def _cells(row: dict[str, Any]) -> tuple[Text, ...]:
+def cells(row: dict[str, Any]) -> tuple[Text, ...]:
+    """Return a row of `Estimate.rows` as the cells of `COLUMNS`."""
     unknown = row["low"] is None
     texts = (
         printable(row["value"]),

@@ -132,8 +132,10 @@ def read_store(store: CountsStore, metric: Metric, first: int | None = None, las
         When the range ends before it begins.
     """
     periods = store.periods(metric.id)
-    first = min(periods, default=None) if first is None else first
-    last = max(periods, default=first) if last is None else last
+    if first is None:
+        first = min([*periods, *([] if last is None else [last])], default=None)
+    if last is None:
+        last = max([*periods, *([] if first is None else [first])], default=None)
     if first is None or last is None:
         return Counted(metric, None, None, {})
     _check_order(metric, first, last)

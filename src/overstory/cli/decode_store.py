@@ -1,0 +1,133 @@
+"""``overstory decode --store`` and ``--url``: estimates of a registry's metric, from where its reports are kept."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from overstory.cli.decode import chosen_rows
+
+if TYPE_CHECKING:
+    from overstory.collector.counted import Counted
+    from overstory.collector.reading import Choices, Kind, Reading
+    from overstory.protocol.metrics import Metric
+
+
+def run_store(args: argparse.Namespace) -> int:
+    """Run the command in its second form."""
+    from overstory.collector.reading import read_estimates
+    from overstory.protocol.metrics import load_registry
+
+    metric = load_registry(args.registry)[args.metric]
+    kind: Kind = "per-period" if args.per_period else "cumulative" if args.cumulative else "total"
+    reading = read_estimates(_counted(args, metric), kind, _choices(args))
+    written = _write(args.output, reading) if args.output else None
+    if args.json:
+        print(json.dumps(_shown(reading, everything=args.all), indent=2, allow_nan=False))
+    elif not args.quiet:
+        show_reading(reading, written, everything=args.all)
+    return 0
+
+
+def _counted(args: argparse.Namespace, metric: Metric) -> Counted:
+    from overstory.collector.counted import parse_range, read_store
+
+    first, last = parse_range(metric, args.first, args.last)
+    if args.url:
+        from overstory.collector.remote import read_remote
+
+        token = args.token if args.token is not None else os.environ.get("OVERSTORY_TOKEN", "")
+        return read_remote(args.url, token, metric, first, last)
+    from overstory.collector.store import open_store
+
+    with open_store(args.store) as store:
+        return read_store(store, metric, first, last)
+
+
+def _choices(args: argparse.Namespace) -> Choices:
+    from overstory.collector.reading import Choices
+
+    candidates = None
+    if args.candidates:
+        from overstory.files.candidates import read_candidates
+
+        candidates = tuple(read_candidates(args.candidates))
+    steps = tuple(name.strip() for name in (args.steps or "").split(",") if name.strip())
+    return Choices(args.reports_per_device, candidates, args.alpha, args.correction, args.method, args.complete, steps)
+
+
+def _shown(reading: Reading, *, everything: bool) -> dict[str, object]:
+    """Return the reading as JSON values, of each estimate what was detected unless everything is wanted."""
+    said = reading.to_json()
+    for part, shown in zip(reading.parts, said["readings"], strict=True):
+        shown["estimates"] = chosen_rows(part.estimate, everything=everything)
+    return said
+
+
+def _write(folder: str, reading: Reading) -> Path:
+    """Write estimates.csv (every value) and estimates.json (the same, and what must be known to read it)."""
+    from overstory.files.opening import writing_text
+
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    with writing_text(target / "estimates.csv") as text:
+        text.writelines(reading.csv_lines())
+    with writing_text(target / "estimates.json") as text:
+        json.dump(reading.to_json(), text, indent=2, allow_nan=False)
+        text.write("\n")
+    return target / "estimates.csv"
+
+
+def show_reading(reading: Reading, written: Path | None, *, everything: bool) -> None:
+    """Print a table, and what must be known to read it."""
+    import sys
+
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from overstory.cli.showing import COLUMNS, cells
+
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("" if reading.kind == "total" else "period", *COLUMNS):
+        table.add_column(name, justify="left" if name in {"value", "", "period"} else "right", overflow="fold")
+    for part in reading.parts:
+        label = "" if reading.kind == "total" else str(reading.counted.label(part.last))
+        rows = chosen_rows(part.estimate, everything=everything)
+        if not rows:
+            table.add_row(label, Text("nothing was detected"), style="dim")
+        for row in rows:
+            table.add_row(label, *cells(row), style=None if row["detected"] else "dim")
+    if reading.parts:
+        console.print(table)
+    for line in (*summary(reading), *_notes(reading), *([] if written is None else [f"every value: {written}"])):
+        console.print(Text(line), soft_wrap=True)
+
+
+def summary(reading: Reading) -> list[str]:
+    """Return what was read, how, and what it costs, in sentences."""
+    from overstory.files.results import epsilon_text
+
+    said, metric = reading.summary(), reading.metric
+    ranges = f"{said['from']} to {said['to']}" if said["from"] else "no period"
+    kinds = {"total": "over all of them", "per-period": "each period alone", "cumulative": "over all reports so far"}
+    one, ever = epsilon_text(said["epsilon_report"]), epsilon_text(said["epsilon_permanent"])
+    oracle = f"{metric.mechanism.name}, epsilon {one} for one report, {ever} for any number of reports of one value"
+    read = f"read {kinds[reading.kind]}, at {reading.choices.correction} {reading.choices.alpha:.3g}"
+    counted = f"{said['reports']:,} reports of {metric.id} in {said['periods_with_reports']:,} periods, {ranges}"
+    return ["", f"{counted}; {read}", f"privacy: {oracle}"]
+
+
+def _notes(reading: Reading) -> list[str]:
+    """Return the notes of the reading, and those of its estimates, each once."""
+    notes = (*reading.notes, *(note for part in reading.parts for note in part.estimate.notes))
+    shown = list(dict.fromkeys(notes))
+    kept = shown if len(shown) <= MOST_NOTES else [*shown[:MOST_NOTES], f"{len(shown) - MOST_NOTES} more: see --json"]
+    return [f"note: {note}" for note in kept]
+
+
+MOST_NOTES = 12
