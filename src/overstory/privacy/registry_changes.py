@@ -1,0 +1,225 @@
+"""What a change of the metric registry means: which promises it weakens, which stored counts it breaks.
+
+A person agreed to a metric as it was. Whatever reveals more than that, under the same id, breaks the agreement; it
+needs a new metric, with an id of its own, about which people are asked. Two rules are less obvious than the rest:
+
+- **Other parameters weaken, even those with a smaller epsilon, where permanent responses are memoized.** A device that
+  has reported draws new permanent responses under the new parameters, and the old ones are out already: together they
+  cost the sum of both epsilons, where one was promised. (Noise that is drawn afresh for every report has no such past.)
+- **A later expiry does not weaken.** Renewing is a decision to be reviewed, which is why expiry is required; what
+  bounds a person's loss, the permanent epsilon and the cap on values, does not grow with time, and a collection whose
+  noise is all fresh says so on its page.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from overstory.privacy.kinds import terms_of
+from overstory.privacy.terms import Terms, add_up
+from overstory.protocol.metrics import Metric, MetricRegistry
+
+NUMBERS: Final = (2, 3, 5, 10, 20, 50, 100)
+CHANGES: Final = (2, 5, 10)
+BEYOND: Final = ("drop", "first", "nearest")
+"""What happens past the cap on values, from what reveals least: nothing is sent; that there is more to send; where."""
+
+
+class Kind(StrEnum):
+    """What a change does."""
+
+    WEAKENS = "weakens-privacy"
+    BREAKS = "breaks-counts"
+    HARMLESS = "harmless"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One difference between two registries.
+
+    Attributes
+    ----------
+    metric
+        The metric's id; empty for the registry as a whole.
+    what
+        The key, or the promise, that changed.
+    kind
+        Whether it weakens privacy, breaks stored counts, or neither.
+    said
+        In a sentence.
+    """
+
+    metric: str
+    what: str
+    kind: Kind
+    said: str
+
+    def to_json(self) -> dict[str, str]:
+        """Return JSON values."""
+        return {"metric": self.metric, "what": self.what, "kind": str(self.kind), "said": self.said}
+
+
+def compare_registries(old: MetricRegistry, new: MetricRegistry) -> list[Change]:
+    """Return every change from one registry to another, by metric, what weakens privacy first.
+
+    Examples
+    --------
+    >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
+    >>> weaker = EXAMPLE.replace("epsilon = 1.0", "epsilon = 2.0").replace("-11-21", "-11-22")
+    >>> found = compare_registries(parse_registry(EXAMPLE), parse_registry(weaker))
+    >>> [(change.what, str(change.kind)) for change in found][1:3]
+    [('one report', 'weakens-privacy'), ('several reports of one unchanged value', 'weakens-privacy')]
+    """
+    found = [*_of_the_whole(old, new)]
+    for name in dict.fromkeys((*old, *new)):
+        if name not in new:
+            found.append(
+                Change(name, "metric", Kind.HARMLESS, "no longer listed: its reports are refused, counts stay")
+            )
+        elif name not in old:
+            found.append(Change(name, "metric", Kind.HARMLESS, "new: nothing is recorded before a person was asked"))
+        else:
+            order = list(Kind)
+            found += sorted(_of_a_metric(old[name], new[name]), key=lambda change: order.index(change.kind))
+    return found
+
+
+def _of_the_whole(old: MetricRegistry, new: MetricRegistry) -> Iterator[Change]:
+    if old.version != new.version:
+        yield Change("", "registry", Kind.HARMLESS, f"version {old.version} becomes {new.version}")
+    elif old.digest != new.digest:
+        said = (
+            f"still version {old.version}, though metrics changed: consent could not tell the two apart; give another"
+        )
+        yield Change("", "registry", Kind.HARMLESS, said)
+
+
+def _of_a_metric(old: Metric, new: Metric) -> Iterator[Change]:
+    if old.mechanism.digest != new.mechanism.digest:
+        yield from _of_the_mechanism(old, new)
+    yield from _of_the_cap(old, new)
+    yield from _of_time(old, new)
+    if old.domain.canonical() != new.domain.canonical():
+        yield Change(new.id, "domain", Kind.BREAKS, "values have other symbols: stored counts mean other values")
+    if old.candidates != new.candidates:
+        yield _of_the_candidates(new)
+    for key in ("title", "description", "owner", "purpose"):
+        if getattr(old, key) != getattr(new, key):
+            yield Change(new.id, key, Kind.HARMLESS, f"{getattr(old, key)!r} becomes {getattr(new, key)!r}")
+    if old.window != new.window and "window" not in new.mechanism.parameters:
+        said = f"privacy is stated for {new.window or 'no'} reports, not for {old.window or 'none'}"
+        yield Change(new.id, "window", Kind.HARMLESS, said)
+
+
+def _of_the_mechanism(old: Metric, new: Metric) -> Iterator[Change]:
+    """Other parameters, or another oracle: every epsilon, then what the past costs, then the counts."""
+    before, after = terms_of(old.mechanism), terms_of(new.mechanism)
+    windows = {window for window in (old.window, new.window) if window and window > 1}
+    yield from _worse(new.id, "one report", (1,), before.epsilon_n, after.epsilon_n)
+    yield from _worse(
+        new.id,
+        "several reports of one unchanged value",
+        sorted({*NUMBERS, *windows}),
+        before.epsilon_n,
+        after.epsilon_n,
+    )
+    permanent = old.mechanism.epsilon_permanent, new.mechanism.epsilon_permanent
+    yield from _worse(new.id, "any number of reports of one unchanged value", (0,), *map(_always, permanent))
+    yield from _worse(new.id, "a change of value", CHANGES, before.change_leak, after.change_leak)
+    if not before.fresh and all(map(math.isfinite, permanent)):
+        total = add_up([(1, epsilon) for epsilon in permanent])
+        said = (
+            "devices that have reported draw new permanent responses, and the old ones are out: all reports of one "
+            f"value cost {epsilon_text(total)} together, where {epsilon_text(permanent[0])} was promised"
+        )
+        yield Change(new.id, "parameters", Kind.WEAKENS, said)
+    what = "oracle" if old.mechanism.name != new.mechanism.name else "parameters"
+    said = "reports made with the old parameters are refused, and the counts of both cannot be added up"
+    yield Change(new.id, what, Kind.BREAKS, said)
+
+
+def _always(epsilon: float) -> Callable[[int], float]:
+    return lambda _: epsilon
+
+
+def _worse(
+    name: str, what: str, numbers: Sequence[int], old: Callable[[int], float], new: Callable[[int], float]
+) -> Iterator[Change]:
+    """Return the change at the number of reports where it is worst, if it is one for the worse anywhere."""
+    pairs = [(number, old(number), new(number)) for number in numbers]
+    risen = [pair for pair in pairs if pair[2] > pair[1]]
+    if risen:
+        number, before, after = max(risen, key=lambda pair: pair[2] - pair[1])
+        of = f"for {number} reports: " if number > 1 else ""
+        said = f"{of}epsilon {epsilon_text(before)} becomes {epsilon_text(after)}"
+        yield Change(name, what, Kind.WEAKENS, said)
+
+
+def epsilon_text(epsilon: float) -> str:
+    """Return an epsilon as it is printed: four digits, rounded up.
+
+    Examples
+    --------
+    >>> epsilon_text(1.00001), epsilon_text(float("inf"))
+    ('1.0001', 'without bound')
+    """
+    return "without bound" if math.isinf(epsilon) else f"{math.ceil(epsilon * 10_000 - 1e-7) / 10_000:.4f}"
+
+
+def _of_the_cap(old: Metric, new: Metric) -> Iterator[Change]:
+    """How many values a device may give away, and what follows once it has."""
+    caps = [metric.max_values or math.inf for metric in (old, new)]
+    if caps[0] != caps[1]:
+        kind = Kind.WEAKENS if caps[1] > caps[0] else Kind.HARMLESS
+        loss = [epsilon_text(lifetime_epsilon(terms_of(m.mechanism), m.max_values)) for m in (old, new)]
+        shown = [metric.max_values or "any number" for metric in (old, new)]
+        said = f"{shown[0]} becomes {shown[1]}: all that a device may ever report, epsilon {loss[0]} becomes {loss[1]}"
+        yield Change(new.id, "max_values", kind, said)
+    if old.beyond != new.beyond:
+        worse = BEYOND.index(new.beyond) > BEYOND.index(old.beyond)
+        said = f"past the cap on values, {old.beyond} becomes {new.beyond}"
+        if worse:
+            said += ": reports go on where they ended" if old.beyond == "drop" else ": they follow the value again"
+        yield Change(new.id, "beyond", Kind.WEAKENS if worse else Kind.HARMLESS, said)
+
+
+def lifetime_epsilon(terms: Terms, max_values: int | None) -> float:
+    """Return what all values that a device may ever report cost together, however often; infinite without a bound.
+
+    It holds between histories with the same pattern of equal and different values; see `Terms.epsilon_values`.
+    """
+    most = [number for number in (max_values, terms.most_values) if number is not None]
+    return terms.epsilon_values(min(most)) if most else math.inf
+
+
+def _of_time(old: Metric, new: Metric) -> Iterator[Change]:
+    if old.period != new.period:
+        if new.period < old.period:
+            said = f"every {old.period} becomes every {new.period}: a device reports more often"
+            yield Change(new.id, "period", Kind.WEAKENS, said)
+        said = f"every {old.period} becomes every {new.period}: stored counts are numbered by other periods"
+        yield Change(new.id, "period", Kind.BREAKS, said)
+    if old.retention_days != new.retention_days:
+        kind = Kind.WEAKENS if new.retention_days > old.retention_days else Kind.HARMLESS
+        said = f"reports are kept for {new.retention_days} days, not for {old.retention_days}"
+        yield Change(new.id, "retention_days", kind, said)
+    if old.grace_days != new.grace_days:
+        said = f"late reports are taken, and batch ids remembered, for {new.grace_days} days, not for {old.grace_days}"
+        yield Change(new.id, "grace_days", Kind.HARMLESS, said)
+    if old.expires != new.expires:
+        renewed = "renewed until" if new.expires > old.expires else "ends sooner, on"
+        said = f"{renewed} {new.expires}, not {old.expires}: " + (
+            "allowed, and to be reviewed" if new.expires > old.expires else "less is collected"
+        )
+        yield Change(new.id, "expires", Kind.HARMLESS, said)
+
+
+def _of_the_candidates(new: Metric) -> Change:
+    if new.counted_by_label:
+        said = "reports are counted by candidate as they come in: stored counts are of the old list"
+        return Change(new.id, "candidates", Kind.BREAKS, said)
+    return Change(new.id, "candidates", Kind.HARMLESS, "stored counts can be decoded again with the new list")
