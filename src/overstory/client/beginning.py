@@ -92,14 +92,16 @@ def _open_database(paths: StatePaths, timeout: float) -> bytes | None:
     """Return the fingerprint in the database, upgraded to this version; None where there are no tables."""
     if not paths.database.exists():
         return None
-    with connected(paths.database, "rw", timeout) as connection, committed(connection):
+    with connected(paths.database, "rw", timeout) as connection:
+        # Read without the right to write, which would have to wait for whoever reads.
         if found := damage(connection):
             raise StateError(Fault.DAMAGED, f"{paths.database}: it is damaged ({found}); forget the whole state")
         version = schema.version_of(connection)
         if version == 0:
             return None
         if version != schema.VERSION:
-            schema.upgrade(connection, version)
+            with committed(connection):
+                schema.upgrade(connection, schema.version_of(connection))
         fingerprint = connection.execute("SELECT value FROM about WHERE key = 'fingerprint'").fetchone()
     if fingerprint is None or not isinstance(fingerprint[0], bytes):
         raise StateError(Fault.DAMAGED, f"{paths.database}: it does not say which secret it belongs to")

@@ -41,6 +41,7 @@ RETRY: Final = 10.0
 """Seconds until a state that could not be opened is tried again."""
 
 _log: Final = logging.getLogger("overstory.client")
+_log.addHandler(logging.NullHandler())  # a program that sets up no logging is not written to
 _uniform: Final = random.SystemRandom().random
 
 

@@ -115,16 +115,13 @@ class Outbox:
         due: float,
         state: RowState,
         response: int | None = None,
-    ) -> int:
-        """Add a report; return how many older ones were dropped to make room."""
+    ) -> None:
+        """Add a report; call `trim` before the transaction ends."""
         self._connection.execute(
             "INSERT INTO outbox (batch, metric, period, body, due, attempts, state, response)"
             " VALUES (?, ?, ?, ?, ?, 0, ?, ?)",
             (batch, metric, period, body, due if state is RowState.WAITING else 0.0, state.value, response),
         )
-        dropped = self._make_room() if state is RowState.WAITING else 0
-        self._forget_oldest()
-        return dropped
 
     def rows(self, metric: str | None = None, state: RowState | None = None) -> list[OutboxRow]:
         """Return the reports, oldest first."""
@@ -189,8 +186,8 @@ class Outbox:
             for number, batch, metric, period, body, due, attempts, state, answer, response in found
         ]
 
-    def _make_room(self) -> int:
-        """Drop the oldest waiting reports until the others fit; the newest always stays."""
+    def trim(self) -> int:
+        """Drop the oldest waiting reports until the others fit; return how many. The newest always stays."""
         waiting = self._connection.execute(
             "SELECT id, length(body) FROM outbox WHERE state = ? ORDER BY id DESC", (RowState.WAITING.value,)
         ).fetchall()
@@ -199,8 +196,11 @@ class Outbox:
             place == 0 or (place < self._bounds.waiting_rows and held <= self._bounds.waiting_bytes)
             for place, held in enumerate(sizes)
         )
-        for number, _ in waiting[fitting:]:
-            self.settle(number, RowState.DROPPED, "made room for newer reports")
+        self._connection.executemany(
+            "UPDATE outbox SET state = ?, answer = 'made room for newer reports', due = 0 WHERE id = ?",
+            [(RowState.DROPPED.value, number) for number, _ in waiting[fitting:]],
+        )
+        self._forget_oldest()
         dropped: int = len(waiting) - fitting
         return dropped
 

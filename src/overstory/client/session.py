@@ -135,8 +135,9 @@ class Session:
             # Inside the transaction: a choice made before is obeyed, one made after withdraws what is written here.
             allowed = authority.now()
             fates = Counter(self._written(rows, report, allowed) for report in reports)
-            for fate, number in fates.items():
-                rows.count(fate, number)
+            for fate, number in (*fates.items(), ("made-room", rows.outbox.trim())):
+                if number:
+                    rows.count(fate, number)
             seen = {
                 name: (rows.claims(name), rows.memo.responses(name)) for name in {report.metric for report in reports}
             }
@@ -183,9 +184,7 @@ class Session:
             return "capped"
         rows.memo.keep_terms(mechanism)
         state = RowState.LOCAL if kept else RowState.WAITING
-        dropped = rows.outbox.add(
+        rows.outbox.add(
             report.batch, report.metric, report.period, report.body, due=report.due, state=state, response=number
         )
-        if dropped:
-            rows.count("made-room", dropped)
         return "kept" if kept else "queued"

@@ -1,0 +1,50 @@
+"""Running a piece of a test in another process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+HERE = Path(__file__).parent
+NOBODY = 65_534
+
+
+def in_child(job, *, as_nobody=False):
+    """Run `job` in a forked child and fail if it fails; POSIX only. Root is not stopped by file modes: be nobody."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            if as_nobody and os.getuid() == 0:
+                os.setgid(NOBODY)
+                os.setuid(NOBODY)
+            job()
+            code = 0
+        except BaseException:  # noqa: BLE001 - the parent fails for it
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def start(script, *arguments):
+    """Start Python on `script`, which may import the modules beside this one."""
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), *sys.path[1:2]]), "PYTHONWARNINGS": "error"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def output_of(process, *, expected=0):
+    """Wait for a process and return what it printed."""
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == expected, err
+    return out

@@ -1,0 +1,69 @@
+"""The state of schema 1, as the first version of the client wrote it, in SQL of its own.
+
+    python tests/client/states_before.py
+
+writes tests/vectors/client-state-1 again. The files are kept in the repository: what is tested is that they open.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sqlite3
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[1] / "vectors" / "client-state-1"
+RAW = bytes(range(100, 132))
+TABLES = """
+CREATE TABLE about (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE reported (metric TEXT, period INTEGER, PRIMARY KEY (metric, period)) WITHOUT ROWID;
+CREATE TABLE responses (metric TEXT NOT NULL, mechanism BLOB NOT NULL, number INTEGER NOT NULL, tag BLOB NOT NULL,
+    permanent BLOB NOT NULL, reports INTEGER NOT NULL,
+    PRIMARY KEY (metric, mechanism, tag), UNIQUE (metric, mechanism, number)) WITHOUT ROWID;
+CREATE TABLE outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, batch BLOB NOT NULL UNIQUE, metric TEXT NOT NULL,
+    period INTEGER NOT NULL, body BLOB NOT NULL, due REAL NOT NULL, attempts INTEGER NOT NULL, state TEXT NOT NULL,
+    answer TEXT);
+"""
+
+
+def write(folder, rows):
+    """Write a state of schema 1; `rows` are (metric, period, mechanism, tag, permanent, batch, body)."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    body = b"OVSS\x01\0\0\0" + RAW
+    (folder / "secret").write_bytes(body + hashlib.blake2b(body, person=b"secret file").digest()[:12])
+    (folder / "lock").write_bytes(b"begun\n")
+    connection = sqlite3.connect(folder / "state.db", isolation_level=None)
+    connection.executescript(TABLES)
+    fingerprint = hashlib.blake2b(RAW, digest_size=16, person=b"fingerprint").digest()
+    connection.executemany("INSERT INTO about VALUES (?, ?)", [("schema", 1), ("fingerprint", fingerprint)])
+    for number, (metric, period, mechanism, tag, permanent, batch, upload) in enumerate(rows):
+        connection.execute("INSERT INTO reported VALUES (?, ?)", (metric, period))
+        connection.execute(
+            "INSERT INTO responses VALUES (?, ?, ?, ?, ?, 1)", (metric, mechanism, number, tag, permanent)
+        )
+        row = (batch, metric, period, upload)
+        connection.execute(
+            "INSERT INTO outbox (batch, metric, period, body, due, attempts, state)"
+            " VALUES (?, ?, ?, ?, 0, 0, 'waiting')",
+            row,
+        )
+    connection.close()
+
+
+def reports():
+    """What a device with this secret reported on two days: the first as red, the second as blue."""
+    from devices import DAY, NOON, REGISTRY
+
+    from overstory.client.recorder import MetricRecorder
+    from overstory.client.secret_file import DeviceSecret
+
+    recorder = MetricRecorder(REGISTRY["colour"], DeviceSecret(RAW), None)
+    for day, colour in enumerate(("red", "blue")):
+        period = int(NOON // DAY) + day
+        made = recorder.make(colour, period)
+        yield "colour", period, REGISTRY["colour"].mechanism.digest, made.tag, made.permanent, made.batch, made.body
+
+
+if __name__ == "__main__":
+    write(FOLDER, reports())

@@ -1,0 +1,395 @@
+"""State machines: outbox, memo with its ledger, consent, each beside a model of a few lines."""
+
+import math
+import os
+import tempfile
+from collections import Counter
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+from devices import BINS, DAY, NOON, Clock, device, registry
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+
+from overstory.client import Choice, Outcome, Randomizer
+from overstory.client.beginning import erase
+from overstory.client.budget import budget, spent
+from overstory.client.consent import choose, read_consent
+from overstory.client.errors import ConsentError
+from overstory.client.outbox import Bounds, RowState
+from overstory.client.paths import StatePaths
+from overstory.client.state import State
+from overstory.privacy import Event, Ledger, Spend
+from overstory.protocol.upload import decode_uploads
+from overstory.protocol.wire import decode_batch
+
+FEW = settings(max_examples=25, stateful_step_count=25, deadline=None)
+
+
+# Thousands of transactions: what waits for a disk is tested elsewhere.
+IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+class WithFolder(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self._folder = tempfile.TemporaryDirectory(dir=IN_MEMORY)
+        self.folder = Path(self._folder.name)
+
+    def teardown(self):
+        self._folder.cleanup()
+
+
+class OutboxMachine(WithFolder):
+    """The outbox against a list: order, bounds, leases, and that what is settled stays settled."""
+
+    bounds = Bounds(waiting_rows=5, waiting_bytes=60, kept_rows=4)
+    numbers = Bundle("numbers")
+
+    def __init__(self):
+        super().__init__()
+        self.state = State(StatePaths(self.folder / "state"), bounds=self.bounds)
+        self.state.begin()
+        self.model, self.now, self.made = [], 1000.0, 0
+
+    def find(self, number):
+        return next((row for row in self.model if row["id"] == number), None)
+
+    def forget(self):
+        settled = [row for row in self.model if row["state"] != "waiting"]
+        for row in settled[: max(len(settled) - self.bounds.kept_rows, 0)]:
+            self.model.remove(row)
+
+    @rule(
+        target=numbers,
+        size=st.integers(1, 40),
+        delay=st.integers(0, 50),
+        state=st.sampled_from([RowState.WAITING, RowState.WAITING, RowState.LOCAL]),
+    )
+    def add(self, size, delay, state):
+        self.made += 1
+        row = {"id": self.made, "size": size, "due": self.now + delay, "state": str(state), "attempts": 0}
+        with self.state.transaction() as rows:
+            body, batch = bytes(size), self.made.to_bytes(16, "little")
+            rows.outbox.add(batch, "colour", self.made, body, due=row["due"], state=state)
+            dropped = rows.outbox.trim()
+        self.model.append(row)
+        waiting = [r for r in self.model if r["state"] == "waiting"]
+        expected = 0
+        while len(waiting) > 1 and (len(waiting) > 5 or sum(r["size"] for r in waiting) > 60):
+            waiting.pop(0)["state"] = "dropped"
+            expected += 1
+        assert dropped == expected
+        self.forget()
+        return row["id"]
+
+    @rule(number=consumes(numbers), state=st.sampled_from([RowState.SENT, RowState.DROPPED]))
+    def settle(self, number, state):
+        row = self.find(number)
+        with self.state.transaction() as rows:
+            changed = rows.outbox.settle(number, state, "said")
+        assert changed == (row is not None and row["state"] == "waiting")
+        if changed:
+            row["state"] = str(state)
+        self.forget()
+
+    @rule(number=numbers, delay=st.integers(0, 100))
+    def postpone(self, number, delay):
+        row = self.find(number)
+        with self.state.transaction() as rows:
+            rows.outbox.postpone(number, self.now + delay, 3, "later")
+        if row is not None and row["state"] == "waiting":
+            row.update(due=self.now + delay, attempts=3)
+
+    @rule(limit=st.integers(1, 4), lease=st.integers(1, 30))
+    def take_due(self, limit, lease):
+        with self.state.transaction() as rows:
+            taken = rows.outbox.take_due(self.now, limit, lease)
+        due = [row for row in self.model if row["state"] == "waiting" and row["due"] <= self.now]
+        assert {row.id for row in taken} <= {row["id"] for row in due}
+        assert len(taken) == min(limit, len(due))
+        for row in taken:
+            self.find(row.id)["due"] = self.now + lease
+
+    @rule(to=st.sampled_from([RowState.DROPPED, RowState.LOCAL]))
+    def withdraw(self, to):
+        waiting = [row for row in self.model if row["state"] == "waiting"]
+        with self.state.transaction() as rows:
+            assert rows.outbox.withdraw(to, "consent withdrawn") == len(waiting)
+        for row in waiting:
+            row["state"] = str(to)
+        self.forget()
+
+    @rule(seconds=st.integers(1, 40))
+    def wait(self, seconds):
+        self.now += seconds
+
+    @invariant()
+    def they_agree(self):
+        with self.state.snapshot() as rows:
+            found = rows.outbox.rows()
+            tally, first = rows.outbox.tally(), rows.outbox.next_due()
+        assert [(row.id, str(row.state), row.attempts) for row in found] == [
+            (row["id"], row["state"], row["attempts"]) for row in self.model
+        ]
+        for row, expected in zip(found, self.model, strict=True):
+            assert row.due == (expected["due"] if row.state is RowState.WAITING else 0)
+        assert {str(s): n for s, n in tally.items() if n} == dict(Counter(row["state"] for row in self.model))
+        assert first == min((row["due"] for row in self.model if row["state"] == "waiting"), default=None)
+
+
+TestOutbox = OutboxMachine.TestCase
+TestOutbox.settings = FEW
+
+CAPPED = registry(
+    **{rule: BINS + f'max_values = 3\nbeyond = "{rule}"\n' for rule in ("drop", "first", "nearest")}, free=BINS
+)
+COLOUR = 'domain = {kind = "categories", names = ["red", "green"]}\noracle = "grr"\nperiod = "day"\n'
+COLOUR += "parameters = {epsilon = 1.0}\n"
+METRICS = st.sampled_from(list(CAPPED))
+VALUES = st.sampled_from([0, 1, 5, 6, 40, 98, 99])
+
+
+class MemoMachine(WithFolder):
+    """Two processes' worth of clients on one state: permanent responses, caps, and the ledger against the spends."""
+
+    def __init__(self):
+        super().__init__()
+        self.clock = Clock()
+        self.clients = [self.client(), self.client()]
+        self.known = {name: [] for name in CAPPED}  # values reported, in order
+        self.spends = Ledger("person")
+
+    def client(self):
+        return device(self.folder, clock=self.clock, registry=CAPPED)
+
+    def chosen(self, name, value):
+        """The value really reported: the rule of the metric, in a few words."""
+        known = self.known[name]
+        if value in known or name == "free" or len(known) < 3:
+            return value
+        by_rule = {"drop": None, "first": known[0], "nearest": min(known, key=lambda k: (abs(k - value), k))}
+        return by_rule[name]
+
+    @rule(which=st.integers(0, 1), name=METRICS, value=VALUES)
+    def record_and_flush(self, which, name, value):
+        client = self.clients[which]
+        self.clock.tomorrow()
+        expected = self.chosen(name, value)
+        outcome = client.record(name, value)
+        if expected is None and outcome is Outcome.RECORDED:
+            # This process has not yet seen what the other reported: the flush has, and drops it.
+            assert client.flush().written == {"capped": 1}
+            return
+        if expected is None:
+            assert outcome is Outcome.CAPPED
+            return
+        assert outcome is Outcome.RECORDED
+        written = client.flush().written
+        if written == {"capped": 1}:
+            assert expected != value  # again unseen, under a rule that would have substituted
+            return
+        assert written == {"queued": 1}
+        report = self.last_report()
+        self.charge(name, self.reported(name, value, expected, report))
+
+    def last_report(self):
+        with State(self.clients[0].paths).snapshot() as rows:
+            row = rows.outbox.rows()[-1]
+            (response,) = [r for r in rows.memo.responses(row.metric) if r.number == row.response]
+        (report,) = decode_batch(decode_uploads(row.body, 1)[0].reports)
+        return response, report
+
+    def reported(self, name, value, expected, found):
+        """Return the value whose permanent response went out: the expected one, or one this process knew of."""
+        response, _ = found
+        candidates = {expected, *self.known[name]} if expected != value else {expected}
+        (mine,) = [v for v in candidates if self.permanent(name, v) == response.permanent]
+        return mine
+
+    def permanent(self, name, value):
+        secret = State(self.clients[0].paths).begin().reveal()
+        return Randomizer(CAPPED[name].mechanism, secret=secret, metric=name).permanent(value)
+
+    def charge(self, name, value):
+        if value not in self.known[name]:
+            self.known[name].append(value)
+        number = self.known[name].index(value)
+        self.spends = self.spends.after(Spend.of(name, CAPPED[name].mechanism, Event.VALUE, number=number))
+
+    @rule(which=st.integers(0, 1))
+    def restart(self, which):
+        self.clients[which].close()
+        self.clients[which] = self.client()
+
+    @rule(which=st.integers(0, 1), name=METRICS, value=VALUES)
+    def crash(self, which, name, value):
+        """What was recorded and not flushed is gone, with its claim on the period."""
+        self.clock.tomorrow()
+        self.clients[which].record(name, value)
+        self.clients[which] = self.client()
+
+    @invariant()
+    def the_ledger_is_what_was_spent(self):
+        state = State(self.clients[0].paths)
+        if not state.exists:
+            return
+        with state.snapshot() as rows:
+            assert budget(rows, CAPPED).ledger.accounts == self.spends.accounts
+            for name, metric in CAPPED.items():
+                found = spent(rows, metric)
+                assert found.distinct == len(self.known[name])
+                assert found.epsilon == self.spends.epsilon_of(name)
+                assert name == "free" or (found.distinct <= 3 and found.epsilon <= found.most_epsilon)
+                responses = rows.memo.responses(name)
+                assert [r.permanent for r in responses] == [self.permanent(name, v) for v in self.known[name]]
+
+    def teardown(self):
+        for client in self.clients:
+            client.close()
+        super().teardown()
+
+
+TestMemo = MemoMachine.TestCase
+TestMemo.settings = FEW
+
+
+class ConsentMachine(WithFolder):
+    """Choices, reports, restarts and forgetting: nothing waits that the consent in force does not vouch for."""
+
+    def __init__(self):
+        super().__init__()
+        self.clock = Clock()
+        self.registries = [registry(), registry(version="later", extra=BINS, colour=COLOUR)]
+        self.shown = 0
+        self.client = self.anew()
+        self.choice, self.covered = None, set()
+        self.unflushed, self.waiting, self.ever_withdrawn = [], [], set()
+
+    def anew(self):
+        return device(self.folder, clock=self.clock, registry=self.registries[self.shown], choice=None, spread=0)
+
+    @rule(choice=st.sampled_from(list(Choice)))
+    def choose(self, choice):
+        made = self.client.consent(choice)
+        assert made == read_consent(self.client.paths)
+        assert made.date == datetime.fromtimestamp(self.clock.now, UTC).date().isoformat()
+        if not (choice is Choice.ON and self.choice is Choice.ON):
+            self.unflushed, self.waiting = [], []  # neither may go out any more
+        self.choice = choice
+        self.covered = {(name, m.digest) for name, m in self.registries[self.shown].items()}
+        assert made.missing(self.registries[self.shown]) == ()
+
+    @rule(name=st.sampled_from(["colour", "engine", "extra"]))
+    def record(self, name):
+        self.clock.tomorrow()
+        shown = self.registries[self.shown]
+        outcome = self.client.record(name, {"colour": "red", "engine": "x", "extra": 3}[name])
+        if name not in shown:
+            assert outcome is Outcome.UNKNOWN
+        elif self.choice is None:
+            assert outcome is Outcome.NOT_ASKED
+        elif self.choice is Choice.OFF:
+            assert outcome is Outcome.OFF
+        elif (name, shown[name].digest) not in self.covered:
+            assert outcome is Outcome.NOT_ASKED
+        else:
+            assert outcome is Outcome.RECORDED
+            if self.choice is Choice.ON:
+                self.unflushed.append((name, shown[name].period.number(self.clock.now)))
+
+    @rule()
+    def flush(self):
+        assert self.client.flush().problem is None
+        self.waiting += self.unflushed
+        self.unflushed = []
+
+    @rule()
+    def crash(self):
+        self.client, self.unflushed = self.anew(), []
+
+    @rule(shown=st.integers(0, 1))
+    def another_version_of_the_program(self, shown):
+        self.flush()
+        self.shown = shown
+        self.client = self.anew()
+
+    @rule()
+    def forget(self):
+        erase(self.client.paths)
+        self.client = self.anew()
+        self.choice, self.covered, self.unflushed, self.waiting = None, set(), [], []
+
+    @rule()
+    def damage_the_file(self):
+        if self.choice is None:
+            return
+        self.client.paths.consent.write_text('{"consent": 1, "choice": "on"}')
+        with pytest.raises(ConsentError):
+            read_consent(self.client.paths)
+        assert self.client.record("colour", "red") is Outcome.OFF
+        assert "not a choice that was written here" in self.client.status().effective.cause
+        self.choice, self.unflushed = Choice.OFF, []
+        choose(self.client.paths, self.registries[self.shown], Choice.OFF, date(2026, 11, 21))
+        self.covered = {(name, m.digest) for name, m in self.registries[self.shown].items()}
+        self.waiting = []
+
+    @invariant()
+    def only_what_is_consented_to_waits(self):
+        state = State(self.client.paths)
+        if state.exists:
+            with state.snapshot() as rows:
+                found = [(row.metric, row.period) for row in rows.outbox.rows(state=RowState.WAITING)]
+            assert found == self.waiting
+
+
+TestConsent = ConsentMachine.TestCase
+TestConsent.settings = FEW
+
+
+def test_a_ledger_says_infinite_where_an_earlier_version_kept_too_little(tmp_path):
+    import shutil
+
+    import states_before
+
+    shutil.copytree(states_before.FOLDER, tmp_path / "state")
+    paths = StatePaths(tmp_path / "state")
+    State(paths).begin()
+    with State(paths).snapshot() as rows:
+        assert budget(rows, {}).unknown == {"colour"}
+        assert budget(rows, {}).epsilon == math.inf
+        assert budget(rows, registry()).epsilon == pytest.approx(2.0)
+        assert spent(rows, registry()["colour"]).reports == 2
+
+
+def test_the_terms_are_kept_so_that_the_ledger_outlives_the_registry(tmp_path):
+    clock = Clock(NOON + 10 * DAY)
+    client = device(tmp_path, clock=clock)
+    client.record("engine", "x")
+    client.flush()
+    with State(client.paths).snapshot() as rows:
+        assert budget(rows, {}).epsilon == budget(rows, client.registry).epsilon
+        assert 0 < budget(rows, {}).epsilon < math.inf
+
+
+def test_local_reports_are_not_charged_and_count_towards_the_cap(tmp_path):
+    clock = Clock()
+    client = device(tmp_path, clock=clock, registry=CAPPED, choice="local")
+    for value in (1, 2, 3, 4):
+        clock.tomorrow()
+        last = client.record("drop", value)
+    assert last is Outcome.CAPPED
+    assert client.flush().written == {"kept": 3}
+    with State(client.paths).snapshot() as rows:
+        assert [(r.reports, r.kept) for r in rows.memo.responses("drop")] == [(0, 1)] * 3
+        assert budget(rows, CAPPED).epsilon == 0
+    client.consent("on")
+    clock.tomorrow()
+    assert client.record("drop", 4) is Outcome.CAPPED
+    assert client.record("drop", 2) is Outcome.RECORDED
+    client.flush()
+    with State(client.paths).snapshot() as rows:
+        assert [(r.reports, r.kept) for r in rows.memo.responses("drop")] == [(0, 1), (1, 1), (0, 1)]
+        assert rows.outbox.tally()[RowState.LOCAL] == 3

@@ -1,0 +1,473 @@
+"""The state on disk: begun once, found again, and nothing lost or altered goes unnoticed."""
+
+import os
+import shutil
+import sqlite3
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+import states_before
+from devices import DAY, NOON, REGISTRY, Clock, device
+from processes import in_child
+
+from overstory.client import Outcome, beginning
+from overstory.client import state as state_module
+from overstory.client.beginning import erase
+from overstory.client.errors import Fault, StateError
+from overstory.client.outbox import RowState
+from overstory.client.paths import StatePaths
+from overstory.client.schema import VERSION
+from overstory.client.secret_file import DeviceSecret, read_secret
+from overstory.client.state import State
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="file modes and limits of POSIX")
+
+
+@pytest.fixture
+def paths(tmp_path):
+    return StatePaths(tmp_path / "state")
+
+
+@pytest.fixture
+def begun(paths):
+    return State(paths).begin()
+
+
+def fault_of(paths):
+    with pytest.raises(StateError) as caught:
+        State(paths).begin()
+    return caught.value.fault
+
+
+def test_a_state_is_begun_once_and_found_again(paths, begun):
+    assert State(paths).begin().reveal() == begun.reveal()
+    assert len(begun.reveal()) == 32
+    assert sorted(path.name for path in paths.folder.iterdir()) == ["lock", "secret", "state.db"]
+
+
+def test_two_folders_have_two_secrets(tmp_path):
+    secrets = {State(StatePaths(tmp_path / name)).begin().reveal() for name in "abc"}
+    assert len(secrets) == 3
+
+
+@posix
+def test_the_files_are_for_their_owner_alone(tmp_path, paths):
+    before = os.umask(0)
+    try:
+        device(tmp_path).record("colour", "red")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(paths.folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in paths.folder.iterdir()} == {0o600}
+
+
+def test_a_lost_secret_is_noticed_and_not_replaced(paths, begun):
+    paths.secret.unlink()
+    assert fault_of(paths) is Fault.LOST
+    assert not paths.secret.exists()
+
+
+def test_a_lost_database_is_noticed_and_not_replaced(paths, begun):
+    paths.database.unlink()
+    assert fault_of(paths) is Fault.LOST
+    assert not paths.database.exists()
+
+
+def test_a_database_cut_to_nothing_is_a_lost_one(paths, begun):
+    paths.database.write_bytes(b"")
+    assert fault_of(paths) is Fault.LOST
+
+
+def test_both_lost_are_noticed_too(paths, begun):
+    paths.secret.unlink()
+    paths.database.unlink()
+    assert fault_of(paths) is Fault.LOST
+
+
+def test_another_devices_secret_is_noticed(tmp_path, paths, begun):
+    other = StatePaths(tmp_path / "other")
+    State(other).begin()
+    shutil.copy(other.secret, paths.secret)
+    assert fault_of(paths) is Fault.ALTERED
+
+
+def test_every_altered_byte_of_the_secret_is_noticed(paths, begun):
+    whole = paths.secret.read_bytes()
+    for at in range(len(whole)):
+        paths.secret.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert fault_of(paths) is Fault.DAMAGED
+    for wrong in (b"", whole[:-1], whole + b"\0"):
+        paths.secret.write_bytes(wrong)
+        assert fault_of(paths) is Fault.DAMAGED
+    paths.secret.write_bytes(whole)
+    assert State(paths).begin().reveal() == begun.reveal()
+
+
+def test_a_damaged_database_is_noticed(paths, begun):
+    for garbage in (b"not a database at all" * 100, paths.database.read_bytes()[:5000]):
+        paths.database.write_bytes(garbage)
+        assert fault_of(paths) is Fault.DAMAGED
+
+
+def test_a_database_without_its_fingerprint_or_version_is_damaged(paths, begun):
+    for key in ("fingerprint", "schema"):
+        connection = sqlite3.connect(paths.database, isolation_level=None)
+        connection.execute("DELETE FROM about WHERE key = ?", (key,))
+        connection.close()
+        assert fault_of(paths) is Fault.DAMAGED
+
+
+def test_damage_in_the_middle_never_raises_into_the_program(tmp_path, paths):
+    """Every page of the database is overwritten in turn: `record` and `flush` answer, and `status` tells."""
+    clock = Clock()
+    with device(tmp_path, clock=clock) as client:
+        for _ in range(30):
+            client.record("engine", "x")
+            clock.now += 3600
+    whole = paths.database.read_bytes()
+    for page in range(0, len(whole), 4096):
+        paths.database.write_bytes(whole[:page] + b"\xa5" * 4096 + whole[page + 4096 :])
+        clock.now += 3600
+        client = device(tmp_path, clock=clock, choice=None)
+        outcome = client.record("engine", "x")
+        flushed = client.flush()
+        assert outcome is Outcome.UNAVAILABLE or flushed.problem or flushed.written == {"queued": 1}
+        assert outcome is not Outcome.UNAVAILABLE or client.status().problem
+        client.close()
+
+
+def test_a_newer_schema_is_refused(paths, begun):
+    connection = sqlite3.connect(paths.database, isolation_level=None)
+    connection.execute("UPDATE about SET value = ? WHERE key = 'schema'", (VERSION + 1,))
+    connection.close()
+    assert fault_of(paths) is Fault.NEWER
+    for opened in (State(paths).snapshot, State(paths).transaction):
+        with pytest.raises(StateError, match="use the newer one again"), opened():
+            pass
+
+
+def steps(monkeypatch, name, fail_at):
+    """Let the call number `fail_at` of a function of the beginning be the last thing this process does."""
+    real, calls = getattr(beginning, name), []
+
+    def cut(*arguments):
+        calls.append(arguments)
+        if len(calls) == fail_at:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    monkeypatch.setattr(beginning, name, cut)
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [("write_secret", 1), ("sync_folder", 1), ("connected", 1), ("sync_folder", 2), ("_is_marked", 1)],
+)
+def test_a_beginning_cut_off_anywhere_is_completed_or_undone(paths, monkeypatch, name, call):
+    with monkeypatch.context() as patched:
+        steps(patched, name, call)
+        with pytest.raises(KeyboardInterrupt):
+            State(paths).begin()
+    secret = State(paths).begin()
+    assert read_secret(paths.secret).reveal() == secret.reveal()
+    assert not paths.unconfirmed.exists()
+    with State(paths).snapshot() as rows:
+        assert rows.fingerprint == secret.fingerprint
+
+
+def test_a_beginning_cut_off_before_the_rename_keeps_the_secret_that_the_database_knows(paths, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            State(paths).begin()
+    written = read_secret(paths.unconfirmed)
+    assert State(paths).begin().reveal() == written.reveal()
+
+
+def test_an_unconfirmed_secret_of_another_beginning_does_not_stand_in_for_a_lost_one(paths, begun):
+    paths.secret.unlink()
+    from overstory.client.secret_file import write_secret
+
+    write_secret(paths.unconfirmed, DeviceSecret.fresh())
+    assert fault_of(paths) is Fault.LOST
+
+
+def test_erasing_makes_room_for_another_device(tmp_path, paths):
+    device(tmp_path).record("colour", "red")
+    before = State(paths).begin().reveal()
+    erase(paths)
+    assert [path.name for path in paths.folder.iterdir()] == ["lock"]
+    assert State(paths).begin().reveal() != before
+    erase(StatePaths(tmp_path / "never-there"))
+    assert not (tmp_path / "never-there").exists()
+
+
+def test_erasing_works_on_damaged_files(paths, begun):
+    paths.database.write_bytes(b"damaged" * 1000)
+    paths.secret.write_bytes(b"damaged")
+    erase(paths)
+    assert State(paths).begin().reveal() != begun.reveal()
+
+
+def test_a_transaction_that_raises_leaves_nothing(paths, begun):
+    state = State(paths)
+
+    def broken():
+        with state.transaction() as rows:
+            rows.claim("colour", 1)
+            rows.count("x")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        broken()
+    with state.transaction() as rows:
+        assert rows.counts() == {}
+        assert rows.claim("colour", 1)
+
+
+def test_a_state_that_was_forgotten_and_begun_again_is_not_written_with_the_old_secret(tmp_path, paths):
+    clock = Clock()
+    client = device(tmp_path, clock=clock)
+    client.record("colour", "red")
+    client.flush()
+    clock.tomorrow()
+    client.record("colour", "red")
+    erase(paths)
+    again = device(tmp_path, clock=clock)
+    again.record("engine", "x")
+    again.flush()
+    assert "forgotten" in client.flush().problem
+    with State(paths).snapshot() as rows:
+        assert [row.metric for row in rows.outbox.rows()] == ["engine"]
+    assert client.record("colour", "red") is Outcome.RECORDED  # with the new secret
+    assert client.flush().written == {"queued": 1}
+
+
+def test_forgetting_while_a_program_runs_leaves_nothing_of_it(tmp_path, paths):
+    client = device(tmp_path)
+    client.record("colour", "red")
+    erase(paths)
+    assert client.record("engine", "x") is Outcome.NOT_ASKED
+    assert client.flush().problem
+    client.close()
+    assert [path.name for path in paths.folder.iterdir()] == ["lock"]
+
+
+# --- the schema before
+
+
+@pytest.fixture
+def schema_1(tmp_path, paths):
+    shutil.copytree(states_before.FOLDER, paths.folder)
+    return paths
+
+
+def responses_of(rows):
+    return [(r.metric, r.number, r.permanent, r.reports, r.kept) for r in rows.memo.responses()]
+
+
+def test_the_state_of_schema_1_is_upgraded_when_it_is_opened(tmp_path, schema_1):
+    before = sqlite3.connect(f"{schema_1.database.as_uri()}?mode=ro", uri=True)
+    rows_before = before.execute("SELECT batch, body FROM outbox ORDER BY id").fetchall()
+    before.close()
+    assert State(schema_1).begin().reveal() == states_before.RAW
+    with State(schema_1).snapshot() as rows:
+        assert [(row.batch, row.body) for row in rows.outbox.rows(state=RowState.WAITING)] == rows_before
+        assert [(number, reports, kept) for _, number, _, reports, kept in responses_of(rows)] == [(0, 1, 0), (1, 1, 0)]
+        assert rows._connection.execute("SELECT value FROM about WHERE key = 'schema'").fetchone() == (VERSION,)
+
+
+def test_a_permanent_response_survives_the_upgrade(tmp_path, schema_1):
+    clock = Clock(NOON + DAY)
+    client = device(tmp_path, clock=clock)
+    assert client.record("colour", "blue") is Outcome.ALREADY
+    clock.tomorrow()
+    assert client.record("colour", "blue") is Outcome.RECORDED
+    assert client.flush().written == {"queued": 1}
+    with State(schema_1).snapshot() as rows:
+        assert [reports for *_, reports, _ in responses_of(rows)] == [1, 2]  # the second response, once more
+
+
+def test_schema_1_is_read_without_being_changed(schema_1):
+    whole = schema_1.database.read_bytes()
+    with State(schema_1).snapshot() as rows:
+        assert rows.outbox.tally()[RowState.WAITING] == 2
+        assert rows.counts() == {}
+    assert schema_1.database.read_bytes() == whole
+
+
+def test_an_upgrade_that_fails_changes_nothing(schema_1, monkeypatch):
+    whole = schema_1.database.read_bytes()
+    broken = (*state_module.schema.STEPS[0], "CREATE TABLE about (twice)")
+    monkeypatch.setattr(state_module.schema, "STEPS", (broken,))
+    assert fault_of(schema_1) is Fault.UNREADABLE
+    assert schema_1.database.read_bytes() == whole
+
+
+def test_the_fixture_is_what_the_code_that_made_it_makes(tmp_path):
+    """The rows differ in what is random alone."""
+    states_before.write(tmp_path / "again", states_before.reports())
+    kept, made = (
+        sqlite3.connect(folder / "state.db").execute("SELECT metric, tag, permanent FROM responses").fetchall()
+        for folder in (states_before.FOLDER, tmp_path / "again")
+    )
+    assert kept == made
+    assert REGISTRY["colour"].mechanism.name == "grr"
+
+
+# --- places where nothing can be written
+
+
+def test_a_home_that_is_no_folder_disturbs_nobody(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    client = device(tmp_path, choice=None)
+    client.paths = client._authority._paths = StatePaths(tmp_path / "file" / "state")
+    assert client.record("colour", "red") is Outcome.NOT_ASKED
+    assert client.flush().problem is None
+    assert client.status().problem is None
+
+
+@posix
+def test_a_read_only_folder_disturbs_nobody_and_can_be_read(tmp_path, paths):
+    clock = Clock()
+    with device(tmp_path, clock=clock) as first:
+        first.record("colour", "red")
+    tmp_path.chmod(0o755)
+    for path in (tmp_path, *tmp_path.rglob("*")):
+        path.chmod(path.stat().st_mode | 0o044 | (0o011 if path.is_dir() else 0))
+    for parent in tmp_path.parents[:3]:
+        parent.chmod(parent.stat().st_mode | 0o011)
+    paths.folder.chmod(0o555)
+
+    def as_another():
+        client = device(tmp_path, clock=clock, choice=None)
+        clock.tomorrow()
+        assert client.record("colour", "red") is Outcome.UNAVAILABLE
+        assert client.record("colour", "red") is Outcome.UNAVAILABLE
+        status = client.status()
+        assert "cannot be written" in status.problem
+        assert status.outbox["waiting"] == 1
+        assert client.flush().problem is None
+        client.close()
+
+    in_child(as_another, as_nobody=True)
+    paths.folder.chmod(0o700)
+
+
+@posix
+def test_a_full_disk_disturbs_nobody_and_nothing_is_lost_when_there_is_room_again(tmp_path, paths):
+    """The limit on the size of files stands in for the disk: SQLite's write fails in the middle of a transaction."""
+
+    def limited():
+        import resource
+
+        clock = Clock()
+        client = device(tmp_path, clock=clock, spread=0)
+        client.record("engine", "x")
+        assert client.flush().problem is None
+        size = paths.database.stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+        for _ in range(200):
+            clock.now += 3600
+            assert client.record("engine", "x") is Outcome.RECORDED
+        assert "room" in client.flush().problem
+        assert "room" in client.status().problem
+        assert client.status().pending == 200
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        assert client.flush().written == {"queued": 200}
+        assert client.status().problem is None
+        with State(paths).snapshot() as rows:
+            assert len({row.batch for row in rows.outbox.rows()}) == 201
+            assert sum(response.reports for response in rows.memo.responses()) == 201
+
+    in_child(limited)
+
+
+def test_a_full_database_is_told(tmp_path, paths, monkeypatch):
+    client = device(tmp_path)
+    client.record("colour", "red")
+    client.flush()
+    real = sqlite3.connect
+
+    def small(*arguments, **settings):
+        connection = real(*arguments, **settings)
+        connection.execute("PRAGMA max_page_count = 1")
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", small)
+    clock = client._clock
+    for _ in range(200):
+        clock.now += 3600
+        client.record("engine", "x" * 100)
+    assert "no room" in client.flush().problem
+    assert client.status().pending == 200
+
+
+@posix
+def test_a_disk_full_from_the_start_leaves_no_half_a_secret(tmp_path, paths):
+    def limited():
+        import resource
+
+        client = device(tmp_path)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20, resource.RLIM_INFINITY))
+        assert client.record("colour", "red") is Outcome.UNAVAILABLE
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        assert client.record("colour", "red") is Outcome.UNAVAILABLE  # it is tried again after a while
+        client._retry_at = 0.0
+        assert client.record("colour", "red") is Outcome.RECORDED
+
+    in_child(limited)
+
+
+def test_a_state_that_another_process_holds_is_busy_for_a_while_only(tmp_path, paths):
+    client = device(tmp_path)
+    client.record("colour", "red")
+    holder = sqlite3.connect(paths.database, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    assert "held it for too long" in client.flush(timeout=0.05).problem
+    holder.close()
+    assert client.flush().written == {"queued": 1}
+
+
+# --- the clock, and periods
+
+
+def test_a_clock_that_goes_back_reports_no_period_twice(tmp_path):
+    clock = Clock()
+    client = device(tmp_path, clock=clock)
+    outcomes = []
+    for days in (0, 1, -1, 1, -3, 2, 1, 1):
+        clock.tomorrow(days)
+        outcomes.append(str(client.record("colour", "red")))
+    said = "recorded recorded already already recorded already already recorded"
+    assert outcomes == said.split()
+    client.flush()
+    with State(client.paths).snapshot() as rows:
+        periods = [row.period for row in rows.outbox.rows()]
+    assert len(periods) == len(set(periods)) == 4
+
+
+def test_periods_that_are_remembered_no_longer_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(state_module, "PERIODS_KEPT", 3)
+    clock = Clock()
+    client = device(tmp_path, clock=clock)
+    for _ in range(5):
+        client.record("colour", "red")
+        client.flush()
+        clock.tomorrow()
+    clock.tomorrow(-4)
+    assert client.record("colour", "red") is Outcome.PAST
+    assert device(tmp_path, clock=clock).record("colour", "red") is Outcome.PAST
+    clock.tomorrow(1)
+    assert client.record("colour", "red") is Outcome.ALREADY
+
+
+def test_a_row_from_a_clock_that_ran_ahead_is_due_now(paths, begun):
+    with State(paths).transaction() as rows:
+        rows.outbox.add(b"a" * 16, "colour", 1, b"body", due=NOON + 100 * DAY, state=RowState.WAITING)
+        rows.outbox.add(b"b" * 16, "colour", 2, b"body", due=NOON + DAY, state=RowState.WAITING)
+        assert [row.batch for row in rows.outbox.take_due(NOON, 10, 60)] == [b"a" * 16]
+        assert rows.outbox.take_due(NOON, 10, 60) == []  # leased
+        assert rows.outbox.next_due() == NOON + 60
