@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import random
@@ -105,6 +106,13 @@ def upload(
     metric = METRICS[name]
     reports = encode_reports(metric.mechanism, sound(metric, count)) if raw is None else raw
     return encode_upload(Upload(batch or batch_id(), name, period, reports))
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for what another task or thread brings about."""
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - what is waited for is not ours to set an event in
+            await asyncio.sleep(0.001)
 
 
 class FakeStore:

@@ -72,9 +72,14 @@ def refusal(reason: Reason, results: Sequence[dict[str, Any]] = (), *, close: bo
     return Answer(reason.status, _dumped(said), RETRY_AFTER.get(reason), close)
 
 
-def trouble(status: int, reason: str, said: str) -> Answer:
-    """Return an error of a page that is not about reports."""
-    return Answer(status, _dumped({"reason": reason, "said": said}))
+def trouble(status: int, reason: str, said: str, *, close: bool = False) -> Answer:
+    """Return an error that is not about reports."""
+    return Answer(status, _dumped({"reason": reason, "said": said}), close=close)
+
+
+def too_slow() -> Answer:
+    """Return the answer to a request that does not arrive: it may be sent again."""
+    return trouble(408, "slow", "The request did not arrive in time: send it again.", close=True)
 
 
 def answer_to(decision: Decision, new: Sequence[bool]) -> Answer:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from overstory.collector.answers import Answer, trouble
+from overstory.collector.answers import Answer, too_slow, trouble
 from overstory.collector.intake import PATH, Head, Intake, read_head
 from overstory.protocol.reasons import Reason
 from overstory.protocol.upload import MEDIA_TYPE
@@ -84,7 +84,7 @@ class Connection(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self._in_head and self._head_bytes > self.intake.limits.head_bytes:
-            self._end(trouble(431, "head", "The request's head is too large."))
+            self._end(trouble(431, "head", "The request's head is too large.", close=True))
         elif self._deadline is None and (self._receiving is not None or (self._in_head and self._head_bytes)):
             self._await_more()
 
@@ -121,7 +121,7 @@ class Connection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP."""
-        self._end(trouble(400, "http", msg))
+        self._end(trouble(400, "http", msg, close=True))
 
     def _small_post(self) -> _Exchange | None:
         if self.url != _URL or self.parser.get_method() != b"POST" or self.expect_100_continue:
@@ -152,7 +152,7 @@ class Connection(HttpToolsProtocol):
 
     def _end(self, answer: Answer) -> None:
         """Answer what cannot be a request, and hang up."""
-        self._write(Answer(answer.status, answer.body, close=True))
+        self._write(answer)
         self.transport.close()
 
     def _await_more(self) -> None:
@@ -166,4 +166,4 @@ class Connection(HttpToolsProtocol):
     def _too_slow(self) -> None:
         self._deadline = None
         if not self.transport.is_closing():
-            self._end(trouble(408, "slow", "The request did not arrive in time."))
+            self._end(too_slow())

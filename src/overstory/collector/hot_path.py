@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
-from overstory.collector.answers import Answer, trouble
+from overstory.collector.answers import Answer, too_slow, trouble
 from overstory.collector.ingest import JSON, Decision
 from overstory.collector.intake import PATH, Head, Intake, read_head
 from overstory.protocol.reasons import Reason
@@ -58,7 +58,7 @@ class HotPath:
             async with asyncio.timeout(self._intake.limits.reading_seconds):
                 body = await self._body(head, receive)
         except TimeoutError:
-            await respond(send, self._intake.refuse(Reason.DAMAGED, close=True))
+            await respond(send, too_slow())
         except _Gone:
             return
         else:

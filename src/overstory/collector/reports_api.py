@@ -93,7 +93,7 @@ def operation() -> dict[str, Any]:
     Examples
     --------
     >>> sorted(operation()["responses"])
-    ['200', '400', '401', '404', '409', '410', '413', '415', '429', '503']
+    ['200', '400', '401', '404', '408', '409', '410', '413', '415', '429', '503']
     """
     return {
         "summary": "Take reports",
@@ -117,7 +117,7 @@ def _refusals() -> dict[str, Any]:
     by_status: dict[int, list[Reason]] = {}
     for reason in Reason:
         by_status.setdefault(reason.status, []).append(reason)
-    refusals = {}
+    refusals = {"408": _response("`slow`: The request did not arrive in time: send it again.", ERROR)}
     for status, reasons in sorted(by_status.items()):
         refusals[str(status)] = _response(" ".join(f"`{reason}`: {reason.said}" for reason in reasons), "Refusal")
         if any(reason in RETRY_AFTER for reason in reasons):
