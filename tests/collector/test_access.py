@@ -1,0 +1,71 @@
+"""Tokens: by their hash, by role, until they expire or are revoked, read anew."""
+
+import pytest
+
+from overstory.collector.access import Access
+from overstory.collector.store import open_store
+from overstory.protocol.reasons import Reason
+
+NOW = 1_000_000.0
+
+
+def header(token: str) -> bytes:
+    return f"Bearer {token}".encode()
+
+
+@pytest.fixture
+def store(tmp_path):
+    with open_store(str(tmp_path / "store.db"), create=True) as opened:
+        yield opened
+
+
+def test_a_token_does_what_its_role_may_and_nothing_else(store) -> None:
+    write, admin = store.add_token("write", "app"), store.add_token("admin", "ops")
+    access = Access(store.tokens)
+    access.refresh()
+    assert access.refuse(header(write), "write", NOW) is None
+    assert access.refuse(header(admin), "admin", NOW) is None
+    assert access.refuse(header(write), "admin", NOW) is Reason.UNKNOWN_TOKEN
+    assert access.refuse(header(admin), "write", NOW) is Reason.UNKNOWN_TOKEN
+    assert access.refuse(b"", "write", NOW) is Reason.NO_TOKEN
+
+
+def test_rotation_a_new_token_beside_the_old_then_the_old_one_revoked(store) -> None:
+    access = Access(store.tokens)
+    old = store.add_token("write", "app")
+    access.refresh()
+    new = store.add_token("write", "app")
+    assert access.refuse(header(new), "write", NOW) is Reason.UNKNOWN_TOKEN
+    access.refresh()
+    assert [access.refuse(header(token), "write", NOW) for token in (old, new)] == [None, None]
+    by_hash = {token.sha256: token.id for token in store.tokens()}
+    from overstory.collector.store.tokens import sha256
+
+    store.revoke_token(by_hash[sha256(old)])
+    access.refresh()
+    assert access.refuse(header(old), "write", NOW) is Reason.UNKNOWN_TOKEN
+    assert access.refuse(header(new), "write", NOW) is None
+
+
+def test_a_token_expires_between_two_readings(store) -> None:
+    token = store.add_token("write", "app", expires=int(NOW) + 10)
+    access = Access(store.tokens)
+    access.refresh()
+    assert access.refuse(header(token), "write", NOW + 9) is None
+    assert access.refuse(header(token), "write", NOW + 10) is Reason.UNKNOWN_TOKEN
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [b"Basic abc", b"Bearer", b"Bearer ", b"Bearer a b", b"Bearer \xff", b"bearer " + b"x" * 10_000, b"token"],
+)
+def test_anything_else_is_an_unknown_token(store, authorization) -> None:
+    access = Access(store.tokens)
+    access.refresh()
+    assert access.refuse(authorization, "write", NOW) is Reason.UNKNOWN_TOKEN
+
+
+def test_open_writes_are_open_for_writes_alone(store) -> None:
+    access = Access(store.tokens, open_writes=True)
+    assert access.refuse(b"", "write", NOW) is None
+    assert access.refuse(b"", "admin", NOW) is Reason.NO_TOKEN

@@ -1,0 +1,147 @@
+"""The writer: everything that waits in one commit, each told its own outcome, bounded, drained."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+from collecting import METRICS, NOW, FakeStore, until, upload
+
+from overstory.collector.committer import Committed, Committer
+from overstory.collector.ingest import Ingest
+from overstory.collector.limits import Limits
+from overstory.collector.store import StoreError
+from overstory.protocol.upload import MEDIA_TYPE
+
+
+def received(count: int = 1):
+    decision = Ingest(METRICS).decide(upload("bloom", count), MEDIA_TYPE, NOW)
+    return decision.received, decision.num_reports, decision.num_bytes
+
+
+class Gate:
+    """Holds the writer until it is opened."""
+
+    def __init__(self, store: FakeStore) -> None:
+        self.entered, self._open = threading.Event(), threading.Event()
+        store.before = self._wait
+
+    def _wait(self) -> None:
+        self.entered.set()
+        assert self._open.wait(10)
+
+    def open(self) -> None:
+        self._open.set()
+
+
+def run(work: Callable[[FakeStore, Committer, list[Committed]], object], limits: Limits | None = None) -> FakeStore:
+    store, told = FakeStore(), []
+
+    async def main() -> None:
+        committer = Committer(store, limits or Limits(), told.append)
+        committer.start()
+        await work(store, committer, told)
+        await committer.drain()
+        assert (committer.reports, committer.size) == (0, 0)
+
+    asyncio.run(main())
+    return store
+
+
+def test_what_waits_goes_into_one_commit_and_each_hears_its_own() -> None:
+    async def work(store, committer, told) -> None:
+        gate = Gate(store)
+        outcomes = {}
+        first = received()
+        assert committer.submit(*first, lambda new: outcomes.update(first=new))
+        await asyncio.to_thread(gate.entered.wait, 10)
+        second = received()
+        assert committer.submit(*second, lambda new: outcomes.update(second=new))
+        assert committer.submit(*first, lambda new: outcomes.update(again=new))
+        both = (second[0] + received()[0], 2, 100)
+        assert committer.submit(*both, lambda new: outcomes.update(both=new))
+        assert committer.reports == 5
+        gate.open()
+        await committer.drain()
+        assert outcomes == {"first": [True], "second": [True], "again": [False], "both": [False, True]}
+        assert [(one.requests, one.reports, one.failed) for one in told] == [(1, 1, False), (3, 4, False)]
+
+    assert run(work).calls == [1, 4]
+
+
+def test_a_full_queue_takes_nothing_more_until_it_is_empty_again() -> None:
+    async def work(store, committer, _) -> None:
+        gate = Gate(store)
+        done = asyncio.Event()
+        assert committer.submit(*received(6), lambda _: None)
+        assert not committer.submit(*received(5), lambda _: pytest.fail("was not taken"))
+        assert committer.submit(*received(4), lambda _: done.set())
+        assert committer.full
+        assert not committer.submit(*received(1), lambda _: pytest.fail("was not taken"))
+        gate.open()
+        await asyncio.wait_for(done.wait(), 10)
+        assert committer.submit(*received(10), lambda _: None)
+
+    assert run(work, Limits(queue_reports=10)).num_reports == 20
+
+
+def test_bytes_are_bounded_too_and_one_request_always_fits() -> None:
+    async def work(store, committer, _) -> None:
+        gate = Gate(store)
+        assert committer.submit(*received(100), lambda _: None)  # more than fits, but alone
+        assert not committer.submit(*received(1), lambda _: pytest.fail("was not taken"))
+        gate.open()
+
+    run(work, Limits(queue_bytes=200))
+
+
+def test_a_store_that_fails_is_told_to_everyone_in_the_commit_and_the_next_one_goes_on() -> None:
+    async def work(store, committer, told) -> None:
+        outcomes = []
+
+        def fail() -> None:
+            store.before = lambda: None
+            raise StoreError("the disk is full")
+
+        store.before = fail
+        committer.submit(*received(), outcomes.append)
+        await until(lambda: outcomes)
+        committer.submit(*received(), outcomes.append)
+        await committer.drain()
+        assert outcomes == [None, [True]]
+        assert [one.failed for one in told] == [True, False]
+
+    assert run(work).num_reports == 1
+
+
+def test_an_answer_that_fails_does_not_keep_the_others_from_theirs(caplog) -> None:
+    async def work(store, committer, _) -> None:
+        gate = Gate(store)
+        outcomes = []
+
+        def broken(_) -> None:
+            raise RuntimeError
+
+        for done in (broken, outcomes.append):
+            committer.submit(*received(), done)
+        gate.open()
+        await committer.drain()
+        assert outcomes == [[True]]
+
+    run(work)
+    assert "an answer could not be given" in caplog.text
+
+
+def test_large_groups_are_split(monkeypatch) -> None:
+    monkeypatch.setattr("overstory.collector.committer.GROUP_BYTES", 1_000)
+
+    async def work(store, committer, _) -> None:
+        gate = Gate(store)
+        committer.submit(*received(), lambda _: None)
+        await asyncio.to_thread(gate.entered.wait, 10)
+        for _ in range(10):
+            committer.submit(received()[0], 1, 400, lambda _: None)
+        committer.submit(received()[0], 1, 4_000, lambda _: None)
+        gate.open()
+
+    assert run(work).calls == [1, 2, 2, 2, 2, 2, 1]

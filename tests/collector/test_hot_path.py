@@ -1,0 +1,282 @@
+"""POST /v1/reports through ASGI, in this process: answers, limits, refusals, and what is counted."""
+
+import asyncio
+import gzip
+import json
+import threading
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+from collecting import METRICS, NOW, FakeStore, batch_id, packed, sound, until, upload
+
+from overstory.collector.collector import Collector, Rhythm
+from overstory.collector.hot_path import HotPath
+from overstory.collector.limits import Limits
+from overstory.collector.store import StoreError
+from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.upload import MEDIA_TYPE
+
+KIND = {"content-type": MEDIA_TYPE}
+NEVER = Rhythm(tokens=0, compact=0, retain=0)
+
+
+async def elsewhere(scope, receive, send) -> None:
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@asynccontextmanager
+async def collecting(limits: Limits | None = None, *, open_writes: bool = True):
+    """A collector on a store in memory, and a client to it."""
+    collector = Collector(METRICS, FakeStore(), limits=limits, rhythm=NEVER, open_writes=open_writes, clock=lambda: NOW)
+    await collector.start()
+    transport = httpx.ASGITransport(HotPath(collector.intake, elsewhere))
+    async with httpx.AsyncClient(transport=transport, base_url="http://collector") as client:
+        yield collector, client
+    await collector.stop()
+
+
+def exchange(body, headers=KIND, limits=None, **kwargs):
+    """Post once; return the answer and the collector."""
+
+    async def main():
+        async with collecting(limits, **kwargs) as (collector, client):
+            return await client.post("/v1/reports", content=body, headers=headers), collector
+
+    return asyncio.run(main())
+
+
+def test_a_report_is_acknowledged_once_it_is_kept() -> None:
+    batch = batch_id()
+    answer, collector = exchange(upload(batch=batch))
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "results": [{"batch": batch.hex(), "accepted": 1, "duplicate": False, "reason": None, "rejected": []}]
+    }
+    assert list(collector.store.kept) == [batch]
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["cache-control"] == "no-store"
+
+
+def test_a_retry_is_a_success_that_counts_nothing() -> None:
+    body = upload("bloom", 3)
+
+    async def main():
+        async with collecting() as (collector, client):
+            answers = [await client.post("/v1/reports", content=body, headers=KIND) for _ in range(2)]
+            return answers, collector
+
+    (first, second), collector = asyncio.run(main())
+    assert (first.status_code, second.status_code) == (200, 200)
+    assert first.json()["results"][0]["accepted"] == 3
+    assert second.json()["results"][0] | {"batch": ""} == {
+        "batch": "",
+        "accepted": 0,
+        "duplicate": True,
+        "reason": None,
+        "rejected": [],
+    }
+    assert collector.meters.accepted == {"bloom": 3}
+    assert collector.meters.duplicates == {"bloom": 3}
+
+
+def test_every_upload_has_its_result_in_order() -> None:
+    again = upload()
+    bad = upload(raw=packed(METRICS["bloom"], [Report(12, 0), *sound(METRICS["bloom"], 2)]))
+    answer, collector = exchange(again + upload("ended") + bad + again)
+    assert answer.status_code == 200
+    shown = [(r["accepted"], r["duplicate"], r["reason"], r["rejected"]) for r in answer.json()["results"]]
+    assert shown == [
+        (1, False, None, []),
+        (0, False, "metric-expired", []),
+        (2, False, None, [{"index": 0, "reason": "cohort"}]),
+        (0, True, None, []),
+    ]
+    assert collector.store.num_reports == 3
+    assert collector.meters.rejected["cohort"] == collector.meters.rejected["metric-expired"] == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "reason"),
+    [
+        (b"", KIND, 400, "damaged"),
+        (b"x" * 200, KIND, 400, "damaged"),
+        (upload(), {"content-type": "text/plain"}, 415, "wrong-type"),
+        (upload(), {}, 415, "wrong-type"),
+        (upload(), KIND | {"content-encoding": "br"}, 415, "wrong-type"),
+        (upload(), KIND | {"content-encoding": "gzip"}, 400, "damaged"),
+        (gzip.compress(bytes(64 << 20)), KIND | {"content-encoding": "gzip"}, 413, "too-large"),
+        (upload("ended"), KIND, 410, "metric-expired"),
+        (upload().replace(b"bloom", b"gloom"), KIND, 404, "unknown-metric"),
+        (upload(period=1), KIND, 410, "period-closed"),
+        (b"[" * 300_000, {"content-type": "application/json"}, 400, "damaged"),
+        (b" " * (1 << 21), {"content-type": "application/json"}, 413, "too-large"),
+        (b"\0" * (9 << 20), KIND, 413, "too-large"),
+        (upload() * 1_001, KIND, 413, "too-many"),
+    ],
+)
+def test_a_refusal_has_a_code_and_a_sentence(body, headers, status, reason) -> None:
+    answer, collector = exchange(body, headers)
+    said = answer.json()
+    assert (answer.status_code, said["reason"]) == (status, reason)
+    assert said["said"].endswith(".")
+    assert collector.store.kept == {}
+    assert collector.meters.rejected[reason] >= 1
+    assert collector.meters.requests == {status: 1}
+
+
+def test_a_body_without_a_length_is_bounded_as_it_comes() -> None:
+    async def chunks():
+        for _ in range(1_000):
+            yield bytes(1 << 16)
+
+    async def main():
+        async with collecting(Limits(body_bytes=1 << 18)) as (_, client):
+            return await client.post("/v1/reports", content=chunks(), headers=KIND)
+
+    answer = asyncio.run(main())
+    assert (answer.status_code, answer.json()["reason"]) == (413, "too-large")
+    assert answer.headers["connection"] == "close"
+
+
+def test_compressed_and_json_bodies_are_taken() -> None:
+    answer, collector = exchange(gzip.compress(upload("bloom", 5_000)), KIND | {"content-encoding": "GZIP"})
+    assert answer.json()["results"][0]["accepted"] == 5_000
+    said = {
+        "batch": "0" * 32,
+        "metric": "colour",
+        "period": "2026-11-21",
+        "digest": METRICS["colour"].mechanism.digest.hex(),
+        "reports": [[0, "02"]] * 10_000,
+    }
+    body = json.dumps({"uploads": [said]})
+    answer, collector = exchange(body, {"content-type": "application/json; charset=utf-8"})
+    assert answer.json()["results"][0]["accepted"] == 10_000
+    assert collector.store.num_reports == 10_000
+
+
+def test_no_token_and_an_unknown_one_are_refused() -> None:
+    for headers, reason in ((KIND, "no-token"), (KIND | {"authorization": "Bearer guess"}, "unknown-token")):
+        answer, collector = exchange(upload(), headers, open_writes=False)
+        assert (answer.status_code, answer.json()["reason"]) == (401, reason)
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert collector.store.kept == {}
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "OPTIONS", "PATCH", "HEAD"])
+def test_other_methods_are_refused(method) -> None:
+    async def main():
+        async with collecting() as (_, client):
+            return await client.request(method, "/v1/reports")
+
+    answer = asyncio.run(main())
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+
+def test_other_paths_go_on() -> None:
+    async def main():
+        async with collecting() as (_, client):
+            return (await client.post("/v1/reports/", content=b"")).status_code
+
+    assert asyncio.run(main()) == 204
+
+
+def test_a_full_queue_answers_429_with_a_time_and_keeps_nothing() -> None:
+    async def main():
+        async with collecting(Limits(queue_reports=5)) as (collector, client):
+            opened = threading.Event()
+            collector.store.before = lambda: opened.wait(10)
+            first = asyncio.create_task(client.post("/v1/reports", content=upload("bloom", 5), headers=KIND))
+            await until(lambda: collector.committer.full)
+            refused = await client.post("/v1/reports", content=upload(), headers=KIND)
+            opened.set()
+            return await first, refused, collector
+
+    first, refused, collector = asyncio.run(main())
+    assert first.status_code == 200
+    assert (refused.status_code, refused.json()["reason"]) == (429, "queue-full")
+    assert int(refused.headers["retry-after"]) > 0
+    assert collector.store.num_reports == 5
+
+
+def test_a_store_that_fails_acknowledges_nothing() -> None:
+    async def main():
+        async with collecting() as (collector, client):
+
+            def fail() -> None:
+                raise StoreError("the disk is full")
+
+            collector.store.before = fail
+            answer = await client.post("/v1/reports", content=upload(), headers=KIND)
+            assert collector.state == "store"
+            collector.store.before = lambda: None
+            again = await client.post("/v1/reports", content=upload(), headers=KIND)
+            assert collector.state == "ready"
+            return answer, again, collector
+
+    answer, again, collector = asyncio.run(main())
+    assert (answer.status_code, answer.json()["reason"]) == (503, "store")
+    assert int(answer.headers["retry-after"]) > 0
+    assert again.status_code == 200
+    assert collector.store.num_reports == 1
+    assert collector.meters.failed_commits == 1
+
+
+def test_a_collector_that_closes_refuses_but_finishes_what_it_has() -> None:
+    async def main():
+        async with collecting() as (collector, client):
+            opened = threading.Event()
+            collector.store.before = lambda: opened.wait(10)
+            first = asyncio.create_task(client.post("/v1/reports", content=upload(), headers=KIND))
+            await until(lambda: collector.committer.reports)
+            stopping = asyncio.create_task(collector.stop())
+            await asyncio.sleep(0)
+            refused = await client.post("/v1/reports", content=upload(), headers=KIND)
+            assert not collector.store.closed
+            opened.set()
+            await stopping
+            return await first, refused, collector
+
+    first, refused, collector = asyncio.run(main())
+    assert first.status_code == 200
+    assert (refused.status_code, refused.json()["reason"]) == (503, "closing")
+    assert int(refused.headers["retry-after"]) > 0
+    assert collector.store.closed
+    assert collector.store.num_reports == 1
+
+
+def test_a_sender_that_stalls_is_not_waited_for_for_ever() -> None:
+    async def stalling():
+        yield upload()[:10]
+        await asyncio.sleep(60)
+
+    async def main():
+        async with collecting(Limits(reading_seconds=0.05)) as (_, client):
+            return await client.post("/v1/reports", content=stalling(), headers=KIND)
+
+    answer = asyncio.run(main())
+    assert (answer.status_code, answer.json()["reason"]) == (408, "slow")
+    assert answer.headers["connection"] == "close"
+
+
+def test_all_bodies_being_read_are_bounded_together() -> None:
+    async def main():
+        async with collecting(Limits(reading_bytes=100_000)) as (_, client):
+            going = asyncio.Event()
+
+            async def slow():
+                yield bytes(80_000)
+                await going.wait()
+
+            first = asyncio.create_task(client.post("/v1/reports", content=slow(), headers=KIND))
+            await asyncio.sleep(0.05)
+            refused = await client.post("/v1/reports", content=bytes(30_000), headers=KIND)
+            going.set()
+            await first
+            taken = await client.post("/v1/reports", content=upload("bloom", 2_000), headers=KIND)
+            return refused, taken
+
+    refused, taken = asyncio.run(main())
+    assert (refused.status_code, refused.json()["reason"]) == (429, "queue-full")
+    assert taken.status_code == 200
