@@ -123,6 +123,7 @@ def main(
     app: str | None = None,
     registry: MetricRegistry | None = None,
     prog: str = "python -m overstory.client",
+    environ: Mapping[str, str] | None = None,
 ) -> int:
     """Run one command and return the exit status: 0, or 2 for bad input.
 
@@ -134,12 +135,14 @@ def main(
         The program's own, where it offers these commands itself.
     prog
         How it is called.
+    environ
+        The environment to be honoured: the process's, unless given.
     """
     parser = argparse.ArgumentParser(prog=prog, description="See what leaves this machine, and decide.")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     add_commands(subparsers, prog, app=app, embedded=registry is not None)
     try:
-        return run(parser.parse_args(argv), registry=registry)
+        return run(parser.parse_args(argv), registry=registry, environ=environ)
     except SystemExit as leaving:
         return int(leaving.code or 0)
     except KeyboardInterrupt:

@@ -176,7 +176,7 @@ def _reports(shown: ShownMetric, most: int) -> Iterator[Block]:
     yield Heading(3, f"Exactly what was or will be sent: {shown.id}")
     if len(shown.reports) > most:
         yield Says(f"The newest {most} of {len(shown.reports)} reports that are kept to be shown.")
-    for report in reversed(shown.reports[-most:]):
+    for report in reversed(shown.reports[max(len(shown.reports) - most, 0) :]):
         yield _report(report)
 
 

@@ -56,6 +56,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     server: LocalPage
     timeout = 10.0
+    server_version, sys_version = "overstory", ""
 
     def do_GET(self) -> None:
         """Answer with the page."""

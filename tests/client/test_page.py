@@ -1,0 +1,301 @@
+"""The page: what it shows is what the terminal shows; nothing from elsewhere; made for keyboards and readers."""
+
+import http.client
+import re
+import shutil
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html.parser import HTMLParser
+from itertools import pairwise
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from devices import NOON, REGISTRY, Clock, device
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overstory.client.explaining import explain
+from overstory.client.page import POLICY, STYLE, as_page
+from overstory.client.state import State
+from overstory.client.status import read_status
+from overstory.client.story import Facts, Grid, Heading, Says, View, tell
+from overstory.client.view import shown_metrics
+from overstory.client.web import LocalPage
+
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+FETCHING = {"src", "srcset", "href", "action", "formaction", "data", "poster", "background", "ping", "style"}
+
+
+class Read(HTMLParser):
+    """Every element with its attributes and text; raises when one is closed that was not open."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []
+        self._open: list[str] = []
+        self.feed(page)
+        self.close()
+        assert not self._open, f"left open: {self._open}"
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open, f"</{tag}> closes nothing"
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._open and data.strip():
+            self.texts.append((self._open[-1], data))
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.fixture
+def page(tmp_path: Any) -> str:
+    clock = Clock()
+    client = device(tmp_path, clock=clock)
+    for value in ("red", "red", "blue"):
+        client.record("colour", value)
+        clock.tomorrow()
+    client.record("engine", "duck.example")
+    client.flush()
+    status = read_status(client.paths, REGISTRY, client.effective, now=NOON)
+    explained = explain(State(client.paths), REGISTRY["colour"], "red")
+    with State(client.paths).snapshot() as rows:
+        view = View("editor", status, shown_metrics(rows, REGISTRY), (explained,))
+    return as_page(tell(view, reports=5))
+
+
+def test_the_page_has_landmarks_a_title_and_a_language(page: Any) -> None:
+    read = Read(page)
+    assert read.all("html") == [{"lang": "en"}]
+    assert len(read.all("main")) == len(read.all("h1")) == len(read.all("title")) == 1
+    assert read.all("nav")[0]["aria-label"] == "Contents"
+    assert page.startswith("<!doctype html>")
+
+
+def test_headings_never_skip_a_level(page: Any) -> None:
+    levels = [int(tag[1]) for tag, _ in Read(page).elements if re.fullmatch(r"h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+
+
+def test_every_link_within_the_page_leads_somewhere(page: Any) -> None:
+    read = Read(page)
+    ids = [attributes["id"] for _, attributes in read.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    inside = [link["href"] for link in read.all("a") if str(link["href"]).startswith("#")]
+    assert inside[0] == "#main", "a keyboard gets past the contents at once"
+    assert {str(href)[1:] for href in inside} <= set(ids)
+    assert {section["aria-labelledby"] for section in read.all("section")} <= set(ids)
+
+
+def test_every_table_has_a_caption_and_named_columns(page: Any) -> None:
+    read = Read(page)
+    assert len(read.all("caption")) == len(read.all("table")) > 3
+    assert all(head == {"scope": "col"} for head in read.all("th"))
+    assert len(read.all("summary")) == len(read.all("details")) == 4
+    assert all(text.strip() for tag, text in read.texts if tag in {"caption", "th", "summary"})
+
+
+def test_nothing_is_fetched_from_anywhere(page: Any) -> None:
+    read = Read(page)
+    assert not {"script", "img", "link", "iframe", "object", "embed", "form", "base"} & {
+        tag for tag, _ in read.elements
+    }
+    for tag, attributes in read.elements:
+        fetched = FETCHING & set(attributes)
+        assert fetched <= ({"href"} if tag == "a" else set()), (tag, attributes)
+        assert not [name for name in attributes if name.startswith("on")]
+    assert "url(" not in STYLE
+    assert "@import" not in STYLE
+
+
+def test_the_policy_allows_the_pages_own_style_and_nothing_else(page: Any) -> None:
+    (policy,) = [meta["content"] for meta in Read(page).all("meta") if meta.get("http-equiv")]
+    assert policy == POLICY
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+    assert page.count("<style>") == 1
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG 2's contrast ratio of two colours."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        red, green, blue = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_text_stands_out_in_the_light_and_in_the_dark() -> None:
+    schemes = [dict(re.findall(r"--(\w+): (#[0-9a-f]{6});", part)) for part in STYLE.split("@media (prefers", 1)]
+    assert len(schemes) == 2
+    for colours in schemes:
+        for ink in ("ink", "soft", "mark"):
+            assert contrast(colours[ink], colours["paper"]) >= 4.5, (ink, colours)
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+
+
+def test_what_a_keyboard_is_on_can_be_seen() -> None:
+    assert ":focus-visible { outline: 3px" in STYLE
+
+
+TEXT = st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\r"), max_size=40)
+
+
+@given(text=TEXT)
+def test_nothing_told_becomes_part_of_the_page(text: str) -> None:
+    hostile = f'<script>alert("{text}")</script>&amp;\'">'
+    told = [
+        Heading(1, hostile),
+        Heading(2, hostile),
+        Says(hostile),
+        Facts(((hostile, hostile), ("link", f"https://x.example/{hostile}"))),
+        Grid(hostile, ("bytes", "what", hostile), ((hostile, hostile, hostile),), frozenset({"bytes"})),
+    ]
+    plain = as_page([type(block)(**{**block.__dict__, **safe(block)}) for block in told])
+    kinds = [tag for tag, _ in Read(as_page(told)).elements]
+    assert [tag for tag in kinds if tag != "a"] == [tag for tag, _ in Read(plain).elements if tag != "a"]
+    assert "script" not in kinds
+
+
+def safe(block: Any) -> dict[str, Any]:
+    """The same block with harmless words."""
+    if isinstance(block, Facts):
+        return {"pairs": (("x", "x"), ("link", "x"))}
+    if isinstance(block, Grid):
+        return {"caption": "x", "columns": ("bytes", "what", "x"), "rows": (("x", "x", "x"),)}
+    return {"text": "x"}
+
+
+def test_a_purpose_that_is_no_web_address_is_no_link() -> None:
+    for said in ("javascript:alert(1)", "data:text/html,x", "see https://x.example", " https://x.example"):
+        assert "<a href" not in as_page([Facts((("why", said),))]).replace('<a class="skip" href="#main">', "")
+    assert '<a href="https://x.example/1" rel="noreferrer">' in as_page([Facts((("why", "https://x.example/1"),))])
+
+
+# --- the local server -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def serving(page: str = "<p>hello</p>") -> Iterator[LocalPage]:
+    with LocalPage(lambda: page) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join(5)
+
+
+def ask(server: LocalPage, path: str | None = None, method: str = "GET", **headers: str) -> Any:
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=5)
+    connection.request(method, server.path if path is None else path, headers=headers)
+    answer = connection.getresponse()
+    found = answer.status, answer.read().decode(), {k.lower(): v for k, v in answer.getheaders()}
+    connection.close()
+    return found
+
+
+def test_the_page_is_served_at_its_own_address_alone() -> None:
+    with serving() as server:
+        assert server.url == f"http://127.0.0.1:{server.server_port}{server.path}"
+        status, body, _ = ask(server)
+        assert (status, body) == (200, "<p>hello</p>")
+        for path in ("/", "/favicon.ico", server.path[:-1], server.path + "x", server.path.lower() + "?", "//"):
+            assert ask(server, path)[0] == 404, path
+        assert server.server_address[0] == "127.0.0.1"
+
+
+def test_two_pages_have_two_addresses() -> None:
+    with serving() as one, serving() as other:
+        assert one.path != other.path
+        assert len(one.path) >= 34, "24 random bytes"
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:{}", "127.0.0.1", "127.0.0.1:1", "", "localhost.evil:{}"]
+)
+def test_another_name_for_this_machine_is_refused(host: str) -> None:
+    with serving() as server:
+        status, body, _ = ask(server, Host=host.format(server.server_port))
+    assert status == 421
+    assert "hello" not in body
+
+
+def test_this_machine_has_two_names() -> None:
+    with serving() as server:
+        assert ask(server, Host=f"localhost:{server.server_port}")[0] == 200
+
+
+def test_two_hosts_or_none_are_refused() -> None:
+    with serving() as server:
+        for hosts in ("", f"Host: 127.0.0.1:{server.server_port}\r\nHost: evil.example\r\n"):
+            with socket.create_connection(("127.0.0.1", server.server_port), timeout=5) as raw:
+                raw.sendall(f"GET {server.path} HTTP/1.1\r\n{hosts}\r\n".encode())
+                assert b" 421 " in raw.makefile("rb").readline()
+
+
+def test_headers_keep_the_page_to_itself() -> None:
+    with serving() as server:
+        _, _, headers = ask(server)
+    assert headers["content-security-policy"] == f"{POLICY}; frame-ancestors 'none'"
+    assert headers["cache-control"] == "no-store"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["cross-origin-resource-policy"] == "same-origin"
+    assert "server" not in headers
+    assert "access-control-allow-origin" not in headers
+
+
+def test_only_reading_is_possible(capfd: Any) -> None:
+    with serving() as server:
+        status, body, headers = ask(server, method="HEAD")
+        assert (status, body, headers["content-length"]) == (200, "", "12")
+        assert ask(server, method="POST")[0] == 501
+        assert ask(server, method="DELETE")[0] == 501
+        assert "ython" not in str(ask(server, method="POST"))
+        path = server.path
+    assert path not in "".join(capfd.readouterr()), "the path is a secret"
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here to look at the page with")
+def test_a_browser_shows_the_page_and_breaks_no_policy(page: Any, tmp_path: Any) -> None:
+    with serving(page) as server:
+        ran = subprocess.run(
+            [
+                str(CHROMIUM),
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--enable-logging=stderr",
+                f"--user-data-dir={tmp_path}/browser",
+                "--virtual-time-budget=2000",
+                "--dump-dom",
+                server.url,
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+    assert "Content Security Policy" not in ran.stderr, ran.stderr
+    shown = Read(re.sub(r"<!DOCTYPE html>", "", ran.stdout, flags=re.IGNORECASE))
+    assert [tag for tag, _ in shown.elements] == [tag for tag, _ in Read(page).elements]
+    assert urlsplit(server.url).hostname == "127.0.0.1"

@@ -1,0 +1,412 @@
+"""What a person sees: the very bytes, what each of them means, what they tell, and what they cost."""
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from collector_doubles import CountingCollector
+from devices import DAY, NOON, REGISTRY, Clock, device
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overstory.client import StateError
+from overstory.client.anatomy import dissect, drawn, made_by, payload_words, report_in
+from overstory.client.consent import Choice
+from overstory.client.explaining import explain, read_value
+from overstory.client.inference import MOST_CANDIDATES, Inference, infer
+from overstory.client.paths import StatePaths
+from overstory.client.randomizer import Randomizer
+from overstory.client.state import State
+from overstory.client.status import read_status
+from overstory.client.story import Facts, Grid, Heading, Says, View, tell
+from overstory.client.terminal import as_text
+from overstory.client.upload import Answer
+from overstory.client.view import shown_metrics
+from overstory.client.view_json import view_json
+from overstory.privacy.attackers import posterior
+from overstory.protocol.errors import ParameterError, WireError
+from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.registry import REGISTRY as MECHANISMS
+from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.metrics import MetricRegistry
+from overstory.protocol.upload import Upload, encode_upload
+from overstory.protocol.wire import encode_reports
+
+COLOUR, ENGINE = REGISTRY["colour"], REGISTRY["engine"]
+
+
+def state_in(folder: Any) -> State:
+    return State(StatePaths(folder / "state"))
+
+
+def look(client: Any, registry: Any = REGISTRY, explained: Any = ()) -> View:
+    status = read_status(client.paths, registry, client.effective, now=NOON)
+    with State(client.paths).snapshot() as rows:
+        return View("test", status, shown_metrics(rows, registry), tuple(explained))
+
+
+def recorded(folder: Any, values: Any, metric: str = "colour", **settings: Any) -> Any:
+    """A device that recorded one value a day."""
+    clock = Clock()
+    client = device(folder, clock=clock, **settings)
+    for value in values:
+        assert client.record(metric, value) == "recorded"
+        clock.tomorrow()
+    client.flush()
+    clock.now = NOON
+    return client
+
+
+def sender(folder: Any, transport: Any, days: int = 0) -> Any:
+    """The same device some days later, with somebody to send to."""
+    clock = Clock(NOON + days * DAY)
+    return device(folder, clock=clock, choice=None, server="https://c.example", transport=transport)
+
+
+def shown(view: View, metric: str) -> Any:
+    return next(found for found in view.metrics if found.id == metric)
+
+
+def text_of(view: View, reports: int = 5) -> str:
+    return as_text(tell(view, reports=reports))
+
+
+CASES = {
+    "grr": {"domain_size": 5, "epsilon": 1.0},
+    "olh": {"domain_size": 5, "epsilon": 1.0},
+    "hadamard": {"domain_size": 5, "epsilon": 1.0},
+    "subset": {"domain_size": 5, "epsilon": 1.0},
+    "basic-rappor": {"domain_size": 5},
+    "rappor": {},
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("period", [-1, 0, 20778])
+def test_the_parts_are_all_of_the_bytes(name: str, period: int) -> None:
+    chosen = mechanism(name, **CASES[name])
+    report = Randomizer(chosen, secret=b"s" * 32, metric="m").report("x" if name == "rappor" else 3)
+    body = encode_upload(Upload(b"b" * 16, "m", period, encode_reports(chosen, [report])))
+    parts = dissect(body, None)
+    assert b"".join(part.raw for part in parts) == body
+    assert report_in(body)[1] == report
+    by_name = {part.name: part.raw for part in parts}
+    assert by_name["batch id"] == b"b" * 16
+    assert by_name["parameters"] == chosen.digest
+    assert int.from_bytes(by_name["cohort"], "little") == report.cohort
+    assert int.from_bytes(by_name["report"], "little") == report.bits
+    assert all(part.meaning for part in parts)
+
+
+def test_there_is_a_case_for_every_kind_of_mechanism() -> None:
+    assert set(CASES) <= set(MECHANISMS)
+
+
+@given(body=st.binary(max_size=200))
+@settings(max_examples=200)
+def test_bytes_that_are_no_report_are_one_error(body: bytes) -> None:
+    assert not made_by(body, COLOUR)
+    with pytest.raises(WireError):
+        dissect(body, COLOUR)
+
+
+def test_two_reports_are_not_what_a_device_sends() -> None:
+    packed = encode_reports(COLOUR.mechanism, [Report(0, 1), Report(0, 2)])
+    with pytest.raises(WireError, match="one report at a time"):
+        report_in(encode_upload(Upload(bytes(16), "colour", 1, packed)))
+
+
+@given(bits=st.integers(0, 2**20 - 1))
+def test_drawn_bits_are_the_payload(bits: int) -> None:
+    text = drawn(mechanism("basic-rappor", domain_size=20), bits)
+    assert int(text.replace(" ", "")[::-1], 2) == bits
+    assert [len(group) for group in text.split(" ")] == [8, 8, 4]
+
+
+def test_payloads_in_words() -> None:
+    assert payload_words(mechanism("grr", domain_size=5, epsilon=1.0), 3) == "symbol 3 of 0 .. 4"
+    assert payload_words(mechanism("subset", domain_size=5, epsilon=1.0), 9) == "output 9"
+
+
+def test_the_bytes_shown_are_the_bytes_sent(tmp_path: Any) -> None:
+    collector = CountingCollector()
+    recorded(tmp_path, ["red", "red", "blue"], spread=0)
+    client = sender(tmp_path, collector, days=5)
+    waiting = {report.body for report in shown(look(client), "colour").reports}
+    assert {report.said for report in shown(look(client), "colour").reports} == {"waits to be sent"}
+    assert client.flush().sent.sent == 3
+    view = look(client)
+    after = shown(view, "colour").reports
+    assert {report.body for report in after} == waiting == set(collector.bodies)
+    assert {report.said for report in after} == {"was sent"}
+    told = text_of(view, reports=3).replace("\n", "").replace(" ", "")
+    assert all(report.parts[-2].raw.hex() in told for report in after)
+
+
+def test_when_and_how_often_is_shown_and_no_value(tmp_path: Any) -> None:
+    view = look(recorded(tmp_path, ["red", "green", "red"]))
+    metric = shown(view, "colour")
+    assert metric.recorded == ("2026-11-21", "2026-11-22", "2026-11-23")
+    assert [(response.number, response.reports, response.kept) for response in metric.responses] == [
+        (1, 2, 0),
+        (2, 1, 0),
+    ]
+    assert [report.response for report in metric.reports] == [1, 2, 1]
+    assert shown(view, "engine").recorded == ()
+    assert "Nothing was recorded." in text_of(view)
+
+
+def test_permanent_responses_are_the_devices_own(tmp_path: Any) -> None:
+    client = recorded(tmp_path, ["a", "b", "a"], "engine")
+    secret = state_in(tmp_path).begin().reveal()
+    own = Randomizer(ENGINE.mechanism, secret=secret, metric="engine")
+    found = [response.bits for response in shown(look(client), "engine").responses]
+    assert found == [drawn(ENGINE.mechanism, own.permanent(value)) for value in ("a", "b")]
+
+
+def test_what_is_told_is_the_exact_posterior(tmp_path: Any) -> None:
+    client = recorded(tmp_path, ["red", "green", "red", "red"])
+    metric = shown(look(client), "colour")
+    reports = [found.report for found in metric.reports]
+    linked = [reports[0], *reports[2:]]
+    for inference, seen in ((metric.told.newest, reports[-1:]), (metric.told.linked, linked)):
+        exact = posterior(COLOUR.mechanism, seen, dict.fromkeys(range(3), 1.0))
+        assert inference.reports == len(seen)
+        assert {belief.label: belief.probability for belief in inference.beliefs} == pytest.approx(
+            {COLOUR.labels[value]: found for value, found in exact.items()}, abs=1e-12
+        )
+        assert inference.beliefs[0].probability == pytest.approx(max(exact.values()), abs=1e-12)
+    assert not metric.told.hypothetical
+
+
+@given(reports=st.lists(st.integers(0, 7), min_size=1, max_size=12))
+def test_no_belief_moves_further_than_promised(reports: Any) -> None:
+    basic = replace(COLOUR, mechanism=mechanism("basic-rappor", domain_size=3))
+    found = infer(basic, [Report(0, bits) for bits in reports])
+    assert isinstance(found, Inference)
+    probabilities = [belief.probability for belief in found.beliefs]
+    assert math.log(max(probabilities) / min(probabilities)) <= found.epsilon + 1e-9
+    assert math.isclose(sum(probabilities), 1.0)
+
+
+def test_what_cannot_be_computed_is_said(tmp_path: Any) -> None:
+    assert "no list of candidates" in str(infer(ENGINE, [Report(0, 1)]))
+    told = text_of(look(recorded(tmp_path, ["a"], "engine"))).replace("\n", " ")
+    assert "so there is nothing to compare" in told
+    crowd = tuple(map(str, range(MOST_CANDIDATES + 1)))
+    assert f"{len(crowd)} candidates are more" in str(infer(replace(ENGINE, candidates=crowd), [Report(0, 1)]))
+
+
+def test_what_stays_here_is_not_told_to_anybody(tmp_path: Any) -> None:
+    view = look(recorded(tmp_path, ["red", "red"], choice="local"))
+    metric = shown(view, "colour")
+    assert metric.told.hypothetical
+    assert {report.said for report in metric.reports} == {"stays here: it is never sent"}
+    assert metric.spent.reports == 0
+    assert "if it were" in text_of(view)
+
+
+def test_a_report_that_may_have_arrived_says_so(tmp_path: Any) -> None:
+    client = recorded(
+        tmp_path, ["red"], server="https://c.example", transport=lambda request: Answer(None, trouble="gone"), spread=0
+    )
+    client.consent("off")
+    (report,) = shown(look(client), "colour").reports
+    assert report.said.startswith("was dropped (consent withdrawn); tried 1x without an answer")
+    assert report.arrived
+
+
+def test_a_metric_that_the_registry_lost_still_shows_its_bytes(tmp_path: Any) -> None:
+    client = recorded(tmp_path, ["red"])
+    view = look(client, MetricRegistry({}, ""))
+    (metric,) = view.metrics
+    assert (metric.id, metric.metric, metric.spent) == ("colour", None, None)
+    (report,) = metric.reports
+    assert b"".join(part.raw for part in report.parts) == report.body
+    assert "does not list this metric" in text_of(view)
+
+
+def test_other_parameters_are_not_read_with_these(tmp_path: Any) -> None:
+    client = recorded(tmp_path, ["red"])
+    other = replace(COLOUR, mechanism=mechanism("grr", domain_size=3, epsilon=0.5))
+    metric = shown(look(client, MetricRegistry({"colour": other}, "2")), "colour")
+    assert [response.words for response in metric.responses] == ["by earlier parameters"]
+    assert metric.reports[0].bits == ""
+    assert metric.told.newest is None
+
+
+def test_the_budget_is_the_ledgers(tmp_path: Any) -> None:
+    metric = shown(look(recorded(tmp_path, ["red", "green", "red"])), "colour")
+    whole = COLOUR.mechanism.epsilon_n(2) + COLOUR.mechanism.epsilon_n(1)
+    assert metric.spent.epsilon == pytest.approx(whole, abs=1e-9)
+    assert (metric.spent.reports, metric.spent.distinct) == (3, 2)
+    assert f"epsilon {metric.spent.epsilon:.4f}" in text_of(look(device(tmp_path, choice=None)))
+
+
+def test_the_newest_reports_are_taken_apart_and_the_number_is_said(tmp_path: Any) -> None:
+    view = look(recorded(tmp_path, ["red"] * 6))
+    grids = [b for b in tell(view, reports=2) if isinstance(b, Grid) and b.caption.startswith("The report for")]
+    assert [grid.caption[:25] for grid in grids] == ["The report for 2026-11-26", "The report for 2026-11-25"]
+    assert "The newest 2 of 6 reports" in text_of(view, reports=2)
+    assert not [b for b in tell(view, reports=0) if isinstance(b, Grid) and b.caption.startswith("The report for")]
+
+
+def test_many_periods_are_counted(tmp_path: Any) -> None:
+    view = look(recorded(tmp_path, ["red"] * 40))
+    assert "In 40 periods, the last 30 of them: 2026-12-01" in text_of(view)
+
+
+def test_json_says_all_of_it(tmp_path: Any) -> None:
+    client = recorded(tmp_path, ["red", "red"])
+    view = look(client, explained=[explain(state_in(tmp_path), COLOUR, "red")])
+    told = json.loads(json.dumps(view_json(view), allow_nan=False))
+    colour = next(metric for metric in told["metrics"] if metric["id"] == "colour")
+    assert [report["bytes"] for report in colour["reports"]] == [r.body.hex() for r in shown(view, "colour").reports]
+    assert colour["inference"]["linked"]["reports"] == 2
+    assert told["explained"][0]["encoded"] == "symbol 0 of 0 .. 2: red"
+    assert told["status"]["budget"][0]["reports"] == 2
+
+
+# --- one value explained ----------------------------------------------------------------------------------------------
+
+
+def test_a_value_is_followed_to_its_own_report(tmp_path: Any) -> None:
+    recorded(tmp_path, ["a", "b", "a"], "engine")
+    found = explain(state_in(tmp_path), ENGINE, "a")
+    secret = state_in(tmp_path).begin().reveal()
+    own = Randomizer(ENGINE.mechanism, secret=secret, metric="engine")
+    assert (found.known, found.example, found.stranger, found.cohort) == (1, False, False, own.cohort)
+    assert found.true == drawn(ENGINE.mechanism, ENGINE.mechanism.encode("a", own.cohort))
+    assert found.permanent == drawn(ENGINE.mechanism, own.permanent("a"))
+    with state_in(tmp_path).snapshot() as rows:
+        newest = report_in(rows.outbox.rows("engine")[-1].body)[1]
+    assert found.report == drawn(ENGINE.mechanism, newest.bits)
+    changed = (own.permanent("a") ^ newest.bits).bit_count()
+    assert f"{changed} of them" in found.report_words
+
+
+def test_explaining_leaves_everything_as_it_was(tmp_path: Any) -> None:
+    client = recorded(tmp_path, ["red"])
+    before = {path.name: path.read_bytes() for path in (tmp_path / "state").iterdir()}
+    found = explain(state_in(tmp_path), COLOUR, "green")
+    assert found.example
+    assert found.known is None
+    assert {path.name: path.read_bytes() for path in (tmp_path / "state").iterdir()} == before
+    assert client.status().outbox["waiting"] == 1
+
+
+def test_a_value_can_be_explained_before_anybody_agreed(tmp_path: Any) -> None:
+    found = explain(state_in(tmp_path), COLOUR, "green")
+    assert found.stranger
+    assert found.example
+    assert not (tmp_path / "state").exists()
+    said = as_text(tell(View("x", read_for(tmp_path), (), (found,)), reports=1))
+    assert "an example device" in said
+
+
+def read_for(folder: Any) -> Any:
+    client = device(folder, choice=None)
+    return read_status(client.paths, REGISTRY, client.effective, now=NOON)
+
+
+@pytest.mark.parametrize(("metric", "values"), [("dropping", [1, 2, 3]), ("first", [1, 2]), ("nearest", [1, 2])])
+def test_a_value_past_the_cap_is_explained_as_such(tmp_path: Any, metric: str, values: Any) -> None:
+    recorded(tmp_path, values, metric)
+    assert explain(state_in(tmp_path), REGISTRY[metric], 50).cap
+    assert not explain(state_in(tmp_path), REGISTRY[metric], 1).cap
+
+
+@pytest.mark.parametrize("name", ["grr", "olh", "subset", "wb"])
+def test_every_kind_of_mechanism_can_be_explained(tmp_path: Any, name: str) -> None:
+    chosen = mechanism(name, domain_size=3, epsilon=1.0, **({"window": 5} if name == "wb" else {}))
+    found = explain(state_in(tmp_path), replace(COLOUR, mechanism=chosen), "blue")
+    assert found.encoded == "symbol 2 of 0 .. 2: blue"
+    assert found.true_words
+    assert isinstance(found.inference, Inference)
+
+
+def test_a_lost_secret_is_not_replaced_to_explain_something(tmp_path: Any) -> None:
+    recorded(tmp_path, ["red"])
+    (tmp_path / "state" / "secret").unlink()
+    with pytest.raises(StateError):
+        explain(state_in(tmp_path), COLOUR, "red")
+    assert not (tmp_path / "state" / "secret").exists()
+
+
+def test_values_are_read_by_their_domain() -> None:
+    assert read_value(COLOUR, "red") == "red"
+    assert read_value(REGISTRY["first"], "7") == 7
+    with pytest.raises(ParameterError, match="is no number"):
+        read_value(REGISTRY["first"], "seven")
+
+
+# --- status -----------------------------------------------------------------------------------------------------------
+
+
+def test_status_says_what_was_dropped_sent_and_when(tmp_path: Any) -> None:
+    recorded(tmp_path, ["red", "red"], spread=0)
+    assert sender(tmp_path, CountingCollector()).flush().sent.sent == 1
+    client = sender(tmp_path, lambda request: Answer(400), days=1)
+    assert client.flush().sent.dropped == {"http-400": 1}
+    status = read_status(client.paths, REGISTRY, client.effective, now=NOON + DAY)
+    assert status.counts["sent"] == 1
+    assert status.dropped == {"http-400": 1}
+    assert status.last_success == {"colour": "2026-11-21"}
+    said = "\n".join(status.words())
+    assert "on: the person's choice of 2026-11-21" in said
+    assert "last sent in: 2026-11-21 (colour)" in said
+    assert "dropped: 1 (http-400)" in said
+
+
+def test_status_names_trouble_with_the_clock(tmp_path: Any) -> None:
+    client = recorded(tmp_path, ["red", "red", "red"])
+    fine = read_status(client.paths, REGISTRY, client.effective, now=NOON + 2 * DAY)
+    back = read_status(client.paths, REGISTRY, client.effective, now=NOON + DAY)
+    early = read_status(client.paths, REGISTRY, client.effective, now=NOON - 400 * DAY)
+    assert fine.clock is None
+    assert back.clock is not None
+    assert "2026-11-23" in back.clock
+    assert early.clock is not None
+    assert "before the choice of 2026-11-21" in early.clock
+    assert f"trouble: {back.clock}" in list(back.words())
+
+
+def test_status_names_trouble_with_the_disk(tmp_path: Any) -> None:
+    client = recorded(tmp_path, ["red"])
+    (tmp_path / "state" / "state.db").write_bytes(b"no database at all" * 100)
+    status = read_status(client.paths, REGISTRY, client.effective, now=NOON)
+    assert status.problem is not None
+    assert "damaged" in status.problem
+    assert status.effective.choice is Choice.ON
+
+
+def test_status_without_a_registry_or_a_state(tmp_path: Any) -> None:
+    client = device(tmp_path, choice=None)
+    status = read_status(client.paths, {}, client.effective, now=NOON)
+    assert next(iter(status.words())) == "off: the person has not been asked"
+    assert status.to_json()["budget"] == []
+    assert not (tmp_path / "state").exists()
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+@given(text=st.text(max_size=80), width=st.integers(60, 200))
+def test_nothing_told_can_steer_a_terminal(text: str, width: int) -> None:
+    blocks = [
+        Heading(2, text),
+        Says(text),
+        Facts(((text, text),)),
+        Grid(text, ("a", text), ((text, text),), frozenset({text})),
+        Grid(text, ("bytes", "what", "meaning"), ((text, text, text),), frozenset({"bytes"})),
+    ]
+    assert all(c.isprintable() or c == "\n" for c in as_text(blocks, width))
+
+
+def test_bytes_are_shown_whole_however_long() -> None:
+    raw = "0123456789abcdef" * 40
+    said = as_text([Grid("c", ("bytes", "what", "meaning"), ((raw, "w", "m"),), frozenset({"bytes"}))])
+    assert raw in said.replace("\n", "").replace(" ", "")
+    assert max(map(len, said.splitlines())) <= 100
