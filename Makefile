@@ -24,15 +24,15 @@ $(BIN)/python:
 	  { echo "$(PYTHON) cannot make a virtual environment: on Debian and Ubuntu, apt install python3-venv" >&2; rm -rf $(VENV); exit 2; }
 	$(PIP) install --upgrade 'pip>=25.1'
 
-$(VENV)/analysis: pyproject.toml $(BIN)/python
-	$(PIP) install --editable '.[analysis]'
+$(VENV)/server: pyproject.toml $(BIN)/python
+	$(PIP) install --editable '.[server]'
 	@touch $@
 
 $(VENV)/dev: pyproject.toml $(BIN)/python
 	$(PIP) install --editable '.[all]' --group dev
-	@touch $@ $(VENV)/analysis
+	@touch $@ $(VENV)/server
 
-demo: $(VENV)/analysis
+demo: $(VENV)/server
 	$(BIN)/overstory demo
 
 test: $(VENV)/dev

@@ -1,7 +1,9 @@
-"""One collection from end to end, through the same files that the file tools read and write."""
+"""One collection from end to end: simulated devices, HTTP, a real collector on its store, and the analyst's files."""
 
 from __future__ import annotations
 
+import datetime as dt
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,26 +12,30 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from overstory.analysis.counts import SupportCounts
 from overstory.analysis.decoding import Decoded, decode
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.simulation import SimulatedDevices
+from overstory.collector.store import open_store
 from overstory.demo.population import Population
+from overstory.demo.registry import write_registry
+from overstory.demo.service import CollectorService
 from overstory.files.candidates import hash_candidates
 from overstory.files.counts_csv import read_counts, write_counts
 from overstory.files.map_csv import read_map, write_map
 from overstory.files.opening import writing_text
 from overstory.files.packed import write_packed
 from overstory.files.params import RapporParameters, write_params
-from overstory.files.reports import read_reports, sum_reports
 from overstory.files.results import metrics, write_results
 from overstory.planning.precision import count_error
 from overstory.protocol.encodings import Bloom
 from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.metrics import Metric, load_registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-BATCH = 1 << 16
+BATCH = 10_000  # reports of one upload
 
 
 @dataclass(frozen=True)
@@ -59,8 +65,23 @@ class Paths:
         return self.folder / "reports.ovsb"
 
     @property
+    def registry(self) -> Path:
+        """What is collected, why and how: shared by devices and collector."""
+        return self.folder / "metrics.toml"
+
+    @property
+    def store(self) -> Path:
+        """The collector's database."""
+        return self.folder / "store.db"
+
+    @property
+    def log(self) -> Path:
+        """What the collector printed."""
+        return self.folder / "collector.log"
+
+    @property
     def counts(self) -> Path:
-        """What the collector keeps."""
+        """What the analyst takes from the store."""
         return self.folder / "counts.csv"
 
 
@@ -116,21 +137,27 @@ class Collection:
 def collect(
     population: Population, parameters: RapporParameters, seed: int, folder: Path, advance: Callable[[int], None]
 ) -> Collection:
-    """Randomize every respondent's state, send, count and decode; leave every file in `folder`.
+    """Randomize every respondent's state, send it to a collector, count and decode; leave every file in `folder`.
 
     Raises
     ------
     ParameterError
         When the parameters do not fit the population.
+    ServiceError
+        When the collector does not start or does not take the reports.
     """
     paths = Paths(folder)
     folder.mkdir(parents=True, exist_ok=True)
     oracle = FrequencyOracle(parameters.mechanism())
     write_params(paths.params, parameters)
     _write_candidates(paths, population, oracle)
-    devices = oracle.devices(population.symbols, np.random.default_rng([seed, 1]), candidates=population.states)
-    write_packed(paths.reports, _sent(devices, oracle, advance))
-    decoded = _decode(paths, parameters)
+    metric = write_registry(paths.registry, paths.candidates, parameters, dt.datetime.now(dt.UTC).date())
+    assert metric.mechanism.digest == oracle.mechanism.digest
+    _forget(paths.store)
+    with CollectorService(paths.registry, paths.store, paths.log) as service:
+        devices = oracle.devices(population.symbols, np.random.default_rng([seed, 1]), candidates=population.states)
+        write_packed(paths.reports, _sent(devices, metric, service, advance))
+    decoded = _decode(paths, parameters, metric)
     write_results(folder, decoded, metrics(decoded, parameters, parameters.mechanism()))
     return Collection(population, parameters, oracle, decoded, seed, paths)
 
@@ -143,16 +170,29 @@ def _write_candidates(paths: Paths, population: Population, oracle: FrequencyOra
     write_map(paths.map, hash_candidates(population.states, encoding))
 
 
-def _sent(devices: SimulatedDevices, oracle: FrequencyOracle, advance: Callable[[int], None]) -> Iterator[bytes]:
+def _forget(store: Path) -> None:
+    """Remove the store of an earlier demonstration: its reports would be counted, too."""
+    for end in ("", "-wal", "-shm"):
+        store.with_name(store.name + end).unlink(missing_ok=True)
+
+
+def _sent(
+    devices: SimulatedDevices, metric: Metric, service: CollectorService, advance: Callable[[int], None]
+) -> Iterator[bytes]:
+    """Post the reports as a relay of many devices would, and give each batch that was acknowledged."""
+    period = metric.period.number(time.time())
     for batch in devices.batches(size=BATCH):
-        yield batch.to_wire(oracle.mechanism.digest)
-        advance(len(batch))
+        packed = batch.to_wire(metric.mechanism.digest)
+        advance(service.post(metric.id, period, packed))
+        yield packed
 
 
-def _decode(paths: Paths, parameters: RapporParameters) -> Decoded:
-    """Read back what was written, as an analyst would who has the files alone."""
-    counts = sum_reports(read_reports(paths.reports, parameters), parameters.m, parameters.k)
-    write_counts(paths.counts, counts)
+def _decode(paths: Paths, parameters: RapporParameters, metric: Metric) -> Decoded:
+    """Take the counts from the store, and go on as an analyst would who has the files alone."""
+    with open_store(str(paths.store), load_registry(paths.registry)) as store:
+        periods = store.periods(metric.id)
+        counted = store.counts(metric, periods[0], periods[-1])
+    write_counts(paths.counts, sum(counted.values(), SupportCounts.empty(parameters.m, parameters.k)))
     read = read_counts(paths.counts, parameters.m, parameters.k)
     candidates = read_map(paths.map, num_bits=parameters.k, num_hashes=parameters.h, num_cohorts=parameters.m)
     channel = parameters.mechanism().channel
