@@ -1,0 +1,103 @@
+"""A collector that listens on a socket of its own, in a thread of this process."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+from collecting import METRICS, NOW, FakeStore
+
+from overstory.collector.collector import Collector, Rhythm
+from overstory.collector.limits import Limits
+from overstory.collector.serving import Listening, Server, _config
+
+
+@contextmanager
+def served(
+    limits: Limits | None = None, *, http: str | None = None, **named: Any
+) -> Iterator[tuple[Collector, tuple[str, int]]]:
+    """A collector on a store in memory, and where it listens.
+
+    `http` is another of uvicorn's protocols than ours, to compare with.
+    """
+    never = Rhythm(tokens=0, compact=0, retain=0)
+    collector = Collector(
+        METRICS, FakeStore(), limits=limits, rhythm=never, clock=lambda: NOW, **{"open_writes": True} | named
+    )
+    listening, ready = Listening(port=0, grace=0.0), threading.Event()
+    config = _config(collector, listening)
+    if http is not None:
+        config.http = http
+        config.loaded = False
+        config.load()
+    server = Server(config, collector, listening, lambda _: ready.set())
+    with listening.bind() as bound:
+        thread = threading.Thread(target=server.run, args=([bound],))
+        thread.start()
+        try:
+            assert ready.wait(10)
+            yield collector, bound.getsockname()
+        finally:
+            server.handle_exit(15, None)
+            thread.join(30)
+    assert not thread.is_alive()
+    assert collector.store.closed
+
+
+class Wire:
+    """A socket that speaks HTTP word by word."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._socket = socket.create_connection(address, timeout=10)
+        self._rest = b""
+
+    def send(self, raw: bytes) -> Wire:
+        self._socket.sendall(raw)
+        return self
+
+    def answer(self) -> tuple[int, dict[str, str], bytes]:
+        """Read one answer: status, headers, body."""
+        while b"\r\n\r\n" not in self._rest:
+            self._more()
+        head, self._rest = self._rest.split(b"\r\n\r\n", 1)
+        status, *lines = head.decode("latin-1").split("\r\n")
+        headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+        length = int(headers.get("content-length", "0"))
+        while len(self._rest) < length:
+            self._more()
+        body, self._rest = self._rest[:length], self._rest[length:]
+        return int(status.split()[1]), headers, body
+
+    def ended(self) -> bool:
+        """Whether the other side hung up and sent nothing more."""
+        try:
+            return not self._rest and self._socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _more(self) -> None:
+        received = self._socket.recv(65_536)
+        assert received, f"hung up after {self._rest!r}"
+        self._rest += received
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def post(body: bytes, *more: bytes, length: int | None = None) -> bytes:
+    """A request that posts reports."""
+    from overstory.protocol.upload import MEDIA_TYPE
+
+    kind = b"Content-Type: " + MEDIA_TYPE.encode()
+    size = b"Content-Length: %d" % (len(body) if length is None else length)
+    lines = (b"POST /v1/reports HTTP/1.1", b"Host: c", kind, size, *more, b"", b"")
+    return b"\r\n".join(lines) + body

@@ -1,0 +1,206 @@
+"""The connection: small posts answered without a task are answered as by the application; and what is not HTTP."""
+
+import json
+import threading
+import time
+
+import pytest
+from collecting import METRICS, batch_id, packed, sound, upload
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from served import Wire, post, served
+
+from overstory.collector.limits import Limits
+from overstory.protocol.mechanisms.mechanism import Report
+
+MIXED = upload(raw=packed(METRICS["bloom"], [Report(12, 0), *sound(METRICS["bloom"], 2)]), batch=bytes(16))
+
+REQUESTS = {
+    "one": post(upload(batch=b"1" * 16)),
+    "again": post(upload(batch=b"1" * 16)),
+    "many": post(upload("bloom", 3_000, batch=b"2" * 16)),
+    "larger than small": post(upload("bloom", 10_000, batch=b"3" * 16)),
+    "mixed": post(MIXED),
+    "ended": post(upload("ended", batch=b"4" * 16)),
+    "damaged": post(b"nonsense"),
+    "empty": post(b""),
+    "no type": b"POST /v1/reports HTTP/1.1\r\nHost: c\r\nContent-Length: 0\r\n\r\n",
+    "get": b"GET /v1/reports HTTP/1.1\r\nHost: c\r\n\r\n",
+    "elsewhere": b"GET /v1/metrics/nope HTTP/1.1\r\nHost: c\r\n\r\n",
+    "query": post(upload(batch=b"5" * 16)).replace(b"/v1/reports ", b"/v1/reports?a=b "),
+    "escaped": post(upload(batch=b"6" * 16)).replace(b"/v1/reports", b"/v1/%72eports"),
+    "chunked": post(b"", b"Transfer-Encoding: chunked").replace(b"Content-Length: 0\r\n", b"") + b"0\r\n\r\n",
+    "expecting": post(b"", b"Expect: 200-nothing"),
+}
+
+
+def told(answer):
+    """An answer, without what differs by the moment."""
+    status, headers, body = answer
+    return status, {name: value for name, value in headers.items() if name != "date"}, body
+
+
+def test_every_request_is_answered_as_by_the_application_alone() -> None:
+    with served() as (ours, here), served(http="h11") as (theirs, there):
+        with Wire(here) as fast, Wire(there) as slow:
+            for name, request in REQUESTS.items():
+                answers = told(fast.send(request).answer()), told(slow.send(request).answer())
+                assert answers[0] == answers[1], name
+        assert ours.store.kept == theirs.store.kept
+        assert ours.meters.rejected == theirs.meters.rejected
+        assert ours.meters.requests == theirs.meters.requests
+
+
+@given(
+    st.lists(st.sampled_from(sorted(REQUESTS)), min_size=2, max_size=6),
+    st.lists(st.integers(1, 400), min_size=1, max_size=8),
+)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_pipelined_and_cut_anywhere_answers_come_in_order(listening, names, cuts) -> None:
+    raw = b"".join(REQUESTS[name] for name in names)
+    with Wire(listening) as wire:
+        for cut in cuts:
+            wire.send(raw[:cut])
+            raw = raw[cut:]
+        wire.send(raw)
+        statuses = [wire.answer()[0] for _ in names]
+    expected = {"ended": 410, "damaged": 400, "empty": 400, "no type": 415, "get": 405, "elsewhere": 404}
+    expected |= {"chunked": 400, "expecting": 400}
+    assert statuses == [expected.get(name, 200) for name in names]
+
+
+@pytest.fixture(scope="module")
+def listening():
+    with served() as (_, address):
+        yield address
+
+
+def test_a_connection_is_kept_and_closed_when_asked(listening) -> None:
+    with Wire(listening) as wire:
+        assert [wire.send(post(upload())).answer()[0] for _ in range(3)] == [200] * 3
+        assert wire.send(post(upload(), b"Connection: close")).answer()[0] == 200
+        assert wire.ended()
+
+
+def test_older_http_is_answered_and_closed(listening) -> None:
+    with Wire(listening) as wire:
+        assert wire.send(post(upload()).replace(b"HTTP/1.1", b"HTTP/1.0")).answer()[0] == 200
+        assert wire.ended()
+
+
+def test_a_sender_that_waits_to_be_asked_for_its_body_is_asked(listening) -> None:
+    with Wire(listening) as wire:
+        body = upload()
+        wire.send(post(b"", b"Expect: 100-continue", length=len(body)))
+        assert wire.answer()[0] == 100
+        assert wire.send(body).answer()[0] == 200
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET\r\n\r\n",
+        b"POST /v1/reports HTTP/9.9\r\n\r\n",
+        b"POST /v1/reports HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v1/reports HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+        b"POST /v1/reports HTTP/1.1\r\nContent-Length: 99999999999999999999999\r\n\r\n",
+        b"POST /v1/reports HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"POST /v1/reports HTTP/1.1\r\nBad Header\r\n\r\n",
+        b"\0" * 1_000,
+    ],
+)
+def test_what_is_no_http_is_answered_in_json_and_hung_up(listening, raw) -> None:
+    with Wire(listening) as wire:
+        status, headers, body = wire.send(raw).answer()
+        assert (status, headers["connection"]) == (400, "close")
+        assert set(json.loads(body)) >= {"reason", "said"}
+        assert wire.ended()
+
+
+@given(raw=st.binary(min_size=1, max_size=300))
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_after_any_bytes_the_next_sender_is_served(listening, raw) -> None:
+    with Wire(listening) as wire:
+        wire.send(raw)
+    with Wire(listening) as wire:
+        assert wire.send(REQUESTS["one"]).answer()[0] == 200
+
+
+def test_a_head_is_bounded() -> None:
+    with served(Limits(head_bytes=5_000)) as (_, address), Wire(address) as wire:
+        assert wire.send(post(upload(), b"X: " + b"x" * 4_000)).answer()[0] == 200
+        status, headers, body = wire.send(b"GET / HTTP/1.1\r\nX: " + b"x" * 6_000).answer()
+        assert (status, headers["connection"], json.loads(body)["reason"]) == (431, "close", "head")
+        assert wire.ended()
+
+
+@pytest.mark.parametrize(
+    "begun", [b"POST /v1/rep", post(upload())[:-4], post(upload("bloom", 10_000))[:-4]], ids=["head", "body", "large"]
+)
+def test_a_request_that_does_not_arrive_is_given_up(begun) -> None:
+    with served(Limits(reading_seconds=0.2)) as (collector, address), Wire(address) as wire:
+        started = time.monotonic()
+        status, _, body = wire.send(begun).answer()
+        assert (status, json.loads(body)["reason"]) == (408, "slow")
+        assert wire.ended()
+        assert 0.15 < time.monotonic() - started < 5
+        assert collector.store.kept == {}
+
+
+def test_a_slow_sender_that_goes_on_is_given_up_too_and_others_are_not_kept_waiting() -> None:
+    with served(Limits(reading_seconds=0.5)) as (_, address), Wire(address) as slow:
+        slow.send(b"POST /v1/reports HTTP/1.1\r\n")
+        for _ in range(20):
+            time.sleep(0.05)
+            try:
+                slow.send(b"X: y\r\n")
+            except OSError:
+                break
+            with Wire(address) as quick:
+                assert quick.send(post(upload())).answer()[0] == 200
+        assert slow.answer()[0] == 408
+
+
+def test_who_says_nothing_is_hung_up_on() -> None:
+    with served(Limits(reading_seconds=0.2)) as (_, address), Wire(address) as wire:
+        assert wire.answer()[0] == 408
+        assert wire.ended()
+
+
+def test_who_hangs_up_before_the_answer_costs_nobody_else_theirs() -> None:
+    with served() as (collector, address):
+        opened = threading.Event()
+        collector.store.before = lambda: opened.wait(10)
+        wires = [Wire(address).send(post(upload(batch=batch_id()))) for _ in range(10)]
+        for wire in wires[::2]:
+            wire.close()
+        time.sleep(0.1)
+        opened.set()
+        assert [wire.answer()[0] for wire in wires[1::2]] == [200] * 5
+        for wire in wires[1::2]:
+            wire.close()
+        with Wire(address) as wire:
+            assert wire.send(post(upload())).answer()[0] == 200
+        assert len(collector.store.kept) == 11
+
+
+def test_who_reads_no_answers_is_not_answered_without_end() -> None:
+    with served() as (collector, address), Wire(address) as wire:
+        request = post(upload(batch=bytes(16)))
+
+        def flood() -> None:
+            try:
+                for _ in range(2_000):
+                    wire.send(request * 50)
+            except OSError:
+                pass
+
+        thread = threading.Thread(target=flood)
+        thread.start()
+        thread.join(2)
+        blocked = thread.is_alive()
+        wire.close()
+        thread.join(10)
+        assert blocked, "the sender was never made to wait"
+        assert collector.state == "ready"
