@@ -23,9 +23,18 @@ COMMANDS: Final = (
     "discover",
     "reproduce",
     "serve",
+    "on",
+    "local",
+    "off",
+    "forget",
+    "status",
+    "view",
     "bench",
 )
-"""Each is a module beside this one, with `add_parser(subparsers)` and `run(args) -> int`."""
+"""Each is a module beside this one, with `add_parser(subparsers)` and `run(args) -> int`; see `TOGETHER`."""
+
+TOGETHER: Final = dict.fromkeys(("on", "local", "off", "forget", "status", "view"), "person")
+"""Commands that share a module, whose `add_parser` adds them all."""
 
 EXTRAS: Final = {
     **dict.fromkeys(("numpy", "scipy", "numba", "llvmlite", "pyarrow", "matplotlib", "jinja2", "rich"), "analysis"),
@@ -83,7 +92,7 @@ def _run(argv: list[str]) -> int:
 
 
 def _command(name: str) -> ModuleType | None:
-    module = f"overstory.cli.{name}"
+    module = f"overstory.cli.{TOGETHER.get(name, name)}"
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -102,7 +111,7 @@ def _parser(modules: dict[str, ModuleType]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and leave")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for module in modules.values():
+    for module in dict.fromkeys(modules.values()):
         module.add_parser(commands)
     return parser
 

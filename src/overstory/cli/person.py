@@ -1,0 +1,24 @@
+"""``overstory on``, ``local``, ``off``, ``forget``, ``status``, ``view``: the person's side.
+
+The commands themselves belong to the client, so that a device has them with the standard library alone
+(``python -m overstory.client``).
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the six commands."""
+    from overstory.client.commands import add_commands
+
+    add_commands(subparsers)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from overstory.client import commands
+
+    return commands.run(args)

@@ -1,0 +1,370 @@
+"""The person's commands, in process and as programs of their own."""
+
+import io
+import json
+import subprocess
+import sys
+import threading
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from devices import NOON, Clock
+
+import overstory as overstory_package
+from overstory.cli.main import main as overstory
+from overstory.client import Client, StateError
+from overstory.client.commands import COMMANDS, main
+from overstory.client.consent import read_consent
+from overstory.client.paths import StatePaths
+from overstory.client.policy import CI_VARIABLES
+from overstory.protocol.metrics import load_registry, parse_registry
+
+METRICS = """registry = "2026-11-21"
+
+[metrics.colour]
+title = "Favourite colour"
+description = "Which of three colours is the theme's."
+owner = "Themes team"
+purpose = "https://example.org/issues/7"
+domain = {kind = "categories", names = ["red", "green", "blue"]}
+oracle = "basic-rappor"
+period = "day"
+max_values = 2
+retention_days = 90
+expires = 2099-01-01
+
+[metrics.engine]
+title = "Search engine"
+description = "The default engine."
+owner = "Search team"
+purpose = "https://example.org/issues/8"
+domain = {kind = "strings", candidates = "engines.txt"}
+oracle = "rappor"
+period = "hour"
+retention_days = 90
+expires = 2099-01-01
+"""
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: Any) -> None:
+    """An environment in which nothing forbids reporting."""
+    for name in (*CI_VARIABLES, "DO_NOT_TRACK", "OVERSTORY", "OVERSTORY_STATE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def here(tmp_path: Any, monkeypatch: Any) -> Any:
+    (tmp_path / "metrics.toml").write_text(METRICS)
+    (tmp_path / "engines.txt").write_text("duck.example\nbing.example\n")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def paths(here: Any) -> StatePaths:
+    return StatePaths(here / "state")
+
+
+def run(*argv: str) -> int:
+    return main([*argv])
+
+
+STATE = ("--state", "state")
+ALL = (*STATE, "--registry", "metrics.toml")
+
+
+def record(here: Any, *values: str) -> None:
+    clock = Clock(NOON)
+    client = Client("editor", registry=here / "metrics.toml", state=here / "state", clock=clock, environ={})
+    for value in values:
+        assert client.record("colour", value) == "recorded"
+        clock.tomorrow()
+    client.close()
+
+
+def test_on_shows_what_is_asked_for_and_records_the_choice(here: Any, capsys: Any) -> None:
+    assert run("on", *ALL) == 0
+    told = capsys.readouterr().out
+    registry = load_registry("metrics.toml")
+    for metric in registry.values():
+        for said in (metric.title, metric.id, metric.description, metric.owner, metric.purpose):
+            assert said in told
+        assert f"epsilon {metric.mechanism.epsilon_report:.4f}" in told
+        assert f"epsilon {metric.mechanism.epsilon_permanent:.4f}" in told
+    consent = read_consent(paths(here))
+    assert consent is not None
+    assert (consent.choice, consent.registry, set(consent.metrics)) == ("on", "2026-11-21", {"colour", "engine"})
+    assert consent.date in told
+
+
+def test_on_in_json(here: Any, capsys: Any) -> None:
+    assert run("on", *ALL, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["choice"], told["effective"], told["registry"]) == ("on", "on", "2026-11-21")
+    assert [metric["id"] for metric in told["metrics"]] == ["colour", "engine"]
+    assert told["metrics"][0]["max_values"] == 2
+    assert round(told["metrics"][0]["epsilon_permanent"], 4) == 2.1972
+
+
+def test_on_says_when_something_else_forbids_it(here: Any, capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("DO_NOT_TRACK", "1")
+    assert run("on", *ALL) == 0
+    assert "all the same it is off now: DO_NOT_TRACK is set" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("choice", ["on", "local"])
+def test_nobody_agrees_to_what_is_not_shown(here: Any, capsys: Any, choice: str) -> None:
+    assert run(choice, *STATE) == 2
+    assert "--registry FILE" in capsys.readouterr().err
+    assert not (here / "state").exists()
+
+
+def test_off_needs_no_registry_and_withdraws_what_waits(here: Any, capsys: Any) -> None:
+    run("on", *ALL)
+    record(here, "red", "red")
+    assert run("off", *STATE) == 0
+    capsys.readouterr()
+    assert run("status", *STATE, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["choice"], told["waiting"]) == ("off", 0)
+    assert told["cause"].startswith("the person's choice of")
+
+
+def test_local_keeps_everything_here(here: Any, capsys: Any) -> None:
+    assert run("local", *ALL) == 0
+    record(here, "red")
+    capsys.readouterr()
+    assert run("status", *ALL) == 0
+    told = capsys.readouterr().out
+    assert "local: the person's choice" in told
+    assert "waiting: 0, sent: 0, kept here alone: 1" in told
+
+
+def test_status_states_the_budget(here: Any, capsys: Any) -> None:
+    run("on", *ALL)
+    record(here, "red", "green")
+    capsys.readouterr()
+    assert run("status", *ALL, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    colour = next(spent for spent in told["budget"] if spent["metric"] == "colour")
+    assert (colour["reports"], colour["distinct"], colour["most_values"]) == (2, 2, 2)
+    assert round(colour["epsilon"], 4) == round(2 * colour["epsilon_report"], 4)
+    assert run("status", *ALL) == 0
+    assert "colour: 2 reports of 2 distinct values" in capsys.readouterr().out
+
+
+def test_a_new_metric_is_asked_about_again(here: Any, capsys: Any) -> None:
+    run("on", *ALL)
+    more = METRICS + METRICS.partition("[metrics.engine]")[0].partition("\n\n")[2].replace("colour]", "shade]")
+    (here / "metrics.toml").write_text(more)
+    capsys.readouterr()
+    assert run("status", *ALL) == 0
+    assert "not asked about yet, so not recorded: shade" in capsys.readouterr().out
+
+
+def test_looking_makes_no_file(here: Any, capsys: Any) -> None:
+    before = sorted(here.rglob("*"))
+    for command in ("status", "view"):
+        assert run(command, *ALL) == 0
+        assert run(command, *ALL, "--json") == 0
+    assert sorted(here.rglob("*")) == before
+    assert "the person has not been asked" in capsys.readouterr().out
+
+
+def test_view_shows_the_bytes_and_explains(here: Any, capsys: Any) -> None:
+    run("on", *ALL)
+    record(here, "red", "red")
+    capsys.readouterr()
+    assert run("view", *ALL, "--explain", "colour=red", "--explain", "engine=a=b") == 0
+    told = capsys.readouterr().out
+    for said in ("colour = red, explained", "engine = a=b, explained", "Permanent responses: colour", "Privacy spent"):
+        assert said in told
+    assert run("view", *ALL, "--json") == 0
+    read = json.loads(capsys.readouterr().out)
+    colour = next(metric for metric in read["metrics"] if metric["id"] == "colour")
+    assert [report["bytes"][:8] for report in colour["reports"]] == ["4f565355"] * 2, "OVSU"
+
+
+def test_view_writes_a_page(here: Any, capsys: Any) -> None:
+    run("on", *ALL)
+    record(here, "red")
+    assert run("view", *ALL, "--html", "view.html") == 0
+    page = (here / "view.html").read_text(encoding="utf-8")
+    assert "Favourite colour (colour)" in page
+    assert "<h1" in page
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (("view",), "give --app NAME, or --state DIR"),
+        (("view", "--app", "no/name"), "app = 'no/name'"),
+        (("view", *STATE, "--registry", "none.toml"), "none.toml: No such file"),
+        (("view", *ALL, "--explain", "colour"), "give METRIC=VALUE"),
+        (("view", *ALL, "--explain", "shade=red"), "there is no metric 'shade'"),
+        (("view", *ALL, "--explain", "colour=mauve"), "'mauve' is not a category"),
+        (("view", *ALL, "--reports", "-1"), "give a whole number from 0"),
+        (("view", *ALL, "--reports", "x"), "invalid int value"),
+        (("view", *ALL, "--html", "none/view.html"), "none/view.html: No such file"),
+        (("dance",), "invalid choice"),
+        ((), "the following arguments are required: COMMAND"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(here: Any, capsys: Any, argv: Any, said: str) -> None:
+    assert run(*argv) == 2
+    told = capsys.readouterr().err
+    assert said in told
+    assert "Traceback" not in told
+
+
+def test_a_faulty_registry_is_told_with_its_lines(here: Any, capsys: Any) -> None:
+    (here / "metrics.toml").write_text(METRICS.replace('"day"', '"daily"').replace('"hour"', '"hourly"'))
+    assert run("on", *ALL) == 2
+    told = capsys.readouterr().err
+    assert "2 faults" in told
+    assert not (here / "state").exists()
+
+
+# --- forget -----------------------------------------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_forget_says_what_it_means_and_asks(here: Any, capsys: Any, monkeypatch: Any) -> None:
+    run("on", *ALL)
+    record(here, "red")
+    secret = (here / "state" / "secret").read_bytes()
+    for answer in ("\n", "yes\n", "forget it\n", ""):
+        monkeypatch.setattr(sys, "stdin", Terminal(answer))
+        assert run("forget", *STATE) == 0
+        told = capsys.readouterr().out
+        assert "What was sent stays known" in told
+        assert "nothing was deleted" in told
+    assert (here / "state" / "secret").read_bytes() == secret
+    monkeypatch.setattr(sys, "stdin", Terminal("forget\n"))
+    assert run("forget", *STATE) == 0
+    assert not (here / "state" / "secret").exists()
+    assert read_consent(paths(here)) is None
+
+
+def test_forget_does_not_guess_where_nobody_can_be_asked(here: Any, capsys: Any, monkeypatch: Any) -> None:
+    run("on", *ALL)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("forget\n"))
+    assert run("forget", *STATE) == 2
+    assert "--yes" in capsys.readouterr().err
+    assert read_consent(paths(here)) is not None
+
+
+def test_forget_makes_another_device(here: Any, capsys: Any) -> None:
+    run("on", *ALL)
+    record(here, "red")
+    secret = (here / "state" / "secret").read_bytes()
+    assert run("forget", *STATE, "--yes", "--json") == 0
+    assert json.loads(capsys.readouterr().out.rpartition("view` shows it.\n")[2])["forgotten"] is True
+    run("on", *ALL)
+    record(here, "red")
+    assert (here / "state" / "secret").read_bytes() != secret
+    assert run("status", *ALL, "--json") == 0
+
+
+def test_forget_helps_where_the_state_is_damaged(here: Any, capsys: Any) -> None:
+    run("on", *ALL)
+    record(here, "red")
+    (here / "state" / "secret").write_bytes(b"not this")
+    capsys.readouterr()
+    assert run("view", *ALL) == 0
+    assert run("forget", *STATE, "--yes") == 0
+    run("on", *ALL)
+    record(here, "red")
+
+
+def test_forgetting_nothing_is_no_error(here: Any, capsys: Any) -> None:
+    assert run("forget", *STATE) == 0
+    assert "nothing to forget" in capsys.readouterr().out
+    assert not (here / "state").exists()
+
+
+# --- ways to call -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(here: Any, capsys: Any, command: str) -> None:
+    for way in (main, overstory):
+        assert way([command, "--help"]) == 0
+        assert f" {command} --app editor" in capsys.readouterr().out
+
+
+def test_overstory_has_the_same_commands(here: Any, capsys: Any) -> None:
+    assert overstory(["on", *ALL]) == 0
+    one = capsys.readouterr().out
+    assert run("on", *ALL) == 0
+    assert capsys.readouterr().out == one
+    assert overstory(["status", *ALL]) == 0
+    assert overstory(["view"]) == 2
+    assert "overstory: error: whose state?" in capsys.readouterr().err
+    assert overstory(["--help"]) == 0
+    told = capsys.readouterr().out
+    assert all(f"\n    {command} " in told for command in COMMANDS)
+
+
+def test_an_application_is_found_by_its_name(here: Any, capsys: Any) -> None:
+    assert run("off", "--app", "editor") == 0
+    assert (here / "home" / "overstory" / "editor" / "consent.json").exists()
+
+
+def test_a_program_can_offer_the_commands_as_its_own(here: Any, capsys: Any) -> None:
+    registry = parse_registry(METRICS)
+    assert main(["on"], app="editor", registry=registry, prog="editor telemetry") == 0
+    assert main(["status", "--json"], app="editor", registry=registry) == 0
+    assert json.loads(capsys.readouterr().out.rpartition("shows it.\n")[2])["choice"] == "on"
+    assert main(["status", "--registry", "x"], app="editor", registry=registry) == 2
+
+
+def test_as_a_program_with_the_standard_library_alone(here: Any) -> None:
+    """No site-packages at all: what a device has."""
+    source = str(Path(overstory_package.__file__ or "").parents[1])
+    start = f"import sys; sys.path.insert(0, {source!r}); from overstory.client.commands import main; sys.exit(main())"
+    ran = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", start, "view", *ALL, "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"HOME": str(here), "PATH": ""},
+        timeout=60,
+    )
+    assert json.loads(ran.stdout)["status"]["choice"] == "off"
+
+
+def test_the_web_page_is_served_until_interrupted(here: Any) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "overstory.client", "view", *ALL, "--web"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().split(" ", 1)[0]
+        hung = threading.Timer(30, process.kill)
+        hung.start()
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            page = answer.read().decode()
+        process.send_signal(2)
+        assert process.wait(20) == 0
+        hung.cancel()
+    assert "What state sends from this device" in page
+
+
+def test_a_state_that_cannot_be_withdrawn_is_told(here: Any, capsys: Any) -> None:
+    run("on", *ALL)
+    record(here, "red")
+    run("off", *STATE)
+    (here / "state" / "state.db").write_bytes(b"x" * 5000)
+    capsys.readouterr()
+    assert run("on", *ALL) == 2
+    assert "damaged" in capsys.readouterr().err
+    with pytest.raises(StateError):
+        Client("editor", registry="metrics.toml", state="state", environ={}).consent("on")
