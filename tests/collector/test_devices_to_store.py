@@ -1,0 +1,125 @@
+"""From devices to the store, each killed and started again at random: every period of every device is counted once.
+
+The metric's second round changes nothing, so a device that holds one value sends the same bits in every period if its
+permanent response is the same. Then all periods of the store hold equal counts, bit for bit: a lost report, a doubled
+one, or a permanent response drawn anew would each show.
+"""
+
+import asyncio
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from collector_processes import CollectorProcess
+from device_program import METRIC
+from faulty_network import FaultyNetwork
+
+from overstory.collector.store import open_store
+from overstory.protocol.metrics import load_registry
+
+PROGRAM = Path(__file__).with_name("device_program.py")
+REGISTRY = """
+registry = "devices"
+
+[metrics.colours]
+title = "Favourite colours"
+description = "Which of sixteen colours is liked best."
+owner = "tests"
+purpose = "https://example.org/colours"
+oracle = "basic-rappor-one-time"
+domain = {kind = "integers", min = 0, max = 15, outside = "reject"}
+parameters = {f = 0.5}
+period = "day"
+retention_days = 90
+grace_days = 60
+expires = 2999-01-01
+"""
+PERIODS = 4
+
+
+def program(folder: Path, number: int, registry: Path, server: str, beginning: float) -> list[str]:
+    told = [folder / f"device-{number}", registry, server, number % 16, beginning, PERIODS]
+    return [sys.executable, str(PROGRAM), *map(str, told)]
+
+
+async def device(command: list[str], chance: random.Random, kills: int) -> int:
+    """Run a device, kill it `kills` times, then let it finish; return how often it was really killed."""
+    killed = 0
+    for _ in range(kills):
+        process = await asyncio.create_subprocess_exec(*command)
+        await asyncio.sleep(chance.uniform(0.15, 0.9))
+        if process.returncode is None:
+            process.send_signal(signal.SIGKILL)
+            killed += 1
+        await process.wait()
+    for _ in range(3):  # a start that finds the outbox leased by a dead one may have to come again
+        process = await asyncio.create_subprocess_exec(*command, stderr=subprocess.PIPE)
+        _, said = await process.communicate()
+        if process.returncode == 0:
+            return killed
+    raise AssertionError(said.decode())
+
+
+async def live(url: str, folder: Path, *, devices: int, kills: int, restarts: int, seed: int) -> int:
+    """Run everything, and return how many kills hit a running device."""
+    registry = folder / "metrics.toml"
+    registry.write_text(REGISTRY)
+    chance = random.Random(seed)
+    collector = CollectorProcess(registry, url)
+    await asyncio.to_thread(collector.start)
+    network = FaultyNetwork(lambda: [collector.address] if collector.address is not None else [], seed=seed)
+    beginning = time.time() - 20 * 86_400
+    try:
+        async with network.listening() as (host, port):
+            server = f"http://{host}:{port}"
+            commands = [program(folder, number, registry, server, beginning) for number in range(devices)]
+            running = [asyncio.create_task(device(command, random.Random(seed), kills)) for command in commands]
+            for _ in range(restarts):
+                await asyncio.sleep(chance.uniform(0.2, 0.8))
+                collector.kill()
+                await asyncio.to_thread(collector.start)
+            return sum(await asyncio.gather(*running))
+    finally:
+        collector.kill()
+
+
+def balance(url: str, folder: Path, devices: int) -> None:
+    registry = load_registry(folder / "metrics.toml")
+    metric = registry[METRIC]
+    with open_store(url, registry) as store:
+        periods = store.periods(METRIC)
+        counts = store.counts(metric, min(periods), max(periods))
+    assert len(counts) == PERIODS
+    first, *others = counts.values()
+    assert first.num_reports == devices
+    for other in others:
+        assert other.num_reports == devices
+        np.testing.assert_array_equal(other.ones, first.ones)
+
+
+def test_a_few_devices(tmp_path):
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    killed = asyncio.run(live(url, tmp_path, devices=3, kills=3, restarts=1, seed=31))
+    assert killed >= 3
+    balance(url, tmp_path, devices=3)
+
+
+def test_the_balance_shows_a_report_too_many(tmp_path):
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    asyncio.run(live(url, tmp_path, devices=1, kills=0, restarts=0, seed=32))
+    balance(url, tmp_path, devices=1)
+    with pytest.raises(AssertionError):
+        balance(url, tmp_path, devices=2)
+
+
+@pytest.mark.slow
+def test_many_devices_killed_two_hundred_times(tmp_path):
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    killed = asyncio.run(live(url, tmp_path, devices=8, kills=30, restarts=10, seed=33))
+    assert killed >= 200
+    balance(url, tmp_path, devices=8)
