@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from overstory.client.client import Client
     from overstory.client.consent import Choice, Consent
     from overstory.client.errors import ConsentError, Fault, StateError
-    from overstory.client.outcomes import Flushed, Outcome, Status
+    from overstory.client.outcomes import Flushed, Outcome
     from overstory.client.randomizer import Randomizer, new_secret
+    from overstory.client.status import Status
 
 __all__ = [
     "Choice",
@@ -41,7 +42,7 @@ _MODULES = {
     "Outcome": "outcomes",
     "Randomizer": "randomizer",
     "StateError": "errors",
-    "Status": "outcomes",
+    "Status": "status",
     "new_secret": "randomizer",
 }
 

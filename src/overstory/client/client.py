@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 from overstory.client.consent import Choice, Consent, choose
 from overstory.client.errors import ConsentError, Fault, StateError
 from overstory.client.forking import watch
-from overstory.client.outcomes import Flushed, Outcome, Status
+from overstory.client.outcomes import Flushed, Outcome
 from overstory.client.paths import StatePaths, check_app, policy_file, state_folder
 from overstory.client.policy import UNASKED, Authority, Effective
 from overstory.protocol.errors import FormatError, ParameterError
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from overstory.client.delivering import Courier, Round
     from overstory.client.outbox import Bounds
     from overstory.client.session import Session
+    from overstory.client.status import Status
     from overstory.client.upload import Transport
     from overstory.protocol.entropy import Entropy
     from overstory.protocol.metrics import Metric, MetricRegistry
@@ -206,21 +207,17 @@ class Client:
 
     def status(self) -> Status:
         """Say what may be done and why, what waits, and what went wrong; never raises."""
+        from overstory.client.status import Status, read_status
+
         effective, session = self._authority.now(), self._session
-        missing = tuple(self.registry) if effective.consent is None else effective.consent.missing(self.registry)
-        about = effective, missing, self.paths.folder, 0 if session is None else session.pending
+        pending = 0 if session is None else session.pending
         problem = None if self._trouble is None else str(self._trouble)
         try:
-            from overstory.client.state import State
-
-            state = State(self.paths)
-            if not state.exists:
-                return Status(*about, problem=problem)
-            with state.snapshot() as rows:
-                outbox = {str(name): number for name, number in rows.outbox.tally().items()}
-                return Status(*about, outbox, rows.counts(), problem)
+            return read_status(
+                self.paths, self.registry, effective, now=self._clock(), pending=pending, problem=problem
+            )
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told
-            return Status(*about, problem=problem or str(error))
+            return Status(effective, (), self.paths.folder, pending, problem=problem or str(error))
 
     def consent(self, choice: Choice | str) -> Consent:
         """Make the person's choice, for the metrics of this registry; see `overstory.client.consent.choose`.

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from overstory.client.delivering import Round
-    from overstory.client.policy import Effective
 
 
 class Outcome(StrEnum):
@@ -72,35 +70,4 @@ class Flushed:
 
     written: Mapping[str, int] = field(default_factory=dict)
     sent: Round | None = None
-    problem: str | None = None
-
-
-@dataclass(frozen=True)
-class Status:
-    """What `Client.status` found.
-
-    Attributes
-    ----------
-    effective
-        What may be done now, and its cause.
-    missing
-        Metrics that the person has not been asked about.
-    folder
-        Where the state lies, or would.
-    pending
-        Reports in memory alone.
-    outbox
-        Reports in the outbox by state: waiting, sent, dropped, local.
-    counts
-        What happened so far, by word.
-    problem
-        Why the state cannot be used, or the last thing that went wrong; None when all is well.
-    """
-
-    effective: Effective
-    missing: tuple[str, ...]
-    folder: Path
-    pending: int = 0
-    outbox: Mapping[str, int] = field(default_factory=dict)
-    counts: Mapping[str, int] = field(default_factory=dict)
     problem: str | None = None
