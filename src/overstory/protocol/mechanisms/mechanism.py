@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
@@ -45,6 +46,18 @@ class Mechanism(ABC):
                 f"{self.name}: a report would give the value away (a bit that is never changed): "
                 "raise f or p, or lower q"
             )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel to another process by name and parameters: a hash's running state and a read-only mapping cannot.
+
+        One that no registry knows travels by its parts.
+        """
+        from overstory.protocol.mechanisms.registry import REGISTRY, rebuilt  # it imports this module
+
+        if self.name in REGISTRY:
+            return rebuilt, (self.name, dict(self.parameters), self.digest)
+        parts = {part.name: getattr(self, part.name) for part in fields(self)}  # type: ignore[arg-type] # a dataclass
+        return type(self), tuple((parts | {"parameters": dict(self.parameters)}).values())
 
     @property
     @abstractmethod

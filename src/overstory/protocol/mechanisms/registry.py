@@ -54,6 +54,20 @@ def mechanism(name: str, **parameters: Any) -> Mechanism:
     return build_from(REGISTRY, name, parameters)
 
 
+def rebuilt(name: str, parameters: dict[str, Any], expected: bytes) -> Mechanism:
+    """Build a mechanism that was pickled.
+
+    Raises
+    ------
+    ParameterError
+        When these parameters are another mechanism here: it was made by hand, or by another version.
+    """
+    built = mechanism(name, **parameters)
+    if built.digest != expected:
+        raise ParameterError(f"the {name} that was pickled is another than these parameters make here")
+    return built
+
+
 def build_from(registry: Mapping[str, Callable[..., Built]], name: str, parameters: Mapping[str, Any]) -> Built:
     """Build what a registry has under that name; one clear error where it cannot."""
     build = registry.get(name)
