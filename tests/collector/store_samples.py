@@ -129,7 +129,7 @@ class Model:
 
     def counts(self, metric: Metric) -> dict[int, SupportCounts]:
         """Return the counts by period."""
-        found = {period: sent for (name, period), sent in self.reports.items() if name == metric.id}
+        found = {period: sent for (name, period), sent in self.reports.items() if name == metric.id and sent}
         return {period: counted(metric, sent) for period, sent in sorted(found.items())}
 
 

@@ -26,8 +26,9 @@ def add(database: Database, received: Sequence[Received]) -> list[bool]:
     def work(connection: Connection) -> list[bool]:
         claimed = database.claim(connection, forget_after)
         new = [first[one.batch] == place and one.batch in claimed for place, one in enumerate(received)]
-        if claimed:
-            connection.execute(INBOX.insert(), merged(compress(received, new)))
+        rows = merged(compress(received, new))
+        if rows:
+            connection.execute(INBOX.insert(), rows)
         return new
 
     return database.write(work)

@@ -43,7 +43,7 @@ class Received:
 
 
 def merged(batches: Iterable[Received]) -> list[dict[str, Any]]:
-    """Return one row of the inbox for each (metric, period, digest).
+    """Return one row of the inbox for each (metric, period, digest) that there are reports of.
 
     Raises
     ------
@@ -53,7 +53,8 @@ def merged(batches: Iterable[Received]) -> list[dict[str, Any]]:
     groups: dict[tuple[str, int, bytes, int, int], list[Received]] = {}
     for one in batches:
         groups.setdefault((one.metric, one.period, one.digest, one.num_bits, one.num_cohorts), []).append(one)
-    return [_row(*key, group) for key, group in groups.items()]
+    rows = [_row(*key, group) for key, group in groups.items()]
+    return [row for row in rows if row["num_reports"]]
 
 
 def _row(

@@ -25,6 +25,8 @@ PRAGMAS: Final = (
     "PRAGMA journal_size_limit = 67108864",
 )
 
+INSERT: Final = "INSERT INTO batch_ids (id, forget_after) VALUES (?, ?) ON CONFLICT DO NOTHING"
+
 AT_BIRTH: Final = "PRAGMA auto_vacuum = INCREMENTAL"
 """Only heeded while there is no table: then `tidy` can shorten the file."""
 
@@ -58,15 +60,19 @@ class SqliteDatabase(Database):
         return engine.execution_options(overstory_writes=True)
 
     def claim(self, connection: Connection, forget_after: Mapping[bytes, int]) -> set[bytes]:
-        """Look each id up and insert those that are new: this transaction is the only one that writes."""
+        """Insert all ids, and look them up one by one only if some were there: this transaction is alone in writing."""
         raw = _raw(connection)
+        if _insert(raw, forget_after) == len(forget_after):
+            return set(forget_after)
+        # Which of them were there was not said. Nothing else has been written yet: begin once more.
+        raw.execute("ROLLBACK")
+        raw.execute("BEGIN IMMEDIATE")
         new = {
             batch: until
             for batch, until in forget_after.items()
             if raw.execute("SELECT 1 FROM batch_ids WHERE id = ?", (batch,)).fetchone() is None
         }
-        # In the order of the table: nothing then tells which of them came first, and fewer pages are turned over.
-        raw.executemany("INSERT INTO batch_ids (id, forget_after) VALUES (?, ?)", sorted(new.items()))
+        _insert(raw, new)
         return set(new)
 
     def size(self, connection: Connection) -> int:
@@ -109,6 +115,14 @@ def _raw(connection: Connection) -> sqlite3.Connection:
     driver = connection.connection.driver_connection
     assert isinstance(driver, sqlite3.Connection)
     return driver
+
+
+def _insert(raw: sqlite3.Connection, forget_after: Mapping[bytes, int]) -> int:
+    """Insert ids that are not there yet; return how many."""
+    before = raw.total_changes
+    # In the order of the table: nothing then tells which of them came first, and fewer pages are turned over.
+    raw.executemany(INSERT, sorted(forget_after.items()))
+    return raw.total_changes - before
 
 
 def _set_up(raw: sqlite3.Connection, _: Any) -> None:

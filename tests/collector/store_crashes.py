@@ -1,0 +1,92 @@
+"""Kill a process at work on a store, again and again, and see that every report is counted exactly once."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+from sqlalchemy import select
+from store_samples import NOW, counted, registry
+from store_worker import PERIOD, PERIODS, batch, sent
+
+from overstory.analysis.counts import SupportCounts
+from overstory.collector.store import Store, open_store
+from overstory.collector.store.schema import BATCH_IDS
+from overstory.protocol.metrics import Metric
+
+WORKER = Path(__file__).with_name("store_worker.py")
+STEP = 5
+MANY = 100_000
+
+
+def start(url: str, first: int, last: int, step: int) -> subprocess.Popen[str]:
+    """Start a worker, and return when it is ready to go."""
+    arguments = [sys.executable, str(WORKER), url, str(first), str(last), str(step)]
+    worker = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert worker.stdout is not None
+    assert worker.stdout.readline() == "ready\n"
+    return worker
+
+
+def go(worker: subprocess.Popen[str]) -> None:
+    """Let it work."""
+    assert worker.stdin is not None
+    worker.stdin.write("\n")
+    worker.stdin.flush()
+
+
+def acknowledged(output: str) -> dict[int, bool]:
+    """Return which batches a worker was told are stored, and whether they were new to it."""
+    whole = output[: output.rfind("\n") + 1]  # what was being written when it was killed is not counted
+    lines = [line.split() for line in whole.splitlines() if line != "done"]
+    return {int(number): word == "new" for word, number in lines}
+
+
+def killed_rounds(url: str, rounds: int, rng: random.Random) -> None:
+    """Kill a worker `rounds` times; after each, the store holds what was acknowledged, and every batch once."""
+    metrics = registry()
+    metric = metrics["bloom"]
+    first = 0
+    with open_store(url, metrics, create=True):
+        pass
+    for _ in range(rounds):
+        worker = start(url, first, MANY, STEP)
+        go(worker)
+        try:
+            worker.wait(timeout=rng.uniform(0.02, 0.4))
+            raise AssertionError("the worker ended by itself")
+        except subprocess.TimeoutExpired:
+            worker.kill()
+        output, _ = worker.communicate()
+        told = acknowledged(output)
+        with open_store(url, metrics) as store:
+            kept = stored_numbers(store)
+            assert set(told) <= kept
+            assert store.counts(metric, 0, 1 << 20) == expected(metric, kept)
+        # The next one sends the last batches again, as a sender does who heard nothing: some of them are old.
+        first = max(0, max(kept, default=0) - 3 * STEP)
+    with open_store(url, metrics) as store:
+        kept = stored_numbers(store)
+        everything = range(max(kept) + 20)
+        assert store.add([batch(metric, number) for number in everything]) == [n not in kept for n in everything]
+        assert not store.compact(NOW).waiting
+        assert store.counts(metric, 0, 1 << 20) == expected(metric, set(everything))
+        assert sum(one.kept for one in store.summary().metrics) == sum(len(sent(metric, n)) for n in everything)
+
+
+def stored_numbers(store: Store) -> set[int]:
+    """Return the numbers of the batches whose ids are stored."""
+    with store._database.snapshot() as connection:
+        return {int.from_bytes(batch, "big") for batch in connection.execute(select(BATCH_IDS.c.id)).scalars()}
+
+
+def expected(metric: Metric, numbers: set[int]) -> dict[int, SupportCounts]:
+    """Return the counts of these batches, each counted once."""
+    by_period = {PERIOD + rest: [n for n in numbers if n % PERIODS == rest] for rest in range(PERIODS)}
+    return {
+        period: counted(metric, [report for number in some for report in sent(metric, number)])
+        for period, some in by_period.items()
+        if some
+    }
