@@ -125,7 +125,7 @@ class Client:
     ) -> None:
         self.app, self.registry = check_app(app), _loaded(registry)
         self.paths = StatePaths(Path(state) if state is not None else state_folder(app, environ))
-        self._courier = _courier(server, token, transport, clock)
+        self._courier = _courier(server, token, transport, clock, environ)
         self._clock, self._entropy, self._bounds = clock, entropy, bounds
         self._spread = None if spread is None else _within("spread", spread, 0.0, MOST_SPREAD)
         self._interval = _within("interval", interval, 0.01, MOST_SPREAD)
@@ -431,20 +431,25 @@ def _loaded(registry: MetricRegistry | str | os.PathLike[str]) -> MetricRegistry
 
 
 def _courier(
-    server: str | None, token: str, transport: Transport | None, clock: Callable[[], float]
+    server: str | None,
+    token: str,
+    transport: Transport | None,
+    clock: Callable[[], float],
+    environ: Mapping[str, str],
 ) -> Callable[[], Courier] | None:
-    """Return what makes the courier when it is needed; the address is checked at once."""
+    """Return what makes the courier when it is needed; the address and the token are checked at once."""
     if server is None:
         return None
-    from overstory.client.upload import endpoint
+    from overstory.client.upload import check_token, endpoint
 
     endpoint(server)
+    check_token(token)
 
     def made() -> Courier:
         from overstory.client.delivering import Courier
         from overstory.client.upload import http_transport
 
-        return Courier(server=server, transport=transport or http_transport(), token=token, clock=clock)
+        return Courier(server=server, transport=transport or http_transport(environ), token=token, clock=clock)
 
     return made
 

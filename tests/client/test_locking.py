@@ -1,0 +1,111 @@
+"""The lock between processes and threads, and files written whole or not at all."""
+
+import os
+import threading
+import time
+
+import pytest
+from processes import output_of, start
+
+from overstory.client.atomic import create, write_atomically
+from overstory.client.errors import Fault, StateError
+from overstory.client.locking import locked
+from overstory.client.secret_file import DeviceSecret, read_secret, write_secret
+
+HOLDS = """
+import sys, pathlib
+from overstory.client.locking import locked
+with locked(pathlib.Path(sys.argv[1]), 5):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_a_process_keeps_others_out_until_it_lets_go(tmp_path):
+    path = tmp_path / "lock"
+    holder = start(HOLDS, path)
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(StateError, match="held this lock") as caught, locked(path, 0.05):
+        pass
+    assert caught.value.fault is Fault.BUSY
+    holder.stdin.write("\n")
+    holder.stdin.flush()
+    with locked(path, 30):
+        pass
+    output_of(holder)
+
+
+def test_a_process_that_dies_lets_go(tmp_path):
+    path = tmp_path / "lock"
+    holder = start(HOLDS, path)
+    assert holder.stdout.readline() == "held\n"
+    holder.kill()
+    with locked(path, 30):
+        holder.communicate()
+
+
+def test_threads_of_one_process_exclude_each_other(tmp_path):
+    path, inside, most = tmp_path / "lock", [], []
+
+    def work():
+        for _ in range(20):
+            with locked(path, 60):
+                inside.append(1)
+                most.append(len(inside))
+                time.sleep(0.0005)
+                inside.pop()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(most) == 80
+    assert max(most) == 1
+
+
+def test_a_lock_is_let_go_when_the_block_raises(tmp_path):
+    for _ in range(2):
+        with pytest.raises(KeyError), locked(tmp_path / "lock", 0):
+            raise KeyError
+
+
+def test_the_content_of_the_lock_file_stays(tmp_path):
+    with locked(tmp_path / "lock", 0) as handle:
+        os.write(handle, b"kept")
+    with locked(tmp_path / "lock", 0) as handle:
+        assert os.read(handle, 10) == b"kept"
+
+
+def test_a_new_file_is_never_half_there(tmp_path, monkeypatch):
+    def cut(_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", cut)
+        for write in (create, write_atomically):
+            with pytest.raises(OSError, match="No space"):
+                write(tmp_path / "file", b"content")
+    assert list(tmp_path.iterdir()) == []
+    create(tmp_path / "file", b"content")
+    with pytest.raises(FileExistsError):
+        create(tmp_path / "file", b"other")
+    write_atomically(tmp_path / "file", b"other")
+    assert (tmp_path / "file").read_bytes() == b"other"
+
+
+def test_a_secret_comes_back_and_no_two_are_alike(tmp_path):
+    secrets = [DeviceSecret.fresh() for _ in range(20)]
+    assert len({secret.reveal() for secret in secrets} | {secret.fingerprint for secret in secrets}) == 40
+    write_secret(tmp_path / "secret", secrets[0])
+    assert read_secret(tmp_path / "secret").reveal() == secrets[0].reveal()
+    assert read_secret(tmp_path / "nothing") is None
+    with pytest.raises(ValueError, match="32 bytes"):
+        DeviceSecret(bytes(16))
+
+
+def test_a_secret_that_cannot_be_opened_is_told(tmp_path):
+    (tmp_path / "secret").mkdir()
+    with pytest.raises(StateError) as caught:
+        read_secret(tmp_path / "secret")
+    assert caught.value.fault is Fault.UNREADABLE

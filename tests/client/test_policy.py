@@ -1,0 +1,318 @@
+"""The effective state: every source is a ceiling, and the cause is told."""
+
+import json
+import os
+import sys
+import time
+from datetime import date
+
+import pytest
+from devices import BINS, DEFAULT, REGISTRY, device, registry
+from processes import in_child
+
+from overstory.client import Choice, ConsentError, Outcome
+from overstory.client.consent import choose, read_consent
+from overstory.client.paths import StatePaths, policy_file, state_folder
+from overstory.client.policy import CI_VARIABLES, Authority, effective, of_environment
+from overstory.client.state import State
+from overstory.protocol.errors import ParameterError
+
+TODAY = date(2026, 11, 21)
+posix = pytest.mark.skipif(sys.platform == "win32", reason="file modes of POSIX")
+
+
+@pytest.fixture
+def paths(tmp_path):
+    return StatePaths(tmp_path / "state")
+
+
+@pytest.fixture
+def policy(tmp_path):
+    return tmp_path / "policy.json"
+
+
+def test_nobody_asked_is_off_and_says_so(paths, policy):
+    found = effective(paths, {}, policy)
+    assert (found.choice, found.cause, found.asked) == (Choice.OFF, "the person has not been asked", False)
+
+
+@pytest.mark.parametrize("choice", list(Choice))
+def test_the_persons_choice_is_in_force_where_nothing_else_forbids(paths, policy, choice):
+    choose(paths, REGISTRY, choice, TODAY)
+    found = effective(paths, {}, policy)
+    assert (found.choice, found.cause, found.asked) == (choice, "the person's choice of 2026-11-21", True)
+
+
+@pytest.mark.parametrize(
+    ("environ", "allowed", "cause"),
+    [
+        ({"OVERSTORY": "off"}, "off", "OVERSTORY=off"),
+        ({"OVERSTORY": " OFF "}, "off", "OVERSTORY= OFF "),
+        ({"OVERSTORY": "0"}, "off", "OVERSTORY=0"),
+        ({"OVERSTORY": "local"}, "local", "OVERSTORY=local"),
+        ({"OVERSTORY": "nonsense"}, "off", "not off, local or on"),
+        ({"OVERSTORY": "on"}, "on", "the person's choice"),
+        ({"OVERSTORY": ""}, "on", "the person's choice"),
+        ({"DO_NOT_TRACK": "1"}, "off", "DO_NOT_TRACK is set"),
+        ({"DO_NOT_TRACK": "true"}, "off", "DO_NOT_TRACK is set"),
+        ({"DO_NOT_TRACK": "0"}, "on", "the person's choice"),
+        ({"DO_NOT_TRACK": ""}, "on", "the person's choice"),
+        ({"OVERSTORY": "local", "DO_NOT_TRACK": "1"}, "off", "DO_NOT_TRACK is set"),
+        ({"OVERSTORY": "off", "DO_NOT_TRACK": "1"}, "off", "OVERSTORY=off"),
+        ({"OVERSTORY": "on", "CI": "true"}, "off", "CI is set"),
+        ({"CI": "false"}, "on", "the person's choice"),
+        *[({name: "1"}, "off", f"{name} is set: a continuous-integration") for name in CI_VARIABLES],
+    ],
+)
+def test_the_environment_is_honoured(paths, policy, environ, allowed, cause):
+    choose(paths, REGISTRY, "on", TODAY)
+    found = effective(paths, environ, policy)
+    assert found.choice == allowed
+    assert cause in found.cause
+
+
+def test_no_word_of_the_environment_or_the_administrator_stands_in_for_consent(paths, policy):
+    policy.write_text('{"reporting": "ask"}')
+    assert effective(paths, {"OVERSTORY": "on", "DO_NOT_TRACK": "0"}, policy).choice is Choice.OFF
+    choose(paths, REGISTRY, "off", TODAY)
+    assert effective(paths, {"OVERSTORY": "on"}, policy).choice is Choice.OFF
+    assert of_environment({"OVERSTORY": "on"}).choice is Choice.ON
+
+
+@pytest.mark.parametrize(
+    ("content", "allowed"),
+    [
+        ('{"reporting": "off"}', "off"),
+        ('{"reporting": "local"}', "local"),
+        ('{"reporting": "ask"}', "on"),
+        ('{"reporting": "ask", "reason": "more keys are for later versions"}', "on"),
+        ('{"reporting": "on"}', "off"),
+        ('{"reporting": ["off"]}', "off"),
+        ('{"report": "ask"}', "off"),
+        ("[]", "off"),
+        ("null", "off"),
+        ("{", "off"),
+        ("", "off"),
+        ("[" * 100_000, "off"),
+        (b"\xff\xfe\x00", "off"),
+    ],
+)
+def test_the_administrators_policy_is_honoured_and_one_that_is_not_understood_forbids(paths, policy, content, allowed):
+    choose(paths, REGISTRY, "on", TODAY)
+    policy.write_bytes(content if isinstance(content, bytes) else content.encode())
+    found = effective(paths, {}, policy)
+    assert found.choice == allowed
+    if allowed != "on":
+        assert str(policy) in found.cause
+
+
+def test_the_policy_comes_first_among_those_that_forbid_as_much(paths, policy):
+    policy.write_text('{"reporting": "off"}')
+    assert "administrator" in effective(paths, {"OVERSTORY": "off"}, policy).cause
+    policy.write_text('{"reporting": "local"}')
+    assert effective(paths, {"OVERSTORY": "off"}, policy).cause == "OVERSTORY=off"
+
+
+def test_a_policy_that_is_a_folder_forbids(paths, tmp_path):
+    choose(paths, REGISTRY, "on", TODAY)
+    found = effective(paths, {}, tmp_path)
+    assert found.choice is Choice.OFF
+    assert "cannot be read" in found.cause
+
+
+@posix
+def test_a_choice_that_cannot_be_read_is_off(tmp_path, paths, policy):
+    choose(paths, REGISTRY, "on", TODAY)
+    for parent in (paths.folder, *paths.folder.parents[:3]):
+        parent.chmod(0o711)
+
+    def another_person():
+        found = effective(paths, {}, policy)
+        assert found.choice is Choice.OFF
+        assert "nothing is recorded until it can be read" in found.cause
+
+    in_child(another_person, as_nobody=True)
+
+
+def test_a_change_by_another_process_is_seen_at_once(paths, policy):
+    authority = Authority(paths, {}, policy)
+    seen = [authority.now().choice]
+    for choice in ("on", "off", "local", "on"):
+        choose(paths, REGISTRY, choice, TODAY)
+        seen.append(authority.now().choice)
+    policy.write_text('{"reporting": "off"}')
+    seen.append(authority.now().choice)
+    paths.consent.unlink()
+    policy.unlink()
+    seen.append(authority.now().choice)
+    assert seen == ["off", "on", "off", "local", "on", "off", "off"]
+
+
+def test_files_that_did_not_change_are_not_read_again(paths, policy, monkeypatch):
+    choose(paths, REGISTRY, "on", TODAY)
+    authority = Authority(paths, {}, policy)
+    first = authority.now()
+    monkeypatch.setattr("overstory.client.policy.read_consent", lambda _: pytest.fail("read again"))
+    assert authority.now() is first
+
+
+# --- the choice
+
+
+def test_a_choice_says_when_for_which_registry_and_for_which_metrics(paths):
+    choose(paths, REGISTRY, "on", TODAY)
+    read = json.loads(paths.consent.read_text())
+    assert {key: read[key] for key in ("consent", "choice", "date", "registry")} == {
+        "consent": 1,
+        "choice": "on",
+        "date": "2026-11-21",
+        "registry": "2026-11-21",
+    }
+    assert read["metrics"] == {name: REGISTRY[name].digest.hex() for name in DEFAULT}
+
+
+@pytest.mark.parametrize("choice", ["yes", "", None, 1, "ON"])
+def test_there_are_three_choices(paths, choice):
+    with pytest.raises(ParameterError, match="choose one of off, local, on"):
+        choose(paths, REGISTRY, choice, TODAY)
+    assert not paths.folder.exists()
+
+
+def test_a_new_metric_asks_again_and_the_others_go_on(tmp_path):
+    device(tmp_path)
+    later = registry(version="2027-01-01", **DEFAULT, extra=BINS)
+    client = device(tmp_path, registry=later, choice=None)
+    assert client.record("extra", 1) is Outcome.NOT_ASKED
+    assert client.record("colour", "red") is Outcome.RECORDED
+    assert client.status().missing == ("extra",)
+    client.consent("on")
+    assert client.record("extra", 1) is Outcome.RECORDED
+    assert client.flush().written == {"queued": 2}  # a renewed consent does not take back what it covers
+    assert read_consent(client.paths).registry == "2027-01-01"
+
+
+def test_a_metric_whose_privacy_changed_asks_again(tmp_path):
+    device(tmp_path)
+    weaker = DEFAULT | {"colour": DEFAULT["colour"].replace("epsilon = 1.0", "epsilon = 2.0")}
+    client = device(tmp_path, registry=registry(**weaker), choice=None)
+    assert client.record("colour", "red") is Outcome.NOT_ASKED
+    assert client.status().missing == ("colour",)
+
+
+def test_nothing_recorded_locally_is_ever_sent(tmp_path):
+    client = device(tmp_path, choice="local", spread=0)
+    client.record("colour", "red")
+    client.flush()
+    client.consent("on")
+    client.record("engine", "x")
+    client.flush()
+    with State(client.paths).transaction() as rows:
+        assert [row.metric for row in rows.outbox.take_due(client._clock(), 10, 1)] == ["engine"]
+        assert rows.outbox.tally()["local"] == 1
+
+
+@pytest.mark.parametrize(("choice", "left"), [("off", "dropped"), ("local", "local")])
+def test_what_waits_does_not_outlive_its_consent(tmp_path, choice, left):
+    client = device(tmp_path, spread=0)
+    client.record("colour", "red")
+    client.flush()
+    client.record("engine", "x")  # not flushed yet
+    client.consent(choice)
+    client.consent("on")
+    assert client.flush().written == {"withdrawn": 1}
+    assert {state: n for state, n in client.status().outbox.items() if n} == {left: 1}
+
+
+def test_a_choice_made_elsewhere_between_record_and_flush_is_obeyed(tmp_path):
+    client = device(tmp_path)
+    client.record("colour", "red")
+    choose(client.paths, REGISTRY, "local", TODAY)
+    assert client.flush().written == {"withdrawn": 1}
+    client.consent("on")
+    assert client.record("colour", "red") is Outcome.RECORDED  # its period was not taken
+    client._authority._policy.write_text('{"reporting": "local"}')
+    os.utime(client._authority._policy, (time.time() + 5,) * 2)
+    assert client.flush().written == {"kept": 1}
+
+
+def test_rows_that_could_not_be_withdrawn_then_are_withdrawn_before_the_next_consent(tmp_path, monkeypatch):
+    client = device(tmp_path)
+    client.record("colour", "red")
+    client.flush()
+    with monkeypatch.context() as patched:
+        from overstory.client.errors import Fault, StateError
+
+        def busy(*_):
+            raise StateError(Fault.BUSY, "busy")
+
+        patched.setattr("overstory.client.consent._withdraw", busy)
+        client.consent("off")
+        assert client.status().outbox["waiting"] == 1
+        with pytest.raises(StateError):
+            client.consent("on")
+        assert read_consent(client.paths).choice is Choice.OFF
+    client.consent("on")
+    assert client.status().outbox["waiting"] == 0
+
+
+def test_an_off_that_cannot_be_written_is_obeyed_by_this_client(tmp_path, monkeypatch):
+    client = device(tmp_path)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("overstory.client.consent.write_atomically", full)
+        with pytest.raises(ConsentError, match="No space left"):
+            client.consent("off")
+        assert client.record("colour", "red") is Outcome.OFF
+        assert client._permit() is None
+    client.consent("on")
+    assert client.record("colour", "red") is Outcome.RECORDED
+
+
+def test_a_choice_is_written_whole_or_not_at_all(paths, monkeypatch):
+    choose(paths, REGISTRY, "on", TODAY)
+    before = paths.consent.read_bytes()
+
+    def cut(*_):
+        raise OSError(5, "Input/output error")
+
+    for call in ("fsync", "replace"):
+        with monkeypatch.context() as patched:
+            patched.setattr(os, call, cut)
+            with pytest.raises(ConsentError):
+                choose(paths, REGISTRY, "off", TODAY)
+        assert paths.consent.read_bytes() == before
+        assert [path.name for path in paths.folder.iterdir()] == ["consent.json"]
+
+
+# --- places
+
+
+@pytest.mark.parametrize(
+    ("environ", "platform", "folder"),
+    [
+        ({"HOME": "/home/ann"}, "linux", "/home/ann/.local/state/overstory/app"),
+        ({"HOME": "/home/ann", "XDG_STATE_HOME": "/x"}, "linux", "/x/overstory/app"),
+        ({"HOME": "/home/ann", "XDG_STATE_HOME": "x"}, "linux", "/home/ann/.local/state/overstory/app"),
+        ({"HOME": "/Users/ann"}, "darwin", "/Users/ann/Library/Application Support/overstory/app"),
+        ({"LOCALAPPDATA": "C:/Users/ann/AppData/Local"}, "win32", "C:/Users/ann/AppData/Local/overstory/app"),
+        ({"USERPROFILE": "C:/Users/ann"}, "win32", "C:/Users/ann/AppData/Local/overstory/app"),
+        ({"OVERSTORY_STATE": "/srv/s", "HOME": "/home/ann"}, "linux", "/srv/s"),
+    ],
+)
+def test_the_folder_is_the_platforms(environ, platform, folder):
+    assert state_folder("app", environ, platform).as_posix() == folder
+
+
+@pytest.mark.parametrize("app", ["", "a b", "../up", ".hidden", "x" * 65, None, "é"])
+def test_an_application_needs_a_name_that_a_folder_can_have(app):
+    with pytest.raises(ParameterError, match="app = "):
+        state_folder(app, {"HOME": "/home/ann"}, "linux")
+
+
+def test_the_policy_file_is_where_administrators_keep_them():
+    assert policy_file({}, "linux").as_posix() == "/etc/overstory/policy.json"
+    assert policy_file({}, "darwin").as_posix() == "/Library/Application Support/overstory/policy.json"
+    assert policy_file({"PROGRAMDATA": "D:/PD"}, "win32").as_posix() == "D:/PD/overstory/policy.json"
