@@ -1,0 +1,298 @@
+"""`overstory serve` as a process: it drains, refuses, rotates tokens, stays small, and says nothing about anybody."""
+
+import gzip
+import json
+import shutil
+import signal
+import socket
+import sqlite3
+import ssl
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from collecting import REGISTRY, batch_id, sound
+from collector_processes import CollectorProcess
+from served import Wire, post
+
+from overstory.collector.store import open_store
+from overstory.collector.store.tokens import sha256
+from overstory.protocol.metrics import parse_registry
+from overstory.protocol.upload import Upload, encode_upload
+from overstory.protocol.wire import encode_reports
+
+METRICS = parse_registry(REGISTRY)
+BLOOM = METRICS["bloom"]
+
+
+def today() -> int:
+    return BLOOM.period.number(time.time())
+
+
+def upload(count: int = 1, batch: bytes | None = None) -> bytes:
+    reports = encode_reports(BLOOM.mechanism, sound(BLOOM, count))
+    return encode_upload(Upload(batch or batch_id(), "bloom", today(), reports))
+
+
+@pytest.fixture
+def registry(tmp_path):
+    path = tmp_path / "metrics.toml"
+    path.write_text(REGISTRY)
+    return path
+
+
+@contextmanager
+def running(registry, *options, store=None):
+    process = CollectorProcess(registry, str(store or registry.parent / "store.db"), options)
+    process.start()
+    try:
+        yield process
+    finally:
+        process.kill()
+
+
+def get(address, path: str, **headers: str):
+    """Status, headers and body of a page."""
+    request = urllib.request.Request(f"http://{address[0]}:{address[1]}{path}", headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, answer.headers, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers, error.read()
+
+
+def test_a_signal_under_load_loses_nothing_that_was_acknowledged(registry) -> None:
+    acknowledged, refused = [], []
+
+    def load(address) -> None:
+        try:
+            with Wire(address) as wire:
+                while True:
+                    batch = batch_id()
+                    status, headers, _ = wire.send(post(upload(batch=batch))).answer()
+                    if status == 200:
+                        acknowledged.append(batch)
+                    else:
+                        refused.append((status, headers.get("retry-after")))
+                        time.sleep(0.02)
+        except (OSError, AssertionError):
+            return  # it has ended
+
+    with running(registry, "--open-writes", "--grace", "0.5") as process:
+        threads = [threading.Thread(target=load, args=(process.address,)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        time.sleep(1.0)
+        assert process.stop() == 0
+        for thread in threads:
+            thread.join(10)
+    with open_store(str(registry.parent / "store.db"), METRICS) as store:
+        kept = sum(counts.num_reports for counts in store.counts(BLOOM, 0, 1 << 30).values())
+        known = sqlite3.connect(registry.parent / "store.db").execute("SELECT id FROM batch_ids").fetchall()
+    assert len(acknowledged) > 50
+    assert {batch for (batch,) in known} >= set(acknowledged)
+    assert kept == len(known)
+    assert refused
+    assert all(status == 503 and int(after) > 0 for status, after in refused)
+
+
+def test_before_it_ends_it_is_not_ready(registry) -> None:
+    with running(registry, "--open-writes", "--grace", "2") as process:
+        address = process.address
+        assert get(address, "/readyz")[0] == 200
+        ending = threading.Thread(target=process.stop)
+        ending.start()
+        time.sleep(0.3)
+        status, headers, body = get(address, "/readyz")
+        assert (status, json.loads(body)["reason"]) == (503, "closing")
+        assert int(headers["retry-after"]) > 0
+        assert get(address, "/healthz")[0] == 200
+        ending.join(10)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address, timeout=1)
+
+
+def test_a_full_queue_refuses_and_what_it_holds_is_kept(registry) -> None:
+    with running(registry, "--open-writes", "--queue-reports", "4", "--compact-every", "0") as process:
+        locked = sqlite3.connect(registry.parent / "store.db", isolation_level=None)
+        locked.execute("BEGIN IMMEDIATE")  # the writer waits for it
+        waiting = [Wire(process.address).send(post(upload())) for _ in range(4)]
+        time.sleep(0.5)
+        with Wire(process.address) as wire:
+            status, headers, body = wire.send(post(upload())).answer()
+        assert (status, json.loads(body)["reason"]) == (429, "queue-full")
+        assert int(headers["retry-after"]) > 0
+        locked.execute("ROLLBACK")
+        assert [wire.answer()[0] for wire in waiting] == [200] * 4
+        for wire in waiting:
+            wire.close()
+
+
+def test_tokens_rotate_while_it_runs(registry) -> None:
+    store_file = str(registry.parent / "store.db")
+    with open_store(store_file, METRICS, create=True) as store, running(registry, store=store_file) as process:
+
+        def status(token: str) -> int:
+            with Wire(process.address) as wire:
+                return wire.send(post(upload(), b"Authorization: Bearer " + token.encode())).answer()[0]
+
+        def becomes(token: str, wanted: int) -> bool:
+            return any(status(token) == wanted or time.sleep(0.2) for _ in range(40))
+
+        with Wire(process.address) as wire:
+            assert wire.send(post(upload())).answer()[0] == 401
+        old = store.add_token("write", "app")
+        assert becomes(old, 200)
+        new = store.add_token("write", "app")
+        assert becomes(new, 200)
+        assert status(old) == 200
+        store.revoke_token(next(token.id for token in store.tokens() if token.sha256 == sha256(old)))
+        assert becomes(old, 401)
+        assert status(new) == 200
+        assert get(process.address, "/v1/metrics/bloom/counts", Authorization=f"Bearer {new}")[0] == 401
+        admin = {"Authorization": f"Bearer {store.add_token('admin', 'ops')}"}
+        assert any(
+            get(process.address, "/v1/metrics/bloom/counts", **admin)[0] == 200 or time.sleep(0.2) for _ in range(40)
+        )
+
+
+def resident(process) -> int:
+    """Bytes of memory."""
+    with Path(f"/proc/{process._process.pid}/status").open() as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS"))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_bombs_do_not_make_it_grow(registry) -> None:
+    bomb = gzip.compress(bytes(256 << 20), 1)
+    with running(registry, "--open-writes") as process, Wire(process.address) as wire:
+        for _ in range(3):
+            status, _, body = wire.send(post(bomb, b"Content-Encoding: gzip")).answer()
+        before = resident(process)
+        for _ in range(15):
+            status, _, body = wire.send(post(bomb, b"Content-Encoding: gzip")).answer()
+            assert (status, json.loads(body)["reason"]) == (413, "too-large")
+        assert resident(process) - before < 32 << 20
+        assert wire.send(post(upload())).answer()[0] == 200
+
+
+@contextmanager
+def spoken(registry, *options: str):
+    """The process itself, its first line, and what it says on both streams once it has ended."""
+    command = [sys.executable, "-m", "overstory", "serve", "--registry", str(registry), "--port", "0", "--grace", "0"]
+    command += ["--store", str(registry.parent / "store.db"), *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        first, said = process.stdout.readline(), []
+        try:
+            yield first, said
+        finally:
+            process.send_signal(signal.SIGINT)
+            said += process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+def test_nothing_about_a_sender_is_logged_or_stored(registry) -> None:
+    marks = [b"Trackable-Agent/7", b"203.0.113.77", b"a-very-personal-cookie"]
+    more = (b"User-Agent: " + marks[0], b"X-Forwarded-For: " + marks[1], b"Cookie: " + marks[2])
+    page = b"GET /trackable-page HTTP/1.1\r\nHost: c\r\n" + b"\r\n".join(more) + b"\r\n\r\n"
+    with spoken(registry, "--open-writes") as (first, said):
+        with Wire(("127.0.0.1", int(first.rpartition(":")[2]))) as wire:
+            assert wire.send(post(upload(), *more)).answer()[0] == 200
+            assert wire.send(post(b"nonsense", *more)).answer()[0] == 400
+            assert wire.send(page).answer()[0] == 404
+            assert wire.send(b"nonsense " + marks[0] + b"\r\n\r\n").answer()[0] == 400
+    assert said == ["", "overstory serve: there is no store yet: making one\n"]
+    files = b"".join(path.read_bytes() for path in registry.parent.glob("store.db*"))
+    assert files
+    assert not [mark for mark in [*marks, b"trackable-page", b"127.0.0.1"] if mark in files]
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
+def test_it_speaks_tls(registry) -> None:
+    key, certificate = registry.parent / "key.pem", registry.parent / "certificate.pem"
+    subprocess.run(
+        f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost "
+        f"-keyout {key} -out {certificate}".split(),
+        check=True,
+        capture_output=True,
+    )
+    trusted = ssl.create_default_context(cafile=str(certificate))
+    with spoken(registry, "--open-writes", "--tls-certificate", str(certificate), "--tls-key", str(key)) as (first, _):
+        assert first.startswith("listening on https://127.0.0.1:")
+        plain = socket.create_connection(("127.0.0.1", int(first.rpartition(":")[2])), timeout=10)
+        with trusted.wrap_socket(plain, server_hostname="localhost") as wire:
+            wire.sendall(post(upload()))
+            assert wire.recv(65_536).startswith(b"HTTP/1.1 200 OK")
+
+
+def refused(registry, *options: str) -> str:
+    """What the command says when it cannot serve."""
+    command = [sys.executable, "-m", "overstory", "serve", "--registry", str(registry), *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=registry.parent)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_it_says_why_it_cannot_serve(registry) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert "in use" in refused(registry, "--store", "store.db", "--port", port)
+    assert "no folder" in refused(registry, "--store", "nowhere/store.db")
+    assert "belong together" in refused(registry, "--store", "store.db", "--tls-key", "key.pem")
+    assert "no such file" in refused(
+        registry, "--store", "store.db", "--tls-key", "key.pem", "--tls-certificate", "certificate.pem"
+    )
+    assert "certificate and key" in refused(
+        registry, "--store", "store.db", "--tls-key", str(registry), "--tls-certificate", str(registry)
+    )
+    assert "cannot listen on" in refused(registry, "--store", "store.db", "--host", "192.0.2.1")
+    registry.write_text("registry = 1")
+    assert "metrics.toml" in refused(registry, "--store", "store.db")
+
+
+def test_a_public_address_without_tls_is_warned_of(registry) -> None:
+    with spoken(registry, "--host", "0.0.0.0") as (first, said):
+        assert first.startswith("listening on http://0.0.0.0:")
+    assert "there is no TLS" in said[1]
+
+
+def test_counts_estimates_and_meters_over_http(registry) -> None:
+    store_file = str(registry.parent / "store.db")
+    with open_store(store_file, METRICS, create=True) as store:
+        admin = {"Authorization": f"Bearer {store.add_token('admin', 'ops')}"}
+    with running(registry, "--open-writes", "--compact-every", "0.2", store=store_file) as process:
+        colour = METRICS["colour"]
+        rows = encode_reports(colour.mechanism, sound(colour, 300))
+        body = encode_upload(Upload(batch_id(), "colour", today(), rows))
+        with Wire(process.address) as wire:
+            wire.send(post(body)).answer()
+            wire.send(post(body)).answer()
+            wire.send(post(upload(5))).answer()
+        time.sleep(0.6)
+        label = colour.period.label(today())
+        status, _, counts = get(process.address, "/v1/metrics/colour/counts", **admin)
+        assert (status, json.loads(counts)["reports"]) == (200, 300)
+        path = f"/v1/metrics/colour/estimates?from={label}&to={label}"
+        _, _, estimates = get(process.address, path, **admin)
+        (reading,) = json.loads(estimates)["readings"]
+        assert {row["value"] for row in reading["estimates"]} == {"red", "green", "blue"}
+        _, headers, table = get(process.address, path + "&format=csv&reading=per-period", **admin)
+        assert headers["content-type"].startswith("text/csv")
+        assert table.splitlines()[1].startswith(label.encode())
+        assert get(process.address, path)[0] == 401
+        assert get(process.address, "/v1/metrics/colour/estimates?from=yesterday", **admin)[0] == 400
+        assert get(process.address, "/v1/metrics/nope/counts", **admin)[0] == 404
+        _, _, text = get(process.address, "/metrics")
+        lines = text.decode().splitlines()
+        assert 'overstory_reports_accepted_total{metric="colour"} 300.0' in lines
+        assert 'overstory_reports_duplicate_total{metric="colour"} 300.0' in lines
+        assert 'overstory_reports_accepted_total{metric="bloom"} 5.0' in lines
+        assert "overstory_queue_reports 0.0" in lines
+        assert any(line.startswith("overstory_commit_seconds_bucket") for line in lines)
+        assert any(line.startswith("overstory_batch_reports_bucket") for line in lines)
