@@ -1,8 +1,8 @@
 """How many strings the decoder finds, how falsely, how exactly: `python bench/decode_accuracy.py [--seeds 50]`.
 
-Collections are simulated at the level of counts, which is exact while each person sends one report per permanent
-response: a population drawn into cohorts, then c_ij ~ Bin(t_ij, P(1|1)) + Bin(N_j - t_ij, P(1|0)). Bloom positions
-are drawn at random, distinct within a (cohort, candidate): an ideal hash family.
+Collections are simulated at the level of counts (`overstory.experiments.rappor.counted`), which is exact while each
+person sends one report per permanent response. Bloom positions are drawn at random, distinct within a (cohort,
+candidate): an ideal hash family.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from overstory.analysis.candidates import CandidateMap
-from overstory.analysis.counts import SupportCounts
 from overstory.analysis.decoding import decode
+from overstory.experiments.rappor.counted import count_reports
+from overstory.experiments.rappor.populations import HEAVY_HOMEPAGES, HOMEPAGES, exponential, heavy_homepages, homepages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
+    from overstory.analysis.counts import SupportCounts
     from overstory.analysis.decoding import Decoded
 
 
@@ -63,22 +65,20 @@ class Workload:
 
 PAPER = Channel(f=0.5, p=0.5, q=0.75)
 PLANNED = {"f": 0.2, "p": 0.2239, "q": 0.5307, "num_hashes": 1}
-EXPONENTIAL = np.concatenate((np.exp(-5.0 * np.arange(100) / 99), np.zeros(100)))
 
 
-def homepages(*, tail_listed: bool) -> Workload:
-    """Section 5.4 as a simulation: 43 heavy strings hold 85%, geometric, the largest eight times the smallest."""
-    heavy = 8.0 ** (-np.arange(43) / 42)
-    heavy *= 0.85 / heavy.sum()
-    rest = 8616 - 43
-    tail = np.full(rest, 0.15 / rest) if tail_listed else np.concatenate((np.zeros(rest), np.full(rest, 0.15 / rest)))
+def listed_or_not(*, tail_listed: bool) -> Workload:
+    """Section 5.4 as a simulation: the rare strings among the candidates, or outside the list."""
+    heavy = heavy_homepages()
+    rest = HOMEPAGES - HEAVY_HOMEPAGES
+    shares = np.concatenate((heavy, np.full(rest, 0.15 / rest))) if tail_listed else homepages()
     where = "the other 8,573 candidates" if tail_listed else "8,573 strings outside the list"
     return Workload(
         "homepages, tail listed" if tail_listed else "homepages, tail outside",
         f"43 of 8,616 candidates hold 85% ({heavy[-1]:.2%} to {heavy[0]:.2%} each), {where} the rest",
         Channel(f=0.75, p=0.5, q=0.75, num_cohorts=32),
         14_000_000,
-        np.concatenate((heavy, tail)),
+        shares,
         missing=0 if tail_listed else -rest,
     )
 
@@ -86,12 +86,12 @@ def homepages(*, tail_listed: bool) -> Workload:
 def workloads() -> list[Workload]:
     """The collections that the decoder is judged on."""
     section = "100 strings with exponential shares, 100 that nobody has, 10^6 reports"
-    shares = EXPONENTIAL / EXPONENTIAL.sum()
+    shares = exponential()
     return [
         Workload("section 5.2", section, PAPER, 10**6, shares),
         Workload("30 missing", section + "; 30 of the 100, at random, are not in the list", PAPER, 10**6, shares, 30),
-        homepages(tail_listed=False),
-        homepages(tail_listed=True),
+        listed_or_not(tail_listed=False),
+        listed_or_not(tail_listed=True),
         Workload("planned, k=128", section + "; h=1, f=.2, p=.2239, q=.5307", Channel(**PLANNED), 10**6, shares),
         Workload("planned, k=256", "the same with 256 bits", Channel(**PLANNED, num_bits=256), 10**6, shares),
     ]
@@ -113,23 +113,17 @@ def simulate(workload: Workload, seed: int) -> tuple[SupportCounts, CandidateMap
     """Return one collection: its counts, the candidates, and how many people truly hold each candidate."""
     rng = np.random.default_rng((seed, 20140))
     channel, strings = workload.channel, workload.shares.size
-    bits = positions(rng, channel, strings)
-    sizes = rng.multinomial(workload.num_reports, np.full(channel.num_cohorts, 1 / channel.num_cohorts))
-    held = np.stack([rng.multinomial(size, workload.shares) for size in sizes])
-    truly = np.zeros((channel.num_cohorts, channel.num_bits), np.int64)
-    for j in range(channel.num_cohorts):
-        for h in range(channel.num_hashes):
-            np.add.at(truly[j], bits[j, :, h], held[j])
-    ones = rng.binomial(truly, channel.p_star) + rng.binomial(sizes[:, None] - truly, channel.q_star)
+    everyone = CandidateMap(range(strings), positions(rng, channel, strings), channel.num_bits)
+    drawn = count_reports(
+        everyone, workload.shares, workload.num_reports, rng, p_star=channel.p_star, q_star=channel.q_star
+    )
     listed = np.arange(strings)
     if workload.missing > 0:
         present = np.flatnonzero(workload.shares)
         listed = np.setdiff1d(listed, rng.choice(present, workload.missing, replace=False))
     elif workload.missing < 0:
         listed = listed[: workload.missing]
-    names = [f"V_{index + 1}" for index in listed]
-    candidates = CandidateMap(names, bits[:, listed, :], channel.num_bits)
-    return SupportCounts(sizes, ones), candidates, held.sum(axis=0)[listed]
+    return drawn.counts, everyone.take(listed), drawn.held[listed]
 
 
 def heavy(workload: Workload, truth: NDArray[np.int64]) -> NDArray[np.bool_]:
