@@ -1,6 +1,7 @@
 """The transport over HTTP against a real socket that answers well, badly, late, or not at all."""
 
 import base64
+import random
 import shutil
 import socket
 import ssl
@@ -11,10 +12,11 @@ from typing import Any
 
 import pytest
 from collector_doubles import Heard, accepted, bad_server, hear, http, replying
+from devices import NOON, Clock, device
 
-from overstory.client.upload import MOST_READ, Answer, Request, endpoint, http_transport, proxy_of, said
+from overstory.client.upload import MOST_READ, Answer, Request, check_token, endpoint, http_transport, proxy_of, said
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.upload import MEDIA_TYPE, Upload, encode_upload
+from overstory.protocol.upload import MEDIA_TYPE, Upload, decode_uploads, encode_upload
 
 BODY = encode_upload(Upload(b"b" * 16, "colour", 7, b"reports"))
 send = http_transport({})
@@ -298,5 +300,93 @@ def test_a_server_that_is_no_address_is_refused(server: str) -> None:
         endpoint(server)
 
 
+@pytest.mark.parametrize("token", ["a b", "a\r\nHost: x", "é", "\x00", None, b"a"])
+def test_a_token_that_no_header_can_hold_is_refused(token: Any) -> None:
+    with pytest.raises(ParameterError, match="token: ") as refused:
+        check_token(token)
+    assert str(token) not in str(refused.value)
+
+
 def test_a_token_stays_out_of_what_is_printed() -> None:
     assert "public" not in repr(request("http://collector.example", token="public"))
+
+
+# --- a whole device against a server that misbehaves ------------------------------------------------------------------
+
+
+class Moody:
+    """Drops, delays, duplicates and garbles; counts what it was really given, as a collector does."""
+
+    def __init__(self, moods: list[str]) -> None:
+        self.moods, self.bodies, self.counted = list(moods), list[bytes](), dict[bytes, bytes]()
+
+    def __call__(self, connection: socket.socket, heard: Heard) -> None:
+        mood = self.moods.pop(0) if self.moods else "well"
+        self.bodies.append(heard.body)
+        if mood in {"dropped", "garbage", "portal", "busy"}:
+            answers = {"garbage": b"\x00" * 100, "portal": http(200, b"<html>"), "busy": http(503, Retry_After=60)}
+            connection.sendall(answers.get(mood, b""))
+            return
+        (upload,) = decode_uploads(heard.body, 1)
+        known = upload.batch in self.counted
+        self.counted.setdefault(upload.batch, heard.body)
+        if mood == "late":
+            time.sleep(0.5)
+        if mood != "lost":
+            connection.sendall(http(200, accepted(heard.body, duplicate=known)))
+
+
+MOODS = ["dropped", "lost", "late", "garbage", "portal", "busy", "lost", "well", "late", "dropped"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_report_is_counted_once_however_the_server_behaves(tmp_path: Any, seed: int) -> None:
+    collector, clock = Moody(random.Random(seed).sample(MOODS, len(MOODS))), Clock()
+    with bad_server(collector) as server:
+        client = device(tmp_path, clock=clock, server=server.url, spread=0)
+        for _ in range(5):
+            assert client.record("colour", "red") == "recorded"
+            assert client.record("engine", "duck.example") == "recorded"
+            client.flush(timeout=0.3)
+            clock.tomorrow()
+        for _ in range(25):
+            client.flush(timeout=0.3)
+            clock.now += 8 * 3600
+        status = client.status()
+        client.close()
+    assert (status.outbox["waiting"], status.outbox["sent"]) == (0, 10)
+    assert len(collector.counted) == 10
+    assert set(collector.bodies) == set(collector.counted.values()), "a retry sends the very same bytes"
+    assert len(collector.bodies) > 10, "there were retries"
+
+
+def test_a_flush_against_silence_takes_no_longer_than_it_may(tmp_path: Any) -> None:
+    with bad_server(lambda connection, heard: time.sleep(2.0)) as server:
+        client = device(tmp_path, clock=Clock(), server=server.url, spread=0)
+        client.record("colour", "red")
+        started = time.monotonic()
+        done = client.flush(timeout=0.3)
+        took = time.monotonic() - started
+        assert done.sent.trouble == "no answer in time"
+        assert took < 1.0
+        assert client.status().failures == 1
+        client.close(timeout=0.1)
+
+
+def test_a_device_that_is_offline_is_quiet(tmp_path: Any, capfd: Any, caplog: Any) -> None:
+    client = device(tmp_path, clock=Clock(), server="http://127.0.0.1:9", spread=0)
+    client.record("colour", "red")
+    assert client.flush(timeout=2.0).sent.put_off == 1
+    assert client.flush(timeout=2.0).sent.put_off == 0, "left alone for a while"
+    client.close()
+    assert (*capfd.readouterr(), caplog.text) == ("", "", "")
+
+
+def test_the_environment_given_to_a_client_names_its_proxy(tmp_path: Any) -> None:
+    with bad_server(replying(http(503))) as proxy:
+        environ = {"HTTP_PROXY": f"127.0.0.1:{proxy.port}"}
+        client = device(tmp_path, clock=Clock(NOON), environ=environ, server="http://collector.invalid", spread=0)
+        client.record("colour", "red")
+        assert client.flush().sent.trouble == "http-503"
+        client.close()
+    assert proxy.heard[0].head.startswith(b"POST http://collector.invalid/v1/reports")

@@ -382,6 +382,13 @@ def test_status_names_trouble_with_the_disk(tmp_path: Any) -> None:
     assert status.effective.choice is Choice.ON
 
 
+def test_a_running_client_says_the_same(tmp_path: Any) -> None:
+    client = recorded(tmp_path, ["red"])
+    assert client.status() == read_status(client.paths, REGISTRY, client.effective, now=NOON)
+    client._clock.tomorrow(-2)
+    assert "was set back" in client.status().clock
+
+
 def test_status_without_a_registry_or_a_state(tmp_path: Any) -> None:
     client = device(tmp_path, choice=None)
     status = read_status(client.paths, {}, client.effective, now=NOON)
