@@ -200,12 +200,12 @@ def test_nothing_about_a_sender_is_logged_or_stored(registry) -> None:
     marks = [b"Trackable-Agent/7", b"203.0.113.77", b"a-very-personal-cookie"]
     more = (b"User-Agent: " + marks[0], b"X-Forwarded-For: " + marks[1], b"Cookie: " + marks[2])
     page = b"GET /trackable-page HTTP/1.1\r\nHost: c\r\n" + b"\r\n".join(more) + b"\r\n\r\n"
+    requests = {post(upload(), *more): 200, post(b"nonsense", *more): 400, page: 404, b"nonsense " + marks[0]: 400}
     with spoken(registry, "--open-writes") as (first, said):
-        with Wire(("127.0.0.1", int(first.rpartition(":")[2]))) as wire:
-            assert wire.send(post(upload(), *more)).answer()[0] == 200
-            assert wire.send(post(b"nonsense", *more)).answer()[0] == 400
-            assert wire.send(page).answer()[0] == 404
-            assert wire.send(b"nonsense " + marks[0] + b"\r\n\r\n").answer()[0] == 400
+        address = "127.0.0.1", int(first.rpartition(":")[2])
+        for request, status in requests.items():
+            with Wire(address) as wire:
+                assert wire.send(request).answer()[0] == status
     assert said == ["", "overstory serve: there is no store yet: making one\n"]
     files = b"".join(path.read_bytes() for path in registry.parent.glob("store.db*"))
     assert files
