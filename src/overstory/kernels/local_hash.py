@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from overstory.kernels.compiled import kernel
+from overstory.kernels.local_hash_columns import looked_up, summed
 from overstory.kernels.local_hash_words import (
     BLOCK,
     LANES,
@@ -24,7 +25,6 @@ from overstory.kernels.local_hash_words import (
     split_words,
 )
 from overstory.kernels.symbols_columns import ONE, column
-from overstory.kernels.threads import in_parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -154,17 +154,11 @@ def encode_hash(
     (3,)
     """
     _check_range(hash_range)
-    words = checked_words(words)
-    symbols = column("symbols", symbols, words.size)
-    seeds = column("seeds", seeds, ONE, symbols.size)
-    out = np.empty(symbols.size, np.uint32)
-    in_parts(
-        lambda start, stop: encode_rows(words, symbols[start:stop], seeds[start:stop], hash_range, out[start:stop]),
-        out.size,
-        threads,
-        smallest=1 << 16,
-    )
-    return out
+
+    def rows(words: Any, symbols: Any, seeds: Any, out: Any) -> None:
+        encode_rows(words, symbols, seeds, hash_range, out)
+
+    return looked_up("seeds", rows, words, symbols, seeds, threads)
 
 
 def count_hash_support(
@@ -211,11 +205,7 @@ def count_hash_support(
     words = checked_words(words)
     low, high = split_words(words)
 
-    def part(start: int, stop: int) -> NDArray[np.int64]:
-        out = np.zeros(low.size, np.int64)
+    def part(start: int, stop: int, out: NDArray[np.int64]) -> None:
         support_rows(seeds[start:stop], reported[start:stop], low, high, hash_range, out)
-        return out
 
-    parts = in_parts(part, seeds.size, threads, smallest=SMALLEST, align=BLOCK)
-    total: NDArray[np.int64] = np.sum(parts, axis=0)[: words.size]
-    return total
+    return summed(part, seeds.size, low.size, threads, smallest=SMALLEST)[: words.size]

@@ -31,7 +31,7 @@ from overstory.kernels.projective_planes import count_plane_support
 from overstory.kernels.projective_space import check_space, points_of
 from overstory.kernels.streams import LANES, fill_blocks, key_words
 from overstory.kernels.symbols import ROUNDS, SMALLEST, below, name_devices
-from overstory.kernels.symbols_columns import ONE, check_devices, check_threshold, column
+from overstory.kernels.symbols_columns import ONE, set_column
 from overstory.kernels.threads import in_parts
 
 if TYPE_CHECKING:
@@ -166,9 +166,7 @@ def simulate_points(
     """
     check_space(field_size, dimension)
     starts = points_of(field_size, dimension)
-    symbols = column("symbols", symbols, int(starts[dimension]))
-    check_devices(first_device, symbols.size)
-    check_threshold("inside", inside)
+    symbols = set_column(symbols, int(starts[dimension]), inside, first_device)
     if starts[dimension] > ONE:
         raise ValueError(f"the space has {starts[dimension]} points: at most 2 ** 32 are numbered in 32 bits")
     field, derived = field_of(field_size), key_words(key, b"points-1")

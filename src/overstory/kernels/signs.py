@@ -15,6 +15,7 @@ import numpy as np
 from llvmlite import ir
 
 from overstory.kernels.compiled import kernel
+from overstory.kernels.local_hash_columns import looked_up, summed
 from overstory.kernels.local_hash_words import (
     BLOCK,
     LANES,
@@ -27,7 +28,6 @@ from overstory.kernels.local_hash_words import (
     split_words,
 )
 from overstory.kernels.symbols_columns import ONE, column
-from overstory.kernels.threads import in_parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -162,17 +162,7 @@ def encode_signs(
     >>> encode_signs(np.array([5], np.uint64), np.zeros(4, np.int32), np.arange(4))
     array([1, 1, 1, 0], dtype=uint32)
     """
-    words = checked_words(words)
-    symbols = column("symbols", symbols, words.size)
-    rows = column("rows", rows, ONE, symbols.size)
-    out = np.empty(symbols.size, np.uint32)
-    in_parts(
-        lambda start, stop: encode_rows(words, symbols[start:stop], rows[start:stop], out[start:stop]),
-        out.size,
-        threads,
-        smallest=1 << 16,
-    )
-    return out
+    return looked_up("rows", encode_rows, words, symbols, rows, threads)
 
 
 def count_sign_support(
@@ -212,11 +202,7 @@ def count_sign_support(
     low, high = split_words(words)
     packed, single = _best_packed(rows, reported, words.size)
 
-    def part(start: int, stop: int) -> NDArray[np.int64]:
-        out = np.zeros(low.size, np.int64)
+    def part(start: int, stop: int, out: NDArray[np.int64]) -> None:
         support_words(*(column[start:stop] for column in packed), low, high, single, out)
-        return out
 
-    parts = in_parts(part, packed[0].size, threads, smallest=SMALLEST, align=BLOCK)
-    total: NDArray[np.int64] = np.sum(parts, axis=0)[: words.size]
-    return total
+    return summed(part, packed[0].size, low.size, threads, smallest=SMALLEST)[: words.size]

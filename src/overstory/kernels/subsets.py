@@ -22,7 +22,7 @@ import numpy as np
 
 from overstory.kernels.compiled import kernel
 from overstory.kernels.streams import LANES, fill_blocks, key_words
-from overstory.kernels.symbols_columns import check_devices, check_threshold, column
+from overstory.kernels.symbols_columns import set_column
 from overstory.kernels.threads import in_parts
 
 if TYPE_CHECKING:
@@ -145,9 +145,7 @@ def simulate_subsets(
         raise ValueError(f"domain_size must be in 2 .. 2 ** 31, not {domain_size}")
     if not 1 <= subset_size < domain_size:
         raise ValueError(f"subset_size must be in 1 .. {domain_size - 1}, not {subset_size}")
-    symbols = column("symbols", symbols, domain_size)
-    check_devices(first_device, symbols.size)
-    check_threshold("inside", inside)
+    symbols = set_column(symbols, domain_size, inside, first_device)
     width, derived = -(-domain_size // 64), key_words(key, b"subsets1")
     out = np.zeros((symbols.size, width), np.uint64)
 

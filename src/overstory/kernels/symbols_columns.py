@@ -44,6 +44,20 @@ def column(name: str, values: NDArray[Any], limit: int, size: int | None = None)
     return np.ascontiguousarray(values, np.uint32)
 
 
+def set_column(symbols: NDArray[Any], limit: int, inside: int, first_device: int) -> NDArray[np.uint32]:
+    """Return the values of devices that draw from their value's set, everything they are drawn with checked.
+
+    Raises
+    ------
+    ValueError
+        When a value, the probability of the value's own set, or a device's number is out of its range.
+    """
+    symbols = column("symbols", symbols, limit)
+    check_devices(first_device, symbols.size)
+    check_threshold("inside", inside)
+    return symbols
+
+
 def check_devices(first_device: int, n: int) -> None:
     """Refuse numbers that no device has."""
     if not (first_device >= 0 and n >= 0 and first_device + n <= MOST_DEVICES):
