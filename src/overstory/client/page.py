@@ -22,9 +22,10 @@ h2 { margin-top: 3rem; border-top: 2px solid var(--mark); padding-top: .6rem; }
 h3 { margin-top: 2rem; } a { color: var(--mark); }
 .skip { position: absolute; left: -99rem; } .skip:focus { position: static; }
 dl { display: grid; grid-template-columns: minmax(8rem, 16rem) 1fr; gap: .3rem 1.2rem; }
-dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
+dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 caption { text-align: left; font-weight: 600; padding: .6rem 0 .3rem; }
+details caption { position: absolute; left: -99rem; }
 th, td { text-align: left; vertical-align: top; padding: .25rem .8rem .25rem 0; border-bottom: 1px solid var(--line); }
 code { overflow-wrap: anywhere; font-size: .9em; } summary { cursor: pointer; padding: .35rem 0; }
 :focus-visible { outline: 3px solid var(--mark); outline-offset: 2px; }

@@ -210,7 +210,8 @@ def _told(caption: str, found: Inference | str) -> Iterator[Block]:
         yield Says(f"{caption}: {found}.")
         return
     rows = tuple((b.label, f"{found.prior:.4%}", f"{b.probability:.4%}") for b in found.beliefs)
-    yield Grid(f"{caption} ({found.reports}x)", ("value", "before", "after"), rows)
+    together = f" ({found.reports} reports)" if found.reports > 1 else ""
+    yield Grid(caption + together, ("value", "before", "after"), rows)
     yield Says(
         f"Before: any of {found.candidates} values, all alike. After: the likeliest is {found.moved:.2f} times as "
         f"likely as before. What the mechanism promises of any two values: {odds_words(found.epsilon)}."
