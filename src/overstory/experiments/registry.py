@@ -64,7 +64,11 @@ _ALL: Final = (
         "rappor-figure-1", "Life of a report", RAPPOR, "section 2, figure 1", "rappor.bit_rows", ("value", "params")
     ),
     Experiment("rappor-epsilons", "Every epsilon the paper states", RAPPOR, "sections 3 and 5", "rappor.epsilons"),
+    Experiment(
+        "rappor-figure-2", "Recall and precision over k, h and m", RAPPOR, "section 4.1, figure 2", "rappor.parameters"
+    ),
     Experiment("rappor-figure-3", "How many strings can be learned", RAPPOR, "section 4.2, figure 3", "rappor.limits"),
+    Experiment("rappor-figure-4", "A normal distribution, learned", RAPPOR, "section 5.1, figure 4", "rappor.normal"),
     Experiment(
         "rappor-figure-7", "False discoveries of an attacker", RAPPOR, "section 6, figure 7", "rappor.false_discoveries"
     ),
