@@ -11,6 +11,7 @@ from random_collections import random_map
 
 from overstory.analysis import design
 from overstory.analysis.candidates import CandidateMap
+from overstory.analysis.collisions import colliding
 from overstory.protocol.errors import ParameterError
 
 SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 12), st.integers(1, 9), st.integers(1, 4))
@@ -60,7 +61,7 @@ def test_colliding_groups_are_the_equal_columns(shelf: Any, compiled: Any) -> No
         columns.setdefault(column.tobytes(), []).append(index)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(design, "DENSE_CELLS", 0 if compiled else 1 << 20)
-        assert sorted(shelf.colliding()) == sorted(group for group in columns.values() if len(group) > 1)
+        assert sorted(colliding(shelf)) == sorted(group for group in columns.values() if len(group) > 1)
 
 
 def test_taking_some_candidates() -> None:
@@ -79,7 +80,7 @@ def test_an_arrow_list_is_kept_as_given() -> None:
     names = pa.array(["ash", "elm"])
     shelf = CandidateMap(names, np.zeros((1, 2, 1), int), 8)
     assert shelf.candidates is names
-    assert shelf.colliding() == [[0, 1]]
+    assert colliding(shelf) == [[0, 1]]
 
 
 @pytest.mark.parametrize(

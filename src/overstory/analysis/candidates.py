@@ -49,8 +49,6 @@ class CandidateMap:
     >>> shelf = CandidateMap(["ash", "elm", "oak"], np.array([[[0, 1], [2, 2], [1, 0]]]), num_bits=4)
     >>> shelf.num_candidates, shelf.num_cohorts, shelf.num_hashes
     (3, 1, 2)
-    >>> shelf.colliding()
-    [[0, 2]]
     """
 
     candidates: Sequence[str]
@@ -126,36 +124,6 @@ class CandidateMap:
         cohorts = np.arange(self.num_cohorts)[:, None, None]
         matrix[cohorts, chosen, np.arange(chosen.shape[1])[None, :, None]] = 1.0
         return matrix.reshape(self.num_rows, chosen.shape[1])
-
-    def colliding(self) -> list[list[int]]:
-        """Return the groups of candidates (by index) that set the same bits in every cohort.
-
-        No decoder can tell such candidates apart: only their sum can be estimated.
-        """
-        return [group for prints in self._suspects() for group in self._confirm(prints)]
-
-    def _suspects(self) -> list[NDArray[np.intp]]:
-        """Candidates whose column fingerprints agree."""
-        from overstory.analysis.design import fingerprints
-
-        prints = fingerprints(self)
-        ordered = np.sort(prints)
-        if not (ordered[1:] == ordered[:-1]).any():
-            return []
-        order = np.argsort(prints, kind="stable")
-        edges = np.flatnonzero(np.diff(prints[order])) + 1
-        starts = np.concatenate(([0], edges))
-        sizes = np.diff(np.concatenate((starts, [order.size])))
-        shared = np.flatnonzero(sizes > 1)
-        return [order[starts[group] : starts[group] + sizes[group]] for group in shared]
-
-    def _confirm(self, suspects: NDArray[np.intp]) -> list[list[int]]:
-        """Split candidates with one fingerprint by the columns themselves."""
-        groups: dict[tuple[frozenset[int], ...], list[int]] = {}
-        for index in suspects:
-            column = tuple(frozenset(cohort) for cohort in self.positions[:, index, :].tolist())
-            groups.setdefault(column, []).append(int(index))
-        return [sorted(group) for group in groups.values() if len(group) > 1]
 
 
 def _outside(positions: NDArray[Any], num_bits: int) -> str:

@@ -38,6 +38,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    from overstory.analysis.collisions import colliding
     from overstory.cli.progress import reading_bar
     from overstory.files.candidates import hash_candidates, read_candidates
     from overstory.files.map_csv import write_map
@@ -47,10 +48,10 @@ def run(args: argparse.Namespace) -> int:
         candidates = read_candidates(args.candidates, advance)
     found = hash_candidates(candidates, mechanism.encoding)
     write_map(args.output, found)
-    colliding = [[candidates[i] for i in group] for group in found.colliding()]
-    outcome = {"candidates": len(candidates), "colliding_candidates": colliding, "output": args.output}
+    groups = [[candidates[i] for i in group] for group in colliding(found)]
+    outcome = {"candidates": len(candidates), "colliding_candidates": groups, "output": args.output}
     line = f"{len(candidates):,} candidates in {parameters.m} cohorts mapped into {args.output}"
-    if colliding:
-        line += f"; {len(colliding)} groups set the same bits everywhere: only their sums can be learned"
+    if groups:
+        line += f"; {len(groups)} groups set the same bits everywhere: only their sums can be learned"
     tell(args, outcome, line)
     return 0

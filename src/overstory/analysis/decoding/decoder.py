@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from overstory.analysis.candidates import CandidateMap
+from overstory.analysis.collisions import colliding
 from overstory.analysis.decoding.caveats import caveats, cohort_balance
 from overstory.analysis.decoding.gls import fit_gls
 from overstory.analysis.decoding.lasso import fit_lasso
@@ -143,14 +144,14 @@ class _Groups:
 
     @classmethod
     def of(cls, candidates: CandidateMap) -> _Groups:
-        colliding = candidates.colliding()
-        if not colliding:
+        groups = colliding(candidates)
+        if not groups:
             return cls(candidates, None, [])
         first = np.arange(candidates.num_candidates)
-        for group in colliding:
+        for group in groups:
             first[group] = group[0]
         kept, member = np.unique(first, return_inverse=True)
-        return cls(candidates.take(kept), member, colliding)
+        return cls(candidates.take(kept), member, groups)
 
     def spread(self, numbers: NDArray[np.float64], *, divide: bool = False) -> NDArray[np.float64]:
         """Give every candidate its group's number, or an equal part of it."""
