@@ -34,6 +34,9 @@ BY_STATE: Final = {
 """PostgreSQL's codes that an operator can do something about."""
 
 BY_TEXT: Final = {
+    "password authentication failed": BY_STATE["28P01"],
+    'fatal: database "': BY_STATE["3D000"],
+    'fatal: role "': BY_STATE["28000"],
     "locked": "another process has held the database for too long; try again, or stop the other process",
     "disk is full": "the disk is full; nothing of this was stored",
     "readonly": "the database is read-only: this process may not write its file or its folder",
@@ -44,7 +47,7 @@ BY_TEXT: Final = {
     "disk i/o error": "the disk failed while the database was read or written",
     "no such table": "a table of the store is missing: this is no whole store",
 }
-"""What SQLite says, and what it means."""
+"""What SQLite says, or PostgreSQL before there is a connection that has codes; and what it means."""
 
 
 @contextmanager

@@ -32,6 +32,7 @@ class PostgresDatabase(Database):
         engine = create_engine(
             url.set(drivername="postgresql+psycopg"),
             isolation_level="READ COMMITTED",
+            pool_pre_ping=True,  # a server that was restarted is met with new connections
             connect_args={"connect_timeout": 10, "application_name": "overstory"},
         )
         super().__init__(url.render_as_string(hide_password=True), engine)

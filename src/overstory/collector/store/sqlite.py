@@ -25,7 +25,16 @@ PRAGMAS: Final = (
     "PRAGMA journal_size_limit = 67108864",
 )
 
-INSERT: Final = "INSERT INTO batch_ids (id, forget_after) VALUES (?, ?) ON CONFLICT DO NOTHING"
+TOGETHER: Final = (256, 32, 4, 1)
+"""How many ids go into one statement: each statement gives the interpreter up and must get it back, which an event loop
+that is busy in another thread makes wait."""
+
+INSERT: Final = {
+    count: "INSERT INTO batch_ids (id, forget_after) VALUES "
+    + ", ".join(["(?, ?)"] * count)
+    + " ON CONFLICT DO NOTHING"
+    for count in TOGETHER
+}
 
 AT_BIRTH: Final = "PRAGMA auto_vacuum = INCREMENTAL"
 """Only heeded while there is no table: then `tidy` can shorten the file."""
@@ -107,8 +116,8 @@ class SqliteDatabase(Database):
     def tidy(self) -> None:
         """Cut the free pages off the end of the file."""
         with said(self.url), self.engine.connect() as connection:
-            raw = _raw(connection)
-            raw.execute("PRAGMA incremental_vacuum").fetchall()
+            # A script, because it is stepped to its end: `execute` would free one page and stop.
+            _raw(connection).executescript("PRAGMA incremental_vacuum")
 
 
 def _raw(connection: Connection) -> sqlite3.Connection:
@@ -121,7 +130,12 @@ def _insert(raw: sqlite3.Connection, forget_after: Mapping[bytes, int]) -> int:
     """Insert ids that are not there yet; return how many."""
     before = raw.total_changes
     # In the order of the table: nothing then tells which of them came first, and fewer pages are turned over.
-    raw.executemany(INSERT, sorted(forget_after.items()))
+    ordered = sorted(forget_after.items())
+    at = 0
+    for count in TOGETHER:
+        while len(ordered) - at >= count:
+            raw.execute(INSERT[count], [value for row in ordered[at : at + count] for value in row])
+            at += count
     return raw.total_changes - before
 
 

@@ -1,0 +1,75 @@
+"""Nothing in a store joins a batch id to a report: not a column, not a number, not an order, not the file."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from sqlalchemy import inspect, select
+from store_samples import DAY, NOW, received, registry, reports
+
+from overstory.collector.store import open_store
+from overstory.collector.store.reading import read_reports
+from overstory.collector.store.schema import BATCH_IDS, METADATA
+from overstory.protocol.mechanisms.mechanism import Report
+
+PERIOD = 20_000
+
+
+def test_ids_lie_alone_with_a_day() -> None:
+    assert set(BATCH_IDS.c.keys()) == {"id", "forget_after"}
+    assert not any(table.foreign_keys for table in METADATA.sorted_tables)
+    for table in METADATA.sorted_tables:
+        names = set(table.c.keys())
+        assert not names & {"address", "agent", "time", "received", "arrived", "batch"}
+        assert table is BATCH_IDS or "forget_after" not in names
+
+
+def test_no_database_has_other_columns(store_url: str) -> None:
+    with open_store(store_url, create=True) as store, store._database.engine.connect() as connection:
+        found = inspect(connection)
+        tables = set(found.get_table_names()) - {"alembic_version", "sqlite_sequence"}
+        assert tables == set(METADATA.tables)
+        assert {column["name"] for column in found.get_columns("batch_ids")} == {"id", "forget_after"}
+
+
+def test_the_day_of_an_id_is_that_of_every_metric(store_url: str) -> None:
+    metrics, rng = registry(), random.Random(1)
+    with open_store(store_url, metrics, create=True) as store:
+        for second in (1, 3600, DAY - 1, DAY):
+            sent = reports(metrics["bloom"], 1, rng)
+            store.add([received(metrics["bloom"], PERIOD, sent, forget_after=PERIOD * DAY + second)])
+        with store._database.snapshot() as connection:
+            assert set(connection.execute(select(BATCH_IDS.c.forget_after)).scalars()) == {(PERIOD + 1) * DAY}
+
+
+def test_ids_have_no_row_number_and_no_order_of_arrival(tmp_path: Path) -> None:
+    metrics, rng = registry(), random.Random(1)
+    path = tmp_path / "store.db"
+    ids = [rng.randbytes(16) for _ in range(500)]
+    with open_store(str(path), metrics, create=True) as store:
+        for batch in ids:
+            store.add([received(metrics["bloom"], PERIOD, reports(metrics["bloom"], 1, rng), batch=batch)])
+    with sqlite3.connect(path) as raw:
+        assert [row[0] for row in raw.execute("SELECT id FROM batch_ids")] == sorted(ids) != ids
+        with pytest.raises(sqlite3.OperationalError, match="no such column"):
+            raw.execute("SELECT rowid FROM batch_ids")
+    raw.close()
+
+
+def test_folding_takes_away_which_reports_came_together(store_url: str) -> None:
+    metrics = registry()
+    metric = metrics["colour"]
+    # Three batches, each of one colour: after folding, the colours are mixed.
+    with open_store(store_url, metrics, create=True) as store:
+        for colour in range(3):
+            store.add([received(metric, PERIOD, [Report(0, colour)] * 200)])
+            store.compact(NOW)
+        kept = read_reports(store._database, metric, PERIOD, PERIOD)
+        order = [int(bits) for batch in kept for bits in batch.bits[:, 0]]
+    assert sorted(order) == [0] * 200 + [1] * 200 + [2] * 200
+    # A random order has some 400 places where the colour changes (standard deviation 12); batches one by one have 2.
+    assert 300 < sum(a != b for a, b in pairwise(order)) < 500

@@ -1,0 +1,165 @@
+"""From one schema to the next with the data in it; and that the tables in the code are the migrations' own."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import inspect, text
+from store_samples import NOW, counted, received, registry, reports
+
+from overstory.collector.store import Store, StoreError, migrations, open_store, opening
+from overstory.collector.store.opening import connect, migrate
+from overstory.collector.store.schema import METADATA, REVISION
+
+PERIOD = 20_000
+NEXT = '''
+"""Batches are counted, for the test."""
+import sqlalchemy as sa
+from alembic import op
+
+revision = "9999"
+down_revision = "{current}"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("counts", sa.Column("batches", sa.BigInteger, nullable=False, server_default="7"))
+    op.execute("UPDATE counts SET batches = num_reports * 2")
+    {more}
+'''
+
+
+@pytest.fixture
+def later(tmp_path: Path) -> Path:
+    """The migrations of a program of the future."""
+    return scripts(tmp_path / "later")
+
+
+def scripts(folder: Path, more: str = "") -> Path:
+    shutil.copytree(migrations.FOLDER, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "versions" / "r9999_next.py").write_text(NEXT.format(current=REVISION, more=more))
+    return folder
+
+
+@pytest.fixture
+def filled(store_url: str) -> Any:
+    """A store of today's schema, with counts, chunks, inbox, ids and a token in it."""
+    metrics, rng = registry(), random.Random(1)
+    metric = metrics["bloom"]
+    sent = [reports(metric, 20, rng) for _ in range(2)]
+    batches = [received(metric, PERIOD, some) for some in sent]
+    with open_store(store_url, metrics, create=True) as store:
+        store.add(batches[:1])
+        store.compact(NOW)
+        store.add(batches[1:])
+        store.add_token("write", "trees")
+    return store_url, metric, batches, counted(metric, sent[0] + sent[1])
+
+
+def test_an_older_store_is_refused_migrated_and_whole(filled: Any, later: Path, monkeypatch: Any) -> None:
+    url, metric, batches, counts = filled
+    monkeypatch.setattr(opening, "REVISION", "9999")
+    with pytest.raises(StoreError, match=f"schema {REVISION}, this program needs 9999: overstory store migrate"):
+        open_store(url)
+    database = connect(url)
+    assert migrate(database, folder=later) == (REVISION, "9999")
+    assert migrate(database, folder=later) == ("9999", "9999")
+    with database.snapshot() as connection:
+        assert connection.execute(text("SELECT batches FROM counts")).scalars().all() == [40]
+    database.close()
+    with open_store(url) as store:
+        assert store.add(batches) == [False, False]
+        assert store.counts(metric, PERIOD, PERIOD) == {PERIOD: counts}
+        assert len(store.tokens()) == 1
+
+
+def test_a_newer_store_is_left_alone(filled: Any, later: Path) -> None:
+    url = filled[0]
+    database = connect(url)
+    migrate(database, folder=later)
+    for attempt in (lambda: open_store(url), lambda: open_store(url, create=True), lambda: migrate(database)):
+        with pytest.raises(StoreError, match=f"schema 9999, newer than this program's {REVISION}: upgrade"):
+            attempt()
+    database.close()
+
+
+def test_a_migration_that_fails_leaves_the_store_as_it_was(filled: Any, tmp_path: Path) -> None:
+    url, metric, _, counts = filled
+    database = connect(url)
+    with pytest.raises(StoreError):
+        migrate(database, folder=scripts(tmp_path / "broken", more='op.execute("UPDATE nothing SET at_all = 1")'))
+    with database.snapshot() as connection:
+        names = {column["name"] for column in inspect(connection).get_columns("counts")}
+        assert names == set(METADATA.tables["counts"].c.keys())
+    database.close()
+    with open_store(url) as store:
+        assert store.counts(metric, PERIOD, PERIOD) == {PERIOD: counts}
+
+
+def test_the_tables_in_the_code_are_those_that_migrations_make(store_url: str) -> None:
+    from alembic.autogenerate import compare_metadata
+    from alembic.runtime.migration import MigrationContext
+
+    with open_store(store_url, create=True) as store, store._database.engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, METADATA) == []
+        found = inspect(connection)
+        for table in METADATA.sorted_tables:
+            key = found.get_pk_constraint(table.name)["constrained_columns"]
+            assert key == [column.name for column in table.primary_key]
+    assert migrations.newest() == REVISION
+
+
+DUMP = Path(__file__).parents[1] / "vectors" / "store-0001.sql"
+
+
+def test_a_store_of_the_first_schema_opens_for_ever(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with sqlite3.connect(path) as raw:
+        raw.executescript(DUMP.read_text())
+    raw.close()
+    database = connect(str(path))
+    assert migrate(database)[0] == "0001"
+    database.close()
+    metrics = registry()
+    with open_store(str(path), metrics) as store:
+        check_first(store, metrics)
+        assert store.compact(NOW).reports == 5
+        check_first(store, metrics)
+
+
+def check_first(store: Store, metrics: Any) -> None:
+    rng = random.Random(20261121)
+    for name in ("bloom", "colour", "size"):
+        sent = reports(metrics[name], 6, rng), reports(metrics[name], 5 if name == "size" else 0, rng)
+        assert store.counts(metrics[name], PERIOD, PERIOD) == {PERIOD: counted(metrics[name], sent[0] + sent[1])}
+    (token,) = store.tokens()
+    assert (token.role, token.application) == ("write", "trees")
+
+
+def make_dump() -> str:
+    """Return the dump: made once, by the program of that schema (`python tests/collector/test_store_migrations.py`)."""
+    import tempfile
+
+    metrics, rng = registry(), random.Random(20261121)
+    with tempfile.TemporaryDirectory() as folder:
+        with open_store(f"{folder}/store.db", metrics, create=True) as store:
+            late = []
+            for name in ("bloom", "colour", "size"):
+                store.add([received(metrics[name], PERIOD, reports(metrics[name], 6, rng))])
+                late.append(received(metrics[name], PERIOD, reports(metrics[name], 5 if name == "size" else 0, rng)))
+            store.compact(NOW)
+            store.add(late)
+            store.add_token("write", "trees")
+        raw = sqlite3.connect(f"{folder}/store.db")
+        return "".join(f"{line}\n" for line in raw.iterdump())
+
+
+if __name__ == "__main__":
+    DUMP.write_text(make_dump())

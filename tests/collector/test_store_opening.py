@@ -1,0 +1,204 @@
+"""What a store says when it cannot be opened or used: one sentence, and what would be right."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from store_databases import fresh
+from store_samples import NOW, registry, some
+
+from overstory.collector.store import StoreError, open_store, restore, sqlite
+from overstory.collector.store.opening import connect, migrate
+
+PERIOD = 20_000
+
+
+def refused(url: object, **choices: Any) -> str:
+    with pytest.raises(StoreError) as told:
+        open_store(str(url), **choices)
+    return str(told.value)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    assert refused(path) == f"{path}: there is no such store; make it first: overstory store create {path}"
+    assert refused(f"sqlite:///{path}").startswith(f"{path}: there is no such store")
+    assert refused(tmp_path / "no" / "s.db", create=True) == f"{tmp_path}/no/s.db: there is no folder {tmp_path}/no"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "url", ["mysql://root@db/reports", "sqlite://", "sqlite:///:memory:", "postgresql://host", "x://["]
+)
+def test_a_url_that_names_no_store(url: str) -> None:
+    assert "a store is named by sqlite:///FILE (or a file's name), or postgresql://USER@HOST/DATABASE" in refused(url)
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "letter.txt"
+    path.write_text("dear reader, " * 1000)
+    assert refused(path) == f"sqlite:///{path}: this file is no SQLite database"
+
+
+def test_a_database_of_somebody_else(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE alembic_version (version_num TEXT)")
+    for create in (False, True):
+        told = refused(path, create=create)
+        assert told == f"sqlite:///{path}: this database is in use, and not by overstory: give the store one of its own"
+
+
+def test_an_empty_database(store_url: str) -> None:
+    if store_url.startswith("sqlite"):
+        Path(store_url.removeprefix("sqlite:///")).touch()
+    assert "this database is empty; make the store first: overstory store create" in refused(store_url)
+    database = connect(store_url)
+    with pytest.raises(StoreError, match="this database is empty"):
+        migrate(database)
+    database.close()
+
+
+def test_a_damaged_database(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    metrics = registry()
+    with open_store(str(path), metrics, create=True) as store:
+        store.add([some(metrics["bloom"], PERIOD, 20_000, 1)])
+    raw = bytearray(path.read_bytes())
+    raw[4096 * 3 : 4096 * 30] = os.urandom(4096 * 27)
+    path.write_bytes(raw)
+    with pytest.raises(StoreError, match="is damaged"):
+        restore(path, str(tmp_path / "new.db"))
+    assert not (tmp_path / "new.db").exists()
+
+
+def test_counts_that_were_altered_are_not_believed(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    metrics = registry()
+    with open_store(str(path), metrics, create=True) as store:
+        store.add([some(metrics["bloom"], PERIOD, 20, 1)])
+        store.compact(NOW)
+        with sqlite3.connect(path) as raw:
+            ((counts,),) = raw.execute("SELECT counts FROM counts").fetchall()
+            raw.execute("UPDATE counts SET counts = ?", (counts[:20] + bytes([counts[20] ^ 1]) + counts[21:],))
+        with pytest.raises(StoreError, match="stored counts are damaged"):
+            store.counts(metrics["bloom"], PERIOD, PERIOD)
+        with pytest.raises(StoreError, match="stored counts are damaged"):
+            store.backup(tmp_path / "backup.db")
+    assert not [one.name for one in tmp_path.iterdir() if not one.name.startswith("store.db")]
+
+
+def test_reports_that_nobody_counted_are_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    metrics = registry()
+    with open_store(str(path), metrics, create=True) as store:
+        store.add([some(metrics["bloom"], PERIOD, 20, 1)])
+        store.compact(NOW)
+    with sqlite3.connect(path) as raw:
+        raw.execute("DELETE FROM counts")
+    with pytest.raises(StoreError, match="bloom has reports that were never counted"):
+        restore(path, str(tmp_path / "new.db"))
+
+
+def test_a_full_disk_stores_nothing_of_a_call(tmp_path: Path) -> None:
+    metrics = registry()
+    first, large = some(metrics["bloom"], PERIOD, 5, 1), some(metrics["bloom"], PERIOD, 100_000, 2)
+    with open_store(str(tmp_path / "store.db"), metrics, create=True) as store:
+        store.add([first])
+        with store._database.engine.connect() as connection:
+            pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+            connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + 10}")
+        with pytest.raises(StoreError, match="the disk is full; nothing of this was stored"):
+            store.add([large])
+        assert store.add([first]) == [False]
+        assert store.summary().batch_ids == 1
+
+
+def test_another_process_that_does_not_let_go(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(sqlite, "PATIENCE", 0.1)
+    metrics, path = registry(), tmp_path / "store.db"
+    with open_store(str(path), metrics, create=True) as store:
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="another process has held the database for too long"):
+            store.add([some(metrics["bloom"], PERIOD, 5, 1)])
+        assert store.counts(metrics["bloom"], 0, PERIOD) == {}  # reading goes on
+        other.execute("ROLLBACK")
+        other.close()
+        assert store.add([some(metrics["bloom"], PERIOD, 5, 1)]) == [True]
+
+
+def test_a_writer_waits_for_another(tmp_path: Path) -> None:
+    metrics, path = registry(), tmp_path / "store.db"
+    with open_store(str(path), metrics, create=True) as store:
+        other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        other.execute("BEGIN IMMEDIATE")
+        release = threading.Timer(0.2, other.execute, ["COMMIT"])
+        release.start()
+        assert store.add([some(metrics["bloom"], PERIOD, 5, 1)]) == [True]
+        release.join()
+        other.close()
+
+
+def test_every_commit_is_on_the_disk_before_it_is_acknowledged(tmp_path: Path) -> None:
+    with open_store(str(tmp_path / "store.db"), create=True) as store, store._database.engine.connect() as connection:
+        found = {
+            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys", "busy_timeout", "auto_vacuum")
+        }
+    full, incremental = 2, 2
+    assert found == {
+        "journal_mode": "wal",
+        "synchronous": full,
+        "foreign_keys": 1,
+        "busy_timeout": int(sqlite.PATIENCE * 1000),
+        "auto_vacuum": incremental,
+    }
+
+
+def test_retention_gives_the_space_back(tmp_path: Path) -> None:
+    metrics, path = registry(), tmp_path / "store.db"
+    with open_store(str(path), metrics, create=True) as store:
+        store.add([some(metrics["bloom"], PERIOD, 200_000, 1)])
+        store.compact(NOW)
+        full = path.stat().st_size + (tmp_path / "store.db-wal").stat().st_size
+        store.retain(NOW + 1e9)
+    assert path.stat().st_size < full / 4
+
+
+def test_a_server_that_is_not_there(tmp_path: Path) -> None:
+    told = refused(f"postgresql://reader:secret@/reports?host={tmp_path}")
+    assert told.startswith("postgresql://reader:***@/reports?host=")
+    assert "the database server cannot be reached" in told
+    assert "secret" not in told
+
+
+def test_a_database_that_is_not_on_the_server(shared_folder: Path) -> None:
+    with fresh("postgresql", shared_folder) as url:
+        missing = url.replace("/store_", "/no_store_")
+        assert "there is no such database on this server: make it first (createdb NAME)" in refused(missing)
+
+
+def test_a_server_that_closes_a_connection_is_asked_again(shared_folder: Path) -> None:
+    metrics = registry()
+    with fresh("postgresql", shared_folder) as url, open_store(url, metrics, create=True) as store:
+        store.add([some(metrics["bloom"], PERIOD, 5, 1)])
+        end_connections(url)
+        assert store.add([some(metrics["bloom"], PERIOD, 5, 2)]) == [True]
+        end_connections(url)
+        assert store.summary().batch_ids == 2
+
+
+def end_connections(url: str) -> None:
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
