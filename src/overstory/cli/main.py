@@ -16,6 +16,7 @@ COMMANDS: Final = (
     "plan",
     "compare",
     "privacy",
+    "gateway",
     "encode",
     "sum",
     "map",

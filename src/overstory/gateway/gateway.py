@@ -1,0 +1,254 @@
+"""The gateway: readings in, one report a period out, durably; nothing is reported twice, whatever is killed when."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+from overstory.client import Client
+from overstory.client.budget import spent
+from overstory.client.consent import Choice
+from overstory.client.outbox import Bounds, RowState
+from overstory.client.outcomes import Outcome
+from overstory.client.policy import CI_VARIABLES
+from overstory.client.state import State
+from overstory.gateway.aligning import Aligner, Due, Missing, Pick
+from overstory.gateway.errors import GatewayError
+from overstory.gateway.handing import Hand
+from overstory.gateway.readings import Reading
+from overstory.gateway.sinks import Handed, Sink
+from overstory.privacy.kinds import terms_of
+from overstory.protocol.metrics import Metric, MetricRegistry
+
+Clock = Literal["real", "readings"]
+"""Whose time it is: the machine's, or that of the readings, which is as fast as they are read."""
+
+AT_ONCE: Final = 500
+"""Reports in one transaction while readings are replayed."""
+BOUNDS: Final = Bounds(waiting_rows=20_000, waiting_bytes=1 << 26)
+FATAL: Final = frozenset({Outcome.OFF, Outcome.NOT_ASKED, Outcome.UNKNOWN, Outcome.UNAVAILABLE, Outcome.CLOSED})
+
+
+class _Moment:
+    """The client's clock: within the period that is being reported, and otherwise now."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._real, self._at = clock == "real", 0.0
+        self._within: float | None = None
+
+    def __call__(self) -> float:
+        if self._within is not None:
+            return self._within
+        return time.time() if self._real else self._at
+
+    def report(self, end: float) -> None:
+        self._within = self._at = end
+
+    def go_on(self) -> None:
+        self._within = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What an operator chooses.
+
+    Attributes
+    ----------
+    metric
+        Its id in the registry.
+    state
+        The folder of this device's state; None: the platform's, for an application called "gateway".
+    pick, missing, clock
+        See the types.
+    spread
+        Seconds of random delay before a report may leave; None: the client's default with the real clock, else 0.
+    agree
+        The consent given with this call: "on" or "local"; None: what was chosen before stands.
+    """
+
+    metric: str
+    state: str | os.PathLike[str] | None = None
+    pick: Pick = "last"
+    missing: Missing = "skip"
+    clock: Clock = "readings"
+    spread: float | None = None
+    agree: Choice | None = None
+
+
+class Gateway:
+    """One metric's readings on one device.
+
+    Parameters
+    ----------
+    registry
+        The metric registry.
+    settings
+        What was chosen.
+    sink
+        Where reports go; None under the choice `local`, where they stay.
+    environ
+        The environment to be honoured. Marks of continuous integration are not: readings are handed to a gateway on
+        purpose, wherever it runs.
+
+    Raises
+    ------
+    GatewayError
+        When nothing may be reported, or the state cannot be used.
+    ParameterError
+        When the metric is unknown or a choice is not for it.
+    """
+
+    def __init__(
+        self,
+        registry: MetricRegistry,
+        settings: Settings,
+        sink: Sink | None = None,
+        *,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self.metric: Metric = registry[settings.metric]
+        self.settings, self._moment = settings, _Moment(settings.clock)
+        named = {name: value for name, value in environ.items() if name not in CI_VARIABLES}
+        spread = settings.spread if settings.clock == "real" or settings.spread is not None else 0.0
+        Aligner(self.metric, pick=settings.pick, missing=settings.missing)  # refuses choices before anything is made
+        self.client = Client(
+            "gateway",
+            registry=registry,
+            state=settings.state,
+            clock=self._moment,
+            environ=named,
+            spread=spread,
+            bounds=BOUNDS,
+        )
+        self._allow(sink)
+        self._state = State(self.client.paths, timeout=10.0, bounds=BOUNDS)
+        done = self._begin()
+        self.aligner = Aligner(self.metric, pick=settings.pick, missing=settings.missing, done=done)
+        lease = 120.0 if settings.clock == "real" else 0.0
+        self._hand = None if sink is None else Hand(self._state, registry, sink, self._permit, lease)
+        self.handed, self.outcomes = Handed(), Counter[str]()
+        self._pending = 0
+
+    def _allow(self, sink: Sink | None) -> None:
+        if self.settings.agree is not None:
+            self.client.consent(self.settings.agree)
+        effective = self.client.effective
+        if not effective.asked:
+            raise GatewayError(
+                "nobody has agreed that this gateway reports: --agree on does, for the metrics of this registry "
+                "(--agree local keeps the reports here)"
+            )
+        if effective.choice is Choice.OFF:
+            raise GatewayError(f"nothing may be reported: {effective.cause}")
+        if effective.choice is Choice.ON and sink is None:
+            raise GatewayError("name a collector (--server) or a file (--output): reports must go somewhere")
+
+    def _begin(self) -> int | None:
+        """Open the state, making it the first time; return the last period that was reported."""
+        self._state.begin()
+        with self._state.snapshot() as rows:
+            claims = rows.claims(self.metric.id)
+        done = max(claims.reported, default=None)
+        if done is not None:
+            self._moment.report(float(self.metric.period.start(done + 1) - 1))
+            self._moment.go_on()
+        return done
+
+    def _permit(self) -> str | None:
+        effective = self.client.effective
+        return effective.consent.mark if effective.choice is Choice.ON and effective.consent else None
+
+    def take(self, reading: Reading) -> None:
+        """Take a reading, and report the periods that are over by it.
+
+        Raises
+        ------
+        GatewayError
+            When reports cannot be made, kept or written.
+        """
+        self._report(self.aligner.feed(reading))
+
+    def pass_time(self, now: float) -> None:
+        """Report the periods that are over at a time, and hand over what is due."""
+        self._report(self.aligner.pass_time(now))
+        self.settle()
+
+    def finish(self) -> None:
+        """Report the period whose readings are in, write everything down, and hand it over."""
+        self._report(self.aligner.finish())
+        self.settle()
+
+    def settle(self) -> None:
+        """Write what is in memory, durably, and hand over what is due.
+
+        Raises
+        ------
+        GatewayError
+            When it cannot be written.
+        """
+        if self._pending:
+            flushed = self.client.flush(timeout=30.0)
+            self._pending = 0
+            if flushed.problem is not None:
+                raise GatewayError(f"the device's state cannot be written: {flushed.problem}")
+            for word in ("withdrawn", "altered", "already", "capped"):
+                self.outcomes[word] += flushed.written.get(word, 0)
+        if self._hand is not None:
+            self._hand.over(self._moment(), self.handed)
+
+    def close(self) -> None:
+        """Write down what is in memory; what waits is handed over by the next run."""
+        self.client.close()
+
+    def _report(self, dues: Iterable[Due]) -> None:
+        for due in dues:
+            self._moment.report(float(self.metric.period.start(due.period + 1) - 1))
+            outcome = self.client.record(self.metric.id, due.value)
+            self._moment.go_on()
+            self.outcomes[str(outcome)] += 1
+            if outcome in FATAL:
+                problem = self.client.status().problem
+                raise GatewayError(f"nothing can be reported ({outcome}): {problem or self.client.effective.cause}")
+            self._pending += outcome is Outcome.RECORDED
+            if self._pending >= AT_ONCE or (self._pending and self.settings.clock == "real"):
+                self.settle()
+
+    def summary(self) -> dict[str, Any]:
+        """Return what became of the readings and the reports, and what was spent, as JSON values."""
+        with self._state.snapshot() as rows:
+            cost, waiting = spent(rows, self.metric), rows.outbox.tally()
+        return {
+            "metric": self.metric.id,
+            "period": str(self.metric.period),
+            "readings": asdict(self.aligner.seen),
+            "reports": {word: number for word, number in sorted(self.outcomes.items()) if number},
+            "handed_over": self.handed.sent,
+            "dropped": dict(self.handed.dropped),
+            "waiting": waiting[RowState.WAITING],
+            "trouble": self.handed.trouble or None,
+            "privacy": self._privacy(cost.reports, cost.distinct, cost.epsilon, cost.change_leak),
+        }
+
+    def _privacy(self, reports: int, distinct: int, epsilon: float, change_leak: float) -> dict[str, Any]:
+        built = self.metric.mechanism
+        terms, window = terms_of(built), self.metric.window
+        in_window = None if window is None else terms.epsilon_values(window, reports=window)
+        return {
+            "reports": reports,
+            "distinct_values": distinct,
+            "epsilon_report": built.epsilon_report,
+            "window": window,
+            "epsilon_window": None if in_window is None else _finite(in_window),
+            "windows": None if window is None else reports / window,
+            "epsilon_total": _finite(epsilon),
+            "change_leak": _finite(change_leak),
+        }
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None

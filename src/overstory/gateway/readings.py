@@ -1,0 +1,215 @@
+"""Lines of CSV or JSON into readings: a time and a value each. No file is opened here, and no bad line stops it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+from typing import Any, Final, Literal
+
+from overstory.gateway.times import unix_time
+from overstory.protocol.domains import Bins, Integers
+from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.metrics import Metric
+
+Format = Literal["csv", "jsonl"]
+LONGEST: Final = 1 << 16
+"""Bytes of a line; longer ones are bad."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A value that was true at a time (unix seconds); `line` is where it stands."""
+
+    line: int
+    time: float
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """A line that is no reading, and why."""
+
+    line: int
+    field: str | None
+    said: str
+
+    def error(self, source: str) -> FormatError:
+        """Return the error that it is where nothing bad is let pass."""
+        return FormatError(self.said, source=source, line=self.line, field=self.field)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How lines are written.
+
+    Attributes
+    ----------
+    format
+        "csv" or "jsonl".
+    time, value
+        Columns: names, or numbers from 1. CSV by names begins with a header; by numbers it may.
+    zone
+        Of times without an offset.
+    """
+
+    format: Format = "csv"
+    time: str = "time"
+    value: str = "value"
+    zone: tzinfo = UTC
+
+
+class _Refused(Exception):  # noqa: N818 - not an error: a line that is counted
+    def __init__(self, field: str | None, said: str) -> None:
+        super().__init__(said)
+        self.field, self.said = field, said
+
+
+def read_lines(lines: Iterable[bytes], layout: Layout, metric: Metric, source: str) -> Iterator[Reading | BadLine]:
+    """Yield a reading or a bad line for each line that is not blank.
+
+    Parameters
+    ----------
+    lines
+        As a binary file gives them.
+    layout
+        How they are written.
+    metric
+        Whose domain the values are of: numbers, or strings.
+    source
+        What the lines are called in errors.
+
+    Raises
+    ------
+    FormatError
+        When a CSV header lacks a column.
+
+    Examples
+    --------
+    >>> from overstory.protocol.metrics import parse_registry
+    >>> from overstory.protocol.metrics.registry import EXAMPLE
+    >>> colour = parse_registry(EXAMPLE)["colour"]
+    >>> list(read_lines([b"time,value", b"2026-11-21,red", b"noon,red"], Layout(), colour, "file"))
+    [Reading(line=2, time=1795219200.0, value='red'), BadLine(line=3, field='time', said="'noon' is no time: ...")]
+    """
+    cells = _CsvCells(layout, source) if layout.format == "csv" else _json_cells(layout)
+    convert, before = _converter(metric), None
+    for number, raw in enumerate(lines, start=1):
+        try:
+            found = cells(number, _text(raw, number))
+            if found is None:
+                continue
+            time, value = found
+            try:
+                before = unix_time(time, layout.zone, before)
+            except ParameterError as error:
+                if number == 1 and layout.format == "csv":
+                    continue  # a header over columns that were given by number
+                raise _Refused("time", str(error)) from None
+            yield Reading(number, before, convert(value))
+        except _Refused as refused:
+            yield BadLine(number, refused.field, refused.said)
+
+
+def _text(raw: bytes, number: int) -> str:
+    if len(raw) > LONGEST:
+        raise _Refused(None, f"the line has more than {LONGEST} bytes")
+    try:
+        return raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise _Refused(None, f"expected UTF-8 text ({error.reason})") from None
+
+
+class _CsvCells:
+    """Finds the two cells of a line of CSV."""
+
+    def __init__(self, layout: Layout, source: str) -> None:
+        self._layout, self._source = layout, source
+        numbered = [name.isdecimal() for name in (layout.time, layout.value)]
+        self._places: tuple[int, int] | None = None
+        if all(numbered):
+            self._places = int(layout.time) - 1, int(layout.value) - 1
+            if min(self._places) < 0:
+                raise ParameterError("columns are numbered from 1")
+        elif any(numbered):
+            raise ParameterError(f"columns {layout.time!r} and {layout.value!r}: give two names, or two numbers")
+
+    def __call__(self, number: int, text: str) -> tuple[str, str] | None:
+        if not text.strip():
+            return None
+        try:
+            cells = next(csv.reader([text], strict=True))
+        except csv.Error as error:
+            raise _Refused(None, f"this is no line of CSV: {error}") from None
+        if self._places is None:
+            self._places = self._found(number, [cell.strip() for cell in cells])
+            return None
+        if len(cells) <= max(self._places):
+            raise _Refused(None, f"expected at least {max(self._places) + 1} cells, found {len(cells)}")
+        return cells[self._places[0]], cells[self._places[1]]
+
+    def _found(self, number: int, header: list[str]) -> tuple[int, int]:
+        for name in (self._layout.time, self._layout.value):
+            if name not in header:
+                raise FormatError(
+                    f"there is no column {name!r} in {', '.join(header)}: name the columns, or number them",
+                    source=self._source,
+                    line=number,
+                )
+        return header.index(self._layout.time), header.index(self._layout.value)
+
+
+def _json_cells(layout: Layout) -> Callable[[int, str], tuple[Any, Any] | None]:
+    def cells(_: int, text: str) -> tuple[Any, Any] | None:
+        if not text.strip():
+            return None
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            raise _Refused(None, "this is no line of JSON") from None
+        if not isinstance(found, dict):
+            raise _Refused(None, "expected a JSON object")
+        for name in (layout.time, layout.value):
+            if name not in found:
+                raise _Refused(name, "it is missing")
+        return found[layout.time], found[layout.value]
+
+    return cells
+
+
+def _converter(metric: Metric) -> Callable[[Any], Any]:
+    """Return what turns a cell into a value; whether it is outside the domain is found when it is reported."""
+    if isinstance(metric.domain, Bins):
+        return _number
+    if isinstance(metric.domain, Integers):
+        return _whole
+    return _word
+
+
+def _number(raw: Any) -> float:
+    try:
+        number = math.nan if isinstance(raw, bool) else float(raw)
+    except (ValueError, TypeError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise _Refused("value", f"{raw!r:.60} is no finite number")
+    return number
+
+
+def _whole(raw: Any) -> int:
+    try:
+        number = _number(raw) if not isinstance(raw, int | str) else None if isinstance(raw, bool) else int(raw)
+    except ValueError:
+        number = None
+    if number is None or number != int(number):
+        raise _Refused("value", f"{raw!r:.60} is no whole number")
+    return int(number)
+
+
+def _word(raw: Any) -> str:
+    if not isinstance(raw, str):
+        raise _Refused("value", f"{raw!r:.60} is no text")
+    return raw.strip()

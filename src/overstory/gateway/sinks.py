@@ -1,0 +1,185 @@
+"""Where a gateway's reports go: to a collector, several in a request, or into a file that can be sent later."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Final, Protocol
+
+from overstory.client.outbox import OutboxRow, RowState
+from overstory.client.sending import Decision, Pace, Uniform, decide
+from overstory.client.upload import Answer, Request, Transport, endpoint, said
+from overstory.gateway.errors import GatewayError
+from overstory.protocol.upload import HEADER, MAGIC, MEDIA_TYPE
+
+SPLIT: Final = frozenset({400, 413})
+"""Refusals of a whole request that may be about one upload in it, or about their number."""
+
+
+class Sink(Protocol):
+    """Takes reports."""
+
+    def hand(self, rows: Sequence[OutboxRow], now: float, failures: int) -> dict[int, Decision]:
+        """Take the bodies of these rows, and say by row id what became of each."""
+        ...
+
+
+@dataclass(frozen=True)
+class CollectorSink:
+    """A collector over HTTP.
+
+    Several periods travel in one request, so the collector can tell that they are of one device; see docs/gateway.md.
+
+    Attributes
+    ----------
+    server, token, transport
+        Where, with which write token, and how.
+    most_uploads, most_bytes
+        Of one request.
+    """
+
+    server: str
+    transport: Transport
+    token: str = field(default="", repr=False)
+    pace: Pace = field(default_factory=Pace)
+    timeout: float = 30.0
+    most_uploads: int = 500
+    most_bytes: int = 1 << 20
+    uniform: Uniform = field(default_factory=lambda: random.SystemRandom().random)
+
+    def hand(self, rows: Sequence[OutboxRow], now: float, failures: int) -> dict[int, Decision]:
+        """Send the rows, in as many requests as it takes; the first failure is the last request."""
+        decisions: dict[int, Decision] = {}
+        for group in self._groups(rows):
+            decisions |= self._sent(group, now, failures)
+            if any(decision.resume is not None for decision in decisions.values()):
+                break
+        return decisions
+
+    def _groups(self, rows: Sequence[OutboxRow]) -> Iterator[list[OutboxRow]]:
+        group: list[OutboxRow] = []
+        size = 0
+        for row in rows:
+            if group and (len(group) == self.most_uploads or size + len(row.body) > self.most_bytes):
+                yield group
+                group, size = [], 0
+            group.append(row)
+            size += len(row.body)
+        if group:
+            yield group
+
+    def _sent(self, rows: list[OutboxRow], now: float, failures: int) -> dict[int, Decision]:
+        body = b"".join(row.body for row in rows)
+        answer = self.transport(Request(endpoint(self.server), body, MEDIA_TYPE, self.token, self.timeout))
+        named = _named(answer)
+        if len(rows) > 1 and answer.status in SPLIT and not named:
+            half = len(rows) // 2
+            first = self._sent(rows[:half], now, failures)
+            if any(decision.resume is not None for decision in first.values()):
+                return first
+            return first | self._sent(rows[half:], now, failures)
+        return {row.id: self._decided(row, answer, now, failures, named=named) for row in rows}
+
+    def _decided(self, row: OutboxRow, answer: Answer, now: float, failures: int, *, named: frozenset[str]) -> Decision:
+        if answer.status is not None and 400 <= answer.status < 500 and row.batch.hex() in named:
+            answer = Answer(200, answer.headers, answer.body)  # a refusal that says of each upload what became of it
+        return decide(row, answer, now=now, failures=failures, pace=self.pace, uniform=self.uniform)
+
+
+def _named(answer: Answer) -> frozenset[str]:
+    """Return the batch ids that an answer speaks of."""
+    results = (said(answer) or {}).get("results")
+    entries = results if isinstance(results, list) else []
+    return frozenset(str(entry.get("batch")) for entry in entries if isinstance(entry, dict))
+
+
+class FileSink:
+    """A file of uploads back to back, the body of a request to a collector. Each report stands in it once.
+
+    A file that is there is continued. What a run that was killed had half written is cut off, and what it had written
+    without remembering so is not written again.
+
+    Raises
+    ------
+    GatewayError
+        When the file is something else.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._there, end = _scanned(self.path)
+        self._file: BinaryIO = self.path.open("r+b" if self.path.exists() else "wb")
+        self._file.truncate(end)
+        self._file.seek(end)
+
+    def hand(self, rows: Sequence[OutboxRow], now: float, failures: int) -> dict[int, Decision]:  # noqa: ARG002 - a file needs neither
+        """Write the rows that are not there yet; they are on the disk when this returns."""
+        new = [row for row in rows if row.batch not in self._there]
+        self._file.write(b"".join(row.body for row in new))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._there.update(row.batch for row in new)
+        return {row.id: Decision(RowState.SENT, "written") for row in rows}
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _scanned(path: Path) -> tuple[set[bytes], int]:
+    """Return the batch ids in a file of uploads, and where its last whole upload ends."""
+    if not path.exists():
+        return set(), 0
+    ids, end, size = set[bytes](), 0, path.stat().st_size
+    with path.open("rb") as file:
+        while end + HEADER.size <= size:
+            file.seek(end)
+            magic, _, _, id_length, _, batch, _, length = HEADER.unpack(file.read(HEADER.size))
+            if magic != MAGIC:
+                raise GatewayError(f"{path}: byte {end} begins no upload: this file is not a gateway's; name another")
+            after = end + HEADER.size + id_length + length
+            if after > size:
+                break
+            ids.add(batch)
+            end = after
+    if end == 0 and size > 0 and not _could_be_cut(path):
+        raise GatewayError(f"{path}: this file is not a gateway's; name another")
+    return ids, end
+
+
+def _could_be_cut(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC[: path.stat().st_size]
+
+
+@dataclass
+class Handed:
+    """What became of reports that were handed over, in one run.
+
+    Attributes
+    ----------
+    sent
+        Taken.
+    dropped
+        Refused for good, by reason.
+    trouble
+        Why reports still wait, in a few words; empty when nothing failed.
+    """
+
+    sent: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+    trouble: str = ""
+
+    def note(self, decisions: Mapping[int, Decision]) -> None:
+        """Count what was decided."""
+        for decision in decisions.values():
+            if decision.state is RowState.SENT:
+                self.sent += 1
+                self.trouble = ""
+            elif decision.state is RowState.DROPPED:
+                self.dropped[decision.answer] = self.dropped.get(decision.answer, 0) + 1
+            else:
+                self.trouble = decision.answer

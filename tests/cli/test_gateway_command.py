@@ -1,0 +1,127 @@
+"""gateway as a command: what it prints, where reports go, and what is refused."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import overstory, within
+
+from overstory.protocol.upload import decode_uploads
+
+REGISTRY = """
+registry = "1"
+[metrics.energy]
+title = "Energy"
+description = "Half-hourly use."
+owner = "o"
+purpose = "https://example.org/1"
+oracle = "opt-wb"
+parameters = { epsilon = 1.0, window = 10 }
+domain = { kind = "bins", min = 0, max = 2, count = 20 }
+period = "30 minutes"
+window = 10
+retention_days = 365
+expires = 2040-01-01
+"""
+ROWS = "".join(f"2026-10-2{d}T{h:02}:00,0.{h:02}\n" for d in (4, 5) for h in range(24))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "metrics.toml").write_text(REGISTRY)
+    (tmp_path / "readings.csv").write_text(f"time,value\n{ROWS}")
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: Any) -> None:
+    for name in ("DO_NOT_TRACK", "OVERSTORY", "OVERSTORY_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+
+
+GATEWAY = ("gateway", "--metric", "energy", "--registry", "metrics.toml", "--state", "meter")
+FILE = (*GATEWAY, "--readings", "readings.csv", "--output", "out.ovsu")
+
+
+def run(folder: Path, *arguments: object, status: int = 0) -> Any:
+    ran = within(*arguments, cwd=folder)
+    assert ran.returncode == status, ran.stderr
+    assert status == 0 or len(ran.stderr.splitlines()) == 1
+    return ran
+
+
+def test_a_file_is_reported_once(folder: Path) -> None:
+    out = run(folder, *FILE, "--agree", "on").stdout
+    assert "48 lines, 0 bad; readings: 48 used, 0 late, 0 duplicate, 0 reported before" in out
+    assert "48 periods reported, 47 missing, of which 0 filled; 48 handed over, 0 refused, 0 waiting" in out
+    assert "1.0000 for any 10 reports in a row" in out
+    assert len(decode_uploads((folder / "out.ovsu").read_bytes(), 99)) == 48
+    again = json.loads(run(folder, *FILE, "--json").stdout)
+    assert (again["readings"]["already"], again["reports"], again["privacy"]["reports"]) == (48, {}, 48)
+    assert run(folder, *FILE, "--quiet").stdout == ""
+
+
+def test_local_times_and_clocks_that_are_set_back(folder: Path) -> None:
+    """Berlin, 25 October 2026: the file's 24 local hours from 00:00 are 24 of the day's 25."""
+    ran = json.loads(run(folder, *FILE, "--agree", "on", "--timezone", "Europe/Berlin", "--json").stdout)
+    assert ran["reports"] == {"recorded": 48}
+    periods = sorted(u.period for u in decode_uploads((folder / "out.ovsu").read_bytes(), 99))
+    steps = [later - earlier for earlier, later in pairwise(periods)]
+    assert sorted(steps) == [2] * 46 + [4]
+
+
+def test_bad_lines_are_told_with_their_numbers(folder: Path) -> None:
+    (folder / "readings.csv").write_text(f"time,value\nnever,1\n{ROWS}2026-10-26T00:00,much\n")
+    ran = run(folder, *FILE, "--agree", "on")
+    assert "readings.csv, line 2, field time: 'never' is no time" in ran.stderr
+    assert "readings.csv, line 51, field value: 'much' is no finite number" in ran.stderr
+    assert "50 lines, 2 bad" in ran.stdout
+    strict = run(folder, *FILE, "--strict", status=2)
+    assert strict.stderr.startswith("overstory: error: readings.csv, line 2, field time")
+
+
+def test_json_lines_by_name(folder: Path) -> None:
+    (folder / "readings.jsonl").write_text('{"t": 1792800000, "kwh": 0.5}\n{"t": 1792801800, "kwh": 0.7}\n')
+    args = (*GATEWAY, "--readings", "readings.jsonl", "--time-column", "t", "--value-column", "kwh", "--agree", "local")
+    ran = json.loads(run(folder, *args, "--pick", "mean", "--missing", "zero", "--json").stdout)
+    assert ran["reports"] == {"recorded": 2}
+    assert (ran["handed_over"], ran["privacy"]["reports"]) == (0, 0)
+
+
+def test_a_collector_that_is_not_there(folder: Path) -> None:
+    args = (*GATEWAY, "--readings", "readings.csv", "--server", "http://127.0.0.1:9", "--agree", "on")
+    out = run(folder, *args).stdout
+    assert "0 handed over, 0 refused, 48 waiting (no connection" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (FILE, "nobody has agreed that this gateway reports: --agree on does"),
+        ((*FILE, "--agree", "on", "--server", "http://x"), "--server and --output are two places"),
+        ((*GATEWAY, "--readings", "readings.csv", "--agree", "on"), "name a collector (--server) or a file"),
+        ((*GATEWAY, "--readings", "readings.csv", "--server", "x", "--agree", "on"), "give an address"),
+        ((*GATEWAY, "--readings", "absent.csv", "--agree", "on", "--output", "o"), "absent.csv: no such file"),
+        ((*FILE, "--agree", "on", "--value-column", "kwh"), "readings.csv, line 1: there is no column 'kwh'"),
+        ((*FILE, "--agree", "on", "--timezone", "Europe/Bonn"), "no time zone 'Europe/Bonn'"),
+        ((*FILE[:1], "--metric", "gas", *FILE[3:], "--agree", "on"), "there is no metric 'gas'"),
+        ((*FILE, "--agree", "on", "--spread", "-1"), "spread"),
+        ((*FILE[:-1], "readings.csv", "--agree", "on"), "not a gateway's"),
+    ],
+)
+def test_faults_are_one_sentence(folder: Path, arguments: Any, says: str) -> None:
+    assert says in run(folder, *arguments, status=2).stderr
+
+
+def test_do_not_track_is_honoured_and_named(folder: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("DO_NOT_TRACK", "1")
+    assert "DO_NOT_TRACK is set" in run(folder, *FILE, "--agree", "on", status=2).stderr
+
+
+def test_a_stream_as_a_process(folder: Path) -> None:
+    args = (*GATEWAY, "--readings", "-", "--clock", "readings", "--output", "out.ovsu", "--agree", "on", "--json")
+    ran = overstory(*args, cwd=folder, CI="true")
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout)["lines"]["read"] == 0

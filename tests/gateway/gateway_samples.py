@@ -1,0 +1,106 @@
+"""Registries, readings and what was handed over, for the gateway's tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from overstory.gateway.gateway import Gateway, Settings
+from overstory.gateway.readings import BadLine, Layout, Reading, read_lines
+from overstory.gateway.running import Lines, replay
+from overstory.gateway.sinks import FileSink
+from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry
+from overstory.protocol.upload import Upload, decode_uploads
+from overstory.protocol.wire import decode_batch
+
+HALF_HOUR = 1800
+START = 1_735_689_600  # 1 January 2025, UTC
+FIRST = START // HALF_HOUR
+
+ENTRY = """
+[metrics.{id}]
+title = "t"
+description = "d"
+owner = "o"
+purpose = "https://example.org/1"
+oracle = "{oracle}"
+parameters = {{ {parameters} }}
+domain = {{ {domain} }}
+period = "30 minutes"
+window = 10
+{more}
+retention_days = 365
+expires = 2040-01-01
+"""
+BINS = 'kind = "bins", min = 0, max = 2, count = 20'
+
+
+def registry_text() -> str:
+    """A metric with fresh noise, one that memoizes all of it, whole numbers, words, and one that refuses."""
+    entries = (
+        ("energy", "opt-wb", "epsilon = 1.0, window = 10", BINS, ""),
+        ("fixed", "sue", "epsilon = 1.0", BINS, ""),
+        ("capped", "l-osue", "epsilon_permanent = 3.0, epsilon_report = 1.0", BINS, 'max_values = 2\nbeyond = "drop"'),
+        ("count", "grr", "epsilon = 2.0", 'kind = "integers", min = 0, max = 9', ""),
+        ("mode", "grr", "epsilon = 2.0", 'kind = "categories", names = ["on", "off"]', ""),
+        ("narrow", "grr", "epsilon = 2.0", 'kind = "bins", min = 0, max = 1, count = 4, outside = "reject"', ""),
+    )
+    names = ("id", "oracle", "parameters", "domain", "more")
+    return 'registry = "1"\n' + "".join(ENTRY.format(**dict(zip(names, e, strict=True))) for e in entries)
+
+
+REGISTRY: MetricRegistry = parse_registry(registry_text())
+
+
+def metric(name: str = "energy") -> Metric:
+    """One of them."""
+    return REGISTRY[name]
+
+
+def at(period: int, seconds: float = 0.0) -> float:
+    """A time within a period, counted from the first."""
+    return START + period * HALF_HOUR + seconds
+
+
+def reading(period: int, value: Any, seconds: float = 0.0) -> Reading:
+    """A reading in a period, counted from the first."""
+    return Reading(1, at(period, seconds), value)
+
+
+def year(periods: int) -> bytes:
+    """A file of one reading a period: of a few distinct values."""
+    lines = (f"{START + i * HALF_HOUR},{(i * 7 % 20) / 10 + 0.05:.2f}" for i in range(periods))
+    return ("time,value\n" + "\n".join(lines) + "\n").encode()
+
+
+def run(folder: Path, text: bytes, name: str = "energy", **choices: Any) -> dict[str, Any]:
+    """Replay a file into `folder`/out; return the summary, and the lines' under "lines"."""
+    layout, lines = choices.pop("layout", Layout()), Lines("file", choices.pop("strict", False))
+    sink = FileSink(folder / "out")
+    gateway = Gateway(
+        REGISTRY, Settings(name, folder / "state", agree=choices.pop("agree", "on"), **choices), sink, environ={}
+    )
+    try:
+        replay(gateway, read_lines(text.splitlines(keepends=True), layout, metric(name), "file"), lines)
+        return {"lines": lines.to_json(), **gateway.summary()}
+    finally:
+        gateway.close()
+        sink.close()
+
+
+def uploads(folder: Path) -> list[Upload]:
+    """What was handed over, by period."""
+    raw = (folder / "out").read_bytes()
+    return sorted(decode_uploads(raw, 1 << 20), key=lambda upload: upload.period) if raw else []
+
+
+def bits(upload: Upload) -> int:
+    """The one report of an upload."""
+    (report,) = decode_batch(upload.reports)
+    return report.bits
+
+
+def items(text: str, name: str = "energy", **layout: Any) -> list[Reading | BadLine]:
+    """The lines of a text, read."""
+    raw = text.encode().splitlines(keepends=True)
+    return list(read_lines(raw, Layout(**layout), metric(name), "file"))

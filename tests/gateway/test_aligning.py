@@ -1,0 +1,133 @@
+"""One value a period: what is picked, late, missing, repeated; never a period twice."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from gateway_samples import FIRST, HALF_HOUR, at, metric, reading
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overstory.gateway.aligning import MOST_FILLED, Aligner
+from overstory.protocol.errors import ParameterError
+
+
+def dues(aligner: Aligner, *readings: Any, finish: bool = True) -> list[tuple[int, Any]]:
+    found = [due for one in readings for due in aligner.feed(one)]
+    found += list(aligner.finish()) if finish else []
+    return [(due.period - FIRST, due.value) for due in found]
+
+
+@pytest.mark.parametrize(("pick", "value"), [("last", 0.2), ("mean", 0.5), ("sum", 1.5)])
+def test_what_is_picked_of_several(pick: Any, value: float) -> None:
+    aligner = Aligner(metric(), pick=pick)
+    found = dues(aligner, reading(0, 0.4, 10), reading(0, 0.2, 30), reading(0, 0.9, 20), reading(1, 1.0))
+    assert found == [(0, pytest.approx(value)), (1, 1.0)]
+    assert aligner.seen.used == 4
+
+
+def test_a_period_is_over_when_a_later_one_begins() -> None:
+    aligner = Aligner(metric())
+    assert dues(aligner, reading(0, 1.0, HALF_HOUR - 0.001), finish=False) == []
+    assert aligner.ends == at(1)
+    assert dues(aligner, reading(1, 2.0), finish=False) == [(0, 1.0)]
+    assert [due.value for due in aligner.pass_time(at(2))] == [2.0]
+    assert aligner.ends is None
+    assert list(aligner.finish()) == []
+
+
+def test_late_and_duplicate_readings_are_counted_and_change_nothing() -> None:
+    aligner = Aligner(metric(), pick="sum")
+    found = dues(aligner, reading(0, 1.0), reading(1, 2.0), reading(0, 9.0, 5), reading(1, 9.0), reading(1, 3.0, 5))
+    assert found == [(0, 1.0), (1, 5.0)]
+    assert (aligner.seen.late, aligner.seen.duplicate, aligner.seen.used) == (1, 1, 3)
+    passed = Aligner(metric())
+    list(passed.feed(reading(0, 1.0)))
+    assert [due.period - FIRST for due in passed.pass_time(at(1, 60))] == [0]
+    assert dues(passed, reading(0, 2.0, 50)) == []
+    assert passed.seen.late == 1
+
+
+@pytest.mark.parametrize(
+    ("missing", "found", "filled"),
+    [
+        ("skip", [(0, 1.5), (3, 2.0)], 0),
+        ("repeat", [(0, 1.5), (1, 1.5), (2, 1.5), (3, 2.0)], 2),
+        ("zero", [(0, 1.5), (1, 0), (2, 0), (3, 2.0)], 2),
+    ],
+)
+def test_missing_periods(missing: Any, found: Any, filled: int) -> None:
+    aligner = Aligner(metric(), missing=missing)
+    assert dues(aligner, reading(0, 1.5), reading(3, 2.0)) == found
+    assert (aligner.seen.missing, aligner.seen.filled) == (2, filled)
+
+
+def test_time_passing_fills_what_no_reading_will() -> None:
+    aligner = Aligner(metric(), missing="repeat")
+    dues(aligner, reading(0, 1.5), finish=False)
+    assert [(d.period - FIRST, d.value) for d in aligner.pass_time(at(3, 1))] == [(0, 1.5), (1, 1.5), (2, 1.5)]
+    assert list(aligner.pass_time(at(3, 2))) == []
+    assert list(Aligner(metric(), missing="zero").pass_time(at(3))) == []
+
+
+def test_a_gap_that_is_an_outage_is_not_filled_without_end() -> None:
+    aligner = Aligner(metric(), missing="zero")
+    found = dues(aligner, reading(0, 1.0), reading(10**7, 1.0))
+    assert len(found) == MOST_FILLED + 2
+    assert (aligner.seen.missing, aligner.seen.filled) == (10**7 - 1, MOST_FILLED)
+
+
+def test_what_an_earlier_run_reported_is_not_reported_again() -> None:
+    aligner = Aligner(metric(), missing="repeat", done=FIRST + 1)
+    readings = [reading(p, p / 10) for p in range(4)]
+    assert dues(aligner, *readings) == [(2, 0.2), (3, pytest.approx(0.3))]
+    assert (aligner.seen.already, aligner.seen.used, aligner.seen.missing) == (2, 2, 0)
+    across = Aligner(metric(), missing="repeat", done=FIRST + 1)
+    assert dues(across, reading(1, 0.7), reading(4, 0.9)) == [(2, 0.7), (3, 0.7), (4, 0.9)]
+    stream = Aligner(metric(), missing="repeat", done=FIRST + 1)
+    assert dues(stream, reading(4, 0.9)) == [(4, 0.9)], "no value is kept to be repeated after a restart"
+    assert (stream.seen.missing, stream.seen.filled) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "choices", "says"),
+    [
+        ("energy", {"pick": "first"}, "choose one of last, mean, sum"),
+        ("energy", {"missing": "guess"}, "choose one of skip, repeat, zero"),
+        ("mode", {"pick": "sum"}, "only the last"),
+        ("mode", {"missing": "zero"}, "no zero"),
+        ("count", {"pick": "mean"}, "whole numbers"),
+    ],
+)
+def test_choices_must_fit_the_domain(name: str, choices: Any, says: str) -> None:
+    with pytest.raises(ParameterError, match=says):
+        Aligner(metric(name), **choices)
+
+
+def test_whole_numbers_stay_whole() -> None:
+    found = dues(Aligner(metric("count"), pick="sum"), reading(0, 2), reading(0, 3, 1))
+    assert found == [(0, 5)]
+    assert isinstance(found[0][1], int)
+
+
+STREAMS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, HALF_HOUR - 1), st.integers(0, 20)), max_size=60)
+
+
+@given(
+    STREAMS, st.sampled_from(["last", "sum", "mean"]), st.sampled_from(["skip", "repeat", "zero"]), st.integers(-1, 6)
+)
+def test_whatever_comes_each_period_is_reported_once_and_each_reading_counted_once(
+    stream: Any, pick: Any, missing: Any, done: int
+) -> None:
+    aligner = Aligner(metric(), pick=pick, missing=missing, done=None if done < 0 else FIRST + done)
+    found = dues(aligner, *(reading(p, v / 10, s) for p, s, v in stream))
+    periods = [period for period, _ in found]
+    assert periods == sorted(set(periods)), "in order, and never one twice"
+    assert all(period > done for period in periods)
+    seen = aligner.seen
+    assert seen.used + seen.late + seen.duplicate + seen.already == len(stream)
+    assert all(math.isfinite(value) for _, value in found)
+    if missing != "skip" and found and done < 0:
+        assert periods == list(range(periods[0], periods[-1] + 1)), "no gap is left"

@@ -1,0 +1,104 @@
+"""Along a stream, by the machine's clock: what is over is reported, what is not over or not yet true is not."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateway_samples import HALF_HOUR, REGISTRY, metric, uploads
+
+from overstory.gateway import running
+from overstory.gateway.gateway import Gateway, Settings
+from overstory.gateway.readings import BadLine, Reading
+from overstory.gateway.running import Lines, follow
+from overstory.gateway.sinks import FileSink
+from overstory.protocol.errors import FormatError
+
+
+def followed(folder: Path, items: Iterator[Any], wait: float = 0.0, **choices: Any) -> tuple[dict[str, Any], Lines]:
+    lines, sink = Lines("stream", choices.pop("strict", False)), FileSink(folder / "out")
+    choices = {"clock": "real", "spread": 0.0, "agree": "on"} | choices
+    gateway = Gateway(REGISTRY, Settings("energy", folder / "state", **choices), sink, environ={})
+    try:
+        follow(gateway, items, lines, wait=wait)
+        return gateway.summary(), lines
+    finally:
+        gateway.close()
+        sink.close()
+
+
+def test_what_is_over_is_reported(tmp_path: Path) -> None:
+    now = time.time()
+    here = metric().period.number(now)
+    if metric().period.number(now + 10) != here:  # pragma: no cover - ten seconds in half an hour
+        pytest.skip("a period ends just now")
+    back = [Reading(i, now - (3 - i) * HALF_HOUR, 0.5) for i in range(4)]
+    future = Reading(9, now + 2 * HALF_HOUR, 0.5)
+    summary, lines = followed(tmp_path, iter([*back[:2], future, *back[2:]]))
+    assert [upload.period - here for upload in uploads(tmp_path)] == [-3, -2, -1]
+    assert lines.bad == 1
+    assert "in the future" in lines.shown[0].said
+    assert summary["readings"]["used"] == 4
+
+
+def test_a_restart_of_a_stream_goes_on(tmp_path: Path) -> None:
+    now = time.time()
+    here = metric().period.number(now)
+    followed(tmp_path, iter([Reading(1, now - 4 * HALF_HOUR, 0.5)]))
+    summary, _ = followed(tmp_path, iter([Reading(1, now - 4 * HALF_HOUR, 0.5), Reading(2, now - HALF_HOUR, 0.5)]))
+    assert summary["readings"]["already"] == 1
+    assert summary["readings"]["missing"] >= 2
+    assert [upload.period - here for upload in uploads(tmp_path)][:2] == [-4, -1]
+
+
+def test_time_passes_while_no_reading_comes(tmp_path: Path, monkeypatch: Any) -> None:
+    """The period ends, and is reported, though the stream is silent."""
+    offset = [0.0]
+    real = time.time
+    monkeypatch.setattr(running.time, "time", lambda: real() + offset[0])
+    monkeypatch.setattr(running, "LONGEST_SLEEP", 0.02)
+    silent = threading.Event()
+
+    def stream() -> Iterator[Reading]:
+        yield Reading(1, real(), 0.5)
+        offset[0] = float(HALF_HOUR)
+        silent.wait(20)
+
+    def end() -> None:
+        while not uploads_or_none(tmp_path):
+            time.sleep(0.01)
+        silent.set()
+
+    watching = threading.Thread(target=end)
+    watching.start()
+    summary, _ = followed(tmp_path, stream())
+    watching.join()
+    assert summary["reports"] == {"recorded": 1}
+
+
+def uploads_or_none(folder: Path) -> bool:
+    path = folder / "out"
+    return path.exists() and path.stat().st_size > 0
+
+
+def test_a_random_delay_is_waited_for(tmp_path: Path) -> None:
+    now = time.time()
+    summary, _ = followed(tmp_path, iter([Reading(1, now - HALF_HOUR, 0.5)]), spread=86_400.0)
+    assert summary["reports"] == {"recorded": 1}
+    assert summary["waiting"] + summary["handed_over"] == 1
+
+
+def test_strict_and_a_broken_stream_stop_it(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="stream, line 3"):
+        followed(tmp_path, iter([BadLine(3, None, "this is no line")]), strict=True)
+
+    def broken() -> Iterator[Reading]:
+        yield Reading(1, time.time() - HALF_HOUR, 0.5)
+        raise OSError(5, "the cable is loose")
+
+    with pytest.raises(OSError, match="cable"):
+        followed(tmp_path, broken())

@@ -1,0 +1,78 @@
+"""A year of half hours, killed at random moments and started again: every period once, every response the same."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateway_samples import FIRST, bits, metric, registry_text, uploads, year
+
+from overstory.client.paths import StatePaths
+from overstory.client.randomizer import Randomizer
+from overstory.client.state import State
+
+
+def start(folder: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "overstory", "gateway", "--metric", "fixed", "--registry", "metrics.toml"]
+    command += ["--readings", "year.csv", "--state", "state", "--agree", "on", "--output", "out", "--quiet"]
+    clean = {name: value for name, value in os.environ.items() if name not in {"DO_NOT_TRACK", "OVERSTORY"}}
+    return subprocess.Popen(command, cwd=folder, env=clean, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def killed_until_done(folder: Path, periods: int, kills: int, rng: random.Random) -> int:
+    """Run to the end, killing so often on the way; return how many were killed at work."""
+    (folder / "metrics.toml").write_text(registry_text())
+    (folder / "year.csv").write_bytes(year(periods))
+    struck = 0
+    for _ in range(kills):
+        running = start(folder)
+        before = _size(folder)
+        until = time.monotonic() + 30
+        while _size(folder) == before and running.poll() is None and time.monotonic() < until:
+            time.sleep(0.002)
+        time.sleep(rng.uniform(0.0, 0.25))
+        running.send_signal(signal.SIGKILL)
+        running.communicate()
+        struck += running.returncode == -signal.SIGKILL
+    last = start(folder)
+    _, said = last.communicate(timeout=240)
+    assert last.returncode == 0, said
+    return struck
+
+
+def _size(folder: Path) -> int:
+    path = folder / "out"
+    return path.stat().st_size if path.exists() else -1
+
+
+def check(folder: Path, periods: int) -> None:
+    sent = uploads(folder)
+    assert [upload.period - FIRST for upload in sent] == list(range(periods)), "every period, and none twice"
+    assert len({upload.batch for upload in sent}) == periods
+    secret = State(StatePaths(folder / "state")).begin()
+    device = Randomizer(metric("fixed").mechanism, secret=secret.reveal(), metric="fixed")
+    by_symbol: Any = defaultdict(set)
+    for upload in sent:
+        by_symbol[metric("fixed").encode(((upload.period - FIRST) * 7 % 20) / 10 + 0.05)].add(bits(upload))
+    assert all(found == {device.permanent(symbol)} for symbol, found in by_symbol.items())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
+def test_killed_and_restarted(tmp_path: Path) -> None:
+    assert killed_until_done(tmp_path, 4000, kills=3, rng=random.Random(5)) >= 2
+    check(tmp_path, 4000)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
+def test_a_year_killed_and_restarted_often(tmp_path: Path) -> None:
+    assert killed_until_done(tmp_path, 17_520, kills=25, rng=random.Random(6)) >= 10
+    check(tmp_path, 17_520)

@@ -1,0 +1,169 @@
+"""Lines into readings: layouts, time zones, clocks that are set, and lines that are none."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from io import BytesIO
+from itertools import pairwise
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from gateway_samples import items, metric
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overstory.gateway.readings import LONGEST, BadLine, Layout, Reading, read_lines
+from overstory.gateway.running import bounded_lines
+from overstory.gateway.times import unix_time, zone_named
+from overstory.protocol.errors import FormatError, ParameterError
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+def values(found: Any) -> Any:
+    return [one.value if isinstance(one, Reading) else one.field for one in found]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-11-21T12:00:00Z",
+        "2026-11-21T13:00:00+01:00",
+        "2026-11-21 12:00",
+        "2026-11-21 12:00:00.0000000",
+        "20261121T120000",
+        str(int(NOON)),
+        f"{NOON:.1f}",
+    ],
+)
+def test_forms_of_one_time(text: str) -> None:
+    assert unix_time(text, UTC) == NOON
+    assert unix_time(f"  {text} ", UTC) == NOON
+
+
+def test_local_times_are_of_the_zone() -> None:
+    assert unix_time("2026-11-21 13:00", BERLIN) == NOON
+    assert unix_time("2026-07-01 14:00", BERLIN) == datetime(2026, 7, 1, 12, tzinfo=UTC).timestamp()
+    assert unix_time("2026-11-21 13:00+00:00", BERLIN) == NOON + 3600
+
+
+def test_the_hour_that_comes_twice_is_read_in_order() -> None:
+    local = [f"2026-10-25 {h:02}:{m:02}" for h, m in ((1, 30), (2, 0), (2, 30), (2, 0), (2, 30), (3, 0))]
+    found, before = [], None
+    for text in local:
+        before = unix_time(text, BERLIN, before)
+        found.append(before)
+    assert [later - earlier for earlier, later in pairwise(found)] == [1800] * 5
+
+
+def test_the_hour_that_is_leapt_over_is_no_time() -> None:
+    with pytest.raises(ParameterError, match="does not exist in Europe/Berlin"):
+        unix_time("2026-03-29 02:30", BERLIN)
+    assert unix_time("2026-03-29 03:00", BERLIN) - unix_time("2026-03-29 01:30", BERLIN) == 1800
+
+
+@pytest.mark.parametrize("raw", ["noon", "", "2026-13-01", "1795262400000", "-5", "1960-01-01", None, True, 1e300, []])
+def test_what_is_no_time(raw: Any) -> None:
+    with pytest.raises(ParameterError):
+        unix_time(raw, UTC)
+
+
+def test_an_unknown_zone() -> None:
+    with pytest.raises(ParameterError, match="no time zone 'Mars/Olympus'"):
+        zone_named("Mars/Olympus")
+    assert zone_named("utc") is UTC
+    assert zone_named("Europe/Berlin") == BERLIN
+
+
+def test_csv_by_names_in_any_order() -> None:
+    text = "\ufeffid,kWh,when\n7,0.5,2026-11-21T12:00Z\n\n7,0.7,2026-11-21T12:30Z\r\n"
+    found = items(text, time="when", value="kWh")
+    assert found == [Reading(2, NOON, 0.5), Reading(4, NOON + 1800, 0.7)]
+
+
+def test_csv_by_numbers_with_and_without_a_header() -> None:
+    rows = f"x,{int(NOON)},0.5\n"
+    for header in ("", "a,b,c\n"):
+        assert values(items(header + rows, time="2", value="3")) == [0.5]
+
+
+def test_the_low_carbon_london_layout() -> None:
+    text = "LCLid,stdorToU,DateTime,KWH/hh (per half hour) \nMAC000002,Std,2012-10-12 00:30:00.0000000, 0.123 \n"
+    text += "MAC000002,Std,2012-10-12 01:00:00.0000000,Null\n"
+    found = items(text, time="DateTime", value="KWH/hh (per half hour)")
+    assert values(found) == [0.123, "value"]
+
+
+def test_json_lines() -> None:
+    text = '{"time": "2026-11-21T12:00Z", "value": 0.5, "more": 1}\n{"time": 1795264200, "value": "0.7"}\n'
+    assert items(text, format="jsonl") == [Reading(1, NOON, 0.5), Reading(2, NOON + 1800, 0.7)]
+
+
+@pytest.mark.parametrize(
+    ("line", "field"),
+    [
+        ("2026-11-21", None),
+        ("noon,1", "time"),
+        (f"{int(NOON)},", "value"),
+        (f"{int(NOON)},1.2.3", "value"),
+        (f"{int(NOON)},nan", "value"),
+        (f"{int(NOON)},inf", "value"),
+        (f'{int(NOON)},"1', None),
+    ],
+)
+def test_bad_lines_of_csv_are_told_and_passed_over(line: str, field: Any) -> None:
+    bad, good = items(f"time,value\n{line}\n{int(NOON)},1\n")
+    assert isinstance(bad, BadLine)
+    assert (bad.line, bad.field) == (2, field)
+    assert bad.error("file").args
+    assert isinstance(good, Reading)
+
+
+@pytest.mark.parametrize(
+    "line", ["[1, 2]", "{", "3", '{"time": 1}', '{"time": 1, "value": true}', '{"time": 1, "value": null}', "[" * 9999]
+)
+def test_bad_lines_of_json(line: str) -> None:
+    (bad,) = items(line, format="jsonl")
+    assert isinstance(bad, BadLine)
+
+
+def test_bytes_that_are_no_text_and_lines_without_end() -> None:
+    raw = b"time,value\n" + b"\xff\xfe\n" + b"1," + b" " * 3 * LONGEST + b"\n" + f"{int(NOON)},1\n".encode()
+    lines = list(bounded_lines(BytesIO(raw)))
+    assert len(lines) == 4
+    assert max(map(len, lines)) <= LONGEST + 2
+    first, second, good = read_lines(lines, Layout(), metric(), "file")
+    assert isinstance(first, BadLine)
+    assert "UTF-8" in first.said
+    assert isinstance(second, BadLine)
+    assert "bytes" in second.said
+    assert isinstance(good, Reading)
+    assert good.line == 4
+
+
+def test_values_are_of_the_domain_s_kind() -> None:
+    text = f"time,value\n{int(NOON)},3\n{int(NOON)},3.0\n{int(NOON)},on\n"
+    assert values(items(text, "count")) == [3, "value", "value"]
+    assert values(items(text, "mode")) == ["3", "3.0", "on"]
+    assert values(items('{"time": 1, "value": 3.0}\n{"time": 1, "value": 3.5}', "count", format="jsonl")) == [
+        3,
+        "value",
+    ]
+
+
+def test_a_header_without_the_columns_is_an_error() -> None:
+    with pytest.raises(FormatError, match="file, line 1: there is no column 'value' in time, kWh"):
+        items("time,kWh\n1,2\n")
+    with pytest.raises(ParameterError, match="give two names, or two numbers"):
+        items("time,kWh\n1,2\n", time="1")
+    with pytest.raises(ParameterError, match="numbered from 1"):
+        items("1,2\n", time="0", value="1")
+
+
+@given(st.lists(st.binary(max_size=40), max_size=12), st.sampled_from(["csv", "jsonl"]))
+def test_no_line_stops_it(raw: Any, form: Any) -> None:
+    found = list(read_lines([b"time,value\n", *raw], Layout(form), metric(), "file"))
+    assert len(found) <= len(raw) + 1
+    assert all(isinstance(one, Reading | BadLine) for one in found)

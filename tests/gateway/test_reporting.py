@@ -1,0 +1,320 @@
+"""The whole gateway on a state of its own: what leaves, what is spent, what a restart remembers, what stops it."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateway_samples import FIRST, REGISTRY, at, bits, metric, reading, run, uploads, year
+
+from overstory.client.outbox import OutboxRow, RowState
+from overstory.client.randomizer import Randomizer
+from overstory.client.sending import Pace
+from overstory.client.state import State
+from overstory.client.upload import Answer, Request
+from overstory.gateway.errors import GatewayError
+from overstory.gateway.gateway import Gateway, Settings
+from overstory.gateway.sinks import CollectorSink, FileSink
+from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.metrics import parse_registry
+from overstory.protocol.upload import decode_uploads
+from overstory.protocol.wire import decode_batch
+
+
+def test_a_period_is_one_upload_of_one_report(tmp_path: Path) -> None:
+    summary = run(tmp_path, year(100))
+    sent = uploads(tmp_path)
+    assert [upload.period for upload in sent] == list(range(FIRST, FIRST + 100))
+    assert len({upload.batch for upload in sent}) == 100
+    assert {decode_batch(upload.reports).digest for upload in sent} == {metric().mechanism.digest}
+    assert summary["reports"] == {"recorded": 100}
+    assert (summary["handed_over"], summary["waiting"], summary["dropped"]) == (100, 0, {})
+    json.dumps(summary, allow_nan=False)
+
+
+def test_the_window_s_budget_is_kept_across_restarts(tmp_path: Path) -> None:
+    built = metric().mechanism
+    for periods in (25, 60):
+        spent = run(tmp_path, year(periods))["privacy"]
+        assert spent["reports"] == periods
+        assert spent["windows"] == periods / 10
+        assert spent["epsilon_window"] == pytest.approx(1.0, abs=1e-6)
+        assert spent["epsilon_total"] == pytest.approx(periods * built.epsilon_report, rel=1e-9)
+
+
+def test_a_second_run_of_the_same_file_reports_nothing(tmp_path: Path) -> None:
+    run(tmp_path, year(30))
+    before = (tmp_path / "out").read_bytes()
+    again = run(tmp_path, year(30))
+    assert (tmp_path / "out").read_bytes() == before
+    assert again["readings"]["already"] == 30
+    assert again["reports"] == {}
+    more = run(tmp_path, year(33))
+    assert more["reports"] == {"recorded": 3}
+    assert [upload.period - FIRST for upload in uploads(tmp_path)] == list(range(33))
+
+
+def test_the_permanent_response_of_a_value_is_the_same_in_every_run(tmp_path: Path) -> None:
+    run(tmp_path, year(50), "fixed")
+    run(tmp_path, year(120), "fixed")
+    secret = State(
+        Gateway(REGISTRY, Settings("fixed", tmp_path / "state", agree="local"), environ={}).client.paths
+    ).begin()
+    device = Randomizer(metric("fixed").mechanism, secret=secret.reveal(), metric="fixed")
+    by_value = defaultdict(set)
+    for upload in uploads(tmp_path):
+        value = ((upload.period - FIRST) * 7 % 20) / 10 + 0.05
+        by_value[metric("fixed").encode(value)].add(bits(upload))
+    assert len(by_value) == 20
+    assert all(sent == {device.permanent(symbol)} for symbol, sent in by_value.items())
+
+
+def test_no_reading_is_in_the_state_or_in_what_leaves(tmp_path: Path) -> None:
+    run(tmp_path, b"time,value\n1735689600,0.5123456789\n", "fixed")
+    kept = b"".join(path.read_bytes() for path in (tmp_path / "state").iterdir()) + (tmp_path / "out").read_bytes()
+    assert b"0.5123456789" not in kept
+    assert b"5123456" not in kept
+
+
+def test_a_cap_on_distinct_values_holds(tmp_path: Path) -> None:
+    summary = run(tmp_path, year(40), "capped")
+    assert summary["reports"] == {"capped": 36, "recorded": 4}
+    assert summary["privacy"]["distinct_values"] == 2
+
+
+def test_values_outside_the_domain_are_counted(tmp_path: Path) -> None:
+    summary = run(tmp_path, b"time,value\n1735689600,0.5\n1735691400,7\n1735693200,0.1\n", "narrow")
+    assert summary["reports"] == {"recorded": 2, "unfit": 1}
+
+
+def test_bad_lines_do_not_stop_it_unless_told_to(tmp_path: Path) -> None:
+    text = year(5).replace(b"\n17356914", b"\nx17356914")
+    summary = run(tmp_path, text)
+    assert summary["lines"]["bad"] == 1
+    assert summary["lines"]["bad_lines"][0]["line"] == 3
+    assert summary["readings"]["missing"] == 1
+    with pytest.raises(FormatError, match="file, line 3, field time"):
+        run(tmp_path / "strict", text, strict=True)
+    assert len(uploads(tmp_path / "strict")) == 0
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path) -> None:
+    (tmp_path / "strict").mkdir()
+
+
+def test_strict_keeps_what_was_read_before(tmp_path: Path) -> None:
+    with pytest.raises(FormatError):
+        run(tmp_path, year(5) + b"x,1\n", strict=True)
+    assert [upload.period - FIRST for upload in uploads(tmp_path)] == [0, 1, 2, 3]
+
+
+def test_picks_and_missing_periods_reach_the_reports(tmp_path: Path) -> None:
+    text = b"time,value\n1735689600,0.5\n1735689700,0.6\n1735695000,0.1\n"
+    summary = run(tmp_path, text, "fixed", pick="sum", missing="repeat")
+    first, second, third, fourth = uploads(tmp_path)
+    assert bits(first) == bits(second) == bits(third) != bits(fourth)
+    assert summary["readings"]["filled"] == 2
+
+
+# --- consent ----------------------------------------------------------------------------------------------------------
+
+
+def gateway(folder: Path, sink: Any = None, environ: Any = None, **choices: Any) -> Gateway:
+    return Gateway(REGISTRY, Settings("energy", folder / "state", **choices), sink, environ=environ or {})
+
+
+def test_nothing_is_reported_before_somebody_agrees(tmp_path: Path) -> None:
+    with pytest.raises(GatewayError, match="nobody has agreed"):
+        gateway(tmp_path)
+    assert not (tmp_path / "state").exists()
+
+
+def test_what_forbids_reporting_is_named(tmp_path: Path) -> None:
+    for name in ("DO_NOT_TRACK", "OVERSTORY"):
+        with pytest.raises(GatewayError, match=name):
+            gateway(tmp_path, environ={name: "1" if name == "DO_NOT_TRACK" else "off"}, agree="on")
+    gateway(tmp_path, environ={"CI": "true", "GITHUB_ACTIONS": "true"}, agree="local").close()
+
+
+def test_reports_must_go_somewhere_unless_they_are_to_stay(tmp_path: Path) -> None:
+    with pytest.raises(GatewayError, match="--server"):
+        gateway(tmp_path, agree="on")
+    kept = gateway(tmp_path, agree="local")
+    for period in range(3):
+        kept.take(reading(period, 0.5))
+    kept.finish()
+    summary = kept.summary()
+    kept.close()
+    assert (summary["handed_over"], summary["waiting"], summary["privacy"]["reports"]) == (0, 0, 0)
+    with State(kept.client.paths).snapshot() as rows:
+        assert rows.outbox.tally()[RowState.LOCAL] == 3
+
+
+def test_a_registry_that_changed_asks_again(tmp_path: Path) -> None:
+    run(tmp_path, year(3))
+    changed = parse_registry(
+        "registry = '2'\n[metrics.energy]\ntitle='t'\ndescription='d'\nowner='o'\npurpose='https://example.org/1'\n"
+        "oracle='opt-wb'\nparameters={epsilon=2.0, window=10}\ndomain={kind='bins', min=0, max=2, count=20}\n"
+        "period='30 minutes'\nretention_days=9\nexpires=2040-01-01\n"
+    )
+    asked = Gateway(changed, Settings("energy", tmp_path / "state"), Discard(), environ={})
+    asked.take(reading(10, 0.5))
+    with pytest.raises(GatewayError, match="not-asked"):
+        asked.take(reading(11, 0.5))
+    asked.close()
+
+
+class Discard:
+    """Takes nothing."""
+
+    def hand(self, rows: Any, now: float, failures: int) -> Any:
+        return {}
+
+
+def test_an_unknown_metric(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="there is no metric 'gas'"):
+        Gateway(REGISTRY, Settings("gas", tmp_path / "state"), environ={})
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def row(number: int, body: bytes) -> OutboxRow:
+    batch = decode_uploads(body, 1)[0].batch
+    return OutboxRow(number, batch, "energy", FIRST, body, 0.0, 0, RowState.WAITING, None)
+
+
+def test_a_file_cut_off_in_the_middle_is_mended_and_nothing_stands_there_twice(tmp_path: Path) -> None:
+    run(tmp_path, year(6))
+    whole = (tmp_path / "out").read_bytes()
+    size = len(whole) // 6
+    bodies = [whole[i * size : (i + 1) * size] for i in range(6)]
+    for cut in (0, 1, 3, size - 1, size, size + 7, 5 * size + 11):
+        path = tmp_path / "cut"
+        path.write_bytes(whole[:cut])
+        sink = FileSink(path)
+        sink.hand([row(i, body) for i, body in enumerate(bodies)], 0.0, 0)
+        sink.hand([row(9, bodies[2])], 0.0, 0)
+        sink.close()
+        assert sorted(u.batch for u in decode_uploads(path.read_bytes(), 99)) == sorted(
+            u.batch for u in decode_uploads(whole, 99)
+        ), cut
+
+
+def test_somebody_else_s_file_is_not_touched(tmp_path: Path) -> None:
+    for content in (b"a letter to a friend, which is long enough to be read as a header", b"dear"):
+        (tmp_path / "letter").write_bytes(content)
+        with pytest.raises(GatewayError, match="not a gateway's"):
+            FileSink(tmp_path / "letter")
+        assert (tmp_path / "letter").read_bytes() == content
+
+
+# --- collectors -------------------------------------------------------------------------------------------------------
+
+
+class Collector:
+    """Takes uploads as a collector does, or refuses as it is told to."""
+
+    def __init__(self) -> None:
+        self.got: dict[bytes, Any] = {}
+        self.requests: list[int] = []
+        self.refuse: Any = lambda uploads: None
+
+    def __call__(self, request: Request) -> Answer:
+        sent = decode_uploads(request.body, 10_000)
+        self.requests.append(len(sent))
+        refused = self.refuse(sent)
+        if refused is not None:
+            return refused  # type: ignore[no-any-return]
+        results = []
+        for upload in sent:
+            results.append({"batch": upload.batch.hex(), "accepted": 1, "duplicate": upload.batch in self.got})
+            self.got[upload.batch] = upload
+        return Answer(200, {}, json.dumps({"results": results}).encode())
+
+
+def send(folder: Path, collector: Collector, periods: int, **sink: Any) -> dict[str, Any]:
+    pace = Pace(first=600.0)
+    to = CollectorSink("http://c.example", collector, pace=pace, uniform=lambda: 0.5, **sink)
+    sending = gateway(folder, to, agree="on")
+    for period in range(periods):
+        sending.take(reading(period, 0.5))
+    sending.finish()
+    summary = sending.summary()
+    sending.close()
+    return summary
+
+
+def test_many_periods_travel_in_one_request(tmp_path: Path) -> None:
+    collector = Collector()
+    summary = send(tmp_path, collector, 1200, most_uploads=300)
+    assert summary["handed_over"] == len(collector.got) == 1200
+    assert max(collector.requests) == 300
+    assert len(collector.requests) <= 6
+    assert {upload.period for upload in collector.got.values()} == set(range(FIRST, FIRST + 1200))
+
+
+def test_a_request_that_is_too_large_is_split(tmp_path: Path) -> None:
+    collector = Collector()
+    collector.refuse = lambda uploads: Answer(413, {}, b"{}") if len(uploads) > 7 else None
+    assert send(tmp_path, collector, 50)["handed_over"] == 50
+    assert len(collector.got) == 50
+
+
+def test_one_bad_upload_takes_no_other_with_it(tmp_path: Path) -> None:
+    collector = Collector()
+    bad = FIRST + 13
+    collector.refuse = lambda uploads: Answer(400, {}, b"{}") if any(u.period == bad for u in uploads) else None
+    summary = send(tmp_path, collector, 50)
+    assert summary["handed_over"] == 49
+    assert summary["dropped"] == {"http-400": 1}
+
+
+def test_refusals_are_read_for_each_upload(tmp_path: Path) -> None:
+    collector = Collector()
+
+    def refuse(uploads: Any) -> Answer:
+        results = [{"batch": u.batch.hex(), "accepted": 0, "reason": "period-closed", "rejected": []} for u in uploads]
+        return Answer(410, {}, json.dumps({"reason": "metric-expired", "results": results}).encode())
+
+    collector.refuse = refuse
+    assert send(tmp_path, collector, 5)["dropped"] == {"period-closed": 5}
+
+
+def test_a_collector_that_fails_is_left_alone_and_gets_everything_once_later(tmp_path: Path) -> None:
+    collector = Collector()
+    collector.refuse = lambda uploads: Answer(503, {"retry-after": "60"}, b"")
+    first = send(tmp_path, collector, 20)
+    assert (first["handed_over"], first["waiting"], first["trouble"]) == (0, 20, "http-503")
+    assert len(collector.requests) == 1
+    collector.refuse = lambda uploads: None
+    summary = send(tmp_path, collector, 400)
+    assert summary["waiting"] == 0
+    assert sorted(u.period - FIRST for u in collector.got.values()) == list(range(400))
+
+
+def test_an_answer_that_was_lost_is_a_duplicate_later(tmp_path: Path) -> None:
+    collector = Collector()
+    lost = Collector()
+    lost.got = collector.got
+
+    def swallow(request: Request) -> Answer:
+        collector(request)
+        return Answer(None, trouble="no answer in time")
+
+    first = send(tmp_path, swallow, 20)  # type: ignore[arg-type]
+    assert first["waiting"] == 20
+    summary = send(tmp_path, lost, 400)
+    assert summary["handed_over"] == 400
+    assert len(collector.got) == 400
+
+
+def test_a_year_s_clock_is_the_readings_own(tmp_path: Path) -> None:
+    """Reports of 2025 are handed over though the machine's clock says another year."""
+    collector = Collector()
+    assert send(tmp_path, collector, 3)["dropped"] == {}
+    assert at(0) < 1_795_000_000
