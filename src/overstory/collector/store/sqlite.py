@@ -30,9 +30,7 @@ TOGETHER: Final = (256, 32, 4, 1)
 that is busy in another thread makes wait."""
 
 INSERT: Final = {
-    count: "INSERT INTO batch_ids (id, forget_after) VALUES "
-    + ", ".join(["(?, ?)"] * count)
-    + " ON CONFLICT DO NOTHING"
+    count: f"INSERT INTO batch_ids (id, forget_after) VALUES {', '.join(['(?, ?)'] * count)} ON CONFLICT DO NOTHING"  # noqa: S608 - of question marks alone
     for count in TOGETHER
 }
 
