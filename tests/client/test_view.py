@@ -327,6 +327,15 @@ def test_every_kind_of_mechanism_can_be_explained(tmp_path: Any, name: str) -> N
     assert isinstance(found.inference, Inference)
 
 
+def test_where_all_noise_is_fresh_there_is_no_permanent_response_to_show(tmp_path: Any) -> None:
+    """There it would be the value itself."""
+    window = replace(COLOUR, mechanism=mechanism("wb", domain_size=3, epsilon=1.0, window=5))
+    found = explain(state_in(tmp_path), window, "blue")
+    assert (found.true, found.permanent) == ("001", "")
+    assert "fresh" in found.permanent_words
+    assert "from the truth" in found.report_words
+
+
 def test_a_lost_secret_is_not_replaced_to_explain_something(tmp_path: Any) -> None:
     recorded(tmp_path, ["red"])
     (tmp_path / "state" / "secret").unlink()

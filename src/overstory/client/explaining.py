@@ -12,6 +12,7 @@ from overstory.client.memo import Tagger
 from overstory.client.randomizer import Randomizer, new_secret
 from overstory.client.secret_file import read_secret
 from overstory.client.state import State
+from overstory.privacy.kinds import terms_of
 from overstory.protocol.domains import Bins, Integers
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.bits import BitMechanism
@@ -35,7 +36,7 @@ class Explanation:
     true, true_words
         The payload without any noise, which never leaves the device.
     permanent, permanent_words
-        The permanent response, and how it differs from the truth.
+        The permanent response, and how it differs from the truth; none where all noise is fresh.
     known
         The number under which this device has reported it before, from 1; None if it never has.
     cap
@@ -94,6 +95,8 @@ def explain(state: State, metric: Metric, value: Any) -> Explanation:
     before = Before() if secret is None else _before(state, metric, secret, device.cohort, encoded)
     report = before.newest or device.report(encoded)
     true, words = _truth(mechanism, encoded, device.cohort)
+    fresh = terms_of(mechanism).fresh
+    base, what = (true, "the truth") if fresh else (permanent, "the permanent response")
     return Explanation(
         metric=metric.id,
         value=str(value),
@@ -101,12 +104,12 @@ def explain(state: State, metric: Metric, value: Any) -> Explanation:
         cohort=device.cohort,
         true="" if true is None else drawn(mechanism, true),
         true_words=words,
-        permanent=drawn(mechanism, permanent),
-        permanent_words=_changes(mechanism, true, permanent, "the truth"),
+        permanent="" if fresh else drawn(mechanism, permanent),
+        permanent_words=FRESH if fresh else _changes(mechanism, true, permanent, "the truth"),
         known=before.number,
         cap=before.cap,
         report=drawn(mechanism, report.bits),
-        report_words=_changes(mechanism, permanent, report.bits, "the permanent response"),
+        report_words=_changes(mechanism, base, report.bits, what),
         example=before.newest is None,
         stranger=secret is None,
         inference=infer(metric, [report]),
@@ -162,6 +165,7 @@ def _before(state: State, metric: Metric, secret: bytes, cohort: int, encoded: A
     return Before(number + 1, made[-1] if made else None)
 
 
+FRESH: Final = "none: the noise of every report is fresh"
 BEYOND: Final = {
     "drop": "this device has reported {} distinct values, the most it may: this one would not be reported",
     "first": "this device has reported {} distinct values, the most it may: the first one would be reported instead",
