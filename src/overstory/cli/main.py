@@ -16,6 +16,7 @@ COMMANDS: Final = (
     "plan",
     "compare",
     "privacy",
+    "metrics",
     "gateway",
     "encode",
     "sum",

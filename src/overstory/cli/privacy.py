@@ -1,4 +1,4 @@
-"""``overstory privacy``: every epsilon of an oracle, in plain words, with what each number rests on."""
+"""``overstory privacy``: every epsilon of a metric or an oracle, in plain words, with what each number rests on."""
 
 from __future__ import annotations
 
@@ -10,19 +10,24 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.cli.arguments import add_command, add_hashing
+from overstory.cli.privacy_metric import REGISTRY_FILE, find_metric, headline
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from overstory.privacy import PrivacyStatement
     from overstory.privacy.terms import Terms
     from overstory.protocol.mechanisms.mechanism import Mechanism
     from overstory.protocol.numeric.registry import NumericMechanism
 
 MORE = """\
-Give a registry name with its parameters, or --params for RAPPOR. Epsilons are in nats, exact, and rounded up; the odds
-are what they mean: how far a report can move them between any two values."""
+Give a metric of a registry (--registry FILE; ./metrics.toml, where there is one), an oracle with its parameters, or
+--params for RAPPOR. A name that is both is the oracle, unless --registry is given. Epsilons are in nats, exact, and
+rounded up; the odds are what they mean: how far a report can move them between any two values."""
 
 EXAMPLE = """\
-overstory privacy loloha --param epsilon_permanent=2 --param epsilon_report=1
+overstory privacy search-engine --registry metrics.toml
+  overstory privacy loloha --param epsilon_permanent=2 --param epsilon_report=1
   overstory privacy --params params.csv --reports 20 --values 3 --plot epsilons.svg"""
 
 SHOWN: Final = (1, 2, 3, 5, 10)
@@ -34,9 +39,17 @@ MOST_REPORTS: Final = 1000
 def add_parser(subparsers: Any) -> None:
     """Add the command."""
     parser = add_command(
-        subparsers, "privacy", "what an oracle reveals, and what each number rests on", more=MORE, example=EXAMPLE
+        subparsers, "privacy", "what a metric or an oracle reveals, and on what it rests", more=MORE, example=EXAMPLE
     )
-    parser.add_argument("oracle", nargs="?", metavar="ORACLE", help="registry name: rappor, loloha, square-wave, ...")
+    parser.add_argument(
+        "oracle",
+        nargs="?",
+        metavar="METRIC|ORACLE",
+        help="a metric's id, or an oracle: rappor, loloha, square-wave, ...",
+    )
+    parser.add_argument(
+        "--registry", metavar="FILE", help=f"the metric's registry (default: {REGISTRY_FILE}, where there is one)"
+    )
     parser.add_argument(
         "--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the oracle; may be repeated"
     )
@@ -51,21 +64,30 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from overstory.privacy import statement
+    from overstory.privacy.metric_privacy import metric_statement
     from overstory.privacy.outcomes import check_reports
     from overstory.protocol.errors import ParameterError
 
     if args.plot and not args.plot.endswith((".svg", ".png")):
         raise ParameterError(f"--plot {args.plot}: end the name in .svg or .png")
     asked = () if args.reports is None else (check_reports(args.reports, 1, MOST_REPORTS),)
-    reports = tuple(sorted({*SHOWN, *asked}))
-    changes = tuple(sorted({2, *(n for n in asked if n > 1)}))
-    said = statement(_mechanism(args), reports=reports, change_reports=changes)
+    metric = find_metric(args)
+    if metric is None:
+        reports = tuple(sorted({*SHOWN, *asked}))
+        changes = tuple(sorted({2, *(n for n in asked if n > 1)}))
+        said = statement(_mechanism(args), reports=reports, change_reports=changes)
+    else:
+        said = metric_statement(metric, reports=asked)
+        args.values = metric.max_values if args.values is None else args.values
     extra = _values(said, args)
     if args.plot:
         _draw(said, args.plot)
     if args.json:
-        print(json.dumps(said.to_json() | extra, indent=2, allow_nan=False))
+        named = {} if metric is None else {"metric": metric.id}
+        print(json.dumps(named | said.to_json() | extra, indent=2, allow_nan=False))
     else:
+        if metric is not None:
+            print(f"{headline(metric)}\n")
         _show(said, extra)
     return 0
 
@@ -131,10 +153,17 @@ def _values(said: PrivacyStatement, args: argparse.Namespace) -> dict[str, Any]:
 
 def _show(said: PrivacyStatement, extra: dict[str, Any]) -> None:
     from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    with console.capture() as captured:  # rich would leave on its own when the reader of a pipe has seen enough
+        _print(console, said, extra)
+    print(captured.get(), end="")
+
+
+def _print(console: Console, said: PrivacyStatement, extra: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     given = ", ".join(f"{key} = {value}" for key, value in said.parameters.items() if value not in (None, ""))
     console.print(Text(f"{said.mechanism}: {given}"))
     console.print()

@@ -30,7 +30,6 @@ def parsed(text):
 @settings(max_examples=300, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow], deadline=None)
 @given(DOCUMENTS)
 def test_every_key_is_found_and_nothing_else(text):
-    text = text.replace("\r\n", "\n")
     document = parsed(text)
     assume(document is not None)
     found, really = places(text), dict(paths(document))
@@ -50,7 +49,7 @@ def test_the_generated_documents_use_the_whole_language():
     @settings(max_examples=200, suppress_health_check=list(HealthCheck), deadline=None, database=None, derandomize=True)
     @given(DOCUMENTS)
     def look(text):
-        if parsed(text.replace("\r\n", "\n")):
+        if parsed(text):
             seen["documents"] += 1
             seen["headers"] += re.search(r"^\[[^\[]", text, re.MULTILINE) is not None
             seen["arrays of tables"] += "[[" in text

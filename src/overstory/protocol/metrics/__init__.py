@@ -3,7 +3,13 @@
 from overstory.protocol.metrics.faults import Fault, RegistryError
 from overstory.protocol.metrics.metric import Beyond, Metric, Strings
 from overstory.protocol.metrics.period import Period
-from overstory.protocol.metrics.registry import MetricRegistry, UnknownMetricError, load_registry, parse_registry
+from overstory.protocol.metrics.registry import (
+    MetricRegistry,
+    UnknownMetricError,
+    load_registry,
+    parse_registry,
+    registry_text,
+)
 
 __all__ = [
     "Beyond",
@@ -16,4 +22,5 @@ __all__ = [
     "UnknownMetricError",
     "load_registry",
     "parse_registry",
+    "registry_text",
 ]

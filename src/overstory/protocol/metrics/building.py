@@ -50,6 +50,7 @@ MOST_REPORTS: Final = 1 << 20
 LARGEST: Final = 1 << 53
 MOST_DAYS: Final = 36_500
 GRACE_DAYS: Final = 30
+NOT_PLANNED: Final = "not planned yet: run `overstory metrics plan FILE`, which writes oracle and parameters"
 
 
 def build_metric(fields: Fields, folder: Path | None) -> Metric | None:
@@ -75,7 +76,7 @@ def build_metric(fields: Fields, folder: Path | None) -> Metric | None:
         "owner": fields.text("owner", "who answers for it"),
         "purpose": fields.link("purpose", "a link to why it is collected"),
     }
-    domain, candidates = _domain(fields, folder)
+    domain, candidates = read_domain(fields, folder)
     built = _mechanism(fields, name, domain)
     rest = {
         "period": _period(fields),
@@ -92,7 +93,8 @@ def build_metric(fields: Fields, folder: Path | None) -> Metric | None:
     return Metric(id=name, **words, domain=domain, mechanism=built, **rest, candidates=candidates)  # type: ignore[arg-type]
 
 
-def _domain(fields: Fields, folder: Path | None) -> tuple[Domain | Strings | None, tuple[str, ...] | None]:
+def read_domain(fields: Fields, folder: Path | None) -> tuple[Domain | Strings | None, tuple[str, ...] | None]:
+    """Return a metric's domain, and its candidates where there is a file of them; None after noting a fault."""
     table = fields.subtable("domain", 'a table such as {kind = "bins", min = 0, max = 2, count = 100}')
     if table is None:
         return None, None
@@ -160,7 +162,7 @@ def _oracle_or_needs(fields: Fields) -> bool:
     if has_oracle and has_needs:
         fields.fault("needs", "give either an oracle with its parameters, or the needs to derive them from, not both")
     elif has_needs:
-        fields.fault("needs", "not planned yet: run `overstory metrics plan FILE`, which writes oracle and parameters")
+        fields.fault("needs", NOT_PLANNED)
     elif "oracle" not in fields.table:
         fields.fault("oracle", f"missing: give one of {', '.join(sorted(REGISTRY))}, or needs to derive it from")
     return "oracle" in fields.table and not has_needs

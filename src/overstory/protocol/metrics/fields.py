@@ -122,4 +122,6 @@ def _is_link(text: str) -> bool:
         parts = urlsplit(text)
     except ValueError:
         return False
-    return parts.scheme in {"https", "http"} and bool(parts.hostname) and not any(c.isspace() for c in text)
+    return (
+        parts.scheme in {"https", "http"} and bool(parts.hostname) and not any(c in '<>"' or c.isspace() for c in text)
+    )

@@ -94,13 +94,25 @@ def load_registry(path: str | os.PathLike[str], *, read_candidates: bool = True)
     OSError
         When it cannot be read.
     """
-    source = os.fspath(path)
-    try:
-        text = Path(path).read_bytes().decode()
-    except UnicodeDecodeError as error:
-        raise FormatError(f"expected UTF-8 text ({error.reason} at byte {error.start})", source=source) from None
     folder = Path(path).parent if read_candidates else None
-    return parse_registry(text, folder, source=source)
+    return parse_registry(registry_text(path), folder, source=os.fspath(path))
+
+
+def registry_text(path: str | os.PathLike[str]) -> str:
+    """Return the text of a registry file, its line ends as they are.
+
+    Raises
+    ------
+    FormatError
+        When it is not UTF-8.
+    OSError
+        When it cannot be read.
+    """
+    try:
+        return Path(path).read_bytes().decode()
+    except UnicodeDecodeError as error:
+        problem = f"expected UTF-8 text ({error.reason} at byte {error.start})"
+        raise FormatError(problem, source=os.fspath(path)) from None
 
 
 def parse_registry(text: str, folder: Path | None = None, *, source: str | None = None) -> MetricRegistry:
@@ -120,16 +132,26 @@ def parse_registry(text: str, folder: Path | None = None, *, source: str | None 
     RegistryError
         With every fault and its line.
     """
-    text = text.replace("\r\n", "\n")
-    try:
-        root = Fields(tomllib.loads(text), (), places(text))
-    except (ValueError, RecursionError) as error:  # a ValueError is also what a number of 5,000 digits gives
-        raise RegistryError([_syntax(error, text)], source=source) from None
+    root = read_root(text, source=source)
     version, metrics = _version(root), _metrics(root, folder)
     if root.faults:
         raise RegistryError(root.faults, source=source)
     assert version is not None
     return MetricRegistry(metrics, version)
+
+
+def read_root(text: str, *, source: str | None = None) -> Fields:
+    """Return the document's root with the places of its keys, nothing checked but that it is TOML.
+
+    Raises
+    ------
+    RegistryError
+        With the place at which it is none.
+    """
+    try:
+        return Fields(tomllib.loads(text), (), places(text))
+    except (ValueError, RecursionError) as error:  # a ValueError is also what a number of 5,000 digits gives
+        raise RegistryError([_syntax(error, text)], source=source) from None
 
 
 def _syntax(error: Exception, text: str) -> Fault:

@@ -1,0 +1,212 @@
+"""``overstory metrics``: the registry checked, shown to the public, compared with the last one, planned."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from overstory.cli.arguments import add_command
+
+if TYPE_CHECKING:
+    from overstory.privacy.registry_changes import Change
+
+MORE = """\
+A registry (metrics.toml) says of every metric what is collected, why, how privately, how often and for how long.
+The client is built with it, the collector refuses what it does not list, the public can read it: docs/metrics.md."""
+
+EXAMPLE = """\
+overstory metrics lint metrics.toml
+  overstory metrics show metrics.toml search-engine
+  overstory metrics diff released.toml metrics.toml
+  overstory metrics plan metrics.toml"""
+
+FOUND: Final = 1
+BAD_INPUT: Final = 2
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command and its four actions."""
+    parser = add_command(
+        subparsers, "metrics", "check, show, compare and plan the metric registry", more=MORE, example=EXAMPLE
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
+    _add_lint(actions)
+    _add_show(actions)
+    _add_diff(actions)
+    _add_plan(actions)
+
+
+def _add_lint(actions: Any) -> None:
+    lint = add_command(
+        actions,
+        "lint",
+        "every fault of a registry at once, each with its line",
+        more="Exit status: 0 without faults, 2 with; --strict: 1 on a warning, such as an expiry in the past.",
+        example="overstory metrics lint metrics.toml --strict",
+    )
+    lint.add_argument("file", metavar="FILE", help="the registry")
+    lint.add_argument("--strict", action="store_true", help="exit status 1 where there is a warning")
+    lint.add_argument("--json", action="store_true", help="print faults and warnings as JSON")
+
+
+def _add_show(actions: Any) -> None:
+    show = add_command(
+        actions,
+        "show",
+        "a metric's public page: what is collected, why, and what it can reveal",
+        more="Without METRIC, the pages of all.",
+        example="overstory metrics show metrics.toml --markdown > privacy.md",
+    )
+    show.add_argument("file", metavar="FILE", help="the registry")
+    show.add_argument("metric", metavar="METRIC", nargs="?", help="a metric's id")
+    form = show.add_mutually_exclusive_group()
+    form.add_argument("--markdown", action="store_true", help="print Markdown")
+    form.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_diff(actions: Any) -> None:
+    diff = add_command(
+        actions,
+        "diff",
+        "what a change weakens, and which stored counts it breaks",
+        more="Exit status: 1 where a metric's privacy is weakened under the same id (it needs a new one), 0 otherwise.",
+        example="overstory metrics diff released.toml metrics.toml",
+    )
+    diff.add_argument("old", metavar="OLD", help="the registry that people agreed to")
+    diff.add_argument("new", metavar="NEW", help="the one that is to replace it")
+    diff.add_argument("--json", action="store_true", help="print the changes as JSON")
+
+
+def _add_plan(actions: Any) -> None:
+    plan = add_command(
+        actions,
+        "plan",
+        "derive oracle and parameters from each metric's needs, and write them into the file",
+        more="The rest of the file stays as it is, and the needs stay as a comment.",
+        example="overstory metrics plan metrics.toml",
+    )
+    plan.add_argument("file", metavar="FILE", help="the registry")
+    plan.add_argument("-o", "--output", metavar="OUT", help="write there, and leave FILE as it is")
+    plan.add_argument("--json", action="store_true", help="print what was planned as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    actions: Mapping[str, Callable[[argparse.Namespace], int]] = {
+        "lint": _lint,
+        "show": _show,
+        "diff": _diff,
+        "plan": _plan,
+    }
+    return actions[args.action](args)
+
+
+def _lint(args: argparse.Namespace) -> int:
+    import datetime as dt
+    from pathlib import Path
+
+    from overstory.privacy.registry_warnings import registry_warnings
+    from overstory.protocol.metrics import RegistryError, parse_registry, registry_text
+
+    text = registry_text(args.file)
+    try:
+        registry = parse_registry(text, Path(args.file).parent, source=args.file)
+    except RegistryError as error:
+        faults, warnings, count = error.faults, [], 0
+    else:
+        faults, count = (), len(registry)
+        warnings = registry_warnings(registry, text, dt.datetime.now(dt.UTC).date())
+    if args.json:
+        listed = {"faults": [vars(fault) for fault in faults], "warnings": [vars(fault) for fault in warnings]}
+        print(json.dumps({"file": args.file, "metrics": count} | listed, indent=2))
+    else:
+        for kind, these in (("", faults), ("warning: ", warnings)):
+            for fault in these:
+                print(f"{args.file}:{fault.line}: {kind}{fault.field}{': ' if fault.field else ''}{fault.message}")
+        print(f"{args.file}: {_counted(len(faults), 'fault')}" if faults else _fine(args.file, count, len(warnings)))
+    return BAD_INPUT if faults else FOUND if warnings and args.strict else 0
+
+
+def _fine(file: str, metrics: int, warnings: int) -> str:
+    said = f"{file}: {_counted(metrics, 'metric')}, no fault"
+    return f"{said}, {_counted(warnings, 'warning')}" if warnings else said
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+def _show(args: argparse.Namespace) -> int:
+    from overstory.privacy.metric_page import metric_page
+    from overstory.protocol.metrics import load_registry
+
+    registry = load_registry(args.file)
+    names = list(registry) if args.metric is None else [args.metric]
+    pages = [metric_page(registry[name]) for name in names]
+    if args.json:
+        whole = {"registry": registry.version, "digest": registry.digest.hex()}
+        print(json.dumps(whole | {"metrics": [page.to_json() for page in pages]}, indent=2, allow_nan=False))
+    else:
+        from overstory.cli import metrics_page
+
+        if args.markdown:
+            print("\n".join(metrics_page.markdown(registry, pages)))
+        else:
+            metrics_page.show(pages)
+    return 0
+
+
+def _diff(args: argparse.Namespace) -> int:
+    from overstory.privacy.registry_changes import Kind, compare_registries
+    from overstory.protocol.metrics import load_registry
+
+    changes = compare_registries(load_registry(args.old), load_registry(args.new))
+    weaker = list(dict.fromkeys(change.metric for change in changes if change.kind == Kind.WEAKENS))
+    broken = list(dict.fromkeys(change.metric for change in changes if change.kind == Kind.BREAKS))
+    if args.json:
+        said = {"needs_new_id": weaker, "breaks_counts": broken, "changes": [change.to_json() for change in changes]}
+        print(json.dumps({"old": args.old, "new": args.new} | said, indent=2))
+    else:
+        _show_changes(changes)
+        for name in weaker:
+            print(f"{name} needs a new metric id: people agreed to less than this")
+        for name in broken:
+            print(f"{name}: counts stored so far cannot go on under this id")
+        if not weaker and not broken:
+            print("no promise is weakened, no stored count is broken" if changes else "nothing changed")
+    return FOUND if weaker else 0
+
+
+def _show_changes(changes: list[Change]) -> None:
+    width = max((len(change.kind) for change in changes), default=0)
+    metric = None
+    for change in changes:
+        if change.metric != metric:
+            metric = change.metric
+            print(metric or "the registry")
+        print(f"  {change.kind:<{width}}  {change.what}: {change.said}")
+
+
+def _plan(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from overstory.files.opening import replacing
+    from overstory.planning.registry_plan import plan_registry
+    from overstory.protocol.metrics import registry_text
+
+    text, planned = plan_registry(registry_text(args.file), Path(args.file).parent, source=args.file)
+    target = args.output or args.file
+    if planned or args.output:
+        with replacing(target) as name:
+            Path(name).write_bytes(text.encode())
+    if args.json:
+        print(json.dumps({"file": target, "planned": [one.to_json() for one in planned]}, indent=2, allow_nan=False))
+    else:
+        for one in planned:
+            print(one.plain_words())
+        print(
+            f"{_counted(len(planned), 'metric')} planned in {target}" if planned else "every metric has its parameters"
+        )
+    return 0

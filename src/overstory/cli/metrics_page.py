@@ -1,0 +1,81 @@
+"""Metrics' public pages: in the terminal, and in Markdown."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from overstory.cli.showing import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from overstory.privacy.metric_page import MetricPage
+    from overstory.protocol.metrics import MetricRegistry
+
+COLUMNS = ("what is seen of one device", "epsilon", "odds move", "rests on")
+
+
+def show(pages: Sequence[MetricPage]) -> None:
+    """Print the pages."""
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    with console.capture() as captured:  # rich would leave on its own when the reader of a pipe has seen enough
+        for number, page in enumerate(pages):
+            if number:
+                console.print()
+                console.rule(style="dim")
+            _print(console, page)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def _print(console: Console, page: MetricPage) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    console.print(Text(f"{printable(page.metric.title)}  ({page.metric.id})", style="bold"))
+    console.print(Text(printable(page.metric.description)))
+    console.print()
+    facts = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for question, answer in page.facts:
+        facts.add_row(Text(question, style="bold"), Text(printable(answer)))
+    console.print(facts)
+    console.print()
+    console.print(Text(page.plain_words()))
+    console.print()
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in COLUMNS:
+        table.add_column(name, justify="right" if name in {"epsilon", "odds move"} else "left")
+    for row in page.table():
+        table.add_row(*map(Text, row))
+    console.print(table)
+    console.print()
+    for words, note in page.notes().items():
+        console.print(Text(f"[{note}] {words}"))
+
+
+def markdown(registry: MetricRegistry, pages: Iterable[MetricPage]) -> Iterator[str]:
+    """Return the lines of a Markdown document."""
+    yield "# What is collected, and how privately"
+    yield ""
+    yield f"Registry {_escaped(registry.version)}. Epsilons are in nats, exact, and rounded up; the odds are what they"
+    yield "mean: how far what is seen can move them between any two values of one device."
+    for page in pages:
+        yield from ("", f"## {_escaped(page.metric.title)}", "")
+        yield from (f"`{page.metric.id}`. {_escaped(page.metric.description)}", "")
+        for question, answer in page.facts:
+            linked = f"<{answer}>" if question == "Why" else _escaped(answer)
+            yield f"- **{question}**: {linked}"
+        yield from ("", _escaped(page.plain_words()), "", f"| {' | '.join(COLUMNS)} |", "|---|---:|---:|---|")
+        for row in page.table():
+            yield f"| {' | '.join(map(_escaped, row))} |"
+        yield ""
+        for words, note in page.notes().items():
+            yield f"[{note}] {_escaped(words)}\n"
+
+
+def _escaped(text: str) -> str:
+    """Return a text that Markdown shows as it is."""
+    return "".join(f"\\{c}" if c in "\\`*_<>|#" else c for c in printable(text))

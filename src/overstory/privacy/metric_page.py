@@ -1,0 +1,152 @@
+"""A metric's public page: what is collected, why, how often, for how long, and what it can reveal, in plain words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from overstory.privacy.claims import Claim, finite
+from overstory.privacy.metric_privacy import lifetime_claim, metric_statement
+from overstory.privacy.statement import PrivacyStatement
+from overstory.privacy.words import factor
+from overstory.protocol.domains import Bins, Categories, Domain, Integers
+from overstory.protocol.metrics import Metric, Strings
+
+MOST_NAMES = 20
+
+
+@dataclass(frozen=True)
+class MetricPage:
+    """The page's content, for the terminal, Markdown, JSON, or a web page.
+
+    Attributes
+    ----------
+    metric
+        Whose page it is.
+    facts
+        What a person asks first, each with its answer.
+    privacy
+        The statement of the metric's mechanism.
+    claims
+        Every epsilon with what it rests on, the lifetime's last.
+    """
+
+    metric: Metric
+    facts: tuple[tuple[str, str], ...]
+    privacy: PrivacyStatement
+    claims: tuple[Claim, ...]
+
+    def plain_words(self) -> str:
+        """Say to a person what the epsilons mean."""
+        return self.privacy.plain_words()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the registry's entry with its privacy, as JSON values."""
+        privacy = self.privacy.to_json() | {
+            "claims": [claim.to_json() for claim in self.claims],
+            "epsilon_lifetime": finite(self.claims[-1].epsilon),
+        }
+        return self.metric.to_json() | {"facts": dict(self.facts), "privacy": privacy}
+
+    def table(self) -> Iterator[tuple[str, str, str, str]]:
+        """Return rows: what is seen of one device, epsilon, how far the odds move, the notes' numbers."""
+        numbers = self.notes()
+        for claim in self.claims:
+            marks = " ".join(f"[{numbers[words]}]" for words in _words(claim))
+            yield claim.about, *_shown(claim.epsilon), marks
+
+    def notes(self) -> dict[str, int]:
+        """Return what the epsilons rest on, numbered in the order of the table."""
+        words = dict.fromkeys(words for claim in self.claims for words in _words(claim))
+        return {text: number for number, text in enumerate(words, 1)}
+
+
+def _words(claim: Claim) -> Iterable[str]:
+    return (claim.assumption, claim.caution) if claim.caution else (claim.assumption,)
+
+
+def _shown(epsilon: float) -> tuple[str, str]:
+    return ("no bound", "without bound") if math.isinf(epsilon) else (f"{epsilon:.4f}", f"{factor(epsilon)}-fold")
+
+
+def metric_page(metric: Metric) -> MetricPage:
+    """Return the page of a metric.
+
+    Examples
+    --------
+    >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
+    >>> page = metric_page(parse_registry(EXAMPLE)["colour"])
+    >>> for question, answer in page.facts[2:5]:
+    ...     print(f"{question}: {answer}")
+    What a report can be about: one of 3: red, green, blue
+    How often: one report of a device every week, at most
+    How many values: all 3 that there are
+    """
+    said = metric_statement(metric)
+    return MetricPage(metric, tuple(_facts(metric, said)), said, (*said.claims, lifetime_claim(metric)))
+
+
+def _facts(metric: Metric, said: PrivacyStatement) -> Iterator[tuple[str, str]]:
+    yield "Why", metric.purpose
+    yield "Who answers for it", metric.owner
+    yield "What a report can be about", _domain(metric)
+    yield "How often", f"one report of a device every {metric.period}, at most"
+    yield "How many values", _values(metric, said)
+    yield "Until when", f"nothing is collected from {metric.expires} on, unless a reviewed change renews it"
+    yield "How long it is kept", _kept(metric)
+    shown = metric.to_json()["parameters"].items()
+    given = ", ".join(f"{key} = {value}" for key, value in shown)
+    yield "How", f"{metric.mechanism.name} ({given}); randomized on the device, which never sends the value itself"
+
+
+def _domain(metric: Metric) -> str:
+    domain = metric.domain
+    if isinstance(domain, Strings):
+        if metric.candidates is not None:
+            return f"any text, hashed; {len(metric.candidates):,} texts are looked for (the file {domain.candidates})"
+        return "any text, hashed; which texts are looked for is decided later"
+    return _symbols(domain)
+
+
+def _symbols(domain: Domain) -> str:
+    if isinstance(domain, Categories):
+        names = ", ".join(domain.names[:MOST_NAMES]) + (", ..." if len(domain.names) > MOST_NAMES else "")
+        others = f"; any other value is reported as {domain.other}" if domain.other is not None else ""
+        return f"one of {domain.size}: {names}{others}"
+    if isinstance(domain, Integers):
+        return f"a whole number from {domain.minimum} to {domain.maximum}; {_outside(domain)}"
+    if isinstance(domain, Bins):
+        limits = f"from {domain.minimum:g} to {domain.maximum:g}"
+        return f"which of {domain.count} equal ranges {limits} a number lies in; {_outside(domain)}"
+    return f"one of {domain.size} values"
+
+
+def _outside(domain: Integers | Bins) -> str:
+    return {
+        "clamp": "one outside counts as the nearest",
+        "reject": "one outside is not reported",
+        "separate": "one outside is reported as below or above, and not how far",
+    }[domain.outside]
+
+
+def _values(metric: Metric, said: PrivacyStatement) -> str:
+    if said.terms.fresh:
+        return "any number: all noise is drawn afresh, so what counts is the number of reports"
+    size = None if isinstance(metric.domain, Strings) else metric.domain.size
+    if metric.max_values is None or (size is not None and metric.max_values >= size):
+        return "any number" if size is None else f"all {size} that there are"
+    then = {
+        "drop": "are not reported",
+        "first": "are reported as the first one was",
+        "nearest": "are reported as the nearest one was",
+    }[metric.beyond]
+    return f"at most {metric.max_values} different ones from one device, ever; further ones {then}"
+
+
+def _kept(metric: Metric) -> str:
+    days = f"{metric.retention_days} days" if metric.retention_days else "not at all once they are counted"
+    kept = f"randomized reports {'for ' if metric.retention_days else ''}{days}, their counts for good"
+    late = f"; a report that comes up to {metric.grace_days} days late is still counted"
+    return kept + (late if metric.grace_days else "; a report that comes after its period is not counted")

@@ -1,0 +1,69 @@
+"""What is worth a second look in a registry that has no fault."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Iterator
+
+from overstory.privacy.kinds import terms_of
+from overstory.privacy.registry_changes import lifetime_epsilon
+from overstory.protocol.metrics import Fault, Metric, MetricRegistry, Strings
+from overstory.protocol.metrics.places import places
+
+SOON = 30
+"""Days before its expiry at which a metric is worth a decision."""
+
+
+def registry_warnings(registry: MetricRegistry, text: str, today: dt.date) -> list[Fault]:
+    """Return what a reviewer should look at again, each with its line.
+
+    An expiry in the past is a warning, and no fault: a collector still takes late reports of such a metric, and
+    refuses those of periods after the expiry.
+
+    Parameters
+    ----------
+    registry
+        What was read.
+    text
+        What it was read from.
+    today
+        The day to judge expiries by.
+
+    Examples
+    --------
+    >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
+    >>> for warning in registry_warnings(parse_registry(EXAMPLE), EXAMPLE, dt.date(2028, 1, 1)):
+    ...     print(warning)
+    line 14, metrics.colour.expires: expired on 2027-11-21: nothing is collected any more; renew it or remove it
+    """
+    where = places(text)
+    found = []
+    for name, metric in registry.items():
+        written = {path[2] for path in where if path[:2] == ("metrics", name) and len(path) == 3}
+        for key, message in (*_expiry(metric, today), *_caps(metric, "beyond" in written)):
+            path = ("metrics", name, key) if key in written else ("metrics", name)
+            found.append(Fault(where[path].line, f"metrics.{name}.{key}", message))
+    return sorted(found)
+
+
+def _expiry(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
+    left = (metric.expires - today).days
+    if left <= 0:
+        yield "expires", f"expired on {metric.expires}: nothing is collected any more; renew it or remove it"
+    elif left <= SOON:
+        days = f"{left} day{'s' * (left != 1)}"
+        yield "expires", f"expires in {days}, on {metric.expires}: renew it in time, or plan its end"
+
+
+def _caps(metric: Metric, beyond_is_written: bool) -> Iterator[tuple[str, str]]:  # noqa: FBT001 - a fact
+    terms, cap = terms_of(metric.mechanism), metric.max_values
+    if cap is None:
+        if not terms.fresh and math.isinf(lifetime_epsilon(terms, None)):
+            yield "max_values", "no cap: what one device may reveal by ever new values is without bound"
+        if beyond_is_written:
+            yield "beyond", "has no effect without max_values"
+    elif terms.fresh:
+        yield "max_values", "has no effect on privacy: all noise is drawn afresh, and every report adds its own"
+    elif not isinstance(metric.domain, Strings) and cap >= metric.domain.size:
+        yield "max_values", f"has no effect: the domain has {metric.domain.size} values"

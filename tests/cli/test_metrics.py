@@ -1,0 +1,317 @@
+"""``overstory metrics`` as a person and a script use it: faults, the public page, what a change weakens, a plan."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from running import python, within
+
+from overstory.privacy import statement
+from overstory.protocol.metrics import load_registry
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLE = EXAMPLES / "metrics.toml"
+NAMES = ("search-engine", "theme", "open-tabs", "misspelling", "meter-window", "meter-memo")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A copy of the example registry with its candidate files."""
+    for path in EXAMPLES.glob("*"):
+        if path.suffix in {".toml", ".txt"}:
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    return tmp_path
+
+
+def spoil(folder, old, new, name="metrics.toml"):
+    text = (folder / "metrics.toml").read_text()
+    assert old in text
+    (folder / name).write_text(text.replace(old, new))
+
+
+def test_the_example_has_no_fault_and_shows_the_variety(folder):
+    ran = within("metrics", "lint", "metrics.toml", "--strict", cwd=folder)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "metrics.toml: 6 metrics, no fault\n", "")
+    registry = load_registry(EXAMPLE)
+    assert tuple(registry) == NAMES
+    assert len({metric.mechanism.name for metric in registry.values()}) == 6
+    assert {metric.beyond for metric in registry.values()} == {"drop", "first", "nearest"}
+    assert {type(metric.domain).__name__ for metric in registry.values()} == {
+        "Strings",
+        "Categories",
+        "Integers",
+        "Bins",
+    }
+
+
+def test_lint_tells_every_fault_with_its_line(folder):
+    spoil(folder, 'period = "week"\nwindow = 10', 'perriod = "week"\nwindow = 0')
+    ran = within("metrics", "lint", "metrics.toml", cwd=folder)
+    assert (ran.returncode, ran.stderr) == (2, "")
+    assert ran.stdout.splitlines() == [
+        'metrics.toml:7: metrics.search-engine.period: missing: give how often a device reports, such as "day"',
+        "metrics.toml:15: metrics.search-engine.perriod: no such key; did you mean period?",
+        "metrics.toml:16: metrics.search-engine.window: 0: give a whole number from 1 to 1048576",
+        "metrics.toml: 3 faults",
+    ]
+    found = json.loads(within("metrics", "lint", "metrics.toml", "--json", cwd=folder).stdout)
+    assert [fault["line"] for fault in found["faults"]] == [7, 15, 16]
+    assert (found["metrics"], found["warnings"]) == (0, [])
+
+
+def test_an_expiry_in_the_past_is_a_warning_to_lint_and_no_fault(folder):
+    spoil(folder, "expires = 2027-05-31", "expires = 2020-05-31")
+    ran = within("metrics", "lint", "metrics.toml", cwd=folder)
+    assert ran.returncode == 0
+    first, last = ran.stdout.splitlines()
+    assert first == (
+        "metrics.toml:36: warning: metrics.theme.expires: expired on 2020-05-31: nothing is collected any more; "
+        "renew it or remove it"
+    )
+    assert last == "metrics.toml: 6 metrics, no fault, 1 warning"
+    assert within("metrics", "lint", "metrics.toml", "--strict", cwd=folder).returncode == 1
+    assert within("metrics", "show", "metrics.toml", "theme", cwd=folder).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "action", [("show", "metrics.toml"), ("diff", "metrics.toml", "metrics.toml"), ("plan", "metrics.toml")]
+)
+def test_other_actions_refuse_a_registry_with_faults(folder, action):
+    spoil(folder, 'oracle = "grr"', 'oracle = "gr"')
+    ran = within("metrics", *action, cwd=folder)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "metrics.toml, line 30, field metrics.theme.oracle: 'gr': choose one of" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("action", [("lint",), ("show",), ("plan",), ("diff", "metrics.toml")])
+def test_files_that_are_not_there_and_files_that_are_no_text(folder, action):
+    ran = within("metrics", *action, "nowhere.toml", cwd=folder)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "nowhere.toml: no such file or directory" in ran.stderr
+    (folder / "binary.toml").write_bytes(b"\xff\xfe")
+    ran = within("metrics", *action, "binary.toml", cwd=folder)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "binary.toml: expected UTF-8 text" in ran.stderr
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_public_page_says_what_why_how_long_and_every_epsilon_with_what_it_rests_on(folder, name):
+    metric = load_registry(folder / "metrics.toml")[name]
+    said = statement(metric.mechanism)
+    for form in ((), ("--markdown",)):
+        out = within("metrics", "show", "metrics.toml", name, *form, cwd=folder).stdout
+        words = " ".join(out.replace("\\", "").split())
+        for text in (metric.title, metric.description, metric.owner, metric.purpose, str(metric.expires)):
+            assert " ".join(text.split()) in words
+        assert f"{said.epsilon_report:.4f}" in words
+        assert all(" ".join(claim.assumption.split()) in words for claim in said.claims)
+        assert all(" ".join(claim.caution.split()) in words for claim in said.claims if claim.caution)
+        assert said.plain_words()[:60] in words
+    read = json.loads(within("metrics", "show", "metrics.toml", name, "--json", cwd=folder).stdout)
+    (entry,) = read["metrics"]
+    assert entry["id"] == name
+    assert entry["privacy"]["epsilon_report"] == said.epsilon_report
+    assert len(entry["privacy"]["claims"]) > len(said.claims)
+
+
+def test_all_pages_at_once(folder):
+    out = within("metrics", "show", "metrics.toml", "--markdown", cwd=folder).stdout
+    assert out.count("\n## ") == 6
+    assert out.startswith("# What is collected, and how privately\n\nRegistry 2026-11-21.")
+    assert "\n- **Why**: <https://example.org/metrics/issues/1>\n" in out
+    assert "opt-wb (domain\\_size = 100, epsilon = 1.0, window = 48)" in out
+    read = json.loads(within("metrics", "show", "metrics.toml", "--json", cwd=folder).stdout)
+    assert [entry["id"] for entry in read["metrics"]] == list(NAMES)
+    assert read["digest"] == load_registry(folder / "metrics.toml").digest.hex()
+
+
+def test_the_lifetime_is_the_cap_times_the_permanent_epsilon(folder):
+    read = json.loads(within("metrics", "show", "metrics.toml", "search-engine", "--json", cwd=folder).stdout)
+    privacy = read["metrics"][0]["privacy"]
+    assert privacy["epsilon_lifetime"] == pytest.approx(4 * privacy["epsilon_permanent"])
+    read = json.loads(within("metrics", "show", "metrics.toml", "meter-window", "--json", cwd=folder).stdout)
+    assert read["metrics"][0]["privacy"]["epsilon_lifetime"] is None
+
+
+def test_what_could_steer_a_terminal_is_shown_escaped(folder):
+    spoil(folder, 'title = "Colour theme"', 'title = "Colour \\u001b[31m*theme* <b>"')
+    assert "Colour \\x1b[31m*theme* <b>" in within("metrics", "show", "metrics.toml", "theme", cwd=folder).stdout
+    markdown = within("metrics", "show", "metrics.toml", "theme", "--markdown", cwd=folder).stdout
+    assert "## Colour \\\\x1b[31m\\*theme\\* \\<b\\>" in markdown
+
+
+def test_an_unknown_metric_is_named_with_the_known_ones(folder):
+    ran = within("metrics", "show", "metrics.toml", "themes", cwd=folder)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "there is no metric 'themes': the registry lists search-engine, theme" in ran.stderr
+
+
+def test_a_weaker_promise_under_the_same_id_is_status_1(folder):
+    spoil(
+        folder,
+        'parameters = {epsilon = 1.0}\nperiod = "week"',
+        'parameters = {epsilon = 1.5}\nperiod = "day"',
+        "new.toml",
+    )
+    ran = within("metrics", "diff", "metrics.toml", "new.toml", cwd=folder)
+    assert (ran.returncode, ran.stderr) == (1, "")
+    assert "theme needs a new metric id: people agreed to less than this" in ran.stdout
+    assert "weakens-privacy  one report: epsilon 1.0000 becomes 1.5000" in ran.stdout
+    assert "weakens-privacy  period: every week becomes every day" in ran.stdout
+    assert "theme: counts stored so far cannot go on under this id" in ran.stdout
+    assert "\nopen-tabs\n" not in ran.stdout
+    ran = within("metrics", "diff", "metrics.toml", "new.toml", "--json", cwd=folder)
+    read = json.loads(ran.stdout)
+    assert (ran.returncode, read["needs_new_id"], read["breaks_counts"]) == (1, ["theme"], ["theme"])
+    assert {change["kind"] for change in read["changes"]} == {"weakens-privacy", "breaks-counts", "harmless"}
+
+
+def test_a_renewal_and_a_new_metric_are_status_0(folder):
+    text = (folder / "metrics.toml").read_text()
+    new = text.replace("2027-11-21", "2028-11-21").replace('"2026-11-21"', '"2027-10-01"')
+    (folder / "new.toml").write_text(
+        new + new[new.index("[metrics.theme]") : new.index("# A count")].replace(".theme", ".theme-2")
+    )
+    ran = within("metrics", "diff", "metrics.toml", "new.toml", cwd=folder)
+    assert ran.returncode == 0
+    assert "the registry\n  harmless  registry: version 2026-11-21 becomes 2027-10-01" in ran.stdout
+    assert "renewed until 2028-11-21, not 2027-11-21: allowed, and to be reviewed" in ran.stdout
+    assert "theme-2\n  harmless  metric: new: nothing is recorded before a person was asked" in ran.stdout
+    assert ran.stdout.endswith("no promise is weakened, no stored count is broken\n")
+    assert within("metrics", "diff", "new.toml", "new.toml", cwd=folder).stdout == "nothing changed\n"
+
+
+def test_broken_counts_alone_are_status_0(folder):
+    (folder / "misspellings.txt").write_text("teh\n")
+    (folder / "old").mkdir()
+    for path in EXAMPLES.glob("*"):
+        (folder / "old" / path.name).write_bytes(path.read_bytes())
+    ran = within("metrics", "diff", "old/metrics.toml", "metrics.toml", cwd=folder)
+    assert ran.returncode == 0
+    assert "misspelling: counts stored so far cannot go on under this id" in ran.stdout
+
+
+NEEDS = {
+    'oracle = "rappor"\nparameters = {num_bits = 128, num_hashes = 2, num_cohorts = 16, f = 0.5, p = 0.5, q = 0.75}': (
+        "needs = {epsilon_report = 1.0, epsilon_permanent = 4.0, reports = 1000000}"
+    ),
+    'oracle = "grr"\nparameters = {epsilon = 1.0}': "needs = {epsilon_report = 1.0, reports = 50000}  # as agreed",
+    'oracle = "opt-wb"\nparameters = {epsilon = 1.0}': "needs = {epsilon_window = 1.0, window = 48, reports = 1000000}",
+    'oracle = "l-osue"\nparameters = {epsilon_permanent = 2.0, epsilon_report = 0.5}': (
+        "  needs = {epsilon_report = 0.5, epsilon_permanent = 2.0, reports = 1000000}"
+    ),
+}
+
+
+def unplanned(folder, ending="\n"):
+    text = (folder / "metrics.toml").read_text()
+    for old, new in NEEDS.items():
+        assert old in text
+        text = text.replace(old, new)
+    (folder / "metrics.toml").write_bytes(text.replace("\n", ending).encode())
+    return text
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_plan_writes_parameters_within_the_needs_and_leaves_the_rest(folder, ending):
+    before = unplanned(folder, ending)
+    assert (
+        "not planned yet: run `overstory metrics plan FILE`"
+        in within("metrics", "lint", "metrics.toml", cwd=folder).stdout
+    )
+    ran = within("metrics", "plan", "metrics.toml", cwd=folder)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.endswith("4 metrics planned in metrics.toml\n")
+    after = (folder / "metrics.toml").read_bytes().decode()
+    assert after.count("\r\n") == (after.count("\n") if ending == "\r\n" else 0)
+    kept = [
+        line
+        for line in after.replace("\r\n", "\n").split("\n")
+        if not line.lstrip().startswith(("oracle =", "parameters ="))
+    ]
+    expected = [line for line in before.split("\n") if not line.lstrip().startswith(("oracle =", "parameters ="))]
+    shown = [line.replace("# needs", "needs", 1).replace("  # as agreed", "") for line in kept]
+    assert shown == [line.replace("  # as agreed", "") for line in expected]
+    assert "parameters = {epsilon = 1.0}  # as agreed" in after
+    registry = load_registry(folder / "metrics.toml")
+    string, theme, window, memo = (
+        registry[name].mechanism for name in ("search-engine", "theme", "meter-window", "meter-memo")
+    )
+    assert (string.name, theme.name, window.name) == ("rappor", "grr", "opt-wb")
+    assert string.epsilon_report <= 1.0
+    assert string.epsilon_permanent <= 4.0
+    assert string.parameters["hash_key"] == "search-engine"
+    assert theme.epsilon_report <= 1.0
+    assert window.epsilon_n(48) <= 1.0
+    assert (memo.epsilon_report <= 0.5, memo.epsilon_permanent <= 2.0) == (True, True)
+    again = within("metrics", "plan", "metrics.toml", cwd=folder)
+    assert (again.returncode, again.stdout) == (0, "every metric has its parameters\n")
+    assert (folder / "metrics.toml").read_bytes().decode() == after
+
+
+def test_plan_can_write_elsewhere_and_tell_a_script(folder):
+    unplanned(folder)
+    before = (folder / "metrics.toml").read_bytes()
+    ran = within("metrics", "plan", "metrics.toml", "-o", "planned.toml", "--json", cwd=folder)
+    read = json.loads(ran.stdout)
+    assert (read["file"], [one["metric"] for one in read["planned"]]) == (
+        "planned.toml",
+        ["search-engine", "theme", "meter-window", "meter-memo"],
+    )
+    assert (folder / "metrics.toml").read_bytes() == before
+    written = tomllib.loads((folder / "planned.toml").read_text())
+    for one in read["planned"]:
+        assert written["metrics"][one["metric"]]["oracle"] == one["oracle"]
+        assert written["metrics"][one["metric"]]["parameters"] == one["parameters"]
+        assert one["standard_error"] > 0
+
+
+@pytest.mark.parametrize(
+    ("needs", "says"),
+    [
+        ("needs = 3", "field metrics.theme.needs: 3 is no table"),
+        ("needs = {}", "metrics.theme.needs.reports: missing"),
+        ("needs = {reports = 10}", "needs lack epsilon_report"),
+        ("needs = {epsilon_report = 1.0, reports = 0}", "reports = 0: give how many reports are expected"),
+        ("needs = {epsilon_report = -1.0, reports = 10}", "epsilon = -1.0"),
+        ("needs = {epsilon_report = 'x', reports = 10}", "epsilon"),
+        ("needs = {epsilon_report = 1.0, epsilon_permanent = 0.5, reports = 10}", "must be below"),
+        (
+            "needs = {epsilon_reprot = 1.0, reports = 10}",
+            "needs.epsilon_reprot: no such key; did you mean epsilon_report?",
+        ),
+        ("needs = {epsilon_window = 1.0, reports = 10}", "needs lack window"),
+        ("needs.reports = 10", "as one inline table"),
+    ],
+)
+def test_needs_that_cannot_be_met_are_said_and_nothing_is_written(folder, needs, says):
+    spoil(folder, 'oracle = "grr"\nparameters = {epsilon = 1.0}', needs)
+    before = (folder / "metrics.toml").read_bytes()
+    ran = within("metrics", "plan", "metrics.toml", cwd=folder)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert says in ran.stderr
+    assert (folder / "metrics.toml").read_bytes() == before
+
+
+def test_strings_without_candidates_need_a_number_of_them(folder):
+    spoil(folder, *next(iter(NEEDS.items())))
+    spoil(folder, 'domain = {kind = "strings", candidates = "search-engines.txt"}', 'domain = {kind = "strings"}')
+    ran = within("metrics", "plan", "metrics.toml", cwd=folder)
+    assert "give candidates, how many strings are looked for" in ran.stderr
+    spoil(folder, "reports = 1000000}", "reports = 1000000, candidates = 200, thrifty = true}")
+    assert within("metrics", "plan", "metrics.toml", cwd=folder).returncode == 0
+
+
+def test_lint_and_diff_load_nothing_heavy():
+    file = str(EXAMPLE)
+    code = (
+        "import sys, contextlib, io; from overstory.cli import main\n"
+        "with contextlib.redirect_stdout(io.StringIO()):\n"
+        f"    for rest in (['lint', {file!r}], ['diff', {file!r}, {file!r}], ['show', {file!r}, '--json']):\n"
+        "        assert main.main(['metrics', *rest]) == 0, rest\n"
+        "print([m for m in ('numpy', 'scipy', 'rich', 'numba', 'matplotlib') if m in sys.modules])"
+    )
+    ran = python(code)
+    assert ran.stdout == "[]\n", ran.stderr

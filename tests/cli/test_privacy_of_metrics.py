@@ -1,0 +1,84 @@
+"""``overstory privacy METRIC``: which metric is meant, and that its page is the registry's."""
+
+import json
+from pathlib import Path
+
+import pytest
+from running import within
+
+from overstory.privacy.metric_privacy import metric_statement
+from overstory.protocol.metrics import load_registry
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "metrics.toml"
+REGISTRY = load_registry(EXAMPLE)
+
+
+@pytest.mark.parametrize("name", list(REGISTRY))
+def test_a_metric_of_a_registry(tmp_path, name):
+    ran = within("privacy", name, "--registry", EXAMPLE, "--json", cwd=tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    read, metric = json.loads(ran.stdout), REGISTRY[name]
+    expected = json.loads(json.dumps(metric_statement(metric).to_json()))
+    assert read["metric"] == name
+    assert {key: read[key] for key in expected} == expected
+    assert read.get("values") == metric.max_values
+    if metric.window:
+        assert str(metric.window) in read["epsilon_n"]
+
+
+def test_reports_and_values_asked_about_come_beside_the_metrics_own(tmp_path):
+    ran = within(
+        "privacy", "search-engine", "--registry", EXAMPLE, "--reports", 20, "--values", 2, "--json", cwd=tmp_path
+    )
+    read = json.loads(ran.stdout)
+    assert {"10", "20"} <= set(read["epsilon_n"])
+    assert read["epsilon_values"] == pytest.approx(2 * read["epsilon_permanent"])
+
+
+def test_the_registry_of_this_folder_is_the_default(tmp_path):
+    (tmp_path / "metrics.toml").write_bytes(EXAMPLE.read_bytes())  # its candidate files are not needed
+    ran = within("privacy", "theme", cwd=tmp_path)
+    assert ran.returncode == 0
+    assert ran.stdout.startswith(
+        "theme: Colour theme, one report every week, of at most 2 values, until 2027-05-31\n\ngrr:"
+    )
+    assert "2 distinct values" in ran.stdout
+
+
+def test_a_name_that_is_both_is_the_oracle_and_it_is_said(tmp_path):
+    (tmp_path / "metrics.toml").write_text(EXAMPLE.read_text().replace("[metrics.theme]", "[metrics.rappor]"))
+    ran = within("privacy", "rappor", "--json", cwd=tmp_path)
+    assert "metric" not in json.loads(ran.stdout)
+    assert (
+        "rappor is an oracle, and a metric of metrics.toml: this is the oracle; --registry metrics.toml" in ran.stderr
+    )
+    ran = within("privacy", "rappor", "--registry", "metrics.toml", "--json", cwd=tmp_path)
+    assert (json.loads(ran.stdout)["metric"], json.loads(ran.stdout)["mechanism"], ran.stderr) == ("rappor", "grr", "")
+
+
+def test_oracles_work_beside_a_registry_with_faults(tmp_path):
+    (tmp_path / "metrics.toml").write_text("registry = \n")
+    ran = within("privacy", "rappor", "--json", cwd=tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    ran = within("privacy", "theme", cwd=tmp_path)
+    assert ran.returncode == 2
+    assert "metrics.toml, line 1: no TOML" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["themes"], "'themes' is neither a metric of metrics.toml (search-engine, theme"),
+        (["themes", "--registry", "metrics.toml"], "there is no metric 'themes'"),
+        (["--registry", "metrics.toml"], "takes the id of one metric"),
+        (["theme", "--registry", "metrics.toml", "--param", "epsilon=2"], "neither --param nor --params"),
+        (["theme", "--registry", "nowhere.toml"], "nowhere.toml: no such file or directory"),
+        (["theme", "--param", "epsilon=2"], "there is no mechanism 'theme'"),
+    ],
+)
+def test_bad_input_is_one_message_and_status_2(tmp_path, arguments, says):
+    (tmp_path / "metrics.toml").write_bytes(EXAMPLE.read_bytes())
+    ran = within("privacy", *arguments, cwd=tmp_path)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert says in ran.stderr
+    assert "Traceback" not in ran.stderr
