@@ -16,6 +16,7 @@ from overstory.client.anatomy import dissect, drawn, made_by, payload_words, rep
 from overstory.client.consent import Choice
 from overstory.client.explaining import explain, read_value
 from overstory.client.inference import MOST_CANDIDATES, Inference, infer
+from overstory.client.outbox import OutboxRow, RowState
 from overstory.client.paths import StatePaths
 from overstory.client.randomizer import Randomizer
 from overstory.client.state import State
@@ -23,7 +24,7 @@ from overstory.client.status import read_status
 from overstory.client.story import Facts, Grid, Heading, Says, View, tell
 from overstory.client.terminal import as_text
 from overstory.client.upload import Answer
-from overstory.client.view import shown_metrics
+from overstory.client.view import shown_metrics, told
 from overstory.client.view_json import view_json
 from overstory.privacy.attackers import posterior
 from overstory.protocol.errors import ParameterError, WireError
@@ -193,8 +194,8 @@ def test_no_belief_moves_further_than_promised(reports: Any) -> None:
 
 def test_what_cannot_be_computed_is_said(tmp_path: Any) -> None:
     assert "no list of candidates" in str(infer(ENGINE, [Report(0, 1)]))
-    told = text_of(look(recorded(tmp_path, ["a"], "engine"))).replace("\n", " ")
-    assert "so there is nothing to compare" in told
+    words = text_of(look(recorded(tmp_path, ["a"], "engine"))).replace("\n", " ")
+    assert "so there is nothing to compare" in words
     crowd = tuple(map(str, range(MOST_CANDIDATES + 1)))
     assert f"{len(crowd)} candidates are more" in str(infer(replace(ENGINE, candidates=crowd), [Report(0, 1)]))
 
@@ -334,6 +335,24 @@ def test_where_all_noise_is_fresh_there_is_no_permanent_response_to_show(tmp_pat
     assert (found.true, found.permanent) == ("001", "")
     assert "fresh" in found.permanent_words
     assert "from the truth" in found.report_words
+
+
+def test_fresh_reports_are_taken_together_as_of_one_value() -> None:
+    window = replace(COLOUR, mechanism=mechanism("wb", domain_size=3, epsilon=1.0, window=5))
+    reports = [Report(0, 0b001), Report(0, 0b011), Report(0, 0b101)]
+    rows = [
+        OutboxRow(i, bytes(16), "colour", i, body_of(window, report), 0.0, 0, RowState.SENT, None)
+        for i, report in enumerate(reports)
+    ]
+    found = told(rows, window)
+    assert isinstance(found.linked, Inference)
+    assert found.linked.reports == 3
+    assert found.linked.beliefs[0].label == "red"
+
+
+def body_of(metric: Any, report: Report) -> bytes:
+    packed = encode_reports(metric.mechanism, [report])
+    return encode_upload(Upload(bytes(16), metric.id, 1, packed))
 
 
 def test_a_lost_secret_is_not_replaced_to_explain_something(tmp_path: Any) -> None:

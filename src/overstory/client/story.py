@@ -199,10 +199,10 @@ def _inferred(shown: ShownMetric) -> Iterator[Block]:
     yield from _told("From the newest report alone", told.newest)
     if told.linked is not None:
         yield Says(
-            "Reports carry no name, and the collector keeps no address. If somebody linked them all the same, these of "
-            "one permanent response together tell more:"
+            "Reports carry no name, and the collector keeps no address. If somebody linked them all the same, and the "
+            "value had not changed, they would tell more together:"
         )
-        yield from _told("From all kept reports of that permanent response, linked", told.linked)
+        yield from _told("From all kept reports of that value, linked", told.linked)
 
 
 def _told(caption: str, found: Inference | str) -> Iterator[Block]:

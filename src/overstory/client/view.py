@@ -15,6 +15,7 @@ from overstory.client.inference import Inference, infer
 from overstory.client.memo import Response
 from overstory.client.outbox import OutboxRow, RowState
 from overstory.client.state import Rows
+from overstory.privacy.kinds import terms_of
 from overstory.protocol.errors import WireError
 from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.metrics.metric import Metric
@@ -90,7 +91,8 @@ class Told:
     newest
         From the newest report alone; words where there is nothing to compute, None where there is no report.
     linked
-        From all kept reports of the newest one's permanent response, by somebody who can link them; None if it is one.
+        From all kept reports of the newest one's permanent response (all of them, where all noise is fresh), by
+        somebody who can link them; None if it is one.
     hypothetical
         Whether none of these reports was ever sent: what would be concluded if they were.
     """
@@ -210,7 +212,8 @@ def told(queue: Sequence[OutboxRow], metric: Metric) -> Told:
     if not seen:
         return Told()
     newest = seen[-1]
-    alike = [row for row in seen if row.response is not None and row.response == newest.response]
+    fresh = terms_of(metric.mechanism).fresh  # then nothing sets the reports of one value apart
+    alike = [row for row in seen if fresh or (row.response is not None and row.response == newest.response)]
     one = infer(metric, [report_in(newest.body)[1]])
     linked = infer(metric, [report_in(row.body)[1] for row in alike]) if len(alike) > 1 else None
     return Told(one, linked, hypothetical=not sent)
