@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from overstory.collector.answers import Answer, too_slow, trouble
+from overstory.collector.answers import ALWAYS, Answer, too_slow, trouble
 from overstory.collector.intake import PATH, Head, Intake, read_head
 from overstory.protocol.reasons import Reason
 from overstory.protocol.upload import MEDIA_TYPE
@@ -26,6 +26,8 @@ SMALL: Final = 16 * 1024
 
 _URL: Final = PATH.encode()
 _STATUS: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+_TAKEN: Final = _STATUS[200] + b"".join(b"%b: %b\r\n" % line for line in ALWAYS) + b"content-length: %d\r\n%b\r\n%b"
+"""The answer that nearly every post gets: its length, the server's own headers, its body."""
 
 
 class _Exchange:
@@ -88,12 +90,20 @@ class Connection(HttpToolsProtocol):
         elif self._deadline is None and (self._receiving is not None or (self._in_head and self._head_bytes)):
             self._await_more()
 
+    def on_message_begin(self) -> None:
+        """Begin a head; what uvicorn makes of it beside waits until it is known that uvicorn is to have it."""
+        self.url, self.headers, self.expect_100_continue = b"", [], False
+
     def on_headers_complete(self) -> None:
         """Take a small post; leave everything else to uvicorn."""
         self._in_head, self._head_bytes = False, 0
         self._arrived()
         exchange = self._small_post()
         if exchange is None:
+            url, headers, expecting = self.url, self.headers, self.expect_100_continue
+            super().on_message_begin()
+            self.url, self.expect_100_continue = url, expecting
+            self.headers += headers
             super().on_headers_complete()
         else:
             self._receiving = self.cycle = exchange  # type: ignore[assignment]
@@ -145,10 +155,13 @@ class Connection(HttpToolsProtocol):
         self.on_response_complete()
 
     def _write(self, answer: Answer) -> None:
-        lines = [_STATUS[answer.status]]
-        for name, value in (*self.server_state.default_headers, *answer.headers):
-            lines += (name, b": ", value, b"\r\n")
-        self.transport.write(b"".join((*lines, b"\r\n", answer.body)))
+        status, body, _, close = answer
+        own = b"".join([b"%b: %b\r\n" % line for line in self.server_state.default_headers])
+        if status == 200 and not close:
+            self.transport.write(_TAKEN % (len(body), own, body))
+            return
+        lines = b"".join([b"%b: %b\r\n" % line for line in answer.headers])
+        self.transport.write(b"".join((_STATUS[status], own, lines, b"\r\n", body)))
 
     def _end(self, answer: Answer) -> None:
         """Answer what cannot be a request, and hang up."""

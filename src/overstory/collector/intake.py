@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from overstory.collector.access import WRITE, Access
 from overstory.collector.answers import Answer, answer_to, refusal
@@ -22,8 +21,7 @@ _TYPES: Final = {MEDIA_TYPE.encode(): MEDIA_TYPE, JSON.encode(): JSON}
 Answered = Callable[[Answer], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """What a request's headers say about its sender's right to post, and about its body."""
 
     authorization: bytes = b""

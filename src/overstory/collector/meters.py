@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
@@ -34,11 +35,10 @@ class Histogram:
     def __init__(self, bounds: tuple[float, ...]) -> None:
         self._bounds, self._counts, self.total = bounds, [0] * (len(bounds) + 1), 0.0
 
-    def observe(self, value: float, times: int = 1) -> None:
-        """Count a value, `times` times."""
-        place = next((i for i, bound in enumerate(self._bounds) if value <= bound), len(self._bounds))
-        self._counts[place] += times
-        self.total += value * times
+    def observe(self, value: float) -> None:
+        """Count a value."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self.total += value
 
     def buckets(self) -> list[tuple[str, float]]:
         """Return how many observations were up to each bound, as Prometheus writes it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,7 @@ _LEAST: Final = HEADER.size + TRAILER.size
 Flags = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(NamedTuple):
     """The reports of a batch that can be the metric's, as wire columns; and which others cannot, and why."""
 
     num_reports: int
@@ -105,13 +104,15 @@ class Shape:
         return self._few(num_reports, cohorts, bits) if num_reports <= FEW else self._many(num_reports, cohorts, bits)
 
     def _few(self, num_reports: int, cohorts: bytes, bits: bytes) -> Columns:
-        wide, width, rejected = self.cohort_bytes, self.width, []
+        if num_reports == 1:
+            reason = self._refuse(cohorts, bits)
+            return Columns(1, cohorts, bits) if reason is None else Columns(0, b"", b"", ((0, reason),))
+        wide, width = self.cohort_bytes, self.width
+        rejected: list[tuple[int, Reason]] = []
         for i in range(num_reports):
-            payload = int.from_bytes(bits[i * width : (i + 1) * width], "little")
-            if int.from_bytes(cohorts[i * wide : (i + 1) * wide], "little") >= self.num_cohorts:
-                rejected.append((i, Reason.COHORT))
-            elif payload >= self.below or (self.weight is not None and payload.bit_count() != self.weight):
-                rejected.append((i, Reason.BITS))
+            reason = self._refuse(cohorts[i * wide : (i + 1) * wide], bits[i * width : (i + 1) * width])
+            if reason is not None:
+                rejected.append((i, reason))
         if not rejected:
             return Columns(num_reports, cohorts, bits)
         bad = {i for i, _ in rejected}
@@ -122,6 +123,15 @@ class Shape:
             b"".join(bits[i * width : (i + 1) * width] for i in kept),
             tuple(rejected),
         )
+
+    def _refuse(self, cohort: bytes, bits: bytes) -> Reason | None:
+        """Say why the metric cannot have this report, or None."""
+        if int.from_bytes(cohort, "little") >= self.num_cohorts:
+            return Reason.COHORT
+        payload = int.from_bytes(bits, "little")
+        if payload >= self.below or (self.weight is not None and payload.bit_count() != self.weight):
+            return Reason.BITS
+        return None
 
     def _many(self, num_reports: int, cohorts: bytes, bits: bytes) -> Columns:
         rows = np.frombuffer(bits, np.uint8).reshape(num_reports, self.width)
