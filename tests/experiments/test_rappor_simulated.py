@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from overstory.experiments.context import Context
-from overstory.experiments.rappor import normal, parameters
+from overstory.experiments.rappor import normal, parameters, string_counts, strings
+from overstory.experiments.rappor.settings import collected
 from overstory.experiments.registry import EXPERIMENTS
 
 
@@ -58,3 +59,52 @@ def test_the_bell_is_the_law_of_what_is_drawn():
     chi_square = float((((learned.truth - expected) ** 2 / expected)[common]).sum())
     assert chi_square < common.sum() + 6 * math.sqrt(2 * common.sum())
     assert learned.error(learned.smoothed) < learned.error(learned.estimate.raw_counts)
+
+
+def decoding(true_z, false_z, bar):
+    z = np.concatenate((np.asarray(true_z, float), np.asarray(false_z, float)))
+    return strings.Decoding(z, z > bar)
+
+
+def test_the_oracle_stops_before_one_false_detection_too_many():
+    present = np.linspace(6, 0, strings.PRESENT)
+    absent = np.concatenate(([3.0, 2.0, 1.0], np.full(strings.PRESENT - 3, -1.0)))
+    one = decoding(present, absent, bar=2.5)
+    assert (one.true, one.false) == (np.count_nonzero(present > 2.5), 1)
+    assert [one.oracle(false) for false in (0, 1, 2)] == [np.count_nonzero(present > bar) for bar in (3, 2, 1)]
+    false, true, share = strings.frontier([one])
+    at = int(np.argmin(np.abs(strings.THRESHOLDS - 2.5)))
+    assert (false[at], true[at]) == (1, one.true)
+    assert share[at] == pytest.approx(1 / (1 + one.true))
+
+
+def test_the_oracle_threshold_keeps_its_false_share():
+    one = decoding(np.linspace(6, 0, 100), np.linspace(3, -3, 100), bar=2.5)
+    true, false = strings.oracle_at([one])
+    assert 0 < false / (true + false) <= strings.LEVEL
+    nothing = strings.oracle_at([one], level=0.0)
+    assert nothing[1] == 0
+    assert nothing[0] <= true
+
+
+def test_redesigned_parameters_stay_within_the_papers_epsilons():
+    paper = collected(0.5)
+    for bits in (128, 256):
+        ours = strings.redesigned(bits)
+        assert ours.epsilon_report <= paper.epsilon_report
+        assert ours.epsilon_permanent <= paper.epsilon_permanent
+        assert ours.epsilon_report == pytest.approx(paper.epsilon_report, abs=1e-6)
+
+
+def test_estimates_of_table_1s_strings_have_the_spread_they_state():
+    assert len(string_counts.PRINTED) == 20
+    found = [string_counts._once(context("rappor-table-1"), number) for number in range(8)]
+    counts, errors = (np.array([getattr(one, name) for one in found]) for name in ("counts", "errors"))
+    expected = 1e6 * strings.exponential()[[string - 1 for string, *_ in string_counts.PRINTED]]
+    z = (counts - expected) / np.sqrt(errors**2 + expected)
+    assert abs(z.mean()) < 5.5 / math.sqrt(z.size)
+    assert 0.7 < z.std() < 1.3
+
+
+def test_the_first_and_the_last_of_table_1_are_the_ones_named():
+    assert [string_counts.PRINTED[i][0] for i in (string_counts.FIRST, string_counts.LAST)] == [1, 21]

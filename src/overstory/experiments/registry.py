@@ -70,6 +70,10 @@ _ALL: Final = (
     Experiment("rappor-figure-3", "How many strings can be learned", RAPPOR, "section 4.2, figure 3", "rappor.limits"),
     Experiment("rappor-figure-4", "A normal distribution, learned", RAPPOR, "section 5.1, figure 4", "rappor.normal"),
     Experiment(
+        "rappor-figure-5", "Strings found, and what can be found", RAPPOR, "section 5.2, figure 5", "rappor.strings"
+    ),
+    Experiment("rappor-table-1", "Counts of the strings found", RAPPOR, "section 5.2, table 1", "rappor.string_counts"),
+    Experiment(
         "rappor-figure-7", "False discoveries of an attacker", RAPPOR, "section 6, figure 7", "rappor.false_discoveries"
     ),
     Experiment("rappor-figure-8", "What two bits say", RAPPOR, "section 6, figure 8", "rappor.posteriors"),
