@@ -25,6 +25,7 @@ COMMANDS: Final = (
     "discover",
     "reproduce",
     "serve",
+    "store",
     "on",
     "local",
     "off",

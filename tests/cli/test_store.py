@@ -1,0 +1,155 @@
+"""The command `store`: every action as its operator runs it, on a file."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from running import overstory, within
+
+sys.path.append(str(Path(__file__).parents[1] / "collector"))
+
+from store_samples import received, registry, reports
+
+from overstory.collector.store import open_store
+from overstory.collector.store.tokens import sha256
+from overstory.files.parquet import read_parquet
+
+REGISTRY = """
+registry = "1"
+[metrics.colour]
+title = "t"
+description = "d"
+owner = "o"
+purpose = "https://example.org/issues/7"
+domain = {kind = "categories", names = ["red", "green", "blue"]}
+oracle = "grr"
+parameters = {epsilon = 1.0}
+period = "day"
+retention_days = 90
+expires = 2040-01-01
+"""
+DAY = 20_000
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a registry and a store of thirty reports, ten of them long past retention."""
+    (tmp_path / "metrics.toml").write_text(REGISTRY)
+    metric, rng = registry()["colour"], random.Random(1)
+    done = within("store", "create", "reports.db", "--registry", "metrics.toml", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "sqlite:///reports.db: made, schema 0001\n")
+    with open_store(str(tmp_path / "reports.db")) as store:
+        store.add(
+            [received(metric, DAY, reports(metric, 10, rng)), received(metric, DAY + 1, reports(metric, 20, rng))]
+        )
+    return tmp_path
+
+
+def answer(folder: Path, *arguments: object) -> Any:
+    done = within("store", *arguments, "--json", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def test_a_store_is_made_once(folder: Path) -> None:
+    assert answer(folder, "create", "reports.db") == {"url": "sqlite:///reports.db", "schema": "0001", "made": False}
+    assert answer(folder, "migrate", "reports.db") == {"url": "sqlite:///reports.db", "from": "0001", "to": "0001"}
+
+
+def test_compact_retain_and_summary(folder: Path) -> None:
+    summary = answer(folder, "summary", "reports.db")
+    assert [(one["metric"], one["counted"], one["waiting"]) for one in summary["metrics"]] == [("colour", 0, 30)]
+    assert answer(folder, "compact", "reports.db") == {"reports": 30, "rows": 2, "forgotten": 2, "waiting": []}
+    assert "colour (grr " in within("store", "summary", "reports.db", cwd=folder).stdout
+    assert (
+        "30 reports counted, 30 of them kept, 0 in the inbox"
+        in within("store", "summary", "reports.db", cwd=folder).stdout
+    )
+    assert answer(folder, "retain", "reports.db") == {"reports": 30, "chunks": 2}
+    assert "0 reports past retention deleted" in within("store", "retain", "reports.db", cwd=folder).stdout
+    (found,) = answer(folder, "summary", "reports.db")["metrics"]
+    assert (found["counted"], found["kept"], found["first"], found["last"]) == (30, 0, "2024-10-04", "2024-10-05")
+
+
+def test_backup_and_restore(folder: Path) -> None:
+    assert answer(folder, "backup", "reports.db", "monday.db") == {"file": "monday.db", "reports": 30}
+    again = within("store", "backup", "reports.db", "monday.db", cwd=folder)
+    assert (again.returncode, again.stderr) == (
+        2,
+        "overstory: error: monday.db: there is a file of this name: give the backup another one\n",
+    )
+    assert answer(folder, "restore", "monday.db", "new.db") == {"url": "sqlite:///new.db", "reports": 30}
+    assert answer(folder, "summary", "new.db")["metrics"] == answer(folder, "summary", "reports.db")["metrics"]
+    assert within("store", "restore", "monday.db", "new.db", cwd=folder).returncode == 2
+
+
+def test_export(folder: Path) -> None:
+    arguments = ("export", "reports.db", "--registry", "metrics.toml", "--metric", "colour", "-o", "out.parquet")
+    assert answer(folder, *arguments) == {"output": "out.parquet", "reports": 30}
+    assert answer(folder, *arguments, "--from", "2024-10-05") == {"output": "out.parquet", "reports": 20}
+    assert answer(folder, *arguments, "--to", "2024-10-04")["reports"] == 10
+    assert sum(len(batch) for batch in read_parquet(folder / "out.parquet")) == 10
+    wrong = within("store", *arguments, "--to", "yesterday", cwd=folder)
+    assert (wrong.returncode, "'yesterday' is no day" in wrong.stderr) == (2, True)
+    unknown = within("store", *arguments[:5], "tree", *arguments[6:], cwd=folder)
+    assert (unknown.returncode, "there is no metric 'tree'" in unknown.stderr) == (2, True)
+
+
+def test_tokens_are_shown_once_listed_and_revoked(folder: Path) -> None:
+    adding = ("tokens", "add", "reports.db", "--role", "write", "--application", "trees", "--expires", "2030-01-02")
+    shown = answer(folder, *adding)
+    plain = within("store", *adding, cwd=folder).stdout.strip()
+    with open_store(str(folder / "reports.db")) as store:
+        found = store.find_token(sha256(plain))
+        assert found is not None
+        assert (found.role, found.application, found.expires) == ("write", "trees", 1_893_542_400)
+    listed = within("store", "tokens", "list", "reports.db", cwd=folder).stdout
+    assert shown["token"] not in listed
+    assert plain not in listed
+    assert f"{shown['id']}  write  trees  made " in listed
+    assert answer(folder, "tokens", "revoke", "reports.db", shown["id"]) == {"revoked": shown["id"]}
+    (revoked,) = [one for one in answer(folder, "tokens", "list", "reports.db")["tokens"] if one["revoked"]]
+    assert (revoked["id"], revoked["expires"]) == (shown["id"], "2030-01-02")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["summary", "no.db"], "no.db: there is no such store; make it first: overstory store create no.db"),
+        (["summary", "metrics.toml"], "sqlite:///metrics.toml: this file is no SQLite database"),
+        (["summary", "mysql://root@db/x"], "a store is named by sqlite:///FILE"),
+        (["tokens", "revoke", "reports.db", "beef"], "there is no token beef"),
+        (
+            ["tokens", "add", "reports.db", "--role", "admin", "--application", "a", "--expires", "soon"],
+            "--expires soon: give a date such as 2027-11-21",
+        ),
+        (["restore", "no.db", "new.db"], "no.db: there is no such store"),
+        (["compact", "reports.db", "--registry", "no.toml"], "no.toml: no such file or directory"),
+    ],
+)
+def test_bad_input_is_one_sentence(folder: Path, arguments: list[str], said: str) -> None:
+    done = within("store", *arguments, cwd=folder)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("overstory: error: ")
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_every_action_has_an_example_in_its_help(folder: Path) -> None:
+    actions = ("create", "migrate", "summary", "compact", "retain", "backup", "restore", "export", "tokens")
+    for words in (*((one,) for one in actions), *(("tokens", verb) for verb in ("add", "list", "revoke"))):
+        done = within("store", *words, "--help", cwd=folder)
+        assert done.returncode == 0
+        assert "example:\n  overstory store" in done.stdout
+
+
+def test_as_a_process_of_its_own(folder: Path) -> None:
+    done = overstory("store", "compact", "reports.db", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "30 reports counted and shuffled, 2 batch ids forgotten\n"
