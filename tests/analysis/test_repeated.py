@@ -148,7 +148,8 @@ def test_the_lectures_bound_counts_devices():
 def test_a_reports_device_sent_at_least_the_mean(numbers):
     found = reports_per_device(sum(numbers), sum(n * n for n in numbers))
     assert sum(numbers) / len(numbers) - 1e-9 <= found <= max(numbers)
-    assert (found == pytest.approx(numbers[0])) == (len(set(numbers)) == 1)
+    even = len(set(numbers)) == 1
+    assert (found == pytest.approx(sum(numbers) / len(numbers), rel=1e-12)) == even, "only even numbers have it"
 
 
 @pytest.mark.parametrize("number", [0, 0.5, -1, float("nan"), float("inf"), True])
