@@ -84,9 +84,10 @@ def test_a_product_is_on_a_finer_grid_and_not_sampled():
 
 @given(channels, st.integers(0, 50), st.integers(0, 50))
 def test_debiasing_inverts_the_expectation(channel, ones, zeros):
-    assume(abs(channel.span) > Fraction(1, 100))
+    assume(channel.span)
     expected = ones * channel.keep_one + zeros * channel.raise_zero
-    assert channel.debias(float(expected), ones + zeros) == pytest.approx(ones, abs=1e-9)
+    slack = 1e-12 / abs(float(channel.span))  # what a rounding of the expectation becomes
+    assert channel.debias(float(expected), ones + zeros) == pytest.approx(ones, abs=slack)
 
 
 @pytest.mark.parametrize(("size", "first", "second"), [(2, "1/2", "1/3"), (3, "2/5", "1/7"), (5, "9/10", "1/2")])
