@@ -93,8 +93,8 @@ def test_a_value_outside_the_domain_is_refused_and_the_log_does_not_tell_it(tmp_
     client = device(tmp_path)
     assert [client.record("colour", value) for _ in range(3)] == [Outcome.UNFIT] * 3
     assert len(caplog.records) == 1
-    assert "colour" in caplog.text
-    assert repr(value) not in caplog.text
+    assert "colour" in caplog.messages[0]
+    assert repr(value) not in caplog.messages[0]
     assert client.record("colour", "red") is Outcome.RECORDED
 
 
@@ -270,3 +270,25 @@ def test_warnings_go_through_logging_and_nothing_is_printed(tmp_path, caplog, ca
         device(tmp_path).record("nothing", 1)
     assert [record.name for record in caplog.records] == ["overstory.client"]
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "stand_ins"),
+    [
+        ("nearest", (40, 50, 45, 46, 0, 99, 44), (40, 50, 40, 50, 40, 50, 40)),  # of two as near, the lower
+        ("first", (40, 50, 45, 99, 50), (40, 50, 40, 40, 50)),
+        ("dropping", (1, 2, 3, 4, 3), (1, 2, 3, None, 3)),
+    ],
+)
+def test_past_the_cap_the_metrics_rule_decides(tmp_path, clock, name, values, stand_ins):
+    client = device(tmp_path, clock=clock)
+    metric = REGISTRY[name]
+    for value in values:
+        clock.tomorrow()
+        client.record(name, value)
+    client.flush()
+    randomizer = Randomizer(metric.mechanism, secret=State(client.paths).begin().reveal(), metric=name)
+    permanent = {response.number: response.permanent for response in responses_of(client, name)}
+    assert len(permanent) == metric.max_values
+    sent = [permanent[row.response] for row in rows_of(client)]
+    assert sent == [randomizer.permanent(value) for value in stand_ins if value is not None]

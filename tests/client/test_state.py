@@ -80,6 +80,12 @@ def test_a_database_cut_to_nothing_is_a_lost_one(paths, begun):
     assert fault_of(paths) is Fault.LOST
 
 
+def test_a_database_lost_before_the_state_was_marked_as_begun_is_noticed(paths, begun):
+    paths.database.unlink()
+    paths.lock.write_bytes(b"")
+    assert fault_of(paths) is Fault.LOST
+
+
 def test_both_lost_are_noticed_too(paths, begun):
     paths.secret.unlink()
     paths.database.unlink()
@@ -460,6 +466,8 @@ def test_periods_that_are_remembered_no_longer_are_refused(tmp_path, monkeypatch
     clock.tomorrow(-4)
     assert client.record("colour", "red") is Outcome.PAST
     assert device(tmp_path, clock=clock).record("colour", "red") is Outcome.PAST
+    with State(client.paths).transaction() as rows:
+        assert not rows.claim("colour", int(clock.now // DAY))
     clock.tomorrow(1)
     assert client.record("colour", "red") is Outcome.ALREADY
 

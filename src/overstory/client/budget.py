@@ -94,7 +94,12 @@ def budget(rows: Rows, metrics: Mapping[str, Metric]) -> Budget:
             unknown.add(response.metric)
         else:
             about = response.metric, response.mechanism.hex(), terms
-            ledger = ledger.after(Spend(*about, Event.VALUE, response.reports, response.number))
+            of = (
+                (Event.ANY_VALUES, response.reports)
+                if terms.fresh
+                else (Event.VALUE, response.reports, response.number)
+            )
+            ledger = ledger.after(Spend(*about, *of))
     return Budget(ledger, frozenset(unknown))
 
 

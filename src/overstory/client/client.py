@@ -19,16 +19,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from overstory.client.consent import Choice, Consent, choose
+from overstory.client.construction import WarnsOnce, courier, load, seconds
 from overstory.client.errors import ConsentError, Fault, StateError
 from overstory.client.forking import watch
 from overstory.client.outcomes import Flushed, Outcome
 from overstory.client.paths import StatePaths, check_app, policy_file, state_folder
 from overstory.client.policy import UNASKED, Authority, Effective
-from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.client.background import Background
-    from overstory.client.delivering import Courier, Round
+    from overstory.client.delivering import Round
     from overstory.client.outbox import Bounds
     from overstory.client.session import Session
     from overstory.client.status import Status
@@ -123,13 +124,13 @@ class Client:
         bounds: Bounds | None = None,
         exit_timeout: float = 1.0,
     ) -> None:
-        self.app, self.registry = check_app(app), _loaded(registry)
+        self.app, self.registry = check_app(app), load(registry)
         self.paths = StatePaths(Path(state) if state is not None else state_folder(app, environ))
-        self._courier = _courier(server, token, transport, clock, environ)
+        self._courier = courier(server, token, transport, clock, environ)
         self._clock, self._entropy, self._bounds = clock, entropy, bounds
-        self._spread = None if spread is None else _within("spread", spread, 0.0, MOST_SPREAD)
-        self._interval = _within("interval", interval, 0.01, MOST_SPREAD)
-        self._exit_timeout = _within("exit_timeout", exit_timeout, 0.0, 60.0)
+        self._spread = None if spread is None else seconds("spread", spread, 0.0, MOST_SPREAD)
+        self._interval = seconds("interval", interval, 0.01, MOST_SPREAD)
+        self._exit_timeout = seconds("exit_timeout", exit_timeout, 0.0, 60.0)
         self._authority = Authority(self.paths, environ, Path(policy) if policy is not None else policy_file(environ))
         self._wants_thread = background
         self._thread: Background | None = None
@@ -138,7 +139,7 @@ class Client:
         self._trouble: StateError | None = None
         self._retry_at = 0.0
         self._closed = self._refused = False
-        self._warned: set[str] = set()
+        self._warn = WarnsOnce(_log)
         self._process = os.getpid()
         watch(self)
 
@@ -409,52 +410,3 @@ class Client:
     def _note(self, error: StateError) -> None:
         self._trouble = error
         self._warn(f"state {error.fault}", "%s", error)
-
-    def _warn(self, about: str, message: str, *details: object) -> None:
-        """Warn once about each thing."""
-        if about not in self._warned and len(self._warned) < 100:
-            self._warned.add(about)
-            _log.warning(message, *details)
-
-
-def _loaded(registry: MetricRegistry | str | os.PathLike[str]) -> MetricRegistry:
-    if isinstance(registry, str | os.PathLike):
-        from overstory.protocol.metrics import load_registry
-
-        try:
-            return load_registry(registry, read_candidates=False)
-        except OSError as error:
-            raise FormatError(f"cannot be read: {error.strerror or error}", source=os.fspath(registry)) from error
-    if not isinstance(getattr(registry, "metrics", None), Mapping):
-        raise ParameterError(f"registry: give a file or a MetricRegistry, not {type(registry).__name__}")
-    return registry
-
-
-def _courier(
-    server: str | None,
-    token: str,
-    transport: Transport | None,
-    clock: Callable[[], float],
-    environ: Mapping[str, str],
-) -> Callable[[], Courier] | None:
-    """Return what makes the courier when it is needed; the address and the token are checked at once."""
-    if server is None:
-        return None
-    from overstory.client.upload import check_token, endpoint
-
-    endpoint(server)
-    check_token(token)
-
-    def made() -> Courier:
-        from overstory.client.delivering import Courier
-        from overstory.client.upload import http_transport
-
-        return Courier(server=server, transport=transport or http_transport(environ), token=token, clock=clock)
-
-    return made
-
-
-def _within(name: str, value: float, least: float, most: float) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
-        raise ParameterError(f"{name} = {value!r}: give seconds, from {least:g} to {most:g}")
-    return float(value)

@@ -29,6 +29,10 @@ NEAREST_STEPS: Final = 4096
 """How far to look for the nearest value reported; past that, a value beyond the cap is dropped."""
 
 
+ALL_VALUES: Final = bytes(TAG_BYTES)
+"""The tag of the one row of a metric whose noise is all fresh: it has no permanent responses, only reports."""
+
+
 class Tagger:
     """Names the permanent responses of one metric on this device without saying whose they are.
 
@@ -73,7 +77,7 @@ class Response:
     number
         In order of first report, from 0.
     permanent
-        The permanent response.
+        The permanent response; None where all noise is fresh, and nothing is kept.
     reports
         How often it was queued for sending: what the ledger charges.
     kept
@@ -83,7 +87,7 @@ class Response:
     metric: str
     mechanism: bytes
     number: int
-    permanent: int = field(repr=False)
+    permanent: int | None = field(repr=False)
     reports: int
     kept: int
     tag: bytes = field(repr=False, default=b"")
@@ -103,7 +107,15 @@ class Memo:
             (metric,),
         )
         return [
-            Response(metric, mechanism, number, int.from_bytes(permanent, "little"), reports, kept, tag)
+            Response(
+                metric,
+                mechanism,
+                number,
+                int.from_bytes(permanent, "little") if permanent else None,
+                reports,
+                kept,
+                tag,
+            )
             for metric, mechanism, number, permanent, reports, kept, tag in found
         ]
 

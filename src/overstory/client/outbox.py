@@ -84,7 +84,8 @@ class OutboxRow:
     state, answer
         What became of it, and what the collector said, or why it was dropped.
     response
-        The number of its permanent response, see `Memo`; None where an earlier version did not keep it.
+        The number of its permanent response, see `Memo`; None where it has none, because all noise is fresh, or where
+        an earlier version did not keep it.
     """
 
     id: int

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from overstory.client.memo import NEAREST_STEPS, Response, Tagger, changed_response
+from overstory.client.memo import ALL_VALUES, NEAREST_STEPS, Response, Tagger, changed_response
 from overstory.client.outcomes import Outcome
 from overstory.client.randomizer import Randomizer
+from overstory.privacy.kinds import terms_of
 from overstory.protocol.domains import Domain
 from overstory.protocol.upload import ID_BYTES, Upload, encode_upload
 from overstory.protocol.wire import encode_reports
@@ -73,6 +74,11 @@ class MetricRecorder:
         The device's.
     entropy
         Where instantaneous noise comes from: the system, unless this is an experiment.
+
+    Notes
+    -----
+    Where all noise is fresh (the window mechanisms, f = 0) the "permanent response" is the true encoding: none is kept,
+    nowhere, and no cap applies, for a further value costs nothing that its report does not. All values are one row.
     """
 
     def __init__(self, metric: Metric, secret: DeviceSecret, entropy: Entropy | None) -> None:
@@ -81,6 +87,7 @@ class MetricRecorder:
         self._randomizer = Randomizer(mechanism, secret=secret.reveal(), metric=metric.id, entropy=entropy)
         self._tagger = Tagger(mechanism, metric.id, secret.reveal(), self._randomizer.cohort)
         self._width = (mechanism.payload_bits + 7) // 8
+        self._fresh = terms_of(mechanism).fresh
         self._responses: dict[bytes, bytes] = {}  # of this mechanism, in order of first report
         self._elsewhere = 0  # permanent responses by other mechanisms that the metric had before
         self._reported: set[int] = set()
@@ -95,7 +102,8 @@ class MetricRecorder:
         mine, self._elsewhere = {}, 0
         for response in responses:
             if response.mechanism == self.metric.mechanism.digest:
-                mine[response.tag] = response.permanent.to_bytes(self._width, "little")
+                held = response.permanent
+                mine[response.tag] = b"" if held is None else held.to_bytes(self._width, "little")
             else:
                 self._elsewhere += 1
         self._reported, self._first = set(claims.reported), claims.first
@@ -125,13 +133,17 @@ class MetricRecorder:
         StateError
             `altered` when the permanent response is not what it was.
         """
-        tag = self._chosen(self.metric.encode(value))
+        encoded, mechanism = self.metric.encode(value), self.metric.mechanism
+        tag = ALL_VALUES if self._fresh else self._chosen(encoded)
         if tag is None:
             return None
-        permanent, mechanism = self._responses[tag], self.metric.mechanism
-        reports = encode_reports(mechanism, [self._randomizer.report_of(int.from_bytes(permanent, "little"))])
+        if self._fresh:
+            permanent, report = b"", self._randomizer.report(encoded)
+        else:
+            permanent = self._responses[tag]
+            report = self._randomizer.report_of(int.from_bytes(permanent, "little"))
         batch = os.urandom(ID_BYTES)
-        body = encode_upload(Upload(batch, self.metric.id, period, reports))
+        body = encode_upload(Upload(batch, self.metric.id, period, encode_reports(mechanism, [report])))
         self._reported.add(period)
         return Made(batch, body, tag, permanent)
 

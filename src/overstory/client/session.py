@@ -172,7 +172,7 @@ class Session:
                 mechanism.digest,
                 report.tag,
                 report.permanent,
-                most=self._metrics[report.metric].max_values,
+                most=self._metrics[report.metric].max_values if report.permanent else None,
                 kept=kept,
             )
         except StateError as error:
@@ -185,6 +185,12 @@ class Session:
         rows.memo.keep_terms(mechanism)
         state = RowState.LOCAL if kept else RowState.WAITING
         rows.outbox.add(
-            report.batch, report.metric, report.period, report.body, due=report.due, state=state, response=number
+            report.batch,
+            report.metric,
+            report.period,
+            report.body,
+            due=report.due,
+            state=state,
+            response=number if report.permanent else None,
         )
         return "kept" if kept else "queued"
