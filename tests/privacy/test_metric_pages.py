@@ -1,0 +1,159 @@
+"""What a metric's public page says, and what a reviewer is warned of."""
+
+import datetime as dt
+import math
+from pathlib import Path
+
+import pytest
+
+from overstory.privacy.kinds import terms_of
+from overstory.privacy.metric_page import metric_page
+from overstory.privacy.metric_privacy import lifetime_claim, metric_statement
+from overstory.privacy.registry_warnings import registry_warnings
+from overstory.protocol.metrics import load_registry, parse_registry
+from overstory.protocol.metrics.registry import EXAMPLE
+
+TODAY = dt.date(2026, 11, 21)
+EXAMPLES = load_registry(Path(__file__).parents[2] / "examples" / "metrics.toml")
+BINS = '{kind = "bins", min = 0, max = 2, count = 10, outside = "OUTSIDE"}'
+NUMBERS = '{kind = "integers", min = 1, max = 6, outside = "OUTSIDE"}'
+
+
+def text(*more, **instead):
+    lines = EXAMPLE.splitlines()
+    for key, value in instead.items():
+        lines = [f"{key} = {value}" if line.startswith(f"{key} =") else line for line in lines]
+    return "\n".join([*lines, *more])
+
+
+def facts(*more, **instead):
+    metric = parse_registry(text(*more, **instead))["colour"]
+    return dict(metric_page(metric).facts)
+
+
+@pytest.mark.parametrize("domain", [BINS, NUMBERS])
+@pytest.mark.parametrize(
+    ("outside", "says"),
+    [
+        ("clamp", "counts as the nearest"),
+        ("reject", "is not reported"),
+        ("separate", "as below or above, and not how far"),
+    ],
+)
+def test_what_happens_to_values_outside_is_said(domain, outside, says):
+    assert facts(domain=domain.replace("OUTSIDE", outside))["What a report can be about"].endswith(says)
+
+
+def test_long_lists_are_cut_and_others_named():
+    names = ", ".join(f'"c{i}"' for i in range(30))
+    said = facts(domain=f'{{kind = "categories", names = [{names}], other = "more"}}')["What a report can be about"]
+    assert said.startswith("one of 31: c0, c1,")
+    assert said.endswith("c19, ...; any other value is reported as more")
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ((), "all 3 that there are"),
+        (("max_values = 3",), "all 3 that there are"),
+        (("max_values = 2",), "at most 2 different ones from one device, ever; further ones are not reported"),
+        (("max_values = 2", 'beyond = "first"'), "further ones are reported as the first one was"),
+    ],
+)
+def test_how_many_values(more, says):
+    assert facts(*more)["How many values"].endswith(says)
+
+
+def test_how_long():
+    assert facts(retention_days="0")["How long it is kept"].startswith(
+        "randomized reports not at all once they are counted"
+    )
+    assert facts("grace_days = 0")["How long it is kept"].endswith(
+        "a report that comes after its period is not counted"
+    )
+
+
+@pytest.mark.parametrize("name", list(EXAMPLES))
+def test_every_epsilon_of_the_statement_is_on_the_page_and_the_lifetime_is_last(name):
+    metric = EXAMPLES[name]
+    page = metric_page(metric)
+    assert page.claims[:-1] == metric_statement(metric).claims
+    assert page.claims[-1] == lifetime_claim(metric)
+    rows = list(page.table())
+    assert [row[0] for row in rows] == [claim.about for claim in page.claims]
+    notes = page.notes()
+    assert sorted(notes.values()) == list(range(1, len(notes) + 1))
+    for claim, (_, epsilon, _, marks) in zip(page.claims, rows, strict=True):
+        assert epsilon == ("no bound" if math.isinf(claim.epsilon) else f"{claim.epsilon:.4f}")
+        assert f"[{notes[claim.assumption]}]" in marks
+
+
+@pytest.mark.parametrize("name", ["search-engine", "theme", "open-tabs", "misspelling", "meter-memo"])
+def test_a_lifetime_is_the_values_allowed_times_the_permanent_epsilon(name):
+    metric = EXAMPLES[name]
+    most = min(n for n in (metric.max_values, terms_of(metric.mechanism).most_values) if n is not None)
+    assert lifetime_claim(metric).epsilon == pytest.approx(most * metric.mechanism.epsilon_permanent)
+
+
+def test_no_cap_and_fresh_noise_are_without_bound():
+    strings = parse_registry(text(domain='{kind = "strings"}', oracle='"rappor"', parameters="{}"))["colour"]
+    assert math.isinf(lifetime_claim(strings).epsilon)
+    assert "no cap" in lifetime_claim(strings).assumption
+    assert "any number" in dict(metric_page(strings).facts)["How many values"]
+    assert math.isinf(lifetime_claim(EXAMPLES["meter-window"]).epsilon)
+
+
+def test_a_window_is_stated_and_a_long_one_without_its_change():
+    short = metric_statement(parse_registry(text("window = 30"))["colour"])
+    assert (30 in short.epsilon_n, 30 in short.change_leak) == (True, True)
+    long = metric_statement(parse_registry(text("window = 5000"))["colour"])
+    assert (5000 in long.epsilon_n, 5000 in long.change_leak) == (True, False)
+    asked = metric_statement(parse_registry(text("window = 5000"))["colour"], reports=[7])
+    assert (7 in asked.epsilon_n, 7 in asked.change_leak) == (True, True)
+
+
+def warnings(*more, today=TODAY, **instead):
+    written = text(*more, **instead)
+    return [
+        (fault.line, fault.field.rpartition(".")[2], fault.message)
+        for fault in registry_warnings(parse_registry(written), written, today)
+    ]
+
+
+WINDOW = {"domain": BINS.replace("OUTSIDE", "clamp"), "oracle": '"opt-wb"', "parameters": "{epsilon = 1.0, window = 9}"}
+RAPPOR = {"domain": '{kind = "strings"}', "oracle": '"rappor"', "parameters": "{}"}
+
+
+@pytest.mark.parametrize(
+    ("more", "instead", "key", "says"),
+    [
+        ((), {"expires": "2026-11-21"}, "expires", "expired on 2026-11-21"),
+        ((), {"expires": "2026-11-22"}, "expires", "expires in 1 day, on 2026-11-22"),
+        ((), {"expires": "2026-12-21"}, "expires", "expires in 30 days"),
+        (("max_values = 3",), {}, "max_values", "has no effect: the domain has 3 values"),
+        (("max_values = 3",), WINDOW, "max_values", "all noise is drawn afresh"),
+        (('beyond = "first"',), {}, "beyond", "has no effect without max_values"),
+        ((), RAPPOR, "max_values", "no cap: what one device may reveal by ever new values is without bound"),
+    ],
+)
+def test_what_is_worth_a_second_look(more, instead, key, says):
+    ((line, field, message),) = warnings(*more, **instead)
+    assert field == key
+    assert says in message
+    shown = text(*more, **instead).splitlines()[line - 1]
+    assert shown.startswith((key, "[metrics.colour]"))
+
+
+@pytest.mark.parametrize(
+    ("more", "instead"),
+    [
+        ((), {}),
+        ((), {"expires": "2026-12-22"}),
+        (("max_values = 2", 'beyond = "first"'), {}),
+        (("max_values = 9",), RAPPOR),
+        ((), WINDOW),
+        ((), {"oracle": '"loloha"', "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0}"}),
+    ],
+)
+def test_what_is_not(more, instead):
+    assert warnings(*more, **instead) == []
