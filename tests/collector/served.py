@@ -17,15 +17,20 @@ from overstory.collector.serving import Listening, Server, _config
 
 @contextmanager
 def served(
-    limits: Limits | None = None, *, http: str | None = None, **named: Any
+    limits: Limits | None = None, *, http: str | None = None, store: Any = None, **named: Any
 ) -> Iterator[tuple[Collector, tuple[str, int]]]:
-    """A collector on a store in memory, and where it listens.
+    """A collector on a store in memory, unless another is given, and where it listens.
 
     `http` is another of uvicorn's protocols than ours, to compare with.
     """
     never = Rhythm(tokens=0, compact=0, retain=0)
     collector = Collector(
-        METRICS, FakeStore(), limits=limits, rhythm=never, clock=lambda: NOW, **{"open_writes": True} | named
+        METRICS,
+        FakeStore() if store is None else store,
+        limits=limits,
+        rhythm=never,
+        clock=lambda: NOW,
+        **{"open_writes": True} | named,
     )
     listening, ready = Listening(port=0, grace=0.0), threading.Event()
     config = _config(collector, listening)
@@ -44,7 +49,7 @@ def served(
             server.handle_exit(15, None)
             thread.join(30)
     assert not thread.is_alive()
-    assert collector.store.closed
+    assert collector.state == "closing"
 
 
 class Wire:

@@ -1,0 +1,70 @@
+"""The OpenAPI description of a collector that listens, and what every answer to it must be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import schemathesis
+from collecting import METRICS, NOW, upload
+from hypothesis import HealthCheck, given, settings
+from schemathesis import checks
+from served import served
+
+from overstory.collector.ingest import Ingest
+from overstory.collector.store import open_store
+from overstory.protocol.upload import MEDIA_TYPE
+
+checks.load_all_checks()
+HELD = checks.CHECKS.get_by_names(
+    [
+        "not_a_server_error",
+        "status_code_conformance",
+        "content_type_conformance",
+        "response_schema_conformance",
+        "response_headers_conformance",
+    ]
+)
+"""No 5xx, and only the statuses, types, headers and shapes that the description names."""
+
+POSITIVE, NEGATIVE = schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE
+
+KINDS = [
+    ("POST", "/v1/reports", POSITIVE),
+    ("POST", "/v1/reports", NEGATIVE),
+    ("GET", "/v1/metrics", POSITIVE),
+    ("GET", "/v1/metrics/{metric}", POSITIVE),
+    ("GET", "/v1/metrics/{metric}/counts", POSITIVE),
+    ("GET", "/v1/metrics/{metric}/counts", NEGATIVE),
+    ("GET", "/v1/metrics/{metric}/estimates", POSITIVE),
+    ("GET", "/v1/metrics/{metric}/estimates", NEGATIVE),
+    ("GET", "/healthz", POSITIVE),
+    ("GET", "/readyz", POSITIVE),
+    ("GET", "/metrics", POSITIVE),
+]
+"""Requests that the description allows, and, where there is anything to get wrong, such as it forbids."""
+
+
+@contextmanager
+def described(folder: Path) -> Iterator[tuple[Any, dict[str, str]]]:
+    """The description as it is served, and the headers of an admin."""
+    store = open_store(str(folder / "store.db"), METRICS, create=True)
+    bodies = [upload(name, 50) for name in METRICS if name != "ended"]
+    store.add(Ingest(METRICS).decide(b"".join(bodies), MEDIA_TYPE, NOW).received)
+    headers = {"Authorization": f"Bearer {store.add_token('admin', 'ops')}"}
+    with served(store=store) as (_, (host, port)):
+        yield schemathesis.openapi.from_url(f"http://{host}:{port}/openapi.json"), headers
+
+
+def hold(schema: Any, headers: dict[str, str], method: str, path: str, mode: Any, examples: int) -> None:
+    """Send so many requests of a kind to a page, and hold every answer against the description."""
+    operation = schema[path][method]
+
+    @given(case=operation.as_strategy(generation_mode=mode))
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    def held(case: Any) -> None:
+        case.call_and_validate(headers=headers, checks=HELD)
+
+    held()
