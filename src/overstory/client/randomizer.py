@@ -39,7 +39,7 @@ class Randomizer:
     entropy
         Where fresh bits come from: the operating system, unless this is an experiment.
     memo_size
-        How many permanent responses are kept in memory (they are recomputed otherwise, never stored).
+        How many permanent responses are kept in memory (they are derived anew otherwise).
 
     Raises
     ------

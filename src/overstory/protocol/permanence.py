@@ -1,8 +1,8 @@
-"""The permanent response: the same for ever on one device, independent on any other, and never stored.
+"""The permanent response: the same for ever on one device, and independent on any other.
 
-It is recomputed from a device secret whenever it is needed, so no file ever holds a value or its noisy copy, and a
-crash, a restart or a second process cannot draw it twice (RAPPOR, section 2, asks for it to be memoized; drawing it
-again would let an observer average the noise away).
+It is derived from a device secret whenever it is needed, so no file has to hold a value to find it again, and a crash,
+a restart or a second process cannot draw it twice (RAPPOR, section 2, asks for it to be memoized; drawing it again
+would let an observer average the noise away).
 """
 
 from __future__ import annotations
