@@ -33,9 +33,10 @@ def in_child(job, *, as_nobody=False):
 
 def start(script, *arguments):
     """Start Python on `script`, which may import the modules beside this one."""
+    paths = str(HERE), os.environ.get("PYTHONPATH")
     return subprocess.Popen(
         [sys.executable, "-c", script, *map(str, arguments)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), *sys.path[1:2]]), "PYTHONWARNINGS": "error"},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONWARNINGS": "error"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

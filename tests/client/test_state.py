@@ -479,3 +479,21 @@ def test_a_row_from_a_clock_that_ran_ahead_is_due_now(paths, begun):
         assert [row.batch for row in rows.outbox.take_due(NOON, 10, 60)] == [b"a" * 16]
         assert rows.outbox.take_due(NOON, 10, 60) == []  # leased
         assert rows.outbox.next_due() == NOON + 60
+
+
+def test_a_permanent_response_that_differs_from_the_one_reported_before_is_not_reported(tmp_path, paths):
+    clock = Clock()
+    client = device(tmp_path, clock=clock)
+    client.record("colour", "red")
+    client.flush()
+    connection = sqlite3.connect(paths.database, isolation_level=None)
+    connection.execute("UPDATE responses SET permanent = ?", (b"\x7f",))
+    connection.close()
+    clock.tomorrow()
+    again = device(tmp_path, clock=clock, choice=None)
+    assert again.record("colour", "red") is Outcome.UNAVAILABLE
+    assert "differs from the one reported before" in again._trouble.args[0]
+    assert client.record("colour", "red") is Outcome.RECORDED  # it has not read the state since
+    assert client.flush().written == {"altered": 1}
+    with State(paths).snapshot() as rows:
+        assert len(rows.outbox.rows()) == 1

@@ -94,6 +94,8 @@ def test_where_all_noise_is_fresh_nothing_of_the_value_is_kept(tmp_path, metric)
     assert connection.execute("SELECT DISTINCT response FROM outbox").fetchall() == [(None,)]
     connection.close()
     with State(client.paths).snapshot() as rows:
+        (account,) = budget(rows, {}).ledger.accounts
+        assert (account.unknown, account.numbered) == (5, ())  # of whatever values
         assert spent(rows, metric).reports == 5
         assert spent(rows, metric).epsilon == terms_of(metric.mechanism).epsilon_any(5)
         assert budget(rows, {}).epsilon == terms_of(metric.mechanism).epsilon_any(5)
