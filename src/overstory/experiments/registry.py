@@ -74,6 +74,9 @@ _ALL: Final = (
     ),
     Experiment("rappor-table-1", "Counts of the strings found", RAPPOR, "section 5.2, table 1", "rappor.string_counts"),
     Experiment(
+        "rappor-table-2", "Process names, and their right variance", RAPPOR, "section 5.3, table 2", "rappor.processes"
+    ),
+    Experiment(
         "rappor-figure-7", "False discoveries of an attacker", RAPPOR, "section 6, figure 7", "rappor.false_discoveries"
     ),
     Experiment("rappor-figure-8", "What two bits say", RAPPOR, "section 6, figure 8", "rappor.posteriors"),
