@@ -11,6 +11,7 @@ from typing import Final
 
 from overstory.collector.inflating import inflate
 from overstory.collector.limits import Limits
+from overstory.collector.patterns import Pattern, Patterns
 from overstory.collector.soundness import Shape
 from overstory.collector.store import Received
 from overstory.protocol.errors import WireError
@@ -21,6 +22,9 @@ from overstory.protocol.upload import MEDIA_TYPE, Upload, decode_uploads, upload
 JSON: Final = "application/json"
 EARLY: Final = 1
 """A device's clock may run ahead by so many periods."""
+
+OVERHEAD: Final = 256
+"""About how many bytes a batch takes up beside its own while it waits."""
 
 SLACK: Final = 3600
 """Batch ids are kept so many seconds longer than their reports are taken: collectors' clocks differ too."""
@@ -73,6 +77,7 @@ class Ingest:
 
     def __init__(self, registry: MetricRegistry, limits: Limits | None = None) -> None:
         self.registry, self.limits = registry, limits or Limits()
+        self._patterns = Patterns()
         self._known = {name: (metric, Shape.of(metric.mechanism)) for name, metric in registry.metrics.items()}
 
     def decide(self, body: bytes, content_type: str, now: float, *, encoding: str = "") -> Decision:
@@ -87,6 +92,9 @@ class Ingest:
         now
             Unix time in seconds.
         """
+        plain = content_type == MEDIA_TYPE and not encoding
+        if plain and (known := self._patterns.recognise(body, now)) is not None:
+            return Decision(None, [Result(known.batch, known.metric, 1)], [known], 1, len(body) + OVERHEAD)
         try:
             uploads = self._uploads(body, content_type, encoding)
         except WireError as error:
@@ -95,7 +103,15 @@ class Ingest:
         for upload in uploads:
             if not self._take(upload, now, decision):
                 return Decision(Reason.TOO_MANY)
+        if plain and len(uploads) == 1 and decision.num_reports == 1 and not decision.results[0].rejected:
+            self._remember(body, decision.received[0])
         return decision
+
+    def _remember(self, body: bytes, received: Received) -> None:
+        metric, shape = self._known[received.metric]
+        opens = metric.period.start(received.period - EARLY)
+        closes = min(metric.expires_at, metric.accept_until(received.period))
+        self._patterns.remember(body, Pattern(shape, received, len(body), opens, closes))
 
     def _uploads(self, body: bytes, content_type: str, encoding: str) -> list[Upload]:
         if encoding:
@@ -134,7 +150,7 @@ class Ingest:
             return True
         result.accepted = columns.num_reports
         decision.num_reports += columns.num_reports
-        decision.num_bytes += len(upload.reports)
+        decision.num_bytes += len(upload.reports) + OVERHEAD
         decision.received.append(
             Received(
                 metric=upload.metric,

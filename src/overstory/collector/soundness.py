@@ -105,12 +105,12 @@ class Shape:
 
     def _few(self, num_reports: int, cohorts: bytes, bits: bytes) -> Columns:
         if num_reports == 1:
-            reason = self._refuse(cohorts, bits)
+            reason = self.refuse(cohorts, bits)
             return Columns(1, cohorts, bits) if reason is None else Columns(0, b"", b"", ((0, reason),))
         wide, width = self.cohort_bytes, self.width
         rejected: list[tuple[int, Reason]] = []
         for i in range(num_reports):
-            reason = self._refuse(cohorts[i * wide : (i + 1) * wide], bits[i * width : (i + 1) * width])
+            reason = self.refuse(cohorts[i * wide : (i + 1) * wide], bits[i * width : (i + 1) * width])
             if reason is not None:
                 rejected.append((i, reason))
         if not rejected:
@@ -124,8 +124,8 @@ class Shape:
             tuple(rejected),
         )
 
-    def _refuse(self, cohort: bytes, bits: bytes) -> Reason | None:
-        """Say why the metric cannot have this report, or None."""
+    def refuse(self, cohort: bytes, bits: bytes) -> Reason | None:
+        """Say why the metric cannot have a report of this cohort and payload, or None."""
         if int.from_bytes(cohort, "little") >= self.num_cohorts:
             return Reason.COHORT
         payload = int.from_bytes(bits, "little")
