@@ -77,6 +77,9 @@ _ALL: Final = (
         "rappor-table-2", "Process names, and their right variance", RAPPOR, "section 5.3, table 2", "rappor.processes"
     ),
     Experiment(
+        "rappor-figure-6", "Homepages, and the least share found", RAPPOR, "section 5.4, figure 6", "rappor.homepages"
+    ),
+    Experiment(
         "rappor-figure-7", "False discoveries of an attacker", RAPPOR, "section 6, figure 7", "rappor.false_discoveries"
     ),
     Experiment("rappor-figure-8", "What two bits say", RAPPOR, "section 6, figure 8", "rappor.posteriors"),
@@ -85,6 +88,33 @@ _ALL: Final = (
     ),
     Experiment(
         "lecture-heavy-hitters", "From a frequency oracle to heavy hitters", LECTURE, "Theorem 2", "lecture.reduction"
+    ),
+    Experiment(
+        "protecting-window",
+        "WB and OPT-WB over homes and epsilon",
+        PROTECTING,
+        "section 5.3.2.1, figures 11 and 12, table 6",
+        "protecting.window_based",
+        ("readings",),
+    ),
+    Experiment(
+        "protecting-double",
+        "OPT-DR against RAPPOR, by every definition",
+        PROTECTING,
+        "section 5.3.2.2, figures 13 to 16",
+        "protecting.double_randomization",
+        ("readings",),
+    ),
+    Experiment(
+        "protecting-cumulative",
+        "Each time step alone, or all reports so far",
+        PROTECTING,
+        "section 4.4",
+        "protecting.cumulative",
+        ("readings",),
+    ),
+    Experiment(
+        "protecting-shapes", "What bins and shapes do", PROTECTING, "section 6.2, future work", "protecting.shapes"
     ),
 )
 

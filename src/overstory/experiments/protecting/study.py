@@ -1,0 +1,97 @@
+"""The thesis's measurements: a mechanism, homes that report step by step, and two distances from the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.analysis.counts import SupportCounts
+from overstory.analysis.distances import jensen_shannon, mean_squared_error
+from overstory.analysis.oracle import FrequencyOracle
+from overstory.analysis.postprocess import postprocess
+from overstory.experiments.protecting.homes import Symbols, frequencies
+from overstory.protocol.mechanisms.mechanism import Mechanism
+
+STEP: Final = "est-freq-clipped"
+"""Est_Freq of the thesis (Definition 17) with the sum over the clipped estimates, so that it is a distribution."""
+
+
+@dataclass(frozen=True)
+class Distances:
+    """How far one estimate is from the truth.
+
+    Attributes
+    ----------
+    mse
+        Mean squared error of the frequencies (Definition 18).
+    raw_mse, literal_mse
+        The same of the unbiased estimates, as they are, and of Est_Freq literally, divided by the unclipped sum (None
+        where that sum is not positive).
+    jsd
+        Jensen-Shannon distance, base 2 (Definition 19).
+    """
+
+    mse: float
+    raw_mse: float
+    literal_mse: float | None
+    jsd: float
+
+
+def distances(oracle: FrequencyOracle, counts: SupportCounts, truth: NDArray[np.float64]) -> Distances:
+    """Estimate as the thesis does and compare."""
+    raw = oracle.estimate(counts)
+    estimated = np.asarray(postprocess(raw, STEP).frequencies)
+    literal = None
+    if raw.frequencies.sum() > 0:
+        literal = mean_squared_error(postprocess(raw, "est-freq").frequencies, truth)
+    unbiased = mean_squared_error(raw.frequencies, truth)
+    return Distances(mean_squared_error(estimated, truth), unbiased, literal, jensen_shannon(estimated, truth))
+
+
+def per_step(mechanism: Mechanism, homes: Symbols, rng: np.random.Generator, steps: int) -> list[Distances]:
+    """Estimate from the reports of each time step alone (section 4.4, the second reading of the response set)."""
+    return [distances(oracle, counts, truth) for oracle, counts, truth in _steps(mechanism, homes, rng, steps)]
+
+
+def cumulative(mechanism: Mechanism, homes: Symbols, rng: np.random.Generator, steps: int) -> list[Distances]:
+    """Estimate from all reports so far, at each time step (the first reading); the truth is over the same steps."""
+    found, so_far = [], None
+    for step, (oracle, counts, _) in enumerate(_steps(mechanism, homes, rng, steps)):
+        so_far = counts if so_far is None else so_far + counts
+        found.append(distances(oracle, so_far, frequencies(homes[: step + 1], counts.num_bits)))
+    return found
+
+
+def _steps(
+    mechanism: Mechanism, homes: Symbols, rng: np.random.Generator, steps: int
+) -> list[tuple[FrequencyOracle, SupportCounts, NDArray[np.float64]]]:
+    """Let every home report in each step: its reading changes, its permanent responses stay with the readings."""
+    oracle = FrequencyOracle(mechanism)
+    devices = oracle.devices(homes[0], rng)
+    size = oracle.support.domain_size
+    assert size is not None
+    return [
+        (oracle, _counted(oracle, replace(devices, symbols=homes[step]), step), frequencies(homes[step], size))
+        for step in range(steps)
+    ]
+
+
+def _counted(oracle: FrequencyOracle, devices: object, step: int) -> SupportCounts:
+    from overstory.analysis.simulation import SimulatedDevices
+
+    assert isinstance(devices, SimulatedDevices)
+    counted = None
+    for batch in devices.batches(step):
+        own = oracle.accumulate(batch)
+        counted = own if counted is None else counted + own
+    assert counted is not None
+    return counted
+
+
+def means(found: Sequence[Distances]) -> tuple[float, float]:
+    """Return the mean MSE and the mean JSD."""
+    return float(np.mean([one.mse for one in found])), float(np.mean([one.jsd for one in found]))
