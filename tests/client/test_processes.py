@@ -190,7 +190,7 @@ def test_a_child_of_a_client_that_has_not_recorded_yet_begins_on_its_own(tmp_pat
 @posix
 def test_forks_in_the_middle_of_other_threads_work_neither_hang_nor_double_anything(tmp_path):
     clock = Clock()
-    client = device(tmp_path, clock=clock, background=True, interval=0.01)
+    client = device(tmp_path, clock=clock, background=True, interval=0.05)
     stop = threading.Event()
 
     def work():
@@ -198,7 +198,7 @@ def test_forks_in_the_middle_of_other_threads_work_neither_hang_nor_double_anyth
             clock.now += 3600
             client.record("engine", "x")
             client.flush()
-            time.sleep(0.01)  # SQLite's waiting is not fair: leave the others a gap
+            time.sleep(0.05)  # neither SQLite's waiting nor a lock's is fair: leave the others a gap
 
     def child():
         signal.alarm(60)  # a deadlock ends here
@@ -215,7 +215,7 @@ def test_forks_in_the_middle_of_other_threads_work_neither_hang_nor_double_anyth
     for thread in threads:
         thread.start()
     try:
-        for _ in range(15):
+        for _ in range(8):
             in_child(child)
     finally:
         stop.set()
