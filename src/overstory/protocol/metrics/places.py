@@ -87,6 +87,7 @@ class _Scanner:
 
     def _next_is(self, sign: str) -> bool:
         """Pass over `sign` if it is what comes next."""
+        assert self.at < len(self.text), "what is open is closed in a document that was accepted"
         here = self.text.startswith(sign, self.at)
         self.at += len(sign) * here
         return here
