@@ -235,6 +235,9 @@ def test_plan_writes_parameters_within_the_needs_and_leaves_the_rest(folder, end
     shown = [line.replace("# needs", "needs", 1).replace("  # as agreed", "") for line in kept]
     assert shown == [line.replace("  # as agreed", "") for line in expected]
     assert "parameters = {epsilon = 1.0}  # as agreed" in after
+    assert f"{ending}  # needs = {{epsilon_report = 0.5" in after
+    assert f"{ending}  oracle = " in after
+    assert f"{ending}  parameters = " in after
     registry = load_registry(folder / "metrics.toml")
     string, theme, window, memo = (
         registry[name].mechanism for name in ("search-engine", "theme", "meter-window", "meter-memo")

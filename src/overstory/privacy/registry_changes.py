@@ -130,7 +130,7 @@ def _of_the_mechanism(old: Metric, new: Metric) -> Iterator[Change]:
     permanent = old.mechanism.epsilon_permanent, new.mechanism.epsilon_permanent
     yield from _worse(new.id, "any number of reports of one unchanged value", (0,), *map(_always, permanent))
     yield from _worse(new.id, "a change of value", CHANGES, before.change_leak, after.change_leak)
-    if not before.fresh and all(map(math.isfinite, permanent)):
+    if all(map(math.isfinite, permanent)):  # so neither's noise is all fresh
         total = add_up([(1, epsilon) for epsilon in permanent])
         said = (
             "devices that have reported draw new permanent responses, and the old ones are out: all reports of one "
