@@ -101,7 +101,7 @@ def plan_registry(text: str, folder: Path | None, *, source: str | None = None) 
     >>> from overstory.protocol.metrics.registry import EXAMPLE
     >>> needs = 'needs = {epsilon_report = 1.0, reports = 10000}'
     >>> text, planned = plan_registry(EXAMPLE.replace('oracle = "grr"\nparameters = {epsilon = 1.0}', needs), None)
-    >>> text == EXAMPLE.replace('oracle', f'# {needs}\\noracle')
+    >>> text == EXAMPLE.replace('oracle', f'# {needs}\noracle')
     True
     """
     root = read_root(text, source=source)
