@@ -52,6 +52,12 @@ class CollectorProcess:
                 return self.address
         raise AssertionError(f"the collector ended with {self._process.wait()} before it listened:\n{''.join(said)}")
 
+    @property
+    def pid(self) -> int:
+        """Its process number, while it runs."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """SIGKILL: no goodbye."""
         self._end(signal.SIGKILL)
