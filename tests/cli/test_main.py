@@ -41,7 +41,7 @@ def test_help_is_quick(tmp_path: Any, capsys: Any) -> None:
 def test_help_lists_every_command(capsys: Any) -> None:
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    assert all(f"\n    {name} " in out for name in COMMANDS)
+    assert all(f"\n    {name}" in out for name in COMMANDS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

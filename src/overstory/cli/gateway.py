@@ -31,7 +31,7 @@ def add_parser(commands: Any) -> None:
         "gateway",
         "report a meter's readings, once a period",
         more=MORE,
-        example="overstory gateway --metric energy --registry metrics.toml --readings - --server https://c.example",
+        example="overstory gateway --metric energy --registry metrics.toml --readings - --server https://collector.test",
     )
     parser.add_argument("--metric", required=True, metavar="ID", help="which metric of the registry")
     parser.add_argument("--registry", required=True, metavar="FILE", help="the metric registry")
