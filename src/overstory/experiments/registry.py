@@ -84,6 +84,15 @@ _ALL: Final = (
     ),
     Experiment("rappor-figure-8", "What two bits say", RAPPOR, "section 6, figure 8", "rappor.posteriors"),
     Experiment(
+        "epidemic-fit", "Infections by state, estimated and true", EPIDEMIC, "sections 3 and 4.4", "epidemic.fit"
+    ),
+    Experiment(
+        "epidemic-attacker", "What an attacker rebuilds", EPIDEMIC, "section 4.4, figure 8", "epidemic.attacker"
+    ),
+    Experiment(
+        "epidemic-shortcomings", "Three shortcomings, answered", EPIDEMIC, "conclusion", "epidemic.shortcomings"
+    ),
+    Experiment(
         "lecture-bounds", "Errors of two protocols against their bounds", LECTURE, "sections 3 and 4", "lecture.bounds"
     ),
     Experiment(
