@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -75,6 +76,9 @@ class Collector:
         self.intake = Intake(Ingest(registry, self.limits), self.committer, self.access, self.meters, clock)
         self.meters.queue = lambda: (self.committer.reports, self.committer.size)
         self._tasks: list[asyncio.Task[None]] = []
+        # A thread each for what goes on for ever: it keeps its memory and its connection, and tokens are read however
+        # long a compaction takes.
+        self._reading, self._keeping = (ThreadPoolExecutor(1, f"overstory-{name}") for name in ("tokens", "upkeep"))
         self._started = False
         self._troubled = False
 
@@ -97,13 +101,13 @@ class Collector:
         """
         await asyncio.to_thread(self.access.refresh)
         self.committer.start()
-        for seconds, work in (
-            (self._rhythm.tokens, self.access.refresh),
-            (self._rhythm.compact, lambda: self.store.compact(int(self.clock()))),
-            (self._rhythm.retain, lambda: self.store.retain(int(self.clock()))),
+        for seconds, where, work in (
+            (self._rhythm.tokens, self._reading, self.access.refresh),
+            (self._rhythm.compact, self._keeping, lambda: self.store.compact(int(self.clock()))),
+            (self._rhythm.retain, self._keeping, lambda: self.store.retain(int(self.clock()))),
         ):
             if seconds:
-                self._tasks.append(asyncio.create_task(self._every(seconds, work)))
+                self._tasks.append(asyncio.create_task(self._every(seconds, where, work)))
         self._started = True
 
     async def stop(self) -> None:
@@ -114,20 +118,22 @@ class Collector:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.to_thread(self.store.close)
+        for executor in (self._reading, self._keeping):
+            executor.shutdown(wait=False)
 
     def _committed(self, commit: Committed) -> None:
         self._troubled = commit.failed
         self.meters.committed(commit)
 
-    async def _every(self, seconds: float, work: Callable[[], Any]) -> None:
+    async def _every(self, seconds: float, where: Executor, work: Callable[[], Any]) -> None:
         """Do blocking work again and again; what is under way when this is cancelled is finished."""
         while True:
             await asyncio.sleep(seconds)
-            await _to_the_end(self._try(work))
+            await _to_the_end(self._try(where, work))
 
-    async def _try(self, work: Callable[[], Any]) -> None:
+    async def _try(self, where: Executor, work: Callable[[], Any]) -> None:
         try:
-            await asyncio.to_thread(work)
+            await asyncio.get_running_loop().run_in_executor(where, work)
         except OverstoryError as error:
             self._troubled = True
             self.meters.failed_upkeep += 1
