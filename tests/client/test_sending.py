@@ -206,7 +206,14 @@ def test_what_the_collector_would_refuse_by_now_is_not_sent() -> None:
     assert unasked(row(), COLOUR, closes - 1) is None
     assert unasked(row(), COLOUR, closes) == Decision(RowState.DROPPED, Reason.PERIOD_CLOSED)
     assert unasked(row(), None, NOW) == Decision(RowState.DROPPED, Reason.UNKNOWN_METRIC)
-    expired = unasked(row(period=21300), COLOUR, COLOUR.expires_at)
+
+
+def test_a_report_of_before_a_metric_expired_is_sent_all_the_same() -> None:
+    ends = COLOUR.expires_at
+    last = COLOUR.period.number(ends - 1)
+    assert unasked(row(period=last), COLOUR, ends) is None
+    assert unasked(row(period=last), COLOUR, COLOUR.accept_until(last) - 1) is None
+    expired = unasked(row(period=last + 1), COLOUR, ends)
     assert expired == Decision(RowState.DROPPED, Reason.METRIC_EXPIRED)
 
 

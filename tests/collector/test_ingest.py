@@ -250,3 +250,25 @@ def test_any_altered_byte_is_one_reason_or_a_sound_report(data) -> None:
     for received in decision.received:  # only the batch id, the period, or another metric's name can have been altered
         assert received.num_reports == 3
         assert received.bits == decide(upload("colour", 3)).received[0].bits
+
+
+def test_expiry_is_judged_by_when_a_period_began_as_a_device_does() -> None:
+    metric = METRICS["colour"]
+    ends = metric.expires_at
+    last = metric.period.number(ends - 1)
+    late = only(decide(upload("colour", period=last), now=ends + 5 * DAY))
+    assert (late.accepted, late.reason) == (1, None), "sent within the grace, though the metric has expired since"
+    assert only(decide(upload("colour", period=last + 1), now=ends)).reason is Reason.METRIC_EXPIRED
+    assert only(decide(upload("colour", period=last + 1), now=ends - 1)).reason is Reason.METRIC_EXPIRED
+    assert only(decide(upload("colour", period=last), now=metric.accept_until(last))).reason is Reason.PERIOD_CLOSED
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress])
+def test_json_is_no_longer_once_inflated_than_it_may_be_without(pack) -> None:
+    ingest = Ingest(METRICS, Limits(json_bytes=2000, inflated_bytes=1 << 20))
+    encoding = "gzip" if pack is gzip.compress else "deflate"
+    assert only(ingest.decide(pack(as_json()), JSON, NOW, encoding=encoding)).accepted == 2
+    nested = b"[" + b"[]," * 20_000 + b"[]]"  # a few bytes as it travels, megabytes of lists once parsed
+    assert len(pack(nested)) < 2000 < len(nested)
+    assert ingest.decide(pack(nested), JSON, NOW, encoding=encoding).refused is Reason.TOO_LARGE
+    assert ingest.decide(nested, JSON, NOW).refused is Reason.TOO_LARGE

@@ -67,13 +67,18 @@ def test_time_is_looked_at_every_time(day, second, period) -> None:
     alike(body, day * DAY + second)
 
 
-def test_a_metric_that_expires_is_no_longer_recognised() -> None:
-    ends = METRICS["bloom"].expires_at
-    ingest = Ingest(METRICS)
-    last = METRICS["bloom"].period.number(ends - 1)
+def test_late_reports_of_before_a_metric_expired_are_recognised_until_their_grace_is_over() -> None:
+    metric = METRICS["bloom"]
+    ends, ingest = metric.expires_at, Ingest(METRICS)
+    last = metric.period.number(ends - 1)
     assert ingest.decide(upload(period=last), MEDIA_TYPE, ends - 1).num_reports == 1
     assert ingest._patterns.recognise(upload(period=last), ends - 1) is not None
-    assert ingest._patterns.recognise(upload(period=last), ends) is None
+    closes = metric.accept_until(last)
+    assert closes > ends
+    assert ingest._patterns.recognise(upload(period=last), closes - 1) is not None
+    assert ingest._patterns.recognise(upload(period=last), closes) is None
+    ingest.decide(upload(period=last + 1), MEDIA_TYPE, ends)
+    assert ingest._patterns.recognise(upload(period=last + 1), ends) is None
 
 
 def test_patterns_are_bounded(monkeypatch) -> None:

@@ -281,6 +281,8 @@ class Client:
 
         now = self._clock()
         period = metric.period.number(now)
+        if metric.expired(now):
+            return Outcome.EXPIRED
         try:
             outcome = self._opened().record(metric, value, period, Leave(kept, mark, self._due(metric, now, period)))
         except ParameterError:

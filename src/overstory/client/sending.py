@@ -137,12 +137,12 @@ def unasked(row: OutboxRow, metric: Metric | None, now: float) -> Decision | Non
     """
     if metric is None:
         return Decision(RowState.DROPPED, Reason.UNKNOWN_METRIC)
-    if now >= metric.expires_at:
-        return Decision(RowState.DROPPED, Reason.METRIC_EXPIRED)
-    if now >= metric.accept_until(row.period):
-        return Decision(RowState.DROPPED, Reason.PERIOD_CLOSED)
     begins = metric.period.start(row.period)  # in the future only after the clock was set back
-    return Decision(RowState.WAITING, Reason.PERIOD_FUTURE, min(begins, now + DAY)) if now < begins else None
+    if now < begins:
+        return Decision(RowState.WAITING, Reason.PERIOD_FUTURE, min(begins, now + DAY))
+    if metric.expired(begins):
+        return Decision(RowState.DROPPED, Reason.METRIC_EXPIRED)
+    return Decision(RowState.DROPPED, Reason.PERIOD_CLOSED) if now >= metric.accept_until(row.period) else None
 
 
 def decide(row: OutboxRow, answer: Answer, *, now: float, failures: int, pace: Pace, uniform: Uniform) -> Decision:

@@ -110,14 +110,15 @@ class Ingest:
     def _remember(self, body: bytes, received: Received) -> None:
         metric, shape = self._known[received.metric]
         opens = metric.period.start(received.period - EARLY)
-        closes = min(metric.expires_at, metric.accept_until(received.period))
+        closes = metric.accept_until(received.period)
         self._patterns.remember(body, Pattern(shape, received, len(body), opens, closes))
 
     def _uploads(self, body: bytes, content_type: str, encoding: str) -> list[Upload]:
+        most = self.limits.json_bytes if content_type == JSON else self.limits.inflated_bytes
         if encoding:
-            body = inflate(body, encoding, self.limits.inflated_bytes)
-        if len(body) > self.limits.inflated_bytes:
-            raise WireError("too-large", f"the body has more than {self.limits.inflated_bytes} bytes")
+            body = inflate(body, encoding, most)
+        if len(body) > most:
+            raise WireError("too-large", f"the body has more than {most} bytes")
         if content_type == MEDIA_TYPE:
             return decode_uploads(body, self.limits.uploads)
         if content_type != JSON:
@@ -171,12 +172,13 @@ class Ingest:
 def out_of_time(metric: Metric, period: int, now: float) -> Reason | None:
     """Say why reports of that period are not taken at that time, or None.
 
-    One period ahead is allowed: devices' clocks differ.
+    One period ahead is allowed: devices' clocks differ. A metric's expiry is judged by when the period began: a report
+    of an earlier one that comes late, as the random delay makes many do, is taken as long as any other.
     """
-    if metric.expired(now):
-        return Reason.METRIC_EXPIRED
     if period > metric.period.number(now) + EARLY:
         return Reason.PERIOD_FUTURE
+    if metric.expired(metric.period.start(period)):
+        return Reason.METRIC_EXPIRED
     if now >= metric.accept_until(period):
         return Reason.PERIOD_CLOSED
     return None
