@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import random
 import threading
 from contextlib import asynccontextmanager
 
@@ -280,3 +281,27 @@ def test_all_bodies_being_read_are_bounded_together() -> None:
     refused, taken = asyncio.run(main())
     assert (refused.status_code, refused.json()["reason"]) == (429, "queue-full")
     assert taken.status_code == 200
+
+
+def test_bodies_that_wait_for_a_thread_are_bounded_with_those_being_read() -> None:
+    packed_up = gzip.compress(random.Random(1).randbytes(80_000))
+    kind = KIND | {"content-encoding": "gzip"}
+
+    async def main():
+        async with collecting(Limits(reading_bytes=100_000)) as (collector, client):
+            judged, decide = threading.Event(), collector.intake.decide
+
+            def busy(head, body):
+                judged.wait(10)
+                return decide(head, body)
+
+            collector.intake.decide = busy
+            first = asyncio.create_task(client.post("/v1/reports", content=packed_up, headers=kind))
+            await asyncio.sleep(0.05)
+            second = await client.post("/v1/reports", content=packed_up, headers=kind)
+            judged.set()
+            return await first, second, await client.post("/v1/reports", content=packed_up, headers=kind)
+
+    first, second, third = asyncio.run(main())
+    assert (second.status_code, second.json()["reason"]) == (429, "queue-full")
+    assert first.json()["reason"] == third.json()["reason"] == "damaged"

@@ -93,7 +93,11 @@ class HotPath:
 
     async def _decide(self, head: Head, body: bytes) -> Decision:
         if len(body) > LONG and (head.encoding or head.content_type == JSON):
-            return await asyncio.to_thread(self._intake.decide, head, body)
+            self._reading += len(body)  # however many wait for a thread, they are held within the same bound
+            try:
+                return await asyncio.to_thread(self._intake.decide, head, body)
+            finally:
+                self._reading -= len(body)
         return self._intake.decide(head, body)
 
 

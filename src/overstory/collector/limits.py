@@ -17,7 +17,7 @@ class Limits:
     body_bytes
         Of a request's body as it travels.
     json_bytes
-        The same of a body in JSON, which takes far longer to read.
+        The same of a body in JSON, inflated or not: it takes far longer to read, and some twenty times its size.
     inflated_bytes
         Of a compressed body once inflated. Inflating stops there.
     uploads, reports
@@ -25,7 +25,7 @@ class Limits:
     queue_reports, queue_bytes
         Of everything that waits for its commit, what is being committed included.
     reading_bytes
-        Of all bodies that are being received at one moment.
+        Of all bodies that are being received, or wait to be inflated or parsed, at one moment.
     reading_seconds
         For a request's head, and again for its body, to arrive whole.
     head_bytes

@@ -14,7 +14,8 @@ from overstory.client.state import Rows, State
 from overstory.gateway.sinks import Handed, Sink
 from overstory.protocol.metrics import Metric
 
-AT_ONCE: Final = 1000
+AT_ONCE: Final = 500
+"""Reports taken together, no more than one request carries: consent is asked for again before the next."""
 
 Permit = Callable[[], str | None]
 """Answers None when nothing may leave; else the mark of the consent that allows it."""
