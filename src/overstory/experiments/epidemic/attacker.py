@@ -197,7 +197,11 @@ def _draw(one: Rebuilt, told: dict[int, list[bool]], bare: list[bool]) -> Pictur
         drawing.label(line, SEEN[0], y, words, colour, xytext=(4, 7 if colour == drawing.OURS else -8))
     line.minorticks_off()
     line.set_xticks(SEEN, [str(n) for n in SEEN])
-    line.set(xlabel="reports seen of one person", ylabel="persons whose state is named (%)", ylim=(0, None))
+    line.set(
+        xlabel="reports seen of one person",
+        ylabel="persons whose state is named (%)",
+        ylim=(0, 1.15 * max(without, high[-1])),
+    )
     drawing.panel_title(line, "Persons, by the exact posterior")
     return drawing.picture(
         figure,

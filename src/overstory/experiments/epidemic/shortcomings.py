@@ -35,8 +35,8 @@ _NOTES: Final = (
     ),
     (
         "The map (shortcoming 3) need not be static: the counts hold what the candidates of tomorrow need. Before they "
-        "are listed, the reports that hold them are seen as held by none of the list; `overstory discover` finds "
-        "strings that nobody thought of."
+        "are listed, the reports that hold them are seen as held by none of the list (roughly: six strings do not "
+        "spread quite evenly over the bits); `overstory discover` finds strings that nobody thought of."
     ),
 )
 
