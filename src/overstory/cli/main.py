@@ -15,6 +15,7 @@ COMMANDS: Final = (
     "demo",
     "plan",
     "compare",
+    "collect",
     "privacy",
     "metrics",
     "gateway",

@@ -1,0 +1,193 @@
+"""``overstory collect``: the user's own column, collected by simulated devices, and what was learned of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from overstory.cli.arguments import add_command
+
+if TYPE_CHECKING:
+    from overstory.collecting.column import Column
+    from overstory.collecting.simulating import Budget
+    from overstory.collecting.summary import Summary
+
+MORE = """\
+Every row of the column is one device, which randomizes its value and sends it; the reports are counted and decoded, and
+what was learned stands beside the truth, with what it cost in privacy. Then: which oracle is best for such a column,
+how many people would be needed for rare values, and what these people can show. The file is read in a stream, and
+nothing of it leaves this machine.
+
+A column of numbers is counted in bins, given or chosen. Rows without a value are counted and send nothing."""
+
+EXAMPLE = """\
+overstory collect survey.csv --column state --epsilon 2
+  overstory collect homes.parquet --column kwh --bins 0 5 50 --epsilon-report 1 --epsilon-permanent 3 -o homes"""
+
+ROWS = 20
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command."""
+    parser = add_command(
+        subparsers, "collect", "your own column: what would have been learned?", more=MORE, example=EXAMPLE
+    )
+    parser.add_argument("file", metavar="FILE", help="CSV with a header (gz too), or Parquet")
+    parser.add_argument("--column", required=True, metavar="C", help="the column to collect")
+    parser.add_argument("--oracle", default="auto", metavar="NAME", help="what devices use (default auto: the best)")
+    parser.add_argument("--epsilon", type=float, metavar="E", help="epsilon of one report, in nats (default 1)")
+    parser.add_argument("--epsilon-report", type=float, metavar="X", help="the same, beside --epsilon-permanent")
+    parser.add_argument("--epsilon-permanent", type=float, metavar="Y", help="of any number of reports of one value")
+    parser.add_argument("--reports-per-device", type=int, default=1, metavar="R", help="of each device (default 1)")
+    parser.add_argument("--device-column", metavar="D", help="whose row it is: a device's rows are its reports")
+    parser.add_argument(
+        "--bins", type=float, nargs=3, metavar=("MIN", "MAX", "COUNT"), help="count numbers in equal bins"
+    )
+    parser.add_argument("--candidates", metavar="FILE", help="the values to look for, one a line; others count as one")
+    parser.add_argument("--most-values", type=int, default=10_000, metavar="M", help="distinct values (default 10,000)")
+    parser.add_argument("--people", type=int, metavar="N", help="draw N people from the rows instead of one a row")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed gives the same output")
+    parser.add_argument("-o", "--out", default="out/collect", metavar="DIR", help="folder (default out/collect)")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    column, budget = _column(args), _budget(args)
+    summary = _collected(args, column, budget)
+    folder = Path(args.out)
+    folder.mkdir(parents=True, exist_ok=True)
+    page = _written(summary, folder, _command(args))
+    if args.json:
+        print(json.dumps(summary.to_json() | {"page": str(page)}, indent=2, allow_nan=False))
+    else:
+        _show(summary, page)
+    return 0
+
+
+def _column(args: argparse.Namespace) -> Column:
+    from overstory.collecting.column import Column
+    from overstory.protocol.errors import ParameterError
+
+    if args.seed < 0:
+        raise ParameterError(f"--seed {args.seed}: give a whole number from 0")
+    bins = None
+    if args.bins is not None:
+        low, high, count = args.bins
+        if not count.is_integer():
+            raise ParameterError(f"--bins: {count:g} is no number of bins")
+        bins = low, high, int(count)
+    return Column(args.file, args.column, bins, args.candidates, args.device_column, args.most_values, args.people)
+
+
+def _budget(args: argparse.Namespace) -> Budget:
+    from overstory.collecting.simulating import Budget
+    from overstory.protocol.errors import ParameterError
+
+    if args.epsilon is not None and args.epsilon_report is not None:
+        raise ParameterError("--epsilon and --epsilon-report say the same: give one")
+    one = args.epsilon if args.epsilon_report is None else args.epsilon_report
+    if one is None and args.epsilon_permanent is not None:
+        raise ParameterError("--epsilon-permanent needs --epsilon-report, what one report may reveal")
+    return Budget(1.0 if one is None else one, args.epsilon_permanent, args.reports_per_device)
+
+
+def _collected(args: argparse.Namespace, column: Column, budget: Budget) -> Summary:
+    import numpy as np
+
+    from overstory.collecting.advice import advise
+    from overstory.collecting.column import read_people
+    from overstory.collecting.simulating import collect
+    from overstory.collecting.summary import Summary
+
+    size = Path(args.file).stat().st_size
+    with _bar("reading", size) as advance:
+        people = read_people(column, np.random.default_rng([args.seed, 0]), advance)
+    with _bar("devices report", len(people) * budget.reports) as advance:
+        learned = collect(people, budget, args.oracle, args.seed, advance)
+    return Summary(column, learned, advise(learned))
+
+
+@contextmanager
+def _bar(label: str, total: int) -> Iterator[Callable[[int], object]]:
+    """Show how far it is, if the error stream is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda count: bar.advance(task, count)
+
+
+def _command(args: argparse.Namespace) -> str:
+    words = ["overstory", "collect", args.file, "--column", args.column, "--oracle", args.oracle]
+    for name in ("epsilon", "epsilon_report", "epsilon_permanent", "device_column", "candidates", "people"):
+        if getattr(args, name) is not None:
+            words += ["--" + name.replace("_", "-"), str(getattr(args, name))]
+    if args.bins is not None:
+        words += ["--bins", *(f"{number:g}" for number in args.bins)]
+    words += ["--reports-per-device", str(args.reports_per_device), "--most-values", str(args.most_values)]
+    return shlex.join([*words, "--seed", str(args.seed)])
+
+
+def _written(summary: Summary, folder: Path, command: str) -> Path:
+    """Write the page, every estimate and the JSON; return the page's path."""
+    from overstory.collecting.page import write_page
+    from overstory.files.opening import writing_text
+
+    with writing_text(folder / "learned.csv") as text:
+        summary.learned.estimate.to_csv(text)
+    with writing_text(folder / "collect.json") as text:
+        text.write(json.dumps(summary.to_json(), indent=2, allow_nan=False) + "\n")
+    return write_page(summary, folder, command)
+
+
+def _show(summary: Summary, page: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from overstory.cli.showing import printable
+
+    console = Console(width=None if sys.stdout.isatty() else 100, highlight=False)
+    rows = summary.rows()
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("bin" if summary.is_numeric else "value", "truth", "learned", "95% interval"):
+        table.add_column(name, justify="left" if name in {"value", "bin"} else "right", overflow="fold")
+    shown = rows if summary.is_numeric else rows[:ROWS]
+    for row in shown:
+        table.add_row(*map(Text, _cells(row, printable)), style=None if row["detected"] else "dim")
+    console.print(table)
+    if len(rows) > len(shown):
+        console.print(f"... and {len(rows) - len(shown):,} more")
+    _print_lines(console, ["", *summary.sentences(), "", "What would you learn?", summary.advice_words()])
+    needed = Table(box=None, header_style="bold", pad_edge=False)
+    for name in summary.advice_head():
+        needed.add_column(name, justify="right" if name else "left")
+    for cells in summary.advice_rows():
+        needed.add_row(*cells)
+    console.print(needed)
+    _print_lines(console, ["", f"Page: {page}"])
+
+
+def _print_lines(console: Any, lines: list[str]) -> None:
+    from rich.text import Text
+
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
+
+
+def _cells(row: dict[str, Any], printable: Callable[[str], str]) -> tuple[str, ...]:
+    low, high = (100 * max(row[bound], 0) for bound in ("frequency_low", "frequency_high"))
+    learned = f"{row['frequency']:.2%}" if row["detected"] else "not detected"
+    return printable(row["value"]), f"{row['true_frequency']:.2%}", learned, f"{low:.2f}–{high:.2f}%"

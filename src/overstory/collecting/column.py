@@ -1,0 +1,120 @@
+"""What to make of a column: values as they stand, or bins of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from overstory.collecting.counting import MOST_VALUES, People, TooManyValuesError, count_values
+from overstory.collecting.devices import count_devices
+from overstory.collecting.numbers import chosen_bins, count_bins
+from overstory.collecting.reading import Advance
+from overstory.files.candidates import read_candidates
+from overstory.protocol.domains.bins import Bins
+from overstory.protocol.errors import ParameterError
+
+MANY_NUMBERS: Final = 50
+"""More distinct values than that, all of them numbers, are taken as numbers: bins."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """Which column, and how it is to be read.
+
+    Attributes
+    ----------
+    path, name
+        The file and its column.
+    bins
+        Minimum, maximum, count, for a column of numbers.
+    candidates
+        A file of the values to look for, one a line.
+    device
+        The column that says whose row it is.
+    most
+        Most distinct values.
+    people
+        So many devices are drawn from the rows, with replacement; unless given, each row is one.
+    """
+
+    path: str
+    name: str
+    bins: tuple[float, float, int] | None = None
+    candidates: str | None = None
+    device: str | None = None
+    most: int = MOST_VALUES
+    people: int | None = None
+
+    def __post_init__(self) -> None:
+        if sum(one is not None for one in (self.bins, self.candidates, self.device)) > 1:
+            raise ParameterError("give one of --bins, --candidates and --device-column")
+        if self.most < 2:
+            raise ParameterError(f"--most-values {self.most}: give a whole number from 2")
+        if self.people is not None and (self.people < 1 or self.device is not None):
+            raise ParameterError("--people takes a whole number from 1, and not together with --device-column")
+
+
+def read_people(column: Column, rng: np.random.Generator, advance: Advance | None = None) -> People:
+    """Read who takes part, and what they hold.
+
+    Numbers without bins get them chosen when they have more distinct values than `MANY_NUMBERS`.
+
+    Raises
+    ------
+    ParameterError
+        When there is no such column, it holds nothing, or too many distinct values.
+    FormatError
+        When the file is damaged.
+    OSError
+        When it cannot be opened.
+    """
+    people = _counted(column, rng, advance)
+    if column.people is None:
+        return people
+    drawn = rng.multinomial(column.people, people.shares)
+    note = f"{column.people:,} people were drawn from your {len(people):,} rows, with replacement"
+    return replace(people, counts=drawn, notes=(*people.notes, note))
+
+
+def _counted(column: Column, rng: np.random.Generator, advance: Advance | None) -> People:
+    path, name = column.path, column.name
+    if column.device is not None:
+        return count_devices(path, name, column.device, most=column.most, advance=advance)
+    if column.bins is not None:
+        low, high, count = column.bins
+        return count_bins(path, name, Bins(low, high, count), advance=advance)
+    if column.candidates is not None:
+        return count_values(path, name, candidates=read_candidates(column.candidates), advance=advance)
+    try:
+        people = count_values(path, name, most=column.most, advance=advance)
+    except TooManyValuesError as error:
+        if not all_numbers(error.seen):
+            raise
+    else:
+        if len(people.labels) <= MANY_NUMBERS or not all_numbers(people.labels):
+            return people
+    return count_bins(path, name, chosen_bins(path, name, rng), chosen=True)
+
+
+def all_numbers(values: Sequence[str]) -> bool:
+    """Whether every one of the texts is a number.
+
+    Examples
+    --------
+    >>> all_numbers(["1", "-2.5e3"]), all_numbers(["1", "one"]), all_numbers(["00501"])
+    (True, False, False)
+    """
+    return all(_number(value) for value in values)
+
+
+def _number(text: str) -> bool:
+    if text[:1] == "0" and text[1:2].isdecimal():  # 00501 is a postcode
+        return False
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text

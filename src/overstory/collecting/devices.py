@@ -1,0 +1,144 @@
+"""Rows that belong together: a device's rows are several reports of it, which share its permanent responses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.collecting.counting import ANOTHER, MOST_VALUES, READ_OFF, People, empty, too_many
+from overstory.collecting.reading import BLOCK, Advance, blocks
+from overstory.protocol.errors import ParameterError
+
+MOST_DEVICES: Final = 5_000_000
+MOST_REPORTS: Final = 10_000
+
+I32 = NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Devices:
+    """The rows of devices that report several times.
+
+    Attributes
+    ----------
+    symbols : ndarray of int32, shape (n,)
+        Every row's value as an index into the labels: all first reports, then all second ones, and so on; the devices
+        stand in the same order in each, those with the most rows first.
+    reporting : ndarray of int64, shape (r,)
+        How many devices send a first report, a second, ...: not rising.
+    """
+
+    symbols: I32
+    reporting: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return int(self.reporting[0])
+
+    @property
+    def reports_per_device(self) -> float:
+        """Mean over the reports of how many their device sends: the sum of squares over the sum."""
+        # A device with r reports adds 2j - 1 for each j = 1 .. r, and 1 + 3 + ... + (2r - 1) = r^2.
+        odd = 2 * np.arange(1, len(self.reporting) + 1) - 1
+        return float((odd * self.reporting).sum() / self.reporting.sum())
+
+    def rounds(self) -> Iterator[I32]:
+        """Yield what the devices that send a j-th report hold in it, j = 1, 2, ...: each a prefix of the devices."""
+        start = 0
+        for count in self.reporting.tolist():
+            yield self.symbols[start : start + count]
+            start += count
+
+
+def arranged(devices: NDArray[np.integer], symbols: NDArray[np.integer]) -> Devices:
+    """Return the rows in the order of `Devices`; a device's rows stay in theirs.
+
+    Parameters
+    ----------
+    devices : ndarray of int, shape (n,)
+        Each row's device, 0 .. D - 1, none missing.
+    symbols : ndarray of int, shape (n,)
+        Each row's value.
+
+    Examples
+    --------
+    >>> rows = arranged(np.array([0, 1, 1, 2, 1]), np.array([5, 6, 7, 8, 9]))
+    >>> rows.symbols.tolist(), rows.reporting.tolist()
+    ([6, 5, 8, 7, 9], [3, 1, 1])
+    >>> rows.reports_per_device  # (1 + 9 + 1) / (1 + 3 + 1)
+    2.2
+    """
+    rows_each = np.bincount(devices)
+    place = np.empty(len(rows_each), np.int64)
+    place[np.argsort(-rows_each, kind="stable")] = np.arange(len(rows_each))
+    together = np.argsort(devices, kind="stable")
+    first = np.cumsum(rows_each) - rows_each
+    turn = np.empty(len(devices), np.int64)
+    turn[together] = np.arange(len(devices)) - np.repeat(first, rows_each)
+    order = np.lexsort((place[devices], turn))
+    return Devices(symbols[order].astype(np.int32), np.bincount(turn))
+
+
+def count_devices(
+    path: str,
+    column: str,
+    device_column: str,
+    *,
+    most: int = MOST_VALUES,
+    advance: Advance | None = None,
+    block: int = BLOCK,
+) -> People:
+    """Read the rows of every device; see `overstory.collecting.counting.count_values`.
+
+    Memory is 8 bytes a row, beside a dictionary of the devices.
+
+    Raises
+    ------
+    ParameterError
+        Also when a row with a value names no device, or there are too many devices or rows of one.
+    """
+    values: dict[str, int] = {}
+    owners: dict[str, int] = {}
+    held, whose, missing = [], [], 0
+    for symbols, devices in blocks(path, [column, device_column], advance=advance, block=block):
+        there = symbols.is_valid()
+        missing += symbols.null_count
+        rows = devices.filter(there)
+        if rows.null_count:
+            raise ParameterError(f"{path}: {rows.null_count:,} rows have a value, but no device in {device_column!r}")
+        held.append(_numbered(symbols.filter(there), values))
+        whose.append(_numbered(rows, owners))
+        if len(values) > most:
+            raise too_many(path, column, most, values)
+        if len(owners) > MOST_DEVICES:
+            raise ParameterError(
+                f"{path}: more than {MOST_DEVICES:,} devices in {device_column!r}: give a part of them"
+            )
+    if not owners:
+        raise empty(path, column, missing)
+    return _people(np.concatenate(held), np.concatenate(whose), values, missing, path)
+
+
+def _numbered(values: Any, known: dict[str, int]) -> I32:
+    """Return each value's number, new values being numbered as they come."""
+    encoded = values.dictionary_encode()
+    numbers = [known.setdefault(value, len(known)) for value in encoded.dictionary.to_pylist()]
+    rows: NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
+    return np.array(numbers, dtype=np.int32)[rows]
+
+
+def _people(held: I32, whose: I32, values: dict[str, int], missing: int, path: str) -> People:
+    most = int(np.bincount(whose).max())
+    if most > MOST_REPORTS:
+        raise ParameterError(f"{path}: one device has {most:,} rows, of which {MOST_REPORTS:,} are simulated at most")
+    labels = tuple(sorted(values))
+    rank = np.empty(len(values), np.int32)
+    rank[[values[label] for label in labels]] = np.arange(len(labels))
+    symbols = rank[held]
+    if len(labels) == 1:
+        labels = (*labels, ANOTHER)
+    counts = np.bincount(symbols, minlength=len(labels)).astype(np.int64)
+    return People(labels, counts, missing, arranged(whose, symbols), notes=(READ_OFF,))

@@ -1,0 +1,52 @@
+"""The HTML page of a column: one file, dark and light, nothing fetched from anywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from overstory.collecting import figures
+from overstory.collecting.summary import HERE, Summary
+from overstory.experiments.page import drawn
+from overstory.files.opening import writing_text
+from overstory.privacy.statement import statement
+
+MOST_ROWS: Final = 1_000
+
+
+def write_page(summary: Summary, folder: Path, command: str) -> Path:
+    """Write ``collect.html`` into the folder and return its path.
+
+    Parameters
+    ----------
+    summary
+        What is shown.
+    folder
+        Where; it exists.
+    command
+        The command that gives this page again.
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("overstory.collecting"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters["drawn"] = drawn
+    learned, rows = summary.learned, summary.rows()
+    html = environment.get_template("collect.html").render(
+        summary=summary,
+        learned=learned,
+        rows=rows[:MOST_ROWS],
+        left=max(len(rows) - MOST_ROWS, 0),
+        detected=sum(row["detected"] for row in rows),
+        epsilon_permanent=learned.mechanism.epsilon_permanent,
+        shares=figures.shares(summary),
+        people=figures.people_for_shares(summary),
+        plain_words=statement(learned.mechanism).plain_words(),
+        here=HERE,
+        command=command,
+    )
+    path = folder / "collect.html"
+    with writing_text(path) as text:
+        text.write(html)
+    return path

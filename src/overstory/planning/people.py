@@ -1,0 +1,130 @@
+"""How many people a share needs, and what share a number of people shows: for every oracle, before anybody reports.
+
+A value held by a share x is detected when its estimate passes Q of its own standard errors, Q being Bonferroni's
+critical value over all candidates. The estimate is normal around x, so it passes nine times in ten when
+``x = (Q + z) sd(x)``, z = 1.28: from n people of variance ``v(x) / n`` each, ``n = v(x) (Q + z)**2 / x**2``.
+"""
+
+from __future__ import annotations
+
+import math
+
+from overstory.analysis.repeated import check_reports_per_device, design_effect
+from overstory.analysis.variance import frequency_variance
+from overstory.planning.detection import NINE_IN_TEN, critical_value
+from overstory.planning.precision import count_error, fitted_candidates
+from overstory.protocol.encodings import Bloom
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.mechanisms.mechanism import Mechanism
+
+
+def variance_per_person(
+    mechanism: Mechanism, frequency: float, num_candidates: int, *, reports_per_device: float = 1.0
+) -> float:
+    """Return the variance of a share's estimate from one person, who sends `reports_per_device` reports.
+
+    Parameters
+    ----------
+    mechanism
+        What people randomize with.
+    frequency
+        The value's true share.
+    num_candidates
+        How many values are looked for.
+    reports_per_device
+        Reports of one person, of a value that does not change; they share what is drawn once.
+
+    Raises
+    ------
+    ParameterError
+        When the frequency is no share, or a person sends less than one report.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> oue = mechanism("oue", domain_size=100, epsilon=1.0)
+    >>> round(variance_per_person(oue, 0.0, 100), 2)  # 4 e / (e - 1)^2
+    3.68
+    """
+    each = check_reports_per_device(reports_per_device)
+    if isinstance(mechanism, BitMechanism) and isinstance(mechanism.encoding, Bloom):
+        fitted = fitted_candidates(mechanism, num_candidates, max(frequency, 1e-12))
+        naive = count_error(mechanism, each, frequency, fitted) ** 2 / each**2
+    else:
+        naive = frequency_variance(mechanism, each, frequency)
+    return naive * design_effect(mechanism, each, frequency)
+
+
+def people_needed(
+    mechanism: Mechanism,
+    share: float,
+    num_candidates: int,
+    *,
+    alpha: float = 0.05,
+    reports_per_device: float = 1.0,
+) -> int:
+    """Return the fewest people with whom a value of that share is detected nine times in ten.
+
+    Parameters
+    ----------
+    mechanism, num_candidates, reports_per_device
+        See `variance_per_person`.
+    share
+        A fraction above 0, at most 1.
+    alpha
+        The chance of any false detection among all candidates.
+
+    Raises
+    ------
+    ParameterError
+        When a number is out of range.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> oue = mechanism("oue", domain_size=100, epsilon=1.0)
+    >>> [people_needed(oue, share, 100) for share in (0.1, 0.01, 0.001)]
+    [7908, 771918, 77003579]
+    """
+    if not 0 < share <= 1:
+        raise ParameterError(f"share = {share}: give a fraction above 0 and at most 1, such as 0.01")
+    variance = variance_per_person(mechanism, share, num_candidates, reports_per_device=reports_per_device)
+    return max(1, math.ceil(variance * (_reach(alpha, num_candidates) / share) ** 2))
+
+
+def smallest_share(
+    mechanism: Mechanism,
+    num_people: int,
+    num_candidates: int,
+    *,
+    alpha: float = 0.05,
+    reports_per_device: float = 1.0,
+) -> float | None:
+    """Return the smallest share that so many people show nine times in ten; None when they show none.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> oue = mechanism("oue", domain_size=100, epsilon=1.0)
+    >>> round(smallest_share(oue, 771_918, 100), 6), smallest_share(oue, 50, 100)
+    (0.01, None)
+    """
+    reach = _reach(alpha, num_candidates)
+
+    def shown(share: float) -> bool:
+        variance = variance_per_person(mechanism, share, num_candidates, reports_per_device=reports_per_device)
+        return share >= reach * math.sqrt(variance / num_people)
+
+    if num_people < 1 or not shown(1.0):
+        return None
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if shown(middle) else (middle, high)
+    return high
+
+
+def _reach(alpha: float, num_candidates: int) -> float:
+    """Return Q + z: how many standard errors a share must be away from nothing."""
+    return critical_value(alpha, num_candidates) + NINE_IN_TEN

@@ -1,0 +1,137 @@
+"""`overstory collect`: the table, the page, JSON, and what is said of bad input."""
+
+import csv
+import json
+import re
+
+import numpy as np
+import pytest
+from running import overstory, within
+
+STATES = ["Ohio"] * 500 + ["Utah"] * 300 + ["<b>$x$</b>"] * 195 + [""] * 5
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("collect")
+    rng = np.random.default_rng(1)
+    with (folder / "s.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(("who", "state", "kwh"))
+        for i, state in enumerate(STATES * 20):
+            rows.writerow((i // 4, state, round(rng.gamma(2.0), 3)))
+    (folder / "listed.txt").write_text("Ohio\nIowa\n")
+    return folder
+
+
+def said(folder, *arguments):
+    done = within("collect", "s.csv", *arguments, "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_a_column_as_json(folder):
+    told = said(folder, "--column", "state", "--epsilon", 2)
+    assert (told["rows"], told["missing"], told["devices"], told["values"]) == (20_000, 100, 19_900, 3)
+    assert told["oracle"] == "grr"
+    assert 2 - 1e-6 < told["epsilon_report"] <= told["epsilon_permanent"] <= 2
+    assert [row["value"] for row in told["estimates"]] == ["Ohio", "Utah", "<b>$x$</b>"]
+    for row in told["estimates"]:
+        assert row["detected"]
+        assert abs(row["count"] - row["truth"]) < 5.5 * row["standard_error"]
+    advice = told["advice"]
+    assert advice["recommended"] == "grr"
+    assert list(advice["used"]["people_needed"]) == ["0.1", "0.01", "0.001"]
+    assert 0 < advice["used"]["detectable_frequency"] < 0.05
+
+
+def test_a_column_for_a_person(folder):
+    shown = within("collect", "s.csv", "--column", "state", "-o", "person", cwd=folder).stdout
+    for words in ("learned", "Privacy: One report", "What would you learn?", "people to detect a share of 0.1%"):
+        assert words in shown
+    assert "Nothing of your file left this machine" in shown
+    assert "100 rows without a value sent nothing" in shown
+
+
+def test_what_nobody_can_see_is_called_so(folder):
+    shown = within("collect", "s.csv", "--column", "state", "--epsilon", 0.01, cwd=folder).stdout
+    assert "not detected" in shown
+    assert re.search(r"smallest share that these 19,900 devices show +(none|\d)", shown)
+
+
+def test_the_page_fetches_nothing_and_escapes_values(folder):
+    told = said(folder, "--column", "state", "--oracle", "hadamard", "-o", "page")
+    page = (folder / told["page"]).read_text()
+    assert "default-src 'none'" in page
+    assert "<b>$x" not in page
+    assert "&lt;b&gt;$x$&lt;/b&gt;" in page
+    assert "prefers-color-scheme: dark" in page
+    assert not re.findall(r"(?:src|href)=\"(?!#)[^\"]*\"", re.sub(r"xlink:href=\"#[^\"]*\"", "", page))
+    assert "best" in page
+    assert json.loads((folder / "page" / "collect.json").read_text())["oracle"] == "hadamard"
+    with (folder / "page" / "learned.csv").open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == 3
+
+
+def test_numbers_in_given_and_in_chosen_bins(folder):
+    told = said(folder, "--column", "kwh", "--bins", 0, 8, 4, "--epsilon", 3)
+    assert [row["value"] for row in told["estimates"]] == ["[0.0, 2.0)", "[2.0, 4.0)", "[4.0, 6.0)", "[6.0, 8.0]"]
+    middle = next(row for row in told["quantiles"] if row["share"] == 0.5)
+    assert abs(middle["learned"] - middle["truth"]) < 0.2
+    assert any("fix them beforehand" in note for note in said(folder, "--column", "kwh")["notes"])
+
+
+def test_two_rounds_several_reports_and_devices(folder):
+    both = ("--column", "state", "--epsilon-report", 1, "--epsilon-permanent", 2)
+    told = said(folder, *both, "--reports-per-device", 3)
+    assert told["reports_per_device"] == 3
+    assert told["oracle"] == "l-grr"
+    told = said(folder, *both, "--device-column", "who")
+    assert told["devices"] < told["rows"]
+    assert 3 < told["reports_per_device"] <= 4
+
+
+def test_a_list_of_candidates_and_drawn_people(folder):
+    told = said(folder, "--column", "state", "--candidates", "listed.txt", "--people", 5_000, "--epsilon", 4)
+    assert [row["value"] for row in told["estimates"]] == ["(not listed)", "Ohio", "Iowa"]
+    assert told["devices"] == 5_000
+
+
+def test_the_same_command_gives_the_same_page(folder):
+    pages = []
+    for name in ("one", "two"):
+        within("collect", "s.csv", "--column", "state", "--seed", 3, "-o", name, cwd=folder)
+        pages.append((folder / name / "collect.html").read_text())
+    assert pages[0] == pages[1]
+    assert "overstory collect s.csv --column state --oracle auto" in pages[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("nope.csv", "--column", "state"), "nope.csv: no such file or directory"),
+        (("s.csv", "--column", "county"), "there is no column 'county'; there are: 'who', 'state', 'kwh'"),
+        (("s.csv", "--column", "state", "--most-values", 2), "more than 2 distinct values"),
+        (("s.csv", "--column", "state", "--bins", 0, 1, 2), "is to hold numbers"),
+        (("s.csv", "--column", "kwh", "--bins", 0, 1, 2.5), "2.5 is no number of bins"),
+        (("s.csv", "--column", "kwh", "--bins", 1, 0, 2), "error"),
+        (("s.csv", "--column", "state", "--epsilon", 1, "--epsilon-report", 1), "give one"),
+        (("s.csv", "--column", "state", "--epsilon-permanent", 1), "needs --epsilon-report"),
+        (("s.csv", "--column", "state", "--oracle", "wb"), "it takes epsilon and window"),
+        (("s.csv", "--column", "state", "--epsilon", -1), "epsilon"),
+        (("s.csv", "--column", "state", "--seed", -1), "--seed -1"),
+        (("s.csv", "--column", "state", "--reports-per-device", 0), "at least 1"),
+    ],
+)
+def test_bad_input_is_one_sentence(folder, arguments, words):
+    done = within("collect", *arguments, cwd=folder)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_as_a_process_of_its_own(folder):
+    done = overstory("collect", "s.csv", "--column", "state", "-o", "process", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "Page: process/collect.html" in done.stdout

@@ -1,0 +1,205 @@
+"""The collection of a user's column: devices in order, estimates that are right, advice that holds."""
+
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overstory.analysis.oracle import frequency_oracle
+from overstory.collecting.advice import SHARES, advise
+from overstory.collecting.column import Column
+from overstory.collecting.counting import People
+from overstory.collecting.devices import arranged, count_devices
+from overstory.collecting.figures import short
+from overstory.collecting.simulating import Budget, chunks, collect
+from overstory.collecting.summary import Summary
+from overstory.planning.people import people_needed, smallest_share, variance_per_person
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.registry import mechanism
+
+ROWS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 3)), min_size=1, max_size=50)
+COUNTS = np.array([30_000, 12_000, 6_000, 2_000])
+PEOPLE = People(("a", "b", "c", "d"), COUNTS)
+
+
+@given(ROWS)
+def test_rows_are_arranged_by_turn_and_device(rows):
+    owners = {owner: i for i, owner in enumerate(dict.fromkeys(owner for owner, _ in rows))}
+    devices = arranged(np.array([owners[o] for o, _ in rows]), np.array([s for _, s in rows]))
+    truth = defaultdict(list)
+    for owner, symbol in rows:
+        truth[owner].append(symbol)
+    rounds = [list(held) for held in devices.rounds()]
+    told = [[held[i] for held in rounds if i < len(held)] for i in range(len(devices))]
+    assert Counter(map(tuple, told)) == Counter(map(tuple, truth.values()))
+    assert [len(held) for held in told] == sorted((len(held) for held in told), reverse=True)
+    squares = sum(len(held) ** 2 for held in told)
+    assert devices.reports_per_device == pytest.approx(squares / len(rows))
+
+
+@settings(deadline=None, max_examples=20)
+@given(rows=ROWS, block=st.integers(20, 200))
+def test_devices_are_read_from_their_column(tmp_path_factory, rows, block):
+    path = tmp_path_factory.mktemp("devices") / "d.csv"
+    path.write_text("who,c\n" + "".join(f"p{owner},v{symbol}\n" for owner, symbol in rows))
+    people = count_devices(str(path), "c", "who", block=block)
+    assert people.num_devices == len({owner for owner, _ in rows})
+    assert len(people) == len(rows)
+    told = {label: count for label, count in zip(people.labels, people.counts.tolist(), strict=True) if count}
+    assert told == Counter(f"v{symbol}" for _, symbol in rows)
+    assert people.devices is not None
+    assert np.array_equal(np.bincount(people.devices.symbols, minlength=len(people.labels)), people.counts)
+
+
+def test_devices_that_cannot_be(tmp_path):
+    path = tmp_path / "d.csv"
+    path.write_text("who,c\np,a\n,b\n")
+    with pytest.raises(ParameterError, match="1 rows have a value, but no device in 'who'"):
+        count_devices(str(path), "c", "who")
+    path.write_text("who,c\n" + "p,a\n" * 10_001)
+    with pytest.raises(ParameterError, match="one device has 10,001 rows"):
+        count_devices(str(path), "c", "who")
+    path.write_text("who,c\np,\n")
+    with pytest.raises(ParameterError, match="holds nothing"):
+        count_devices(str(path), "c", "who")
+    path.write_text("who,c\np,a\np,b\np,c\n")
+    with pytest.raises(ParameterError, match="more than 2 distinct"):
+        count_devices(str(path), "c", "who", most=2)
+    path.write_text("who,c\np,a\n")
+    assert count_devices(str(path), "c", "who").counts.tolist() == [1, 0]
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=8).filter(any), st.integers(1, 7))
+def test_chunks_have_the_histogram(counts, size):
+    cut = list(chunks(np.array(counts), size))
+    assert np.bincount(np.concatenate(cut), minlength=len(counts)).tolist() == counts
+    assert all(len(chunk) == size for chunk in cut[:-1])
+
+
+@pytest.mark.parametrize(
+    ("name", "budget"),
+    [
+        ("auto", Budget(1.0)),
+        ("olh", Budget(1.0)),
+        ("rappor", Budget(1.0)),
+        ("l-osue", Budget(1.0, 2.0, reports=3)),
+        ("rappor", Budget(1.0, 2.0, reports=3)),
+    ],
+)
+def test_what_is_learned_is_near_the_truth(name, budget):
+    learned = collect(PEOPLE, budget, name, 5)
+    assert learned.mechanism.epsilon_report <= budget.epsilon
+    assert learned.mechanism.epsilon_permanent <= (budget.epsilon_permanent or budget.epsilon)
+    away = np.abs(learned.estimate.raw_counts - COUNTS) / learned.estimate.standard_errors
+    assert away.max() < 5.5  # one in 2.6e7 for each value
+    assert learned.inside >= 2
+    assert learned.estimate.num_reports == COUNTS.sum()
+
+
+def test_repeated_reports_of_the_same_answer_teach_nothing_more():
+    """All noise of grr is kept: three reports are one, and the standard error knows it. Fresh noise would shrink it."""
+    once, thrice = (collect(PEOPLE, Budget(1.0, reports=r), "grr", 2).estimate for r in (1, 3))
+    np.testing.assert_allclose(thrice.standard_errors, once.standard_errors, rtol=0.02)
+    ratio = collect(PEOPLE, Budget(1.0, 8.0, reports=3), "l-osue", 2).estimate.standard_errors[3]
+    assert ratio < 0.7 * collect(PEOPLE, Budget(1.0, 8.0), "l-osue", 2).estimate.standard_errors[3]
+
+
+def test_devices_share_their_permanent_responses():
+    """300 devices with 100 rows each: were their reports independent, the error would be six times as small."""
+    owners, rows = np.repeat(np.arange(300), 100), np.repeat(np.arange(300) % 2, 100)
+    people = People(("a", "b"), np.bincount(rows).astype(np.int64), devices=arranged(owners, rows))
+    learned = collect(people, Budget(1.0), "grr", 3)
+    error = learned.estimate.standard_errors[0] / len(people)
+    assert error == pytest.approx(np.sqrt(variance_per_person(learned.mechanism, 0.5, 2) / 300), rel=0.05)
+    outcomes = {round(float(collect(people, Budget(1.0), "grr", seed).estimate.raw_counts[0])) for seed in range(5)}
+    kept = 100 / (np.tanh(0.5))  # one device more or less that tells the truth moves the estimate by so much
+    steps = (np.array(sorted(outcomes)) - min(outcomes)) / kept
+    assert np.abs(steps - steps.round()).max() < 0.01
+
+
+def test_the_same_seed_gives_the_same():
+    first, again, other = (collect(PEOPLE, Budget(1.0), "grr", seed).estimate.counts for seed in (1, 1, 2))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize(
+    ("name", "budget", "words"),
+    [
+        ("opt-wb", Budget(1.0), "it takes epsilon and window.*there are: auto"),
+        ("basic-rappor", Budget(1.0), "its parameters are no epsilons"),
+        ("foo", Budget(1.0), "there is no oracle 'foo'"),
+        ("l-grr", Budget(1.0), "epsilon_permanent and epsilon_report"),
+        ("grr", Budget(2.0, 1.0), "must be below"),
+    ],
+)
+def test_oracles_that_do_not_fit(name, budget, words):
+    with pytest.raises(ParameterError, match=words):
+        collect(PEOPLE, budget, name, 0)
+
+
+def test_reports_are_counted_once():
+    with pytest.raises(ParameterError, match="reports_per_device"):
+        Budget(reports=0)
+    people = People(("a", "b"), np.array([1, 1]), devices=arranged(np.array([0, 1]), np.array([0, 1])))
+    with pytest.raises(ParameterError, match="--device-column"):
+        collect(people, Budget(reports=2), "grr", 0)
+    told: list[int] = []
+    collect(PEOPLE, Budget(1.0, 2.0, reports=2), "auto", 0, told.append)
+    assert sum(told) == 2 * COUNTS.sum()
+
+
+@pytest.mark.parametrize("name", ["grr", "oue", "hadamard"])
+def test_nine_in_ten_are_detected_with_the_people_needed(name):
+    """Binomial(400, .9) leaves 330 .. 387 less often than once in 1e6; a third fewer people are told from these."""
+    built = mechanism(name, domain_size=16, epsilon=2.0)
+    found = []
+    for part in (1.0, 0.66):
+        people = round(part * people_needed(built, 0.05, 16))
+        counts = np.diff(np.round(np.linspace(0.05, 1, 16) * people), prepend=0).astype(int)
+        symbols, rng = np.repeat(np.arange(16), counts), np.random.default_rng(7)
+        oracle = frequency_oracle(name, domain_size=16, epsilon=2.0)
+        runs = (oracle.estimate(oracle.accumulate(oracle.simulate(symbols, rng))) for _ in range(400))
+        found.append(sum(bool(run.detected(0.05, "bonferroni")[0]) for run in runs))
+    assert 325 <= found[0] <= 390
+    assert found[1] < 325
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.sampled_from(SHARES), st.sampled_from(["grr", "oue", "l-osue", "rappor"]), st.integers(1, 5))
+def test_the_smallest_share_and_the_people_needed_are_inverse(share, name, each):
+    budget = Budget(1.0, 2.0) if name == "l-osue" else Budget(1.0)
+    built = budget.mechanism(name, 10, 10_000)
+    people = people_needed(built, share, 10, reports_per_device=each)
+    found = smallest_share(built, people, 10, reports_per_device=each)
+    assert found == pytest.approx(share, rel=1e-3)
+    assert people_needed(built, share, 1_000, reports_per_device=each) > people
+
+
+def test_people_have_limits():
+    built = mechanism("grr", domain_size=4, epsilon=1.0)
+    with pytest.raises(ParameterError, match="share = 0"):
+        people_needed(built, 0.0, 4)
+    with pytest.raises(ParameterError, match="share = 2"):
+        people_needed(built, 2.0, 4)
+    assert smallest_share(built, 5, 4) is None
+    assert smallest_share(built, 0, 4) is None
+
+
+def test_the_advice_names_the_best_and_says_what_another_would_cost():
+    learned = collect(PEOPLE, Budget(1.0), "dbitflip", 1)
+    advice = advise(learned)
+    assert advice.best.name != "dbitflip"
+    assert all(here >= there for here, there in zip(advice.at_used.people, advice.at_best.people, strict=True))
+    said = Summary(Column("f.csv", "c"), learned, advice)
+    assert len(said.advice_head()) == 3
+    assert len(said.advice_rows()) == len(SHARES) + 1
+    same = advise(collect(PEOPLE, Budget(1.0), "auto", 1))
+    assert same.at_used == same.at_best
+
+
+def test_labels_in_pictures_are_plain():
+    assert short("a\nb") == "a\N{REPLACEMENT CHARACTER}b"
+    assert len(short("x" * 99)) == 32

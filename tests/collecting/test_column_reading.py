@@ -1,0 +1,256 @@
+"""The streaming reader and the histograms: whatever the file's form and however it is cut, the same counts."""
+
+import csv
+import gzip
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from overstory.collecting.column import MANY_NUMBERS, Column, all_numbers, read_people
+from overstory.collecting.counting import ANOTHER, NOT_LISTED, TooManyValuesError, count_values
+from overstory.collecting.numbers import chosen_bins, count_bins, quantile, round_bins, symbols
+from overstory.collecting.reading import blocks, columns_of
+from overstory.protocol.domains.bins import Bins
+from overstory.protocol.errors import FormatError, ParameterError
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=6)
+ROWS = st.lists(st.one_of(st.none(), TEXT), min_size=1, max_size=40)
+BLOCK = 64
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("columns")
+
+
+def write_csv(path, rows, opened=open):
+    """Nulls as nothing between the commas, texts in quotes: also those with nothing in them."""
+    with opened(path, "wt", encoding="utf-8", newline="") as file:
+        file.write("n,c\n")
+        for i, row in enumerate(rows):
+            file.write(f"{i}," + ("" if row is None else '"' + row.replace('"', '""') + '"') + "\n")
+
+
+def write_parquet(path, rows, kind=None):
+    kind = kind or pa.string()
+    parquet.write_table(pa.table({"n": pa.array(range(len(rows))), "c": pa.array(rows, kind)}), path)
+
+
+def told(people):
+    return {label: count for label, count in zip(people.labels, people.counts.tolist(), strict=True) if count}
+
+
+@settings(deadline=None, max_examples=40)
+@given(rows=ROWS, block=st.integers(40, 400))
+def test_csv_and_parquet_give_the_histogram_however_they_are_cut(folder, rows, block):
+    truth = Counter(row for row in rows if row is not None)
+    write_csv(folder / "t.csv", rows)
+    write_parquet(folder / "t.parquet", rows)
+    for name in ("t.csv", "t.parquet"):
+        path = str(folder / name)
+        if not truth:
+            with pytest.raises(ParameterError, match="holds nothing to collect"):
+                count_values(path, "c", block=block)
+            continue
+        people = count_values(path, "c", block=block)
+        assert told(people) == truth
+        assert people.missing == rows.count(None)
+        assert len(people) == truth.total()
+        if len(truth) > 1:
+            assert people.labels == tuple(sorted(truth))
+
+
+@settings(deadline=None, max_examples=40)
+@given(rows=ROWS.filter(lambda rows: any(row is not None for row in rows)), most=st.integers(2, 12))
+def test_no_more_values_than_allowed(folder, rows, most):
+    write_csv(folder / "m.csv", rows)
+    distinct = {row for row in rows if row is not None}
+    path = str(folder / "m.csv")
+    if len(distinct) > most:
+        with pytest.raises(TooManyValuesError, match=f"more than {most} distinct values.*--bins.*--candidates"):
+            count_values(path, "c", most=most)
+    else:
+        assert set(told(count_values(path, "c", most=most))) == distinct
+
+
+@settings(deadline=None, max_examples=40)
+@given(rows=ROWS, listed=st.lists(TEXT.filter(bool), min_size=1, max_size=5, unique=True))
+def test_what_is_not_listed_counts_as_one(folder, rows, listed):
+    write_csv(folder / "l.csv", rows)
+    there = [row for row in rows if row is not None]
+    if not there:
+        return
+    people = count_values(str(folder / "l.csv"), "c", candidates=listed, block=BLOCK)
+    assert people.labels == (*listed, NOT_LISTED)
+    assert people.counts.tolist() == [*(there.count(one) for one in listed), sum(row not in listed for row in there)]
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    numbers=st.lists(st.one_of(st.none(), st.floats(width=32)), min_size=1, max_size=60),
+    count=st.integers(2, 9),
+    block=st.integers(40, 400),
+)
+def test_numbers_fall_into_the_bins_of_the_domain(folder, numbers, count, block):
+    domain = Bins(-1, 2, count)
+    there = [number for number in numbers if number is not None and np.isfinite(number)]
+    truth = Counter(domain.symbol(number) for number in there)
+    write_parquet(folder / "n.parquet", numbers, pa.float64())
+    with (folder / "n.csv").open("w") as file:
+        file.write("n,c\n" + "".join(f"{i},{'' if x is None else repr(x)}\n" for i, x in enumerate(numbers)))
+    for name in ("n.parquet", "n.csv"):
+        path = str(folder / name)
+        if not there:
+            with pytest.raises(ParameterError, match="holds nothing"):
+                count_bins(path, "c", domain, block=block)
+            continue
+        people = count_bins(path, "c", domain, block=block)
+        assert people.counts.tolist() == [truth[i] for i in range(count)]
+        assert people.missing == len(numbers) - len(there)
+        outside = sum(not -1 <= number <= 2 for number in there)
+        assert any(note.startswith(f"{outside:,} numbers lie outside") for note in people.notes) == bool(outside)
+
+
+def test_a_sample_does_not_hang_on_the_blocks(folder):
+    numbers = np.random.default_rng(3).normal(10, 2, 5_000).round(4)
+    (folder / "s.csv").write_text("c\n" + "\n".join(map(str, numbers)) + "\n")
+    path = str(folder / "s.csv")
+    found = {chosen_bins(path, "c", np.random.default_rng(1), block=block) for block in (100, 5_000, 1 << 22)}
+    assert found == {Bins(5.0, 15.0, 20)}
+
+
+@given(low=st.floats(-1e6, 1e6), width=st.floats(1e-3, 1e6), count=st.integers(2, 100), shift=st.floats(0, 1))
+def test_round_bins_cover_their_range(low, width, count, shift):
+    high = low + width
+    bins = round_bins(low, high, count)
+    slack = 1e-9 * max(abs(low), abs(high))
+    assert bins.minimum <= low + slack
+    assert bins.maximum >= high - slack
+    assert 2 <= bins.count <= count + 2
+    inside = low + shift * width
+    if bins.minimum <= inside <= bins.maximum:
+        assert symbols(bins, np.array([inside])).tolist() == [bins.symbol(inside)]
+
+
+def test_quantiles_of_even_bins_are_straight():
+    edges = tuple(range(11))
+    assert [quantile(edges, np.ones(10), share) for share in (0, 0.25, 0.5, 1)] == [0, 2.5, 5, 10]
+
+
+def test_gz_and_a_parquet_file_of_another_name(folder):
+    rows = ["a", "b", "a", None]
+    write_csv(folder / "z.csv.gz", rows, gzip.open)
+    write_parquet(folder / "plain", rows)
+    for name in ("z.csv.gz", "plain"):
+        assert columns_of(str(folder / name)) == ("n", "c")
+        assert told(count_values(str(folder / name), "c")) == {"a": 2, "b": 1}
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "labels"),
+    [
+        ([1, 2, 1], pa.int32(), {"1": 2, "2": 1}),
+        ([True, False, None], pa.bool_(), {"true": 1, "false": 1}),
+        (["x", "y", "x"], pa.dictionary(pa.int8(), pa.string()), {"x": 2, "y": 1}),
+        ([0, 1, 0], pa.date32(), {"1970-01-01": 2, "1970-01-02": 1}),
+    ],
+)
+def test_other_kinds_are_read_as_text(folder, values, kind, labels):
+    write_parquet(folder / "k.parquet", values, kind)
+    assert told(count_values(str(folder / "k.parquet"), "c")) == labels
+
+
+def test_one_value_has_another_beside_it(folder):
+    write_csv(folder / "one.csv", ["a", "a"])
+    assert count_values(str(folder / "one.csv"), "c").labels == ("a", ANOTHER)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "words"),
+    [
+        ("", FormatError, "no sound CSV"),
+        ("n,c\n", ParameterError, "holds nothing to collect: no rows"),
+        ("n,c\n1,\n2,\n", ParameterError, "2 rows, all without a value"),
+        ("n,b\n1,2\n", ParameterError, "there is no column 'c'; there are: 'n', 'b'"),
+        ("c,c\n1,2\n", ParameterError, "2 columns are called 'c'"),
+        ("n,c\n1,2\n3\n", FormatError, "Expected 2 columns, got 1"),
+    ],
+)
+def test_what_is_wrong_is_said(folder, text, error, words):
+    (folder / "w.csv").write_text(text)
+    with pytest.raises(error, match=words):
+        count_values(str(folder / "w.csv"), "c")
+
+
+def test_text_among_numbers_and_lists_and_broken_files(folder):
+    (folder / "w.csv").write_text("c\n1\nNA\none\n")
+    with pytest.raises(FormatError, match=r"is to hold numbers.*'one'"):
+        count_bins(str(folder / "w.csv"), "c", Bins(0, 1, 2))
+    write_parquet(folder / "list.parquet", [[1], [2]], pa.list_(pa.int8()))
+    with pytest.raises(FormatError, match="text or numbers is expected"):
+        count_values(str(folder / "list.parquet"), "c")
+    whole = (folder / "list.parquet").read_bytes()
+    (folder / "cut.parquet").write_bytes(whole[:-20])
+    with pytest.raises(FormatError, match="no sound CSV or Parquet"):
+        count_values(str(folder / "cut.parquet"), "c")
+    (folder / "latin.csv").write_bytes("c\ncaf\xe9\n".encode("latin-1"))
+    with pytest.raises(FormatError, match="UTF"):
+        count_values(str(folder / "latin.csv"), "c")
+
+
+def test_many_numbers_become_bins_and_many_words_do_not(folder):
+    rng = np.random.default_rng(0)
+    few, many = MANY_NUMBERS, MANY_NUMBERS + 1
+    (folder / "few.csv").write_text("c\n" + "\n".join(map(str, range(few))))
+    (folder / "many.csv").write_text("c\n" + "\n".join(map(str, range(many))))
+    (folder / "words.csv").write_text("c\n" + "\n".join(f"w{i}" for i in range(many)))
+    assert len(read_people(Column(str(folder / "few.csv"), "c"), rng).labels) == few
+    assert read_people(Column(str(folder / "many.csv"), "c"), rng).edges
+    assert read_people(Column(str(folder / "many.csv"), "c", most=10), rng).edges
+    assert not read_people(Column(str(folder / "words.csv"), "c"), rng).edges
+    with pytest.raises(TooManyValuesError):
+        read_people(Column(str(folder / "words.csv"), "c", most=10), rng)
+
+
+def test_people_are_drawn_from_the_rows(folder):
+    write_csv(folder / "p.csv", ["a"] * 3 + ["b"])
+    people = read_people(Column(str(folder / "p.csv"), "c", people=40_000), np.random.default_rng(1))
+    assert len(people) == 40_000
+    assert abs(people.shares[0] - 0.75) < 5 * (0.75 * 0.25 / 40_000) ** 0.5
+    assert people.notes[-1] == "40,000 people were drawn from your 4 rows, with replacement"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"bins": (0, 1, 2), "device": "d"}, "give one of"),
+        ({"most": 1}, "--most-values 1"),
+        ({"people": 0}, "--people takes"),
+        ({"people": 5, "device": "d"}, "--people takes"),
+    ],
+)
+def test_a_column_is_asked_for_in_one_way(given, words):
+    with pytest.raises(ParameterError, match=words):
+        Column("f", "c", **given)
+
+
+def test_postcodes_are_no_numbers():
+    assert not all_numbers(["00501", "10001"])
+    assert not all_numbers(["1_000"])
+    assert all_numbers(["0", "0.5", "-3", "1e5"])
+
+
+def test_progress_never_passes_the_size(folder):
+    rows = [str(i % 7) for i in range(20_000)]
+    with (folder / "b.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("c",), *((row,) for row in rows)])
+    read: list[int] = []
+    cut = list(blocks(str(folder / "b.csv"), ["c"], advance=read.append, block=4096))
+    assert len(cut) > 5
+    assert sum(len(block[0]) for block in cut) == len(rows)
+    assert 0 < sum(read) <= (folder / "b.csv").stat().st_size
