@@ -22,6 +22,11 @@ from overstory.collector.store import open_store
 from overstory.protocol.metrics import MetricRegistry, load_registry
 from overstory.protocol.upload import MEDIA_TYPE, Upload, encode_upload
 
+LEAST = 100
+"""Uploads that a run acknowledges at least, one of them twice."""
+
+PATIENCE = 120.0
+
 METRICS = """
 registry = "balance"
 
@@ -182,6 +187,9 @@ async def rounds(
                 victim = chance.choice(running)
                 victim.kill()
                 await asyncio.to_thread(victim.start)
+            async with asyncio.timeout(PATIENCE):  # on a slow machine the rounds alone may be over too soon
+                while devices.books.uploads < LEAST or not devices.books.duplicates or not seen(network.met):
+                    await asyncio.sleep(0.05)
     finally:
         for collector in running:
             collector.kill()

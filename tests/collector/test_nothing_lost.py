@@ -6,7 +6,7 @@
 import numpy as np
 import pytest
 from collector_processes import CollectorProcess
-from lossless import Books, rounds_balance, seen, write_registry
+from lossless import LEAST, Books, rounds_balance, seen, write_registry
 
 from overstory.analysis.counts import SupportCounts
 from overstory.collector.store import open_store
@@ -17,7 +17,7 @@ from overstory.protocol.metrics import load_registry
 def test_a_few_rounds(store_url, tmp_path, collectors):
     books, met = rounds_balance(store_url, tmp_path, number=3, collectors=collectors, seed=10 + collectors)
     assert seen(met), met
-    assert books.uploads > 50
+    assert books.uploads >= LEAST
     assert books.duplicates  # answers did get lost after their reports were committed
 
 

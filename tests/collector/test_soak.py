@@ -95,7 +95,7 @@ def test_memory_stays_flat_under_good_and_bad_requests(tmp_path):
     devices = Devices(load_registry(path), seed=42)
     memory = asyncio.run(soak(address, devices, collector.pid, SECONDS))
     assert collector.stop() == 0
-    assert devices.books.uploads > 20 * SECONDS
+    assert devices.books.uploads > 2 * SECONDS
     begun = memory[0][0]
     warm = max(size for when, size in memory if when - begun < WARM * SECONDS)
     last = max(size for when, size in memory if when - begun > 0.8 * SECONDS)
