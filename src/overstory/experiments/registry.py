@@ -125,6 +125,10 @@ _ALL: Final = (
     Experiment(
         "protecting-shapes", "What bins and shapes do", PROTECTING, "section 6.2, future work", "protecting.shapes"
     ),
+    Experiment("beyond-oracles", "The papers' problems by every oracle", BEYOND, "at equal epsilon", "beyond.oracles"),
+    Experiment(
+        "beyond-people-needed", "How many people a share needs", BEYOND, "epsilon 0.5 to 4", "beyond.people_needed"
+    ),
 )
 
 EXPERIMENTS: Final[dict[str, Experiment]] = {experiment.name: experiment for experiment in _ALL}

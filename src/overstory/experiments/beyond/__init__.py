@@ -1,0 +1,1 @@
+"""What the papers leave open: their problems by every oracle, and how many people it takes."""
