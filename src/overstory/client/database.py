@@ -47,6 +47,8 @@ def saying(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise StateError(*_of_sqlite(error, path)) from error
+    except UnicodeDecodeError as error:  # SQLite says what is wrong in the words of the file, which are no text
+        raise StateError(Fault.DAMAGED, f"{path}: {_SAID[Fault.DAMAGED]}") from error
     except OSError as error:
         fault = _BY_ERRNO.get(error.errno or 0, Fault.UNREADABLE)
         raise StateError(fault, f"{path}: {_SAID[fault]}: {error.strerror or error}") from error

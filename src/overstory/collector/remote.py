@@ -49,8 +49,12 @@ def read_remote(
 
 
 def _checked(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.netloc or parts.query or parts.fragment:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and bool(parts.netloc) and not parts.query and not parts.fragment
+    except ValueError:  # half an IPv6 address
+        usable = False
+    if not usable:
         raise RemoteError(f"{url!r} is no collector's address: give one such as https://collector.example")
     return url.rstrip("/")
 

@@ -83,7 +83,7 @@ class Listening:
             bound = socket.socket(family, socket.SOCK_STREAM)
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(address)
-        except (OSError, OverflowError) as error:
+        except (OSError, OverflowError, UnicodeError) as error:  # of a name that is no host's
             said = getattr(error, "strerror", None) or str(error)
             raise ServingError(f"cannot listen on {self.host}:{self.port}: {said}") from error
         return bound

@@ -59,6 +59,8 @@ def said(url: str) -> Iterator[None]:
         raise StoreError(f"{url}: {explain(error)}") from error
     except SQLAlchemyError as error:
         raise StoreError(f"{url}: {error}") from error
+    except UnicodeDecodeError as error:  # SQLite says what is wrong in the words of the file, which are no text
+        raise StoreError(f"{url}: {BY_TEXT['malformed']}") from error
 
 
 def explain(error: DBAPIError) -> str:

@@ -32,6 +32,7 @@ class PostgresDatabase(Database):
         engine = create_engine(
             url.set(drivername="postgresql+psycopg"),
             isolation_level="READ COMMITTED",
+            hide_parameters=True,  # what is stored stays out of messages and logs
             pool_pre_ping=True,  # a server that was restarted is met with new connections
             connect_args={"connect_timeout": 10, "application_name": "overstory"},
         )

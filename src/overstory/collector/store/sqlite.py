@@ -58,6 +58,7 @@ class SqliteDatabase(Database):
         engine = create_engine(
             URL.create("sqlite", database=str(path)),
             connect_args={"timeout": PATIENCE, "isolation_level": None, "check_same_thread": False},
+            hide_parameters=True,  # what is stored stays out of messages and logs
             pool_use_lifo=True,  # the same few connections again and again: each has a cache of its own
         )
         event.listen(engine, "connect", _set_up)

@@ -112,7 +112,7 @@ def revoke_token(database: Database, token_id: str) -> None:
     here = TOKENS.c.id == token_id
     revoked = {"revoked": int(time.time())}
     not_yet = update(TOKENS).where(here, TOKENS.c.revoked.is_(None)).values(revoked)
-    if database.write(lambda connection: connection.execute(not_yet).rowcount):
+    if token_id.isascii() and database.write(lambda connection: connection.execute(not_yet).rowcount):
         return
     if all(token.id != token_id for token in read_tokens(database)):
         raise ParameterError(f"there is no token {token_id}: overstory store tokens list shows the ids")
