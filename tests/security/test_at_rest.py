@@ -1,0 +1,136 @@
+"""What a device's disk holds: of no oracle the value, nor what it is encoded as, whenever the device is killed."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from overstory.client.memo import Memo
+from overstory.privacy.kinds import terms_of
+from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.mechanisms.registry import REGISTRY as ORACLES
+from overstory.protocol.metrics import RegistryError, parse_registry
+
+NAMES = [f"forest-secret-{number:03}" for number in range(256)]
+VALUES = [NAMES[137], NAMES[9], NAMES[137]]
+ENTRY = """registry = "now"
+[metrics.m]
+title = "T"
+description = "D"
+owner = "O"
+purpose = "https://example.org/issues/1"
+period = "day"
+retention_days = 9
+expires = 2099-01-01
+oracle = "{oracle}"
+parameters = {parameters}
+domain = {domain}
+"""
+TRIED = (
+    "{}",
+    "{epsilon = 1.0}",
+    "{f = 0.0, p = 0.25, q = 0.75, num_bits = 256}",
+    "{f = 0.5}",
+    "{epsilon_permanent = 2.0}",
+    "{epsilon_permanent = 2.0, epsilon_report = 1.0}",
+    "{epsilon = 1.0, window = 4}",
+    "{epsilon_permanent = 2.0, epsilon_report = 1.0, num_sampled = 8}",
+    "{epsilon_permanent = 2.0, epsilon_report = 1.0, hash_range = 2}",
+)
+DOMAINS = (f'{{kind = "categories", names = {NAMES}}}', '{kind = "strings", candidates = "unread.txt"}')
+
+DEVICE = """
+import os, signal, sys
+from overstory.client import Client
+from overstory.client.outbox import Outbox
+from overstory.protocol.metrics import load_registry
+
+folder, moment, *values = sys.argv[1:]
+now = [1_795_262_400.0]
+client = Client("t", registry=load_registry(folder + "/metrics.toml", read_candidates=False), state=folder + "/state",
+                environ={}, policy=folder + "/none", clock=lambda: now[0])
+client.consent("on")
+for day, value in enumerate(values):
+    now[0] += 86400
+    if moment == "in a transaction" and day + 1 == len(values):
+        Outbox.trim = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+    assert client.record("m", value) == "recorded", client.status()
+    if moment != "in memory":
+        assert not client.flush(0).problem
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def toml_of(oracle, tried=TRIED):
+    """The registry of one metric of an oracle, by the first domain and parameters that it takes."""
+    for domain in DOMAINS:
+        for parameters in tried:
+            text = ENTRY.format(oracle=oracle, parameters=parameters, domain=domain)
+            try:
+                parse_registry(text)
+            except RegistryError:
+                continue
+            return text
+    raise AssertionError(oracle)
+
+
+def traces(values):
+    """Every form of a value that its bytes could be found by."""
+    for value in set(values):
+        plain = value.encode()
+        yield from (plain, value.encode("utf-16-le"), plain.hex().encode(), plain[::-1])
+        one_hot = 1 << NAMES.index(value)
+        for order in ("little", "big"):
+            yield one_hot.to_bytes(32, order)
+
+
+def leaks(folder, values):
+    """The files that hold one of these traces."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return [path.name for path in files for trace in traces(values) if trace in path.read_bytes()]
+
+
+def killed(folder, text, moment):
+    (folder / "metrics.toml").write_text(text.replace("unread.txt", "candidates.txt"), encoding="utf-8")
+    arguments = [sys.executable, "-c", DEVICE, str(folder), moment, *VALUES]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    return folder / "state"
+
+
+CASES = [(oracle, toml_of(oracle)) for oracle in sorted(ORACLES)] + [("f = 0", toml_of("rappor", [TRIED[2]]))]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="SIGKILL")
+@pytest.mark.parametrize(("name", "text"), CASES, ids=[name for name, _ in CASES])
+def test_no_byte_on_the_disk_of_a_killed_device_is_of_a_value(tmp_path, name, text):
+    del name
+    state = killed(tmp_path, text, "in a transaction")  # the third; two were flushed before
+    assert (state / "state.db").stat().st_size > 0
+    assert leaks(state, VALUES) == []
+    metric = parse_registry(text)["m"]
+    connection = sqlite3.connect(state / "state.db")
+    permanent = [row[0] for row in connection.execute("SELECT permanent FROM responses ORDER BY number")]
+    connection.close()
+    # Where all noise is fresh the permanent response would be the truth: one row for all values, and nothing in it.
+    assert permanent == [b""] if terms_of(metric.mechanism).fresh else all(permanent)
+    assert permanent
+
+
+def test_the_search_finds_a_device_that_keeps_what_it_should_not(tmp_path):
+    text = toml_of("wb")
+    metric = parse_registry(text)["m"]
+    assert isinstance(metric.mechanism, BitMechanism)
+    state = killed(tmp_path, text, "after a flush")
+    connection = sqlite3.connect(state / "state.db")
+    true = metric.mechanism.encode(metric.encode(VALUES[0]), 0).to_bytes(32, "little")
+    Memo(connection).charge("m", bytes(16), b"tag", true, most=None, kept=False)
+    connection.commit()
+    connection.close()
+    assert leaks(state, VALUES) == ["state.db"]
+    Path(state / "note").write_text(VALUES[1], encoding="utf-16-le")
+    assert leaks(state, VALUES) == ["note", "state.db"]

@@ -1,0 +1,110 @@
+"""Consent withdrawn at any moment: nothing is asked of a collector after it, whoever is in the middle of what."""
+
+import datetime as dt
+
+from overstory.client import Client
+from overstory.client.consent import choose
+from overstory.client.outbox import RowState
+from overstory.client.recorder import MetricRecorder
+from overstory.client.state import State
+from overstory.client.upload import Answer
+from overstory.gateway.handing import AT_ONCE, Hand
+from overstory.gateway.sinks import CollectorSink, Handed
+from overstory.protocol.metrics import parse_registry
+
+DAY = 86_400
+NOON = 1_795_262_400.0
+TODAY = dt.date(2026, 11, 21)
+ENTRY = """registry = "now"
+[metrics.meter]
+title = "T"
+description = "D"
+owner = "O"
+purpose = "https://example.org/issues/1"
+period = "day"
+retention_days = 9
+grace_days = 3000
+expires = 2099-01-01
+oracle = "grr"
+parameters = {epsilon = 1.0}
+domain = {kind = "integers", min = 0, max = 9}
+"""
+REGISTRY = parse_registry(ENTRY)
+
+
+def client(folder, transport=None, now=NOON):
+    settings = {"environ": {}, "policy": folder / "none", "server": "http://collector.example"}
+    return Client(
+        "t", registry=REGISTRY, state=folder / "state", transport=transport, clock=lambda: now, spread=0, **settings
+    )
+
+
+def states(of):
+    with State(of.paths).snapshot() as rows:
+        return [(str(row.state), row.answer) for row in rows.outbox.rows()]
+
+
+def test_off_while_a_report_travels_keeps_the_others_from_leaving(tmp_path):
+    asked = []
+
+    def transport(request):
+        asked.append(request)
+        choose(sending.paths, REGISTRY, "off", TODAY)  # another process, between the request and its answer
+        return Answer(503)
+
+    sending = client(tmp_path, transport, NOON + 5 * DAY)
+    sending.consent("on")
+    for day in range(5):
+        device = client(tmp_path, now=NOON + day * DAY)
+        assert device.record("meter", day) == "recorded"
+        device._courier = None
+        assert device.flush().written == {"queued": 1}
+    sending.flush()
+    assert len(asked) == 1
+    assert set(states(sending)) == {("dropped", "consent withdrawn")}
+    assert sending.flush().sent is None
+    choose(sending.paths, REGISTRY, "on", TODAY)
+    sending.flush()
+    assert len(asked) == 1, "and does not come back with a later consent"
+
+
+def test_off_and_on_again_in_the_middle_of_a_round_end_it(tmp_path):
+    asked = []
+
+    def transport(request):
+        asked.append(request)
+        for choice in ("off", "on"):
+            choose(sending.paths, REGISTRY, choice, TODAY)
+        return Answer(503)
+
+    sending = client(tmp_path, transport, NOON + 2 * DAY)
+    sending.consent("on")
+    for day in range(2):
+        device = client(tmp_path, now=NOON + day * DAY)
+        device.record("meter", 1)
+        device._courier = None
+        device.flush()
+    sending.flush()
+    sending.flush()
+    assert len(asked) == 1
+
+
+def test_a_gateway_asks_for_consent_before_every_request(tmp_path):
+    asked, device = [], client(tmp_path)
+
+    def transport(request):
+        asked.append(request)
+        choose(device.paths, REGISTRY, "off", TODAY)
+        return Answer(503 if len(asked) > 1 else 200, {}, b'{"results": []}')
+
+    device.consent("on")
+    state = State(device.paths)
+    recorder = MetricRecorder(REGISTRY["meter"], state.begin(), None)
+    with state.transaction() as rows:
+        for period in range(20_000, 20_000 + 2 * AT_ONCE):
+            made = recorder.make(3, period)
+            rows.outbox.add(made.batch, "meter", period, made.body, due=0.0, state=RowState.WAITING)
+    sink = CollectorSink("http://collector.example", transport)
+    assert sink.most_uploads >= AT_ONCE
+    Hand(state, REGISTRY, sink, device._permit, 0.0).over(20_000.0 * DAY + 2 * AT_ONCE * DAY, Handed())
+    assert len(asked) == 1
