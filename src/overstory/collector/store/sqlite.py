@@ -16,9 +16,11 @@ from overstory.collector.store.errors import StoreError, said
 PATIENCE: Final = 15.0
 """Seconds to wait for another process's transaction."""
 
+# Overwriting what is deleted is the default of some builds of SQLite, and not of others.
 PRAGMAS: Final = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
+    "PRAGMA secure_delete = ON",
     "PRAGMA foreign_keys = ON",
     "PRAGMA cache_size = -65536",
     "PRAGMA wal_autocheckpoint = 8192",
