@@ -97,6 +97,15 @@ def test_a_list_of_candidates_and_drawn_people(folder):
     assert told["devices"] == 5_000
 
 
+def test_few_people_have_intervals_that_end_where_shares_do(folder):
+    shown = within("collect", "s.csv", "--column", "state", "--people", 3, "-o", "few", cwd=folder).stdout
+    ends = [float(end) for end in re.findall(r"–(\d+\.\d+)%", shown)]
+    assert len(ends) == 3
+    assert max(ends) <= 100
+    assert "3 simulated devices, drawn from the rows" in shown
+    assert re.search(r"these 3 devices show +none", shown)
+
+
 def test_the_same_command_gives_the_same_page(folder):
     pages = []
     for name in ("one", "two"):

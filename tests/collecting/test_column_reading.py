@@ -187,7 +187,7 @@ def test_what_is_wrong_is_said(folder, text, error, words):
         count_values(str(folder / "w.csv"), "c")
 
 
-def test_text_among_numbers_and_lists_and_broken_files(folder):
+def test_text_among_numbers_and_lists_and_broken_and_foreign_files(folder):
     (folder / "w.csv").write_text("c\n1\nNA\none\n")
     with pytest.raises(FormatError, match=r"is to hold numbers.*'one'"):
         count_bins(str(folder / "w.csv"), "c", Bins(0, 1, 2))
@@ -198,6 +198,11 @@ def test_text_among_numbers_and_lists_and_broken_files(folder):
     (folder / "cut.parquet").write_bytes(whole[:-20])
     with pytest.raises(FormatError, match="no sound CSV or Parquet"):
         count_values(str(folder / "cut.parquet"), "c")
+    write_parquet(folder / "bytes.parquet", [b"a", b"\xff"], pa.binary())
+    with pytest.raises(FormatError, match="UTF"):
+        count_values(str(folder / "bytes.parquet"), "c")
+    (folder / "bom.csv").write_bytes(b"\xef\xbb\xbfc\na\nb\n")
+    assert told(count_values(str(folder / "bom.csv"), "c")) == {"a": 1, "b": 1}
     (folder / "latin.csv").write_bytes("c\ncaf\xe9\n".encode("latin-1"))
     with pytest.raises(FormatError, match="UTF"):
         count_values(str(folder / "latin.csv"), "c")

@@ -157,8 +157,6 @@ def _show(summary: Summary, page: Path) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from overstory.cli.showing import printable
-
     console = Console(width=None if sys.stdout.isatty() else 100, highlight=False)
     rows = summary.rows()
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -166,7 +164,7 @@ def _show(summary: Summary, page: Path) -> None:
         table.add_column(name, justify="left" if name in {"value", "bin"} else "right", overflow="fold")
     shown = rows if summary.is_numeric else rows[:ROWS]
     for row in shown:
-        table.add_row(*map(Text, _cells(row, printable)), style=None if row["detected"] else "dim")
+        table.add_row(*map(Text, _cells(summary, row)), style=None if row["detected"] else "dim")
     console.print(table)
     if len(rows) > len(shown):
         console.print(f"... and {len(rows) - len(shown):,} more")
@@ -187,7 +185,9 @@ def _print_lines(console: Any, lines: list[str]) -> None:
         console.print(Text(line), soft_wrap=True)
 
 
-def _cells(row: dict[str, Any], printable: Callable[[str], str]) -> tuple[str, ...]:
-    low, high = (100 * max(row[bound], 0) for bound in ("frequency_low", "frequency_high"))
+def _cells(summary: Summary, row: dict[str, Any]) -> tuple[str, ...]:
+    from overstory.cli.showing import printable
+
+    low, high = summary.interval(row)
     learned = f"{row['frequency']:.2%}" if row["detected"] else "not detected"
     return printable(row["value"]), f"{row['true_frequency']:.2%}", learned, f"{low:.2f}–{high:.2f}%"

@@ -127,7 +127,7 @@ def _typed(values: Any, number: bool) -> Any:  # noqa: FBT001 - one of two kinds
     import pyarrow as pa
 
     kind = pa.float64() if number else pa.string()
-    return values if values.type == kind else values.cast(kind, safe=False)
+    return values if values.type == kind else values.cast(kind, safe=not number)
 
 
 @contextmanager

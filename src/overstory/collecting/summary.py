@@ -55,6 +55,11 @@ class Summary:
         ]
         return full if self.is_numeric else sorted(full, key=lambda row: -row["truth"])
 
+    def interval(self, row: dict[str, Any]) -> tuple[float, float]:
+        """Return a row's 95% interval in percent, as far as shares go."""
+        low, high = (100 * min(max(row[bound], 0.0), 1.0) for bound in ("frequency_low", "frequency_high"))
+        return low, high
+
     def quantiles(self) -> list[dict[str, float]]:
         """Return true and learned quantiles, by the bins; none for values that are no numbers.
 
@@ -120,12 +125,14 @@ class Summary:
 
     def _who(self) -> str:
         learned, people = self.learned, self.learned.people
-        missing = f"; {people.missing:,} rows without a value sent nothing" if people.missing else ""
+        drawn = self.column.people is not None
+        missing = f"; {people.missing:,} rows without a value sent nothing" if people.missing and not drawn else ""
         if people.devices is not None:
             return f"{people.num_devices:,} simulated devices with {len(people):,} rows, a report each{missing}"
         each = learned.budget.reports
         sent = "one report" if each == 1 else f"{each:,} reports"
-        return f"{len(people):,} simulated devices, one for each row, {sent} of each{missing}"
+        which = "drawn from the rows" if drawn else "one for each row"
+        return f"{len(people):,} simulated devices, {which}, {sent} of each{missing}"
 
     def advice_rows(self) -> list[tuple[str, ...]]:
         """Return lines of text: a share, and how many people it needs by each oracle; the smallest share last."""

@@ -1,13 +1,15 @@
 """How many people a share needs, and what share a number of people shows: for every oracle, before anybody reports.
 
-A value held by a share x is detected when its estimate passes Q of its own standard errors, Q being Bonferroni's
-critical value over all candidates. The estimate is normal around x, so it passes nine times in ten when
-``x = (Q + z) sd(x)``, z = 1.28: from n people of variance ``v(x) / n`` each, ``n = v(x) (Q + z)**2 / x**2``.
+A value is detected when its estimate passes Q of its own standard errors, Q being Bonferroni's critical value over all
+candidates. The estimate of a share x is normal around it, with variance ``v(x) / n`` from n people, and nine times in
+ten above ``y = x - z sqrt(v(x) / n)``, z = 1.28. So x is detected that often when ``y >= Q sqrt(v(y) / n)``: where v
+hardly changes between y and x, ``n = v (Q + z)**2 / x**2``.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from overstory.analysis.repeated import check_reports_per_device, design_effect
 from overstory.analysis.variance import frequency_variance
@@ -85,12 +87,19 @@ def people_needed(
     >>> from overstory.protocol.mechanisms.registry import mechanism
     >>> oue = mechanism("oue", domain_size=100, epsilon=1.0)
     >>> [people_needed(oue, share, 100) for share in (0.1, 0.01, 0.001)]
-    [7908, 771918, 77003579]
+    [7866, 771496, 76999362]
     """
     if not 0 < share <= 1:
         raise ParameterError(f"share = {share}: give a fraction above 0 and at most 1, such as 0.01")
+    shown = _shown(mechanism, num_candidates, alpha, reports_per_device)
     variance = variance_per_person(mechanism, share, num_candidates, reports_per_device=reports_per_device)
-    return max(1, math.ceil(variance * (_reach(alpha, num_candidates) / share) ** 2))
+    few, enough = 0, math.ceil(variance * (_reach(alpha, num_candidates) / share) ** 2) + 1
+    while not shown(share, enough):
+        few, enough = enough, 2 * enough
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        few, enough = (few, middle) if shown(share, middle) else (middle, enough)
+    return enough
 
 
 def smallest_share(
@@ -107,22 +116,34 @@ def smallest_share(
     --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
     >>> oue = mechanism("oue", domain_size=100, epsilon=1.0)
-    >>> round(smallest_share(oue, 771_918, 100), 6), smallest_share(oue, 50, 100)
+    >>> round(smallest_share(oue, 771_496, 100), 6), smallest_share(oue, 50, 100)
     (0.01, None)
     """
-    reach = _reach(alpha, num_candidates)
-
-    def shown(share: float) -> bool:
-        variance = variance_per_person(mechanism, share, num_candidates, reports_per_device=reports_per_device)
-        return share >= reach * math.sqrt(variance / num_people)
-
-    if num_people < 1 or not shown(1.0):
+    shown = _shown(mechanism, num_candidates, alpha, reports_per_device)
+    if num_people < 1 or not shown(1.0, num_people):
         return None
     low, high = 0.0, 1.0
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (low, middle) if shown(middle) else (middle, high)
+        low, high = (low, middle) if shown(middle, num_people) else (middle, high)
     return high
+
+
+def _shown(
+    mechanism: Mechanism, num_candidates: int, alpha: float, reports_per_device: float
+) -> Callable[[float, int], bool]:
+    """Return whether (a share, so many people) is detected nine times in ten."""
+    quantile = critical_value(alpha, num_candidates)
+
+    def error(share: float, people: int) -> float:
+        variance = variance_per_person(mechanism, share, num_candidates, reports_per_device=reports_per_device)
+        return math.sqrt(variance / people)
+
+    def shown(share: float, people: int) -> bool:
+        nearly_lowest = share - NINE_IN_TEN * error(share, people)
+        return nearly_lowest > 0 and nearly_lowest >= quantile * error(nearly_lowest, people)
+
+    return shown
 
 
 def _reach(alpha: float, num_candidates: int) -> float:

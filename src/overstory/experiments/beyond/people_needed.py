@@ -127,7 +127,7 @@ def _rates(tried: Sequence[Tried], runs: int) -> list[Comparison]:
         low = float(beta.ppf(miss, one.found, runs - one.found + 1)) if one.found else 0.0
         high = float(beta.ppf(1 - miss, one.found + 1, runs - one.found)) if one.found < runs else 1.0
         name = f"{one.people:,} people see a share of {one.share:.0%} by {one.family} at epsilon {one.epsilon:g}"
-        because = "a standard error is taken at the estimate, not at the true share"
+        because = "an estimate from few holders is only nearly normal"
         found.append(Comparison(name, one.found / runs, low, high, "of the runs", known, because))
     return found
 
