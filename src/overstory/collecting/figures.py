@@ -49,7 +49,7 @@ def people_for_shares(summary: Summary) -> Picture:
     """Draw the smallest share that so many people show, by the oracle that was used and by the best."""
     learned, advice = summary.learned, summary.advice
     values, each = len(learned.people.labels), learned.reports_per_device
-    numbers = np.logspace(2, 8, 49).round().astype(int).tolist()
+    numbers = np.logspace(2, 8, 13).round().astype(int).tolist()
     best = mechanism(advice.best.name, **advice.best.parameters)
     built = [(learned.mechanism, drawing.OURS), (best, drawing.SERIES[2])]
     figure, axes = drawing.panels(7.2, 3.6)

@@ -123,7 +123,7 @@ def smallest_share(
     if num_people < 1 or not shown(1.0, num_people):
         return None
     low, high = 0.0, 1.0
-    for _ in range(60):
+    for _ in range(40):
         middle = (low + high) / 2
         low, high = (low, middle) if shown(middle, num_people) else (middle, high)
     return high
