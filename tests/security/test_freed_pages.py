@@ -1,7 +1,11 @@
 """What was folded or deleted is gone from the store's file, not only from its tables."""
 
+import os
 import random
 import sqlite3
+import stat
+
+import pytest
 
 from overstory.collector.store import Received, open_store
 from overstory.protocol.metrics import parse_registry
@@ -63,3 +67,17 @@ def test_ids_that_were_forgotten_are_gone_from_the_file(tmp_path):
     with open_store(str(path)) as store:
         assert store.compact(NOW + 40 * DAY).forgotten == 60
     assert found(path, ids) == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="file modes")
+def test_a_store_and_its_backup_are_for_their_owner_alone(tmp_path):
+    before = os.umask(0o022)
+    try:
+        with open_store(str(tmp_path / "store.db"), create=True) as store:
+            store.add_token("write", "editor")
+            store.backup(tmp_path / "backup.db")
+            modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert {"store.db", "store.db-wal", "backup.db"} <= set(modes)
+    assert set(modes.values()) == {0o600}

@@ -20,7 +20,7 @@ from overstory.collector.store.database import Database
 from overstory.collector.store.errors import StoreError
 from overstory.collector.store.opening import check, connect, migrate
 from overstory.collector.store.schema import ABOUT, CHUNKS, COUNTS, INBOX, METADATA
-from overstory.collector.store.sqlite import SqliteDatabase
+from overstory.collector.store.sqlite import SqliteDatabase, begin_private
 
 ROWS: Final = 1000
 """Rows copied at a time."""
@@ -32,6 +32,7 @@ FEW: Final = 16
 def backup(database: Database, path: Path) -> int:
     """Write a backup as of one moment, while others go on writing; see `Store.backup`."""
     with _whole(path) as part:
+        begin_private(part)
         if isinstance(database, SqliteDatabase):
             database.copy_to(part)
         else:

@@ -13,7 +13,7 @@ from overstory.collector.store.database import Database
 from overstory.collector.store.errors import StoreError
 from overstory.collector.store.postgres import PostgresDatabase
 from overstory.collector.store.schema import REVISION
-from overstory.collector.store.sqlite import SqliteDatabase
+from overstory.collector.store.sqlite import SqliteDatabase, begin_private
 
 FORMS: Final = "sqlite:///FILE (or a file's name), or postgresql://USER@HOST/DATABASE"
 
@@ -38,6 +38,8 @@ def connect(url: str, *, create: bool = False) -> Database:
         raise MissingStoreError(f"{path}: there is no such store; make it first: overstory store create {path}")
     if not path.parent.is_dir():
         raise StoreError(f"{path}: there is no folder {path.parent}")
+    if create:
+        begin_private(path)
     return SqliteDatabase(path)
 
 

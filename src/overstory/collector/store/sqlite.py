@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -120,6 +121,12 @@ class SqliteDatabase(Database):
         with said(self.url), self.engine.connect() as connection:
             # A script, because it is stepped to its end: `execute` would free one page and stop.
             _raw(connection).executescript("PRAGMA incremental_vacuum")
+
+
+def begin_private(path: Path) -> None:
+    """Make an empty file that its owner alone can read, unless there is one; SQLite gives its log the same rights."""
+    with suppress(OSError):  # a folder that cannot be written, and the like: SQLite says so
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _raw(connection: Connection) -> sqlite3.Connection:
