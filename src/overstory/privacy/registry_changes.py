@@ -209,6 +209,8 @@ def _of_time(old: Metric, new: Metric) -> Iterator[Change]:
         yield Change(new.id, "retention_days", kind, said)
     if old.grace_days != new.grace_days:
         said = f"late reports are taken, and batch ids remembered, for {new.grace_days} days, not for {old.grace_days}"
+        if new.grace_days > old.grace_days:
+            said += "; ids forgotten until now stay forgotten: an upload repeated from then would count twice"
         yield Change(new.id, "grace_days", Kind.HARMLESS, said)
     if old.expires != new.expires:
         renewed = "renewed until" if new.expires > old.expires else "ends sooner, on"
