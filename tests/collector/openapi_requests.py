@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import schemathesis
-from collecting import METRICS, NOW, upload
+from collector_in_process import METRICS, NOW, upload
 from hypothesis import HealthCheck, given, settings
 from schemathesis import checks
 from served import served

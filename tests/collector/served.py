@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
-from collecting import METRICS, NOW, FakeStore
+from collector_in_process import METRICS, NOW, FakeStore
 
 from overstory.collector.collector import Collector, Rhythm
 from overstory.collector.limits import Limits

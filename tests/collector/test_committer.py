@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from collecting import METRICS, NOW, FakeStore, until, upload
+from collector_in_process import METRICS, NOW, FakeStore, until, upload
 
 from overstory.collector.committer import Committed, Committer
 from overstory.collector.ingest import Ingest

@@ -5,11 +5,11 @@ import threading
 import time
 
 import pytest
+from collector_in_process import METRICS, batch_id, packed, sound, upload
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from served import Wire, post, served
 
-from collecting import METRICS, batch_id, packed, sound, upload
 from overstory.collector.limits import Limits
 from overstory.protocol.mechanisms.mechanism import Report
 

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
+from collector_in_process import METRICS, NOW, FakeStore, batch_id, packed, sound, until, upload
 
-from collecting import METRICS, NOW, FakeStore, batch_id, packed, sound, until, upload
 from overstory.collector.collector import Collector, Rhythm
 from overstory.collector.hot_path import HotPath
 from overstory.collector.limits import Limits

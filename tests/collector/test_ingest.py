@@ -5,10 +5,10 @@ import json
 import zlib
 
 import pytest
+from collector_in_process import DAY, METRICS, NOW, TODAY, batch_id, packed, sound, upload
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collecting import DAY, METRICS, NOW, TODAY, batch_id, packed, sound, upload
 from overstory.collector.ingest import SLACK, Ingest
 from overstory.collector.limits import Limits
 from overstory.protocol.mechanisms.mechanism import Report

@@ -1,10 +1,10 @@
 """The short way: what it takes, the long way takes alike; everything else goes the long way."""
 
 import pytest
+from collector_in_process import DAY, METRICS, NOW, TODAY, batch_id, packed, sound, upload
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collecting import DAY, METRICS, NOW, TODAY, batch_id, packed, sound, upload
 from overstory.collector import patterns
 from overstory.collector.ingest import Ingest
 from overstory.collector.patterns import Patterns

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from collecting import REGISTRY, batch_id, sound
+from collector_in_process import REGISTRY, batch_id, sound
 from collector_processes import CollectorProcess
 from served import Wire, post
 
