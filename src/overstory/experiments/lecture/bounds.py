@@ -113,7 +113,7 @@ def _epsilons() -> list[Comparison]:
         exact(
             f"epsilon of a sign kept with probability 1/2 + {a}",
             _oracle(MATRIX, a).epsilon_report,
-            Published(a, "section 2: an epsilon-randomizer", within=0.01 * a),
+            Published(a, "randomized response, as an epsilon-randomizer", within=0.01 * a),
             because=f"the lecture writes 1/2 + epsilon for small epsilon, to first order and without the constant: by "
             f"its own definition epsilon is ln((1/2 + {a}) / (1/2 - {a})), about four times {a}",
         )
@@ -129,7 +129,7 @@ def _formulas(found: list[Errors]) -> list[Comparison]:
         exact(
             f"error bound of the matrix protocol, a = {one.advantage}, beta = 0.05",
             largest * _oracle(MATRIX, one.advantage).error_bound(largest, 0.05),
-            Published(one.bound(0.05), "section 4, frequency oracle", within=1e-6 * one.bound(0.05)),
+            Published(one.bound(0.05), "general construction of a frequency oracle", within=1e-6 * one.bound(0.05)),
             unit="reports",
         )
         for one in chosen
@@ -145,7 +145,7 @@ def _exceedances(found: list[Errors]) -> list[Comparison]:
             beyond = sum(round(one.beyond(beta) * len(one.errors)) for one in chosen)
             trials = sum(len(one.errors) for one in chosen)
             low, high = _clopper_pearson(beyond, trials)
-            said = at_most(beta, "sections 3 and 4: with probability at least 1 - beta")
+            said = at_most(beta, "error, with probability at least 1 - beta")
             ours = beyond / trials
             name = f"{protocol}: share of runs beyond the bound of beta = {beta}"
             compared.append(Comparison(name, ours, low, high, "", said))
