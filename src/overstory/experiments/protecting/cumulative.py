@@ -15,13 +15,13 @@ import numpy as np
 from overstory.experiments import drawing
 from overstory.experiments.comparison import Comparison
 from overstory.experiments.context import Context
+from overstory.experiments.protecting import window_based
 from overstory.experiments.protecting.double_randomization import built
 from overstory.experiments.protecting.homes import BINS, READINGS, homes_of
 from overstory.experiments.protecting.study import Distances, cumulative
-from overstory.experiments.protecting.window_based import WINDOW, Row
+from overstory.experiments.protecting.window_based import Row
 from overstory.experiments.result import Picture, Result, Table
 from overstory.protocol.mechanisms.mechanism import Mechanism
-from overstory.protocol.mechanisms.registry import mechanism
 
 EPSILON: Final = 2.0
 NAMES: Final = {"wb": "WB", "opt-wb": "OPT-WB", "opt-dr": "OPT-DR", "l-osue": "L-OSUE", "rappor": "RAPPOR"}
@@ -54,7 +54,7 @@ def run(context: Context) -> Result:
 def strategy(name: str, bins: int = BINS) -> Mechanism:
     """Return a strategy of the thesis at this module's epsilon."""
     if name in {"wb", "opt-wb"}:
-        return mechanism(name, domain_size=bins, epsilon=EPSILON, window=WINDOW)
+        return window_based.built(name, EPSILON, bins)
     return built(name, EPSILON, bins)
 
 

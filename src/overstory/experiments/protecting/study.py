@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,13 @@ from overstory.analysis.counts import SupportCounts
 from overstory.analysis.distances import jensen_shannon, mean_squared_error
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess import postprocess
-from overstory.experiments.protecting.homes import Symbols, frequencies
+from overstory.analysis.simulation import SimulatedDevices
+from overstory.experiments.context import Context
+from overstory.experiments.protecting.homes import BINS, READINGS, Homes, Symbols, frequencies
 from overstory.protocol.mechanisms.mechanism import Mechanism
+
+Key = tuple[str, float, int]
+"""A strategy, its epsilon, and how many homes."""
 
 STEP: Final = "est-freq-clipped"
 """Est_Freq of the thesis (Definition 17) with the sum over the clipped estimates, so that it is a distribution."""
@@ -80,16 +85,26 @@ def _steps(
     ]
 
 
-def _counted(oracle: FrequencyOracle, devices: object, step: int) -> SupportCounts:
-    from overstory.analysis.simulation import SimulatedDevices
+def _counted(oracle: FrequencyOracle, devices: SimulatedDevices, step: int) -> SupportCounts:
+    first, *others = (oracle.accumulate(batch) for batch in devices.batches(step))
+    return sum(others, first)
 
-    assert isinstance(devices, SimulatedDevices)
-    counted = None
-    for batch in devices.batches(step):
-        own = oracle.accumulate(batch)
-        counted = own if counted is None else counted + own
-    assert counted is not None
-    return counted
+
+def measured(
+    context: Context, homes: Homes, cases: Sequence[Key], build: Callable[[str, float], Mechanism], doing: str
+) -> dict[Key, list[Distances]]:
+    """Measure one (strategy, epsilon, number of homes) after another, by time step; all strategies on one draw."""
+    found: dict[Key, list[Distances]] = {}
+    for place, (name, epsilon, size) in enumerate(context.steps(cases, doing)):
+        readings = homes.draw(size, context.rng(1, size))
+        found[name, epsilon, size] = per_step(build(name, epsilon), readings, context.rng(2, place), READINGS)
+    return found
+
+
+def inputs(homes: Homes, sizes: Sequence[int], epsilons: Sequence[float]) -> dict[str, Any]:
+    """Return what `measured` was run on."""
+    numbers = {"N": list(sizes), "epsilon": list(epsilons), "bins": BINS, "steps": READINGS}
+    return {"homes": homes.description, **numbers}
 
 
 def means(found: Sequence[Distances]) -> tuple[float, float]:

@@ -8,9 +8,9 @@ from typing import Final
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.experiments.comparison import Comparison, exact, simulated, stated
 from overstory.experiments.context import Context
-from overstory.experiments.protecting.homes import BINS, READINGS, homes_of
+from overstory.experiments.protecting.homes import BINS, homes_of
 from overstory.experiments.protecting.panels import by_size
-from overstory.experiments.protecting.study import Distances, means, per_step
+from overstory.experiments.protecting.study import Distances, Key, inputs, means, measured
 from overstory.experiments.published import Published, about
 from overstory.experiments.result import Result, Table
 from overstory.protocol.mechanisms.mechanism import Mechanism
@@ -26,7 +26,6 @@ TABLE_6: Final = {
     0.5: ("15.916926438868662", "15.670792356131054"),
     1.0: ("3.9176980890327635", "3.6826943768311695"),
 }
-Key = tuple[str, float, int]
 Row = tuple[str | float | int, ...]
 
 
@@ -34,21 +33,11 @@ def run(context: Context) -> Result:
     """Measure both strategies over epsilon and N, per time step."""
     sizes = context.pick(quick=(1_000, 10_000, 100_000), full=(1_000, 10_000, 100_000, 1_000_000))
     homes = homes_of(context)
-    found: dict[Key, list[Distances]] = {}
     cases = [(name, epsilon, size) for size in sizes for epsilon in EPSILONS for name in NAMES]
-    for place, (name, epsilon, size) in enumerate(context.steps(cases, "window strategies")):
-        readings = homes.draw(size, context.rng(1, size))
-        built = mechanism(name, domain_size=BINS, epsilon=epsilon, window=WINDOW)
-        found[name, epsilon, size] = per_step(built, readings, context.rng(2, place), READINGS)
+    found = measured(context, homes, cases, built, "window strategies")
     return context.result(
         [*_table_6(), *_published(found), *_alike(found, sizes)],
-        inputs={
-            "homes": homes.description,
-            "N": list(sizes),
-            "epsilon": list(EPSILONS),
-            "bins": BINS,
-            "steps": READINGS,
-        },
+        inputs=inputs(homes, sizes, EPSILONS),
         random=True,
         tables=[_table(found)],
         figures=by_size(
@@ -63,18 +52,23 @@ def run(context: Context) -> Result:
     )
 
 
-def variance_of_one(built: Mechanism) -> float:
+def built(name: str, epsilon: float, bins: int = BINS) -> Mechanism:
+    """Return a strategy of which ten reports reveal `epsilon` at most."""
+    return mechanism(name, domain_size=bins, epsilon=epsilon, window=WINDOW)
+
+
+def variance_of_one(one: Mechanism) -> float:
     """Variance of one report's estimate at frequency 0: what Table 6 lists."""
-    return FrequencyOracle(built).variance(1.0, 0.0)
+    return FrequencyOracle(one).variance(1.0, 0.0)
 
 
 def _table_6() -> Iterator[Comparison]:
     """From the shipped mechanisms, whose probabilities lie on the grid of 2**-32: nine digits, not sixteen."""
     for epsilon, printed_pair in TABLE_6.items():
         for name, said in zip(NAMES, printed_pair, strict=True):
-            built = mechanism(name, domain_size=BINS, epsilon=epsilon * WINDOW, window=WINDOW)
+            one = built(name, epsilon * WINDOW)
             published = Published(float(said), "table 6", within=1e-6 * float(said))
-            yield exact(f"variance of one report, {name}, epsilon {epsilon:g} each", variance_of_one(built), published)
+            yield exact(f"variance of one report, {name}, epsilon {epsilon:g} each", variance_of_one(one), published)
 
 
 def _published(found: Mapping[Key, list[Distances]]) -> Iterator[Comparison]:
