@@ -18,7 +18,7 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.simulation import SimulatedDevices
 from overstory.collector.store import open_store
 from overstory.demo.population import Population
-from overstory.demo.registry import write_registry
+from overstory.demo.registry import METRIC, write_registry
 from overstory.demo.service import CollectorService
 from overstory.files.candidates import hash_candidates
 from overstory.files.counts_csv import read_counts, write_counts
@@ -30,7 +30,7 @@ from overstory.files.results import metrics, write_results
 from overstory.planning.precision import count_error
 from overstory.protocol.encodings import Bloom
 from overstory.protocol.mechanisms.bits import BitMechanism
-from overstory.protocol.metrics import Metric, load_registry
+from overstory.protocol.metrics import Metric, MetricRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,13 +151,13 @@ def collect(
     oracle = FrequencyOracle(parameters.mechanism())
     write_params(paths.params, parameters)
     _write_candidates(paths, population, oracle)
-    metric = write_registry(paths.registry, paths.candidates, parameters, dt.datetime.now(dt.UTC).date())
-    assert metric.mechanism.digest == oracle.mechanism.digest
+    registry = write_registry(paths.registry, paths.candidates, parameters, dt.datetime.now(dt.UTC).date())
+    assert registry[METRIC].mechanism.digest == oracle.mechanism.digest
     _forget(paths.store)
     with CollectorService(paths.registry, paths.store, paths.log) as service:
         devices = oracle.devices(population.symbols, np.random.default_rng([seed, 1]), candidates=population.states)
-        write_packed(paths.reports, _sent(devices, metric, service, advance))
-    decoded = _decode(paths, parameters, metric)
+        write_packed(paths.reports, _sent(devices, registry[METRIC], service, advance))
+    decoded = _decode(paths, parameters, registry)
     write_results(folder, decoded, metrics(decoded, parameters, parameters.mechanism()))
     return Collection(population, parameters, oracle, decoded, seed, paths)
 
@@ -187,11 +187,11 @@ def _sent(
         yield packed
 
 
-def _decode(paths: Paths, parameters: RapporParameters, metric: Metric) -> Decoded:
+def _decode(paths: Paths, parameters: RapporParameters, registry: MetricRegistry) -> Decoded:
     """Take the counts from the store, and go on as an analyst would who has the files alone."""
-    with open_store(str(paths.store), load_registry(paths.registry)) as store:
-        periods = store.periods(metric.id)
-        counted = store.counts(metric, periods[0], periods[-1])
+    with open_store(str(paths.store), registry) as store:
+        periods = store.periods(METRIC)
+        counted = store.counts(registry[METRIC], periods[0], periods[-1])
     write_counts(paths.counts, sum(counted.values(), SupportCounts.empty(parameters.m, parameters.k)))
     read = read_counts(paths.counts, parameters.m, parameters.k)
     candidates = read_map(paths.map, num_bits=parameters.k, num_hashes=parameters.h, num_cohorts=parameters.m)

@@ -9,7 +9,7 @@ from typing import Final
 
 from overstory.files.opening import writing_text
 from overstory.files.params import RapporParameters
-from overstory.protocol.metrics import Metric, load_registry
+from overstory.protocol.metrics import MetricRegistry, load_registry
 
 METRIC: Final = "home-state"
 FILE: Final = """\
@@ -30,11 +30,11 @@ expires = {expires}
 """
 
 
-def write_registry(path: Path, candidates: Path, parameters: RapporParameters, today: dt.date) -> Metric:
-    """Write the registry, read it back as any program would, and return its one metric."""
+def write_registry(path: Path, candidates: Path, parameters: RapporParameters, today: dt.date) -> MetricRegistry:
+    """Write the registry, and read it back as any program would."""
     numbers = {letter: getattr(parameters, letter) for letter in "khmfpq"}
     named = json.dumps(candidates.name)  # a TOML basic string is written like JSON's
     text = FILE.format(today=today, metric=METRIC, candidates=named, expires=today + dt.timedelta(days=365), **numbers)
     with writing_text(path) as file:
         file.write(text)
-    return load_registry(path)[METRIC]
+    return load_registry(path)
