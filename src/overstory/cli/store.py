@@ -189,15 +189,16 @@ def _restore(args: argparse.Namespace) -> int:
 
 
 def _export(args: argparse.Namespace) -> int:
+    from overstory.collector.counted import parse_range
     from overstory.collector.store import open_store
     from overstory.protocol.metrics import load_registry
 
-    registry = load_registry(args.registry)
-    metric = registry[args.metric]
+    metric = load_registry(args.registry)[args.metric]
+    first, last = parse_range(metric, args.first, args.last)
     numbers = metric.period.numbers
-    first = metric.period.parse_label(args.first) if args.first else numbers[0]
-    last = metric.period.parse_label(args.last) if args.last else numbers[-1]
     with open_store(args.url) as store:
-        reports = store.export(metric, first, last, args.output)
+        reports = store.export(
+            metric, numbers[0] if first is None else first, numbers[-1] if last is None else last, args.output
+        )
     tell(args, {"output": args.output, "reports": reports}, f"{reports:,} reports in {args.output}")
     return 0
