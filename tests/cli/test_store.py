@@ -34,6 +34,7 @@ retention_days = 90
 expires = 2040-01-01
 """
 DAY = 20_000
+EXPORT = ("export", "reports.db", "--registry", "metrics.toml", "--metric", "colour", "-o", "out.parquet")
 
 
 @pytest.fixture
@@ -89,14 +90,13 @@ def test_backup_and_restore(folder: Path) -> None:
 
 
 def test_export(folder: Path) -> None:
-    arguments = ("export", "reports.db", "--registry", "metrics.toml", "--metric", "colour", "-o", "out.parquet")
-    assert answer(folder, *arguments) == {"output": "out.parquet", "reports": 30}
-    assert answer(folder, *arguments, "--from", "2024-10-05") == {"output": "out.parquet", "reports": 20}
-    assert answer(folder, *arguments, "--to", "2024-10-04")["reports"] == 10
+    assert answer(folder, *EXPORT) == {"output": "out.parquet", "reports": 30}
+    assert answer(folder, *EXPORT, "--from", "2024-10-05") == {"output": "out.parquet", "reports": 20}
+    assert answer(folder, *EXPORT, "--to", "2024-10-04")["reports"] == 10
     assert sum(len(batch) for batch in read_parquet(folder / "out.parquet")) == 10
-    wrong = within("store", *arguments, "--to", "yesterday", cwd=folder)
+    wrong = within("store", *EXPORT, "--to", "yesterday", cwd=folder)
     assert (wrong.returncode, "'yesterday' is no day" in wrong.stderr) == (2, True)
-    unknown = within("store", *arguments[:5], "tree", *arguments[6:], cwd=folder)
+    unknown = within("store", *EXPORT[:5], "tree", *EXPORT[6:], cwd=folder)
     assert (unknown.returncode, "there is no metric 'tree'" in unknown.stderr) == (2, True)
 
 
@@ -127,6 +127,14 @@ def test_tokens_are_shown_once_listed_and_revoked(folder: Path) -> None:
         (
             ["tokens", "add", "reports.db", "--role", "admin", "--application", "a", "--expires", "soon"],
             "--expires soon: give a date such as 2027-11-21",
+        ),
+        (
+            ["tokens", "add", "reports.db", "--role", "admin", "--application", "a", "--expires", "2027-11-21T00+05"],
+            "--expires 2027-11-21T00+05: give a date such as 2027-11-21",
+        ),
+        (
+            [*EXPORT, "--from", "2024-10-05", "--to", "2024-10-04"],
+            "the range from 2024-10-05 to 2024-10-04 ends before it begins",
         ),
         (["restore", "no.db", "new.db"], "no.db: there is no such store"),
         (["compact", "reports.db", "--registry", "no.toml"], "no.toml: no such file or directory"),

@@ -58,9 +58,10 @@ def _midnight(date: str) -> int:
     from overstory.protocol.errors import ParameterError
 
     try:
-        return int(dt.datetime.fromisoformat(date).replace(tzinfo=dt.UTC).timestamp())
+        day = dt.date.fromisoformat(date)
     except ValueError as error:
         raise ParameterError(f"--expires {date}: give a date such as 2027-11-21") from error
+    return int(dt.datetime.combine(day, dt.time(), dt.UTC).timestamp())
 
 
 def _list(args: argparse.Namespace) -> int:
