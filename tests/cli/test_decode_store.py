@@ -200,6 +200,7 @@ def test_over_http_the_same(folder: Path, collector: str, monkeypatch: Any) -> N
         (("--params", "p.csv", "--from", "x"), "--from is of no use without"),
         ((*COLOUR, "--counts", "c.csv"), "--counts is of no use with --store"),
         ((*COLOUR, "--plot", "c.svg"), "--plot is of no use with --store"),
+        ((*COLOUR, "--token", "the-token"), "--token is of no use with --store"),
         ((*COLOUR, "--url", "http://x"), "--store and --url are two sources"),
         (("--store", "reports.db"), "--store needs --metric, --registry"),
         (("--url", "http://x", "--metric", "colour"), "--url needs --registry"),

@@ -109,7 +109,8 @@ def _is_of_a_store(args: argparse.Namespace) -> bool:
     source = next((name for name in ("store", "url") if getattr(args, name)), None)
     if args.store and args.url:
         raise ParameterError("--store and --url are two sources: give one")
-    mixed = [name for name in (FILES_ALONE if source else STORE_ALONE) if getattr(args, name)]
+    useless = {None: STORE_ALONE, "store": (*FILES_ALONE, "token"), "url": FILES_ALONE}
+    mixed = [name for name in useless[source] if getattr(args, name)]
     if mixed:
         what = f"with --{source}" if source else "without --store or --url"
         raise ParameterError(f"{_option(mixed[0])} is of no use {what}: `overstory decode --help` shows both forms")
