@@ -93,7 +93,11 @@ _ALL: Final = (
         "epidemic-shortcomings", "Three shortcomings, answered", EPIDEMIC, "conclusion", "epidemic.shortcomings"
     ),
     Experiment(
-        "lecture-bounds", "Errors of two protocols against their bounds", LECTURE, "both constructions", "lecture.bounds"
+        "lecture-bounds",
+        "Errors of two protocols against their bounds",
+        LECTURE,
+        "both constructions",
+        "lecture.bounds",
     ),
     Experiment(
         "lecture-heavy-hitters", "From a frequency oracle to heavy hitters", LECTURE, "Theorem 2", "lecture.reduction"
