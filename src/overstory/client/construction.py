@@ -69,7 +69,8 @@ def courier(
     """Return what makes the courier when it is needed; the address and the token are checked at once."""
     if server is None:
         return None
-    from overstory.client.upload import check_token, endpoint
+    from overstory.client.upload import endpoint
+    from overstory.protocol.bearer import check_token
 
     endpoint(server)
     check_token(token)

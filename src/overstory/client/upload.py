@@ -103,19 +103,6 @@ def endpoint(server: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}{PATH}"
 
 
-def check_token(token: str) -> str:
-    """Return `token`, or raise ParameterError unless it can stand in a header.
-
-    Examples
-    --------
-    >>> check_token("ovs-w-4f1c")
-    'ovs-w-4f1c'
-    """
-    if not isinstance(token, str) or not token.isascii() or not token.isprintable() or " " in token:
-        raise ParameterError("token: give the write token as it was handed out, printable ASCII without spaces")
-    return token
-
-
 def http_transport(environ: Mapping[str, str] | None = None) -> Transport:
     """Return the transport over HTTP and HTTPS, through the proxy that the environment names, if any.
 

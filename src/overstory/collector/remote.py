@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from overstory.collector.counted import Counted, counted_from_json
+from overstory.protocol.bearer import check_token
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.metrics import Metric
 
@@ -40,7 +41,7 @@ def read_remote(
     RemoteError
         When it does not answer, refuses, or answers something else.
     ParameterError
-        When its counts are of other parameters than this metric's.
+        When its counts are of other parameters than this metric's, or no token looks as this one does.
     """
     ends = {name: None if p is None else metric.period.label(p) for name, p in (("from", first), ("to", last))}
     query = urlencode({name: label for name, label in ends.items() if label is not None})
@@ -67,7 +68,7 @@ class _Stay(HTTPRedirectHandler):
 
 
 def _fetched(address: str, token: str, timeout: float) -> Any:
-    headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+    headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {check_token(token)}"} if token else {})
     try:
         request = Request(address, headers=headers)  # noqa: S310 - the scheme was checked
         with build_opener(_Stay).open(request, timeout=timeout) as answer:
