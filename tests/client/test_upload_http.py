@@ -8,13 +8,15 @@ import ssl
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from collector_doubles import Heard, accepted, bad_server, hear, http, replying
+from collector_doubles import BadServer, Heard, accepted, bad_server, hear, http, replying
 from devices import NOON, Clock, device
 
-from overstory.client.upload import MOST_READ, Answer, Request, check_token, endpoint, http_transport, proxy_of, said
+from overstory.client.upload import MOST_READ, Answer, Request, endpoint, http_transport, proxy_of, said
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.upload import MEDIA_TYPE, Upload, decode_uploads, encode_upload
 
@@ -114,34 +116,51 @@ def test_the_longest_answer_is_read() -> None:
         assert len(send(request(server.url)).body) == MOST_READ
 
 
+@contextmanager
+def silent_server() -> Iterator[BadServer]:
+    """Hears, and says nothing as long as it is there (and a test may well wait)."""
+    over = threading.Event()
+    with bad_server(lambda connection, heard: over.wait(60)) as server:
+        try:
+            yield server
+        finally:
+            over.set()
+
+
 def test_silence_ends_when_the_time_is_over() -> None:
-    with bad_server(lambda connection, heard: time.sleep(1.0)) as server:
+    with silent_server() as server:
         started = time.monotonic()
         answer = send(request(server.url, timeout=0.2))
         took = time.monotonic() - started
     assert answer == Answer(None, trouble="no answer in time")
-    assert took < 0.8
+    assert 0.2 <= took < 30
 
 
 def test_dribble_ends_when_the_time_is_over() -> None:
+    over = threading.Event()
+
     def dribble(connection: socket.socket, heard: Heard) -> None:
-        for byte in b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 100:
+        for byte in b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 500:  # a minute of it
             connection.sendall(bytes([byte]))
-            time.sleep(0.02)
+            if over.wait(0.02):
+                return
 
     with bad_server(dribble) as server:
         started = time.monotonic()
         answer = send(request(server.url, timeout=0.3))
         took = time.monotonic() - started
+        over.set()
     assert answer == Answer(None, trouble="no answer in time")
-    assert took < 0.9
+    assert 0.3 <= took < 30
 
 
 def test_what_was_given_up_leaves_no_thread_behind() -> None:
-    with bad_server(lambda connection, heard: time.sleep(0.6)) as server:
+    with silent_server() as server:
         send(request(server.url, timeout=0.1))
-        time.sleep(0.3)
-        assert not [thread for thread in threading.enumerate() if thread.name == "overstory-upload"]
+        left = [thread for thread in threading.enumerate() if thread.name == "overstory-upload"]
+        for thread in left:
+            thread.join(30)
+        assert not any(thread.is_alive() for thread in left)
 
 
 def test_an_interpreter_that_is_leaving_still_sends(monkeypatch: Any) -> None:
@@ -300,13 +319,6 @@ def test_a_server_that_is_no_address_is_refused(server: str) -> None:
         endpoint(server)
 
 
-@pytest.mark.parametrize("token", ["a b", "a\r\nHost: x", "é", "\x00", None, b"a"])
-def test_a_token_that_no_header_can_hold_is_refused(token: Any) -> None:
-    with pytest.raises(ParameterError, match="token: ") as refused:
-        check_token(token)
-    assert str(token) not in str(refused.value)
-
-
 def test_a_token_stays_out_of_what_is_printed() -> None:
     assert "public" not in repr(request("http://collector.example", token="public"))
 
@@ -331,7 +343,7 @@ class Moody:
         known = upload.batch in self.counted
         self.counted.setdefault(upload.batch, heard.body)
         if mood == "late":
-            time.sleep(0.5)
+            time.sleep(1.5)  # longer than a flush waits
         if mood != "lost":
             connection.sendall(http(200, accepted(heard.body, duplicate=known)))
 
@@ -347,10 +359,10 @@ def test_every_report_is_counted_once_however_the_server_behaves(tmp_path: Any, 
         for _ in range(5):
             assert client.record("colour", "red") == "recorded"
             assert client.record("engine", "duck.example") == "recorded"
-            client.flush(timeout=0.3)
+            client.flush(timeout=1.0)
             clock.tomorrow()
         for _ in range(25):
-            client.flush(timeout=0.3)
+            client.flush(timeout=1.0)
             clock.now += 8 * 3600
         status = client.status()
         client.close()
@@ -361,14 +373,14 @@ def test_every_report_is_counted_once_however_the_server_behaves(tmp_path: Any, 
 
 
 def test_a_flush_against_silence_takes_no_longer_than_it_may(tmp_path: Any) -> None:
-    with bad_server(lambda connection, heard: time.sleep(2.0)) as server:
+    with silent_server() as server:
         client = device(tmp_path, clock=Clock(), server=server.url, spread=0)
         client.record("colour", "red")
         started = time.monotonic()
         done = client.flush(timeout=0.3)
         took = time.monotonic() - started
         assert done.sent.trouble == "no answer in time"
-        assert took < 1.0
+        assert took < 30
         assert client.status().failures == 1
         client.close(timeout=0.1)
 
