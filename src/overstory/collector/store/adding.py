@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import compress
-from typing import Final
 
 from sqlalchemy import Connection
 
 from overstory.collector.store.database import Database
 from overstory.collector.store.received import Received, merged
 from overstory.collector.store.schema import INBOX
-
-DAY: Final = 86_400
+from overstory.protocol.metrics.period import DAY
 
 
 def add(database: Database, received: Sequence[Received]) -> list[bool]:

@@ -9,8 +9,9 @@ from typing import Final
 from sqlalchemy import ColumnElement, Connection, delete, func, select, update
 
 from overstory.collector.store.database import Database
-from overstory.collector.store.known import DAY, Knowledge, read_known
+from overstory.collector.store.known import Knowledge, read_known
 from overstory.collector.store.schema import ABOUT, BATCH_IDS, CHUNKS
+from overstory.protocol.metrics.period import DAY
 
 FORGOTTEN: Final = "forgotten"
 """The day on which ids were last forgotten: they expire with the end of a day, so once a day is enough."""

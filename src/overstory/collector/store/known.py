@@ -25,8 +25,7 @@ from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.mechanism import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism as build_mechanism
 from overstory.protocol.metrics import Metric, Period
-
-DAY = 86_400
+from overstory.protocol.metrics.period import DAY
 
 
 @dataclass(frozen=True)

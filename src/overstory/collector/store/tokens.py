@@ -15,10 +15,9 @@ from sqlalchemy import Row, select, update
 from overstory.collector.store.database import Database
 from overstory.collector.store.schema import TOKENS
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics.period import DAY
 
 Role = Literal["write", "admin"]
-
-DAY: Final = 86_400
 
 PREFIX: Final[Mapping[str, str]] = MappingProxyType({"write": "ovw_", "admin": "ova_"})
 """What a token starts with: to be recognised in a file where it should not be."""
