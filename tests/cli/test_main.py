@@ -130,8 +130,13 @@ def test_without_the_extra_it_is_named(tmp_path: Any) -> None:
     assert ran.stderr == 'overstory: error: this command needs numpy: pip install "overstory[analysis]"\n'
 
 
-def test_a_broken_pipe_is_quiet(tmp_path: Any) -> None:
-    code = "import sys; from overstory.cli.main import main; sys.exit(main(['--version']))"
+TABLE = ["plan", "--epsilon-report", "1", "--epsilon-permanent", "2", "--reports", "10000", "--candidates", "10"]
+
+
+@pytest.mark.parametrize("argv", [["--version"], ["privacy", "olh", "--param", "epsilon=1"], TABLE], ids=lambda a: a[0])
+def test_a_broken_pipe_is_quiet(tmp_path: Any, argv: Any) -> None:
+    """Printed by Python, and by rich, which would leave with a status of its own."""
+    code = f"import sys; from overstory.cli.main import main; sys.exit(main({argv!r}))"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
     ) as process:
@@ -140,6 +145,12 @@ def test_a_broken_pipe_is_quiet(tmp_path: Any) -> None:
         process.stdout.close()
         assert process.stderr.read() == ""
     assert process.returncode == 141
+
+
+def test_a_status_that_no_pipe_is_the_cause_of_stays(monkeypatch: Any) -> None:
+    with pytest.raises(SystemExit) as left:
+        failing(monkeypatch, SystemExit(3))
+    assert left.value.code == 3
 
 
 def test_a_terminal_that_lacks_a_character_shows_its_escape(tmp_path: Any) -> None:

@@ -73,6 +73,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _close_quietly()
         return PIPE_CLOSED
+    except SystemExit as leaving:  # rich leaves with 1, and has sent the rest nowhere
+        if isinstance(leaving.__context__, BrokenPipeError):
+            return PIPE_CLOSED
+        raise
     except Exception as error:  # noqa: BLE001 - a user sees one sentence, whatever happened
         status, message = explain(error)
         print(f"overstory: error: {message}", file=sys.stderr)

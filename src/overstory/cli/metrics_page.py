@@ -22,7 +22,7 @@ def show(pages: Sequence[MetricPage]) -> None:
     from rich.console import Console
 
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
-    with console.capture() as captured:  # rich would leave on its own when the reader of a pipe has seen enough
+    with console.capture() as captured:  # rich pads the cells of a table to the end of the line
         for number, page in enumerate(pages):
             if number:
                 console.print()

@@ -13,8 +13,6 @@ from overstory.cli.arguments import add_command, add_hashing
 from overstory.cli.privacy_metric import REGISTRY_FILE, find_metric, headline
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from overstory.privacy import PrivacyStatement
     from overstory.privacy.terms import Terms
     from overstory.protocol.mechanisms.mechanism import Mechanism
@@ -153,17 +151,10 @@ def _values(said: PrivacyStatement, args: argparse.Namespace) -> dict[str, Any]:
 
 def _show(said: PrivacyStatement, extra: dict[str, Any]) -> None:
     from rich.console import Console
-
-    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
-    with console.capture() as captured:  # rich would leave on its own when the reader of a pipe has seen enough
-        _print(console, said, extra)
-    print(captured.get(), end="")
-
-
-def _print(console: Console, said: PrivacyStatement, extra: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     given = ", ".join(f"{key} = {value}" for key, value in said.parameters.items() if value not in (None, ""))
     console.print(Text(f"{said.mechanism}: {given}"))
     console.print()
