@@ -132,6 +132,7 @@ def test_by_period_and_over_all_so_far(store):
     assert so_far.parts[-1].estimate.rows() == total.rows()
     known = read_estimates(read_store(store, COLOUR), "cumulative", Choices(reports_per_device=1.5))
     assert [p.reports_per_device for p in known.parts] == [1.0, 1.5, 1.5]
+    assert "1.5 reports per device" in known.notes[0]
 
 
 def test_intervals_of_a_supposition_are_never_narrower(store):
@@ -336,6 +337,13 @@ def test_a_token_does_not_follow_a_redirect(served):
     with pytest.raises(RemoteError, match="302"):
         read_remote(served.url, "secret-token", COLOUR)
     assert served.path == "/v1/metrics/colour/counts"
+
+
+@pytest.mark.parametrize("token", ["ova_secret\r", "ova_secret\nHost: x", "ova secret", "ova_s\u00e9cret"])
+def test_a_token_that_cannot_be_sent_is_not_shown(token):
+    with pytest.raises(ParameterError, match="token: give") as refused:
+        read_remote("http://127.0.0.1:9", token, COLOUR, timeout=2)
+    assert "cret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("url", ["collector.example", "ftp://x", "http://", "file:///etc/passwd", "http://x/?a=b"])

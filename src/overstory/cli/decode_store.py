@@ -61,7 +61,7 @@ def _choices(args: argparse.Namespace) -> Choices:
 
 def _shown(reading: Reading, *, everything: bool) -> dict[str, object]:
     """Return the reading as JSON values, of each estimate what was detected unless everything is wanted."""
-    said = reading.to_json()
+    said = reading.to_json(0)
     for part, shown in zip(reading.parts, said["readings"], strict=True):
         shown["estimates"] = chosen_rows(part.estimate, everything=everything)
     return said

@@ -37,7 +37,8 @@ class Choices:
     Attributes
     ----------
     reports_per_device
-        In the whole range, by one device; None: as many as there are periods with reports.
+        In the whole range, by one device; None: as many as there are periods with reports. A cumulative reading takes
+        it for every stretch so far, up to the stretch's number of periods.
     candidates
         Strings to look for instead of the metric's own list; Bloom filters only.
     alpha, correction
@@ -234,6 +235,11 @@ def _notes(counted: Counted, kind: Kind, choices: Choices) -> Iterator[str]:
         yield (
             f"every device is supposed to have reported in each of the {len(counted.periods)} periods with reports, "
             "the most it can: standard errors are never too small for it; give the reports per device if you know them"
+        )
+    elif several and kind == "cumulative":
+        yield (
+            f"each stretch so far is read with {choices.reports_per_device:g} reports per device, or one a period where"
+            " that is less: an early stretch may have had more of them, and its standard errors are then too small"
         )
     for other in counted.others:
         yield (
