@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +82,7 @@ def test_a_batch_whose_columns_are_too_short_takes_nothing_with_it(store: Store,
     with pytest.raises(
         ParameterError, match="bloom: 6 reports of 16 bits and 4 cohorts do not have columns of 12 and 11"
     ):
-        store.add([good, replace(bad, bits=bad.bits[:-1])])
+        store.add([good, bad._replace(bits=bad.bits[:-1])])
     assert store.add([good]) == [True]
 
 
@@ -125,7 +124,7 @@ def test_reports_of_a_mechanism_that_nobody_named_wait_and_are_counted_later(sto
 
 
 def test_a_report_that_cannot_be_counted_holds_up_nothing_else(store: Store, metrics: Any) -> None:
-    impossible = replace(some(metrics["colour"], PERIOD, 1, 1), bits=b"\x03")
+    impossible = some(metrics["colour"], PERIOD, 1, 1)._replace(bits=b"\x03")
     store.add([impossible, some(metrics["bloom"], PERIOD, 4, 2)])
     done = store.compact(NOW)
     assert done.reports == 4
