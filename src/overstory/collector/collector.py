@@ -108,6 +108,8 @@ class Collector:
         ):
             if seconds:
                 self._tasks.append(asyncio.create_task(self._every(seconds, where, work)))
+        if self._rhythm.compact:
+            self._tasks.append(asyncio.create_task(_to_the_end(self._try(self._keeping, self.store.prepare))))
         self._started = True
 
     async def stop(self) -> None:

@@ -25,10 +25,10 @@ from overstory.collector.store.reading import folded
 from overstory.collector.store.schema import CHUNKS, COUNTS, INBOX
 from overstory.protocol.errors import ParameterError
 
-FOLD_BYTES: Final = 1 << 25
-"""Reports that one transaction folds: memory does not grow with the inbox."""
+FOLD_BYTES: Final = 1 << 21
+"""Reports that one transaction folds: memory does not grow with the inbox, and who wants to write waits for little."""
 
-FOLD_ROWS: Final = 4096
+FOLD_ROWS: Final = 1024
 TRIES: Final = 3
 
 
@@ -124,6 +124,7 @@ def _fold_all(database: Database, known: Known, key: Key, last: int, tally: _Tal
             return
         tally.rows += rows
         tally.reports += reports
+        database.settle()
 
 
 def _fold_some(database: Database, known: Known, key: Key, last: int) -> tuple[int, int]:

@@ -86,6 +86,10 @@ class Database(ABC):
         """
 
     @abstractmethod
+    def settle(self) -> None:
+        """Do now, without holding anybody up, what the database would make a later writer do."""
+
+    @abstractmethod
     def tidy(self) -> None:
         """Give freed space back, where the database does not do so by itself."""
 

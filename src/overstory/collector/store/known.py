@@ -26,6 +26,7 @@ from overstory.protocol.mechanisms.mechanism import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism as build_mechanism
 from overstory.protocol.metrics import Metric, Period
 from overstory.protocol.metrics.period import DAY
+from overstory.protocol.wire import Batch
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,12 @@ class Known:
     def oracle(self) -> FrequencyOracle:
         """The mechanism with the server's half."""
         return FrequencyOracle(self.mechanism)
+
+    @property
+    def no_reports(self) -> ReportBatch:
+        """A batch without reports."""
+        of = self.mechanism
+        return ReportBatch.from_wire(Batch(of.digest, of.payload_bits, of.num_cohorts, 0, b"", b""))
 
     def count(self, batch: ReportBatch) -> SupportCounts:
         """Count reports: bits by cohort, symbols, or the support of every candidate."""

@@ -81,5 +81,8 @@ class PostgresDatabase(Database):
     def check_sound(self, connection: Connection) -> None:
         """Do nothing: PostgreSQL checks the checksums of its pages whenever it reads them."""
 
+    def settle(self) -> None:
+        """Do nothing: the server's checkpointer does."""
+
     def tidy(self) -> None:
         """Do nothing: autovacuum does."""

@@ -7,11 +7,12 @@ import sqlite3
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
-from overstory.collector.store.database import Database
+from overstory.collector.store.database import Database, Result
 from overstory.collector.store.errors import StoreError, said
 
 PATIENCE: Final = 15.0
@@ -24,8 +25,8 @@ PRAGMAS: Final = (
     "PRAGMA secure_delete = ON",
     "PRAGMA foreign_keys = ON",
     "PRAGMA cache_size = -65536",
-    "PRAGMA wal_autocheckpoint = 8192",
-    "PRAGMA journal_size_limit = 67108864",
+    "PRAGMA wal_autocheckpoint = 32768",
+    "PRAGMA journal_size_limit = 134217728",
 )
 
 TOGETHER: Final = (256, 32, 4, 1)
@@ -66,10 +67,20 @@ class SqliteDatabase(Database):
         )
         event.listen(engine, "connect", _set_up)
         event.listen(engine, "begin", _begin)
+        self._turn = Lock()
         super().__init__(f"sqlite:///{path}", engine)
 
     def _writing(self, engine: Engine) -> Engine:
         return engine.execution_options(overstory_writes=True)
+
+    def write(self, work: Callable[[Connection], Result]) -> Result:
+        """Run `work` in one transaction, when it is this thread's turn.
+
+        SQLite lets who finds it busy look again after longer and longer pauses, of up to a tenth of a second: a sender
+        would wait that long for an answer whenever a compaction writes. Threads of one process wake each other up.
+        """
+        with self._turn:
+            return super().write(work)
 
     def claim(self, connection: Connection, forget_after: Mapping[bytes, int]) -> set[bytes]:
         """Insert all ids, and look them up one by one only if some were there: this transaction is alone in writing."""
@@ -115,6 +126,11 @@ class SqliteDatabase(Database):
         """Write a copy as of one moment, without what was deleted: free pages still hold reports past retention."""
         with said(self.url), self.engine.connect() as connection:
             _raw(connection).execute("VACUUM INTO ?", (str(path),))
+
+    def settle(self) -> None:
+        """Copy the write-ahead log into the file as far as it goes; writers write on."""
+        with said(self.url), self.engine.connect() as connection:
+            _raw(connection).execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def tidy(self) -> None:
         """Cut the free pages off the end of the file."""

@@ -1,0 +1,88 @@
+"""What is special to the embedded store: writers take turns, and its log is copied while they write."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from store_samples import NOW, registry, some
+
+from overstory.collector.store import StoreError, open_store, sqlite
+from overstory.collector.store.database import Database
+from overstory.collector.store.opening import connect
+
+PERIOD = 20_000
+WRITERS = 4
+
+
+def busy_writers(path: Path) -> None:
+    """Let threads write as often as they can."""
+    metric = registry(folder=path.parent)["bloom"]
+    with open_store(str(path)) as store, ThreadPoolExecutor(WRITERS) as threads:
+        for _ in threads.map(lambda seed: store.add([some(metric, PERIOD, 50, seed)]), range(200)):
+            pass
+
+
+def test_writers_of_one_process_take_turns_and_none_has_to_ask_again(tmp_path: Path, monkeypatch: Any) -> None:
+    open_store(str(tmp_path / "store.db"), create=True).close()
+    monkeypatch.setattr(sqlite, "PATIENCE", 0.0)  # who finds the database busy fails at once
+    busy_writers(tmp_path / "store.db")
+    monkeypatch.setattr(sqlite.SqliteDatabase, "write", Database.write)
+    with pytest.raises(StoreError, match="held the database for too long"):  # as it would be if they did not
+        busy_writers(tmp_path / "store.db")
+
+
+def test_what_was_settled_is_in_the_file_itself(tmp_path: Path) -> None:
+    metric = registry(folder=tmp_path)["bloom"]
+    with open_store(str(tmp_path / "store.db"), create=True) as store:
+        store.add([some(metric, PERIOD, 50, 1)])
+        database = connect(str(tmp_path / "store.db"))
+        assert in_the_file_alone(tmp_path) == 0
+        database.settle()
+        assert in_the_file_alone(tmp_path) == 50
+        database.close()
+
+
+def test_a_compaction_settles_what_it_wrote(tmp_path: Path) -> None:
+    metrics = registry(folder=tmp_path)
+    with open_store(str(tmp_path / "store.db"), metrics, create=True) as store:
+        store.add([some(metrics["bloom"], PERIOD, 50, 1)])
+        assert store.compact(NOW).reports == 50
+        assert in_the_file_alone(tmp_path, "chunks") == 50
+
+
+LOADS = """
+import sys
+from store_samples import registry
+from overstory.collector.store import open_store
+with open_store("prepared.db", registry(), create=True) as store:
+    print("numba" in sys.modules)
+    store.prepare()
+    print("numba" in sys.modules)
+"""
+
+
+def test_counting_is_loaded_before_it_is_needed(tmp_path: Path) -> None:
+    environ = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    loaded = subprocess.run(
+        [sys.executable, "-c", LOADS], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True
+    )
+    assert loaded.stdout.split() == ["False", "True"]
+
+
+def in_the_file_alone(folder: Path, table: str = "inbox") -> int:
+    """Return how many reports the file has, without its log."""
+    shutil.copyfile(folder / "store.db", folder / "alone.db")
+    with closing(sqlite3.connect(folder / "alone.db")) as alone:
+        if not alone.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
+            return 0
+        count: int = alone.execute(f"SELECT coalesce(sum(num_reports), 0) FROM {table}").fetchone()[0]
+    return count
