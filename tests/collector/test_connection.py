@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 from collector_in_process import METRICS, batch_id, packed, sound, upload
@@ -10,6 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from served import Wire, post, served
 
+from overstory.collector.intake import Head
+from overstory.collector.known_heads import KnownHeads
 from overstory.collector.limits import Limits
 from overstory.protocol.mechanisms.mechanism import Report
 
@@ -43,12 +46,87 @@ def told(answer):
 def test_every_request_is_answered_as_by_the_application_alone() -> None:
     with served() as (ours, here), served(http="h11") as (theirs, there):
         with Wire(here) as fast, Wire(there) as slow:
-            for name, request in REQUESTS.items():
+            for name, request in [*REQUESTS.items()] * 3:  # heads are known the second time
                 answers = told(fast.send(request).answer()), told(slow.send(request).answer())
                 assert answers[0] == answers[1], name
         assert ours.store.kept == theirs.store.kept
         assert ours.meters.rejected == theirs.meters.rejected
         assert ours.meters.requests == theirs.meters.requests
+
+
+class Seen(KnownHeads):
+    """Notes what was taken without the parser."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken = 0
+
+    def split(self, data: bytes) -> tuple[Head, bytes] | None:
+        found = super().split(data)
+        self.taken += found is not None
+        return found
+
+
+@pytest.fixture
+def heads(monkeypatch) -> Seen:
+    """The known heads of the collector that a test serves next."""
+    seen = Seen()
+    monkeypatch.setattr("overstory.collector.connection.KnownHeads", lambda: seen)
+    return seen
+
+
+def test_a_head_like_an_earlier_one_is_not_parsed_on_whatever_connection(heads) -> None:
+    with served() as (collector, address):
+        for _ in range(3):
+            with Wire(address) as wire:
+                for _ in range(3):
+                    assert wire.send(post(upload(batch=batch_id()))).answer()[0] == 200
+        assert (len(heads), heads.taken) == (1, 8)
+        assert len(collector.store.kept) == 9
+
+
+def test_a_known_head_gives_no_right_that_has_ended(heads) -> None:
+    with served() as (collector, address), Wire(address) as wire:
+        assert [wire.send(post(upload(batch=batch_id()))).answer()[0] for _ in range(2)] == [200, 200]
+        collector.access.open_writes = False
+        assert wire.send(post(upload(batch=batch_id()))).answer()[0] == 401
+        assert (heads.taken, len(collector.store.kept)) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"GET /v1/nope HTTP/1.1\r\nHost: c\r\n\r\nX",
+        post(upload()) + b"X",
+        b"X",
+        b"POST /v1/reports HTTP/1.1\r\nX: ",
+        post(b"", b"X: y", length=5_000),
+        post(upload(), b"Connection: close"),
+        b"GET /v1/nope HTTP/1.1\r\nHost: c\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+    ],
+    ids=["after a get", "after a post", "letter", "in a head", "in a body", "closing", "upgrading"],
+)
+def test_a_known_head_elsewhere_than_at_a_beginning_is_no_head(heads, first) -> None:
+    known = post(upload(batch=batch_id()))
+    with served() as (_, address):
+        with Wire(address) as wire:
+            assert [wire.send(known).answer()[0] for _ in range(2)] == [200, 200]
+        taken = heads.taken
+        with Wire(address) as wire, suppress(OSError):  # hung up on, perhaps
+            wire.send(first)
+            time.sleep(0.05)
+            wire.send(known)
+            time.sleep(0.05)
+        assert heads.taken == taken == 1
+
+
+def test_requests_that_arrive_together_are_parsed(heads) -> None:
+    known = post(upload(batch=batch_id()))
+    with served() as (_, address), Wire(address) as wire:
+        assert [wire.send(known).answer()[0] for _ in range(2)] == [200, 200]
+        wire.send(known + known)
+        assert [wire.answer()[0] for _ in range(2)] == [200, 200]
+        assert heads.taken == 1
 
 
 @given(

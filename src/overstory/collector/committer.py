@@ -8,12 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from queue import SimpleQueue
+from typing import Final, NamedTuple, Protocol
 
 from overstory.collector.limits import MEBIBYTE, Limits
 from overstory.collector.store import Received
 
-GROUP_BYTES: Final = 32 * MEBIBYTE
+GROUP_BYTES: Final = 4 * MEBIBYTE
 """Into one commit go no more bytes than this, unless one request has more: those behind it wait less long."""
 
 Done = Callable[[Sequence[bool] | None], None]
@@ -40,8 +41,7 @@ class Committed:
     failed: bool
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(NamedTuple):
     received: list[Received]
     reports: int
     size: int
@@ -65,9 +65,7 @@ class Committer:
 
     def __init__(self, store: Adds, limits: Limits, told: Callable[[Committed], None] = lambda _: None) -> None:
         self._store, self._limits, self._told = store, limits, told
-        self._wake = threading.Condition(threading.Lock())
-        self._waiting: list[_Waiting] = []
-        self._closing = False
+        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()  # None ends it
         self.reports = self.size = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._empty = asyncio.Event()
@@ -94,36 +92,38 @@ class Committer:
             return False
         self.reports, self.size = waiting_reports, waiting_size
         self._empty.clear()
-        with self._wake:
-            self._waiting.append(_Waiting(received, reports, size, done))
-            self._wake.notify()
+        self._queue.put(_Waiting(received, reports, size, done))
         return True
 
     async def drain(self) -> None:
         """Wait until everything queued so far was committed and told, then end the thread."""
         while self.reports:
             await self._empty.wait()
-        with self._wake:
-            self._closing = True
-            self._wake.notify()
+        self._queue.put(None)
         if self._thread.is_alive():
             await asyncio.to_thread(self._thread.join)
 
     def _write(self) -> None:
-        while group := self._next_group():
+        waiting = self._queue.get()
+        while waiting is not None:
+            group, waiting = self._group(waiting)
             self._commit(group)
+            if waiting is None:
+                waiting = self._queue.get()
 
-    def _next_group(self) -> list[_Waiting]:
-        with self._wake:
-            while not self._waiting and not self._closing:
-                self._wake.wait()
-            waiting = self._waiting
-            size = count = 0
-            while count < len(waiting) and (not count or size + waiting[count].size <= GROUP_BYTES):
-                size += waiting[count].size
-                count += 1
-            self._waiting = waiting[count:]
-            return waiting[:count]
+    def _group(self, first: _Waiting) -> tuple[list[_Waiting], _Waiting | None]:
+        """Return what goes into one commit with `first`, and what was taken from the queue and is too much for it."""
+        group, size = [first], first.size
+        while self._queue.qsize():  # nobody else takes from it
+            waiting = self._queue.get()
+            if waiting is None:
+                self._queue.put(None)
+                break
+            size += waiting.size
+            if size > GROUP_BYTES:
+                return group, waiting
+            group.append(waiting)
+        return group, None
 
     def _commit(self, group: list[_Waiting]) -> None:
         received = [one for waiting in group for one in waiting.received]
