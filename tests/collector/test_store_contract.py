@@ -10,7 +10,8 @@ import pytest
 from store_samples import DAY, NOW, as_multiset, counted, received, registry, reports, some
 
 from overstory.analysis.reports import ReportBatch
-from overstory.collector.store import Store, StoreError, open_store, restore
+from overstory.collector.store import Store, StoreError, copies, open_store, restore
+from overstory.collector.store.schema import METADATA
 from overstory.collector.store.tokens import sha256
 from overstory.files.parquet import read_label, read_parquet
 from overstory.protocol.errors import ParameterError
@@ -329,6 +330,27 @@ def test_a_restored_store_is_the_one_backed_up(store: Store, metrics: Any, tmp_p
         restore(tmp_path / "backup.db", fresh_url)
 
 
+def test_a_restore_that_breaks_off_leaves_no_store(
+    store: Store, metrics: Any, tmp_path: Path, fresh_url: str, monkeypatch: Any
+) -> None:
+    store.add([some(metrics["bloom"], PERIOD, 10, 1)])
+    store.backup(tmp_path / "backup.db")
+    whole = copies._copy_table
+
+    def breaks(reading: Any, writing: Any, table: Any) -> None:
+        whole(reading, writing, table)
+        if table is METADATA.sorted_tables[-1]:
+            raise StoreError("the disk is full")
+
+    monkeypatch.setattr(copies, "_copy_table", breaks)
+    with pytest.raises(StoreError, match="the disk is full"):
+        restore(tmp_path / "backup.db", fresh_url)
+    with pytest.raises(StoreError, match="this database is empty"):
+        open_store(fresh_url)
+    monkeypatch.undo()
+    assert restore(tmp_path / "backup.db", fresh_url) == 10
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def fresh_url(request: Any, shared_folder: Path) -> Any:
     from store_databases import fresh
@@ -343,6 +365,12 @@ def test_a_backup_overwrites_nothing(store: Store, tmp_path: Path) -> None:
         store.backup(tmp_path / "letter.txt")
     with pytest.raises(StoreError, match="there is no folder"):
         store.backup(tmp_path / "no" / "backup.db")
+
+
+def test_a_backup_that_cannot_be_written_names_its_own_file(store: Store, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(copies, "begin_private", lambda _: None)  # as in a folder that is not ours
+    with pytest.raises(StoreError, match="no file can be made in"):
+        store.backup(tmp_path / "backup.db")
 
 
 def test_tokens_are_found_by_hash_expire_and_are_revoked(store: Store) -> None:

@@ -12,7 +12,8 @@ import pytest
 from sqlalchemy import inspect, text
 from store_samples import NOW, counted, received, registry, reports
 
-from overstory.collector.store import Store, StoreError, migrations, open_store, opening
+from overstory.collector.store import Store, StoreError, migrations, open_store, opening, restore
+from overstory.collector.store.migrations import upgrade
 from overstory.collector.store.opening import connect, migrate
 from overstory.collector.store.schema import METADATA, REVISION
 
@@ -82,11 +83,29 @@ def test_an_older_store_is_refused_migrated_and_whole(filled: Any, later: Path, 
 def test_a_newer_store_is_left_alone(filled: Any, later: Path) -> None:
     url = filled[0]
     database = connect(url)
-    migrate(database, folder=later)
+    assert migrate(database, folder=later) == (REVISION, "9999")
     for attempt in (lambda: open_store(url), lambda: open_store(url, create=True), lambda: migrate(database)):
         with pytest.raises(StoreError, match=f"schema 9999, newer than this program's {REVISION}: upgrade"):
             attempt()
     database.close()
+
+
+def test_a_store_that_is_there_is_not_migrated_by_a_restore_that_is_refused(
+    filled: Any, later: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    url = filled[0]
+    with open_store(url) as store:
+        store.backup(tmp_path / "backup.db")
+    with monkeypatch.context() as future:  # a program of the next schema
+        future.setattr(opening, "REVISION", "9999")
+        future.setattr(migrations, "newest", lambda _=None: "9999")
+        future.setattr(migrations, "upgrade", lambda connection, **_: upgrade(connection, folder=later))
+        backup = connect(str(tmp_path / "backup.db"))
+        assert migrate(backup) == (REVISION, "9999")
+        backup.close()
+        with pytest.raises(StoreError, match="there is a store already"):
+            restore(tmp_path / "backup.db", url)
+    open_store(url).close()
 
 
 def test_a_migration_that_fails_leaves_the_store_as_it_was(filled: Any, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
 
 def test_a_database_of_somebody_else(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
-    with sqlite3.connect(path) as other:
+    with closing(sqlite3.connect(path)) as other, other:
         other.execute("CREATE TABLE alembic_version (version_num TEXT)")
     for create in (False, True):
         told = refused(path, create=create)
@@ -83,7 +84,7 @@ def test_counts_that_were_altered_are_not_believed(tmp_path: Path) -> None:
     with open_store(str(path), metrics, create=True) as store:
         store.add([some(metrics["bloom"], PERIOD, 20, 1)])
         store.compact(NOW)
-        with sqlite3.connect(path) as raw:
+        with closing(sqlite3.connect(path)) as raw, raw:
             ((counts,),) = raw.execute("SELECT counts FROM counts").fetchall()
             raw.execute("UPDATE counts SET counts = ?", (counts[:20] + bytes([counts[20] ^ 1]) + counts[21:],))
         with pytest.raises(StoreError, match="stored counts are damaged"):
@@ -99,7 +100,7 @@ def test_reports_that_nobody_counted_are_noticed(tmp_path: Path) -> None:
     with open_store(str(path), metrics, create=True) as store:
         store.add([some(metrics["bloom"], PERIOD, 20, 1)])
         store.compact(NOW)
-    with sqlite3.connect(path) as raw:
+    with closing(sqlite3.connect(path)) as raw, raw:
         raw.execute("DELETE FROM counts")
     with pytest.raises(StoreError, match="bloom has reports that were never counted"):
         restore(path, str(tmp_path / "new.db"))

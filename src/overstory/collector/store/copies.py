@@ -18,7 +18,7 @@ from overstory.collector.store.columns import Key
 from overstory.collector.store.count_blobs import unpack_counts
 from overstory.collector.store.database import Database
 from overstory.collector.store.errors import StoreError
-from overstory.collector.store.opening import check, connect, migrate
+from overstory.collector.store.opening import check, connect, upgraded
 from overstory.collector.store.schema import ABOUT, CHUNKS, COUNTS, INBOX, METADATA
 from overstory.collector.store.sqlite import SqliteDatabase, begin_private
 
@@ -33,6 +33,8 @@ def backup(database: Database, path: Path) -> int:
     """Write a backup as of one moment, while others go on writing; see `Store.backup`."""
     with _whole(path) as part:
         begin_private(part)
+        if not part.is_file():
+            raise StoreError(f"{path}: no file can be made in {path.parent}: are its rights as they should be?")
         if isinstance(database, SqliteDatabase):
             database.copy_to(part)
         else:
@@ -103,16 +105,18 @@ def restore(path: Path, url: str) -> int:
 def _copy_into(source: Database, target: Database) -> int:
     """Make a store of `target`, with all that is in `source`; close it; return its number of reports."""
     try:
-        if migrate(target, create=True)[0] is not None:
-            raise StoreError(f"{target.url}: there is a store already: name a new file, or an empty database")
         with source.snapshot() as reading:
-            target.write(lambda writing: _copy_tables(reading, writing))
+            target.write(lambda writing: _copy_tables(reading, target, writing))
         return verify(target)
     finally:
         target.close()
 
 
-def _copy_tables(reading: Connection, writing: Connection) -> None:
+def _copy_tables(reading: Connection, target: Database, writing: Connection) -> None:
+    # The schema in the same transaction: who ends in the middle leaves no empty store, and no store that is there is
+    # migrated only to be refused.
+    if upgraded(target, writing, create=True) is not None:
+        raise StoreError(f"{target.url}: there is a store already: name a new file, or an empty database")
     for table in METADATA.sorted_tables:
         _copy_table(reading, writing, table)
 

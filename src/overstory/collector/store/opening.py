@@ -111,19 +111,21 @@ def migrate(database: Database, *, folder: Path = migrations.FOLDER, create: boo
     StoreError
         When the tables are somebody else's or newer, or there are none and they are not to be made.
     """
+    before = database.write(lambda connection: upgraded(database, connection, folder=folder, create=create))
+    return before, migrations.newest(folder)
+
+
+def upgraded(
+    database: Database, connection: Connection, *, folder: Path = migrations.FOLDER, create: bool = False
+) -> str | None:
+    """Do what `migrate` does within an open transaction; return the revision that the schema had."""
     newest = migrations.newest(folder)
-
-    def work(connection: Connection) -> str | None:
-        database.alone(connection)
-        found = revision(connection, database.url)
-        if found is None and not create:
-            raise StoreError(
-                f"{database.url}: this database is empty; make the store first: overstory store create URL"
-            )
-        if found is not None and found > newest:
-            raise StoreError(_differs(database.url, found))
-        if found != newest:
-            migrations.upgrade(connection, folder=folder)
-        return found
-
-    return database.write(work), newest
+    database.alone(connection)
+    found = revision(connection, database.url)
+    if found is None and not create:
+        raise StoreError(f"{database.url}: this database is empty; make the store first: overstory store create URL")
+    if found is not None and found > newest:
+        raise StoreError(_differs(database.url, found))
+    if found != newest:
+        migrations.upgrade(connection, folder=folder)
+    return found
