@@ -34,7 +34,7 @@ def forget(database: Database, now: float) -> int:
         few = connection.execute(select(func.count()).select_from(some)).scalar_one() < FEW
     expired = BATCH_IDS.c.forget_after <= now
     deleted = sum(_delete(database, (expired, *part)) for part in _parts(few=few))
-    database.write(lambda connection: _remember_day(connection, str(today), first=last is None))
+    database.write(lambda connection: _remember_day(database, connection, str(today)))
     return deleted
 
 
@@ -51,10 +51,10 @@ def _delete(database: Database, where: tuple[ColumnElement[bool], ...]) -> int:
     return deleted
 
 
-def _remember_day(connection: Connection, day: str, *, first: bool) -> None:
-    if first and connection.execute(select(ABOUT).where(ABOUT.c.key == FORGOTTEN)).first() is None:
+def _remember_day(database: Database, connection: Connection, day: str) -> None:
+    database.alone(connection)  # of two collectors that forget for the first time, only one may make the row
+    if not connection.execute(update(ABOUT).where(ABOUT.c.key == FORGOTTEN).values(value=day)).rowcount:
         connection.execute(ABOUT.insert(), [{"key": FORGOTTEN, "value": day}])
-    connection.execute(update(ABOUT).where(ABOUT.c.key == FORGOTTEN).values(value=day))
 
 
 @dataclass(frozen=True)

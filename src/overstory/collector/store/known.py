@@ -147,7 +147,7 @@ def remember(database: Database, metrics: Iterable[Metric]) -> None:
         _check_period(database.url, row, wanted)
     if all(key in stored and known.row == dict(stored[key]._mapping) for key, known in wanted.items()):  # noqa: SLF001 - public
         return
-    database.write(lambda connection: _write(connection, wanted))
+    database.write(lambda connection: _write(database, connection, wanted))
 
 
 def _check_period(url: str, row: Row[Any], wanted: Knowledge) -> None:
@@ -159,8 +159,9 @@ def _check_period(url: str, row: Row[Any], wanted: Knowledge) -> None:
             )
 
 
-def _write(connection: Connection, wanted: Knowledge) -> None:
-    present = {(row.metric, bytes(row.digest)) for row in connection.execute(select(METRICS).with_for_update())}
+def _write(database: Database, connection: Connection, wanted: Knowledge) -> None:
+    database.alone(connection)  # of two collectors that start with the same new metric, only one may make the row
+    present = {(row.metric, bytes(row.digest)) for row in connection.execute(select(METRICS))}
     for key, known in wanted.items():
         at = (METRICS.c.metric == known.metric) & (METRICS.c.digest == known.mechanism.digest)
         if key in present:

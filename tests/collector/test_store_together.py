@@ -1,0 +1,63 @@
+"""Two collectors that do something for the first time at the same moment: one does it, the other waits and goes on."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select, text
+from store_databases import fresh
+from store_samples import DAY, NOW, registry
+
+from overstory.collector.store import Store, open_store
+from overstory.collector.store.forgetting import FORGOTTEN, _remember_day
+from overstory.collector.store.known import Known, _write, read_known
+from overstory.collector.store.schema import ABOUT
+
+WAITING = text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+
+
+def until_it_waits(store: Store, work: Future[Any]) -> None:
+    """Return once somebody waits for a lock of this database."""
+    end = time.monotonic() + 20
+    while not work.done() and time.monotonic() < end:
+        with store._database.snapshot() as connection:
+            if connection.execute(WAITING).scalar():
+                return
+        time.sleep(0.01)
+    raise AssertionError("nobody waited")
+
+
+def test_two_that_start_with_the_same_new_metrics(shared_folder: Path) -> None:
+    metrics = registry()
+    wanted = {(known.metric, known.mechanism.digest): known for known in map(Known.of, metrics.values())}
+    with (
+        fresh("postgresql", shared_folder) as url,
+        open_store(url, create=True) as one,
+        ThreadPoolExecutor(1) as beside,
+    ):
+        with one._database.engine.begin() as connection:
+            _write(one._database, connection, wanted)
+            late = beside.submit(open_store, url, metrics)
+            until_it_waits(one, late)
+        with late.result() as other, other._database.snapshot() as connection:
+            assert set(read_known(connection)) == set(wanted)
+
+
+def test_two_that_forget_for_the_first_time(shared_folder: Path) -> None:
+    with (
+        fresh("postgresql", shared_folder) as url,
+        open_store(url, create=True) as one,
+        open_store(url) as other,
+        ThreadPoolExecutor(1) as beside,
+    ):
+        with one._database.engine.begin() as connection:
+            _remember_day(one._database, connection, "1")
+            late = beside.submit(other.compact, NOW)
+            until_it_waits(one, late)
+        assert late.result().forgotten == 0
+        with one._database.snapshot() as connection:
+            rows = connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == FORGOTTEN)).scalars().all()
+    assert rows == [str(int(NOW // DAY))]
