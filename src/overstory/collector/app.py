@@ -16,7 +16,7 @@ from overstory import __version__
 from overstory.collector.access import ADMIN
 from overstory.collector.answers import ALWAYS, refusal
 from overstory.collector.collector import Collector
-from overstory.collector.counted import Counted, read_store
+from overstory.collector.counted import Counted, parse_range, read_store
 from overstory.collector.errors import AccessError, as_response, handle_errors
 from overstory.collector.hot_path import HotPath
 from overstory.collector.intake import PATH
@@ -29,9 +29,13 @@ READERS: Final = 2
 """So many requests for counts or estimates are worked on at once; others wait."""
 
 First = Annotated[
-    str | None, Query(alias="from", description="The first period's label, such as 2026-11-21; else the first stored.")
+    str | None,
+    Query(
+        alias="from",
+        description="The first period's label, such as 2026-11-21 (also for shorter ones); else the first stored.",
+    ),
 ]
-Last = Annotated[str | None, Query(alias="to", description="The last period's label; else the last stored.")]
+Last = Annotated[str | None, Query(alias="to", description="The last period's label, likewise; else the last stored.")]
 Form = Annotated[Literal["json", "csv"], Query(alias="format")]
 Reads = Annotated[
     Kind, Query(description="One estimate of the whole range; one of each period; one of each and all before it.")
@@ -100,8 +104,7 @@ def _add_admin_pages(app: FastAPI, collector: Collector) -> None:
 
     def counted(metric: str, first: str | None, last: str | None) -> Counted:
         asked = collector.registry[metric]
-        ends = [None if label is None else asked.period.parse_label(label) for label in (first, last)]
-        return read_store(collector.store, asked, *ends)
+        return read_store(collector.store, asked, *parse_range(asked, first, last))
 
     guarded: dict[str, Any] = {
         "tags": ["results"],

@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 
 from overstory.collector.answers import RETRY_AFTER, Answer, trouble
 from overstory.collector.store import StoreError
+from overstory.collector.store.errors import RecountError
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import UnknownMetricError
 from overstory.protocol.reasons import Reason
@@ -38,6 +39,7 @@ def handle_errors(app: FastAPI) -> None:
         AccessError: _access,
         UnknownMetricError: _unknown,
         ParameterError: _parameters,
+        RecountError: _parameters,  # no trouble that passes: another range, or another registry, is what helps
         RequestValidationError: _invalid,
         StoreError: _store,
         HTTPException: _http,
@@ -59,7 +61,7 @@ async def _unknown(_: Request, error: UnknownMetricError) -> Response:
     return as_response(trouble(404, Reason.UNKNOWN_METRIC, str(error)))
 
 
-async def _parameters(_: Request, error: ParameterError) -> Response:
+async def _parameters(_: Request, error: ParameterError | RecountError) -> Response:
     return as_response(trouble(400, "parameters", str(error)))
 
 

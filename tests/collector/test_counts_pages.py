@@ -1,0 +1,62 @@
+"""Counts and estimates over HTTP: which range is meant, and what to do where a range cannot be read."""
+
+import asyncio
+import random
+
+import httpx
+from store_samples import DAY, NOW, received, registry, reports
+
+from overstory.collector.app import build_app
+from overstory.collector.collector import Collector, Rhythm
+from overstory.collector.store import open_store
+from overstory.protocol.metrics import parse_registry
+from overstory.protocol.metrics.registry import EXAMPLE
+
+HALF_HOURLY = parse_registry(EXAMPLE.replace('period = "week"', 'period = "30 minutes"'))
+PERIOD = 20_000
+
+
+def asked(metrics, url, *paths):
+    """What a collector of these metrics answers to an admin, page by page."""
+
+    async def main():
+        store = open_store(url, metrics)
+        headers = {"authorization": f"Bearer {store.add_token('admin', 'ops')}"}
+        collector = Collector(metrics, store, rhythm=Rhythm(tokens=0, compact=0, retain=0), clock=lambda: NOW)
+        transport = httpx.ASGITransport(build_app(collector))
+        await collector.start()
+        try:
+            async with httpx.AsyncClient(transport=transport, base_url="http://c", headers=headers) as client:
+                return [await client.get(f"/v1/metrics/{path}") for path in paths]
+        finally:
+            await collector.stop()
+
+    return asyncio.run(main())
+
+
+def test_a_day_names_all_of_its_shorter_periods(tmp_path) -> None:
+    url, metric, rng = str(tmp_path / "store.db"), HALF_HOURLY["colour"], random.Random(1)
+    with open_store(url, HALF_HOURLY, create=True) as store:
+        store.add([received(metric, 48 * PERIOD + at, reports(metric, 10, rng)) for at in (-1, 0, 47, 48)])
+    day, half_hour = metric.period.label(48 * PERIOD)[:10], metric.period.label(48 * PERIOD)
+    whole, one, wrong = asked(
+        HALF_HOURLY,
+        url,
+        *(f"colour/counts?from={first}&to={last}" for first, last in ((day, day), (half_hour,) * 2, (day, 7))),
+    )
+    assert (whole.status_code, whole.json()["reports"]) == (200, 20)
+    assert (one.status_code, one.json()["reports"]) == (200, 10)
+    assert (wrong.status_code, wrong.json()["reason"]) == (400, "parameters")
+
+
+def test_what_can_never_be_read_is_no_trouble_that_passes(tmp_path) -> None:
+    first, second = registry(folder=tmp_path), registry(candidates=("yew", "oak"), folder=tmp_path)
+    url = str(tmp_path / "store.db")
+    with open_store(url, first, create=True) as store:
+        store.add([received(first["tree"], PERIOD, reports(first["tree"], 30, random.Random(8)))])
+        store.compact(NOW)
+        store.retain(NOW + 1000 * DAY)
+    (answer,) = asked(second, url, "tree/counts")
+    assert answer.status_code == 400
+    assert "retry-after" not in answer.headers
+    assert "its reports were counted for another list of candidates" in answer.json()["said"]
