@@ -257,6 +257,10 @@ def test_counts_survive_json_and_show_as_csv(store):
         lambda parsed: parsed["periods"][0].update(period="2026-W40"),
         lambda parsed: parsed["periods"][0].update(ones=[[1], [1]]),
         lambda parsed: parsed["periods"][0].update(totals=[-1]),
+        lambda parsed: parsed["periods"][0].update(totals=[10**30]),
+        lambda parsed: parsed["other_parameters"].append(
+            {"digest": "00", "from": "2026-09-04", "to": "2026-09-04", "reports": float("inf")}
+        ),
     ],
 )
 def test_other_json_is_refused(store, spoil):
@@ -327,9 +331,18 @@ def test_a_collector_that_refuses_is_quoted(served):
     served.status, served.body = 502, b"<html>"
     with pytest.raises(RemoteError, match="502"):
         read_remote(served.url, "x", COLOUR)
-    served.status, served.body = 200, b"<html>"
-    with pytest.raises(RemoteError, match="no JSON"):
+    served.body, served.extra = b"ff\r\n{", {"Transfer-Encoding": "chunked"}  # and it ends in the middle of it
+    with pytest.raises(RemoteError, match="502"):
         read_remote(served.url, "x", COLOUR)
+    served.extra = {}
+    for status, body, said in (
+        (200, b"<html>", "no JSON"),
+        (200, b"[" * 100_000, "no JSON"),
+        (500, b"[" * 60_000, "500"),
+    ):
+        served.status, served.body = status, body
+        with pytest.raises(RemoteError, match=said):
+            read_remote(served.url, "x", COLOUR)
 
 
 def test_a_token_does_not_follow_a_redirect(served):

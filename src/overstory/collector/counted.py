@@ -160,7 +160,7 @@ def counted_from_json(metric: Metric, parsed: Any) -> Counted:
     """
     try:
         return _from_json(metric, parsed)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise ParameterError(f"these are no counts of {metric.id}: {error!r}") from error
 
 

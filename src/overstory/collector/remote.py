@@ -85,7 +85,7 @@ def _fetched(address: str, token: str, timeout: float) -> Any:
 def _parsed(address: str, raw: bytes) -> Any:
     try:
         return json.loads(raw)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RemoteError(f"{address}: the answer is no JSON: is a collector listening there?") from error
 
 
@@ -93,6 +93,6 @@ def _reason(error: HTTPError) -> str:
     """Return the collector's sentence, or the status's own words."""
     try:
         said = json.loads(error.read(1 << 16))["said"]
-    except (ValueError, KeyError, TypeError, OSError):
+    except (ValueError, RecursionError, KeyError, TypeError, HTTPException, OSError):
         return str(error.reason)
     return str(said)
