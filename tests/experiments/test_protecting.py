@@ -49,6 +49,13 @@ def test_plain_csv_of_one_meter(tmp_path):
     assert windows_of(path).shape == (4, homes.READINGS)
 
 
+def test_whole_numbers_at_first_do_not_forbid_fractions_and_names_later(tmp_path):
+    path = tmp_path / "long.csv"
+    path.write_text("meter,time,kwh\n" + "1,7,2\n" * 250_000 + "m2,later,0.5\n" * 10)
+    assert path.stat().st_size > 1 << 20  # more than the block by which CSV's types are guessed
+    assert len(list(homes._windows(path))) == 25_001
+
+
 @pytest.mark.parametrize(
     ("text", "said"), [("time,value\n1,ten\n", "no numbers"), ("time,value\n1,2\n", "no meter has 10")]
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,6 @@ from numpy.typing import NDArray
 from overstory.experiments.context import Context
 from overstory.protocol.domains import Bins
 from overstory.protocol.errors import FormatError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 READINGS: Final = 10
 BINS: Final = 100
@@ -122,7 +119,7 @@ def sampled_windows(path: Path, rng: np.random.Generator) -> NDArray[np.float32]
 
 
 def _windows(path: Path) -> Iterator[NDArray[np.float32]]:
-    """Yield windows that do not overlap; a change of meter or a reading that is none ends one."""
+    """Yield windows that do not overlap; what a change of meter cuts, or a reading that is none spoils, is left out."""
     meter: Any = None
     rest = np.empty(0, np.float32)
     for meters, energy in _columns(path):
@@ -132,9 +129,8 @@ def _windows(path: Path) -> Iterator[NDArray[np.float32]]:
             rest = np.concatenate((rest, own)) if meters[start] == meter else own
             meter = meters[start]
             whole = len(rest) // READINGS
-            for window in rest[: whole * READINGS].reshape(whole, READINGS):
-                if np.isfinite(window).all():
-                    yield window
+            windows = rest[: whole * READINGS].reshape(whole, READINGS)
+            yield from windows[np.isfinite(windows).all(axis=1)]
             rest = rest[whole * READINGS :]
 
 
@@ -144,10 +140,13 @@ def _columns(path: Path) -> Iterator[tuple[NDArray[Any], NDArray[np.float32]]]:
     from pyarrow import csv
 
     try:
-        blocks = csv.open_csv(path, convert_options=csv.ConvertOptions(null_values=list(MISSING)))
-        energy = _named(blocks.schema, ENERGY) or blocks.schema.names[-1]
-        meter = _named(blocks.schema, METERS)
-        for block in blocks:
+        with csv.open_csv(path) as opened:
+            names = opened.schema.names
+        energy, meter = _named(names, ENERGY) or names[-1], _named(names, METERS)
+        wanted = [energy] if meter is None else [meter, energy]
+        # As text: by the first block alone, readings might seem whole numbers and meters numbers.
+        text = csv.ConvertOptions(include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string()))
+        for block in csv.open_csv(path, convert_options=text):
             readings = _numbers(block.column(energy), energy, path)
             known = np.zeros(len(readings), np.int8) if meter is None else block.column(meter).to_numpy(False)
             yield known, readings
@@ -155,17 +154,16 @@ def _columns(path: Path) -> Iterator[tuple[NDArray[Any], NDArray[np.float32]]]:
         raise FormatError(f"these are no readings as CSV: {error}", source=str(path)) from error
 
 
-def _named(schema: pa.Schema, names: tuple[str, ...]) -> str | None:
-    return next((name for name in names if name in schema.names), None)
+def _named(columns: list[str], names: tuple[str, ...]) -> str | None:
+    return next((name for name in names if name in columns), None)
 
 
 def _numbers(column: Any, name: str, path: Path) -> NDArray[np.float32]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pa.types.is_string(column.type):  # the London file writes " 0.2 "
-        column = pc.utf8_trim_whitespace(column)
-        column = pc.if_else(pc.is_in(column, pa.array(MISSING)), pa.scalar(None, pa.string()), column)
+    column = pc.utf8_trim_whitespace(column)  # the London file writes " 0.2 "
+    column = pc.if_else(pc.is_in(column, pa.array(MISSING)), pa.scalar(None, pa.string()), column)
     try:
         return np.asarray(pc.cast(column, pa.float32()).to_numpy(zero_copy_only=False), np.float32)
     except pa.ArrowInvalid as error:
