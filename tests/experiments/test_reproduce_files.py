@@ -4,9 +4,11 @@ import json
 import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import pytest
 
+from overstory.experiments import store
 from overstory.experiments.context import Context
 from overstory.experiments.page import page
 from overstory.experiments.registry import EXPERIMENTS, experiment
@@ -90,6 +92,20 @@ def test_a_key_depends_on_mode_seed_options_and_a_files_content(tmp_path):
     ]
     file.write_text("12\n")
     assert len({*keys, key_of(SMALL, quick=True, options={"readings": file})}) == 6
+
+
+def test_a_key_depends_on_the_version_and_on_every_module_of_the_paper(tmp_path, monkeypatch):
+    for name in ("own.py", "shared.py"):
+        (tmp_path / name).write_text("1\n")
+    monkeypatch.setattr(store, "find_spec", lambda _: SimpleNamespace(origin=str(tmp_path / "own.py")))
+    keys = [key_of(SMALL, quick=True, options={})]
+    for name in ("own.py", "shared.py"):
+        (tmp_path / name).write_text("2\n")
+        keys.append(key_of(SMALL, quick=True, options={}))
+    monkeypatch.setattr(store, "__version__", "another")
+    keys.append(key_of(SMALL, quick=True, options={}))
+    assert len(set(keys)) == len(keys)
+    assert keys[-1] == key_of(SMALL, quick=True, options={})
 
 
 def test_an_option_that_would_do_nothing_is_refused(tmp_path):

@@ -24,8 +24,8 @@ def reproduce(
 ) -> tuple[Result, bool]:
     """Compute an experiment and write it into `folder`; return it, and whether it was found finished there.
 
-    A finished result is taken when its key says that it was made by the same module, in the same mode, with the same
-    seed and options.
+    A finished result is taken when its key says that it was made by the same version and modules, in the same mode,
+    with the same seed and options (`key_of`).
 
     Raises
     ------

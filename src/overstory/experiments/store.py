@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from overstory import __version__
 from overstory.experiments.comparison import Comparison
 from overstory.experiments.context import SEED
 from overstory.experiments.registry import Experiment
@@ -17,13 +18,18 @@ from overstory.files.opening import writing, writing_text
 
 
 def key_of(experiment: Experiment, *, quick: bool, options: Mapping[str, Any], seed: int = SEED) -> str:
-    """Return the digest of what a result depends on: mode, seed, options, files they name, the module's own text."""
+    """Return the digest of what a result depends on: version, mode, seed, options, files they name, modules.
+
+    The modules are all of the paper's, for they share populations and settings. A change of what lies below them, a
+    decoder say, shows in the version alone: between versions compute afresh.
+    """
     spec = find_spec(experiment.path)
     assert spec is not None
     assert spec.origin is not None
-    known = [experiment.name, quick, seed, sorted((name, _content(value)) for name, value in options.items())]
-    digest = blake2b(json.dumps(known).encode(), digest_size=16)
-    digest.update(Path(spec.origin).read_bytes())
+    given = sorted((name, _content(value)) for name, value in options.items())
+    digest = blake2b(json.dumps([__version__, experiment.name, quick, seed, given]).encode(), digest_size=16)
+    for module in sorted(Path(spec.origin).parent.glob("*.py")):
+        digest.update(module.read_bytes())
     return digest.hexdigest()
 
 
