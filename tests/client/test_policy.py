@@ -1,5 +1,6 @@
 """The effective state: every source is a ceiling, and the cause is told."""
 
+import errno
 import json
 import os
 import sys
@@ -258,16 +259,19 @@ def test_rows_that_could_not_be_withdrawn_then_are_withdrawn_before_the_next_con
     assert client.status().outbox["waiting"] == 0
 
 
-def test_an_off_that_cannot_be_written_is_obeyed_by_this_client(tmp_path, monkeypatch):
+@pytest.mark.parametrize("choice", ["off", "local"])
+def test_a_choice_that_cannot_be_kept_at_all_is_obeyed_by_this_client(tmp_path, monkeypatch, choice):
     client = device(tmp_path)
 
-    def full(*_):
-        raise OSError(28, "No space left on device")
+    def full(*_, **__):
+        raise OSError(errno.EROFS, "Read-only file system")
 
     with monkeypatch.context() as patched:
-        patched.setattr("overstory.client.consent.write_atomically", full)
-        with pytest.raises(ConsentError, match="No space left"):
-            client.consent("off")
+        for call in ("write_atomically", "overwrite"):
+            patched.setattr(f"overstory.client.consent.{call}", full)
+        patched.setattr(Path, "unlink", full)
+        with pytest.raises(ConsentError, match="Read-only"):
+            client.consent(choice)
         assert client.record("colour", "red") is Outcome.OFF
         assert client._permit() is None
     client.consent("on")
@@ -275,7 +279,7 @@ def test_an_off_that_cannot_be_written_is_obeyed_by_this_client(tmp_path, monkey
 
 
 def test_a_choice_is_written_whole_or_not_at_all(paths, monkeypatch):
-    choose(paths, REGISTRY, "on", TODAY)
+    choose(paths, REGISTRY, "off", TODAY)
     before = paths.consent.read_bytes()
 
     def cut(*_):
@@ -285,7 +289,7 @@ def test_a_choice_is_written_whole_or_not_at_all(paths, monkeypatch):
         with monkeypatch.context() as patched:
             patched.setattr(os, call, cut)
             with pytest.raises(ConsentError):
-                choose(paths, REGISTRY, "off", TODAY)
+                choose(paths, REGISTRY, "on", TODAY)
         assert paths.consent.read_bytes() == before
         assert [path.name for path in paths.folder.iterdir()] == ["consent.json"]
 

@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import stat
 import sys
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from processes import in_child
 from overstory.client import Outcome, beginning
 from overstory.client import state as state_module
 from overstory.client.beginning import erase
+from overstory.client.consent import choose
 from overstory.client.errors import Fault, StateError
 from overstory.client.outbox import RowState
 from overstory.client.paths import StatePaths
@@ -258,6 +260,20 @@ def test_forgetting_while_a_program_runs_leaves_nothing_of_it(tmp_path, paths):
     assert client.record("engine", "x") is Outcome.NOT_ASKED
     assert client.flush().problem
     client.close()
+    assert [path.name for path in paths.folder.iterdir()] == ["lock"]
+
+
+@posix
+def test_what_a_killed_choice_left_is_forgotten_too(tmp_path, paths):
+    device(tmp_path)
+
+    def killed():
+        os.replace = lambda *_: os._exit(0)
+        choose(paths, REGISTRY, "off", date(2026, 11, 22))
+
+    in_child(killed)
+    assert len(list(paths.folder.iterdir())) == 2
+    erase(paths)
     assert [path.name for path in paths.folder.iterdir()] == ["lock"]
 
 

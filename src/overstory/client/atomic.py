@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -63,6 +65,28 @@ def write_atomically(path: Path, content: bytes) -> None:
             fresh.unlink()
         raise
     sync_folder(path.parent)
+
+
+def unfinished(path: Path) -> Iterator[Path]:
+    """Yield what `write_atomically` left beside `path` where it was killed."""
+    yield from path.parent.glob(f"{path.name}.*.new")
+
+
+def overwrite(path: Path, content: bytes) -> None:
+    """Write over a file that is there and at least as long, which needs no room; a crash may leave some of both.
+
+    Raises
+    ------
+    OSError
+        When there is no such file, or it cannot be written.
+    """
+    with path.open("r+b") as file:
+        if file.seek(0, os.SEEK_END) < len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(path))
+        file.seek(0)
+        file.write(content)
+        file.truncate()
+        os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from overstory.client import schema
-from overstory.client.atomic import PRIVATE, sync_folder
+from overstory.client.atomic import PRIVATE, sync_folder, unfinished
 from overstory.client.database import committed, connected, damage, saying
 from overstory.client.errors import Fault, StateError
 from overstory.client.forking import no_fork
@@ -76,7 +76,8 @@ def erase(paths: StatePaths, timeout: float = 5.0) -> None:
     if not paths.folder.is_dir():
         return
     with saying(paths.folder), no_fork(), locked(paths.lock, timeout) as lock:
-        paths.consent.unlink(missing_ok=True)
+        for path in (paths.consent, *unfinished(paths.consent)):
+            path.unlink(missing_ok=True)
         # A process that waits for the database finds it empty, and drops what it holds.
         with contextlib.suppress(sqlite3.Error, StateError):
             _empty(paths, timeout)

@@ -35,8 +35,11 @@ def choose(choice: str, setting: Setting, args: argparse.Namespace) -> int:
     if choice != "off":
         _show_asked(setting)
     setting.say(f"{choice}, from {consent.date}: {CHOSEN[choice]}")
-    if str(setting.effective.choice) != choice:
-        setting.say(f"all the same it is {setting.effective.choice} now: {setting.effective.cause}")
+    effective = setting.effective
+    if not effective.asked:
+        setting.say(NOT_KEPT)
+    elif str(effective.choice) != choice:
+        setting.say(f"all the same it is {effective.choice} now: {effective.cause}")
     return 0
 
 
@@ -45,6 +48,8 @@ CHOSEN: Final = {
     "local": "the metrics above are recorded on this machine, and none of that is ever sent.",
     "off": "nothing is recorded, and what waited is not sent.",
 }
+
+NOT_KEPT: Final = "this could not be written down, so it stands as if nobody had been asked: the program may ask again."
 
 
 def _chosen(setting: Setting, consent: Consent) -> dict[str, Any]:

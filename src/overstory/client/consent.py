@@ -19,7 +19,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.client.atomic import make_folder, write_atomically
+from overstory.client.atomic import make_folder, overwrite, sync_folder, write_atomically
 from overstory.client.errors import ConsentError, StateError
 from overstory.client.paths import StatePaths
 from overstory.protocol.errors import ParameterError
@@ -120,6 +120,9 @@ def choose(paths: StatePaths, registry: MetricRegistry, choice: Choice | str, to
     What waits to be sent never outlives the consent that it was recorded under: it is dropped by `off`, kept from
     being sent for ever by `local`, and does not come back with a later `on`.
 
+    Where there is no room for a new file, as on a full disk, a choice that allows less is written over the one before.
+    `off` holds even where that cannot be: the choice before is deleted, and it is as if nobody had been asked.
+
     Parameters
     ----------
     paths
@@ -136,7 +139,7 @@ def choose(paths: StatePaths, registry: MetricRegistry, choice: Choice | str, to
     ParameterError
         When there is no such choice.
     ConsentError
-        When it cannot be written; the choice before stands.
+        When it cannot be kept; the choice before stands.
     StateError
         When the choice is `on` and an earlier consent's reports cannot be withdrawn; the choice before stands.
     """
@@ -170,7 +173,22 @@ def _write(paths: StatePaths, consent: Consent) -> None:
         make_folder(paths.folder)
         write_atomically(paths.consent, json.dumps(consent.to_json(), indent=1).encode())
     except OSError as error:
-        raise ConsentError(f"{paths.consent}: the choice cannot be written: {error.strerror or error}") from error
+        if consent.choice is Choice.ON or not _forbidden(paths, consent):
+            raise ConsentError(f"{paths.consent}: the choice cannot be written: {error.strerror or error}") from error
+
+
+def _forbidden(paths: StatePaths, consent: Consent) -> bool:
+    """Put `off` or `local` into force without a new file; return False when the choice before still stands."""
+    with contextlib.suppress(OSError):
+        # Shorter than what `_write` wrote about as many metrics. Half of it is no choice, and so `off` too.
+        overwrite(paths.consent, json.dumps(consent.to_json(), separators=(",", ":")).encode())
+        return True
+    if consent.choice is Choice.OFF:
+        with contextlib.suppress(OSError):
+            paths.consent.unlink(missing_ok=True)
+            sync_folder(paths.folder)
+            return True
+    return False
 
 
 def _withdraw(paths: StatePaths, choice: Choice) -> None:
