@@ -1,0 +1,92 @@
+"""What is in the wheel; and that the half of it without extras runs with the standard library alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from overstory.protocol.metrics.registry import EXAMPLE
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src"
+READING = "--metric colour --registry metrics.toml --readings read.csv --state meter --agree local --output out".split()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: Any) -> Path:
+    """The wheel, built by its own backend and unpacked."""
+    folder: Path = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(folder / "site")
+    return folder / "site"
+
+
+def alone(site: Path, code: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run Python that sees the standard library and the wheel, and nothing else."""
+    command = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.append({str(site)!r})\n{code}"]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=60)
+
+
+def overstory(site: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of it."""
+    return alone(site, f"from overstory.cli.main import main; sys.exit(main({list(arguments)!r}))", cwd)
+
+
+def test_it_holds_every_file_of_the_package(site: Path) -> None:
+    here = {
+        path.relative_to(SOURCE) for path in SOURCE.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    }
+    there = {path.relative_to(site) for path in (site / "overstory").rglob("*") if path.is_file()}
+    assert there == here
+    assert {path.suffix for path in there} > {".py", ".html", ".csv"}
+
+
+def test_it_asks_for_nothing_unless_an_extra_does(site: Path) -> None:
+    (metadata,) = site.glob("overstory-*.dist-info/METADATA")
+    required = [line for line in metadata.read_text(encoding="utf-8").splitlines() if line.startswith("Requires-Dist:")]
+    assert required
+    assert [line for line in required if "extra ==" not in line] == []
+
+
+def test_the_devices_half_is_the_standard_library_alone(site: Path, tmp_path: Path) -> None:
+    ran = alone(site, "import overstory.client, overstory.gateway, overstory.privacy, overstory.protocol", tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    (tmp_path / "metrics.toml").write_text(EXAMPLE)
+    (tmp_path / "read.csv").write_text("time,value\n2026-11-21,red\n")
+    for arguments in (
+        ("--help",),
+        ("status", "--state", "state"),
+        ("local", "--state", "state", "--registry", "metrics.toml"),
+        ("view", "--state", "state"),
+        ("forget", "--state", "state", "--yes"),
+        ("metrics", "lint", "metrics.toml"),
+        ("gateway", *READING),
+    ):
+        ran = overstory(site, tmp_path, *arguments)
+        assert (ran.returncode, ran.stderr) == (0, ""), arguments
+        assert ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "extra"),
+    [
+        (("compare", "--domain-size", "10", "--epsilon", "1"), "analysis"),
+        (("privacy", "olh", "--param", "epsilon=1"), "analysis"),
+        (("serve", "--registry", "metrics.toml", "--store", "reports.db"), "server"),
+        (("store", "create", "reports.db"), "server"),
+    ],
+)
+def test_what_needs_an_extra_names_it(site: Path, tmp_path: Path, arguments: Any, extra: str) -> None:
+    (tmp_path / "metrics.toml").write_text(EXAMPLE)
+    ran = overstory(site, tmp_path, *arguments)
+    assert ran.returncode == 2
+    assert ran.stderr.endswith(f'pip install "overstory[{extra}]"\n')
+    assert len(ran.stderr.splitlines()) == 1
