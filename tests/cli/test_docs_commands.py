@@ -1,7 +1,8 @@
-"""Every command in README.md and docs/*.md runs, in order, and prints what the page says it prints."""
+"""Commands in README.md and docs/*.md run, in order, and print what the page says they print; links lead somewhere."""
 
 import doctest
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,17 +10,23 @@ from typing import Any
 
 import pytest
 from console_blocks import shown_commands
+from page_links import dead_links
 
 from overstory.cli.main import COMMANDS
+from overstory.client.policy import CI_VARIABLES
+from overstory.protocol.metrics.registry import EXAMPLE
 
 ROOT = Path(__file__).parents[2]
 PAGES = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if shown_commands(path)]
+LINKED = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 LIKE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+FORBIDDING = {*CI_VARIABLES, "DO_NOT_TRACK", "OVERSTORY", "OVERSTORY_STATE", "OVERSTORY_TOKEN"}
 
 
-def environment() -> Any:
-    """Put this interpreter's own commands first."""
-    return os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+def environment(**more: str) -> Any:
+    """Put this interpreter's own commands first, and leave out what would have a say in the pages' examples."""
+    kept = {name: value for name, value in os.environ.items() if name not in FORBIDDING}
+    return kept | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"} | more
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[path.name for path in PAGES])
@@ -38,6 +45,34 @@ def test_the_commands_of_a_page_run_in_order(page: Any, tmp_path: Any) -> None:
         assert ran.returncode in {0, 141}, f"$ {shown.command}\n{ran.stdout}"  # 141: `head` had seen enough
         alike = doctest.OutputChecker().check_output(shown.output, ran.stdout, LIKE)
         assert not shown.output or alike, f"$ {shown.command}\n--- the page\n{shown.output}--- really\n{ran.stdout}"
+
+
+def test_the_python_of_the_readme_runs(tmp_path: Any) -> None:
+    (tmp_path / "metrics.toml").write_text(EXAMPLE.replace("colour", "theme"), encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        folders = dict.fromkeys(("HOME", "XDG_STATE_HOME", "LOCALAPPDATA"), str(tmp_path / "home"))
+        command = [sys.executable, "-W", "error", "-c", block]
+        ran = subprocess.run(
+            command, cwd=tmp_path, env=environment(**folders), capture_output=True, text=True, check=False, timeout=120
+        )
+        assert (ran.returncode, ran.stderr) == (0, ""), ran.stderr
+
+
+@pytest.mark.parametrize("page", LINKED, ids=[path.name for path in LINKED])
+def test_every_link_of_a_page_leads_somewhere(page: Any) -> None:
+    assert dead_links(page) == []
+
+
+def test_a_dead_link_is_noticed(tmp_path: Any) -> None:
+    (tmp_path / "there.md").write_text("# What is *there*, and `why`\n```\n# no heading\n```\n")
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# Here\n[a](there.md) [b](there.md#what-is-there-and-why) [c](#here) [d](https://example.org/x)\n"
+        "`[e](code.md)` [f](gone.md) [g](there.md#no-heading) [h](#there)\n"
+    )
+    assert dead_links(page) == ["gone.md", "there.md#no-heading", "#there"]
 
 
 def test_there_are_pages() -> None:
