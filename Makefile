@@ -55,7 +55,7 @@ bench: $(VENV)/dev
 	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 docs: $(VENV)/dev
-	@for script in decode_accuracy plan_gain oracle_variance numeric_accuracy; do \
+	@for script in oracle_page plan_gain decode_accuracy speed_decode oracle_variance numeric_accuracy heavy_hitters; do \
 	  echo "== $$script"; $(BIN)/python bench/$$script.py || exit 1; done
 
 clean:

@@ -1,6 +1,6 @@
 """A collector under mixed load for a while: no 5xx, and as much memory as after warming up.
 
-`OVERSTORY_SOAK_SECONDS` sets how long; ten minutes is what the documentation quotes.
+`OVERSTORY_SOAK_SECONDS` sets how long, a minute unless given; `bench/load.py --minutes 10` watches it at full rate.
 """
 
 from __future__ import annotations
