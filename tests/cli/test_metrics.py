@@ -9,6 +9,7 @@ import pytest
 from running import python, within
 
 from overstory.privacy import statement
+from overstory.privacy.words import epsilon_text
 from overstory.protocol.metrics import load_registry
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -116,7 +117,7 @@ def test_a_public_page_says_what_why_how_long_and_every_epsilon_with_what_it_res
         words = " ".join(out.replace("\\", "").split())
         for text in (metric.title, metric.description, metric.owner, metric.purpose, str(metric.expires)):
             assert " ".join(text.split()) in words
-        assert f"{said.epsilon_report:.4f}" in words
+        assert epsilon_text(said.epsilon_report) in words
         assert all(" ".join(claim.assumption.split()) in words for claim in said.claims)
         assert all(" ".join(claim.caution.split()) in words for claim in said.claims if claim.caution)
         assert said.plain_words()[:60] in words

@@ -7,6 +7,7 @@ import pytest
 from overstory.privacy import epsilon_between, statement, terms_of
 from overstory.privacy.cautions import first_change_above
 from overstory.privacy.terms import add_up
+from overstory.privacy.words import epsilon_text
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.hashing_oracles import grr, l_grr, loloha, olh, random_matrix
 from overstory.protocol.mechanisms.rappor import rappor
@@ -27,10 +28,24 @@ def test_loloha_fails_under_changes_from_the_stated_number_of_reports():
     assert f"a change of symbol within {n} reports" in claim(LOLOHA, "each further").caution
 
 
+def test_what_loloha_claims_is_of_its_symbols_even_where_there_are_fewer_values():
+    few = loloha(epsilon_permanent=2, epsilon_report=1, domain_size=3)
+    assert few.encoding.num_symbols == 4
+    assert "claims 4 x 2.0000 = 8.0000" in claim(few, "each further").caution
+
+
 @pytest.mark.parametrize("epsilon", [0.0, 1.0, 3.0, 17.0, 60.0])
 def test_the_first_change_above_is_that_of_a_scan(epsilon):
     terms = terms_of(LOLOHA)
     assert first_change_above(terms, epsilon) == next(n for n in range(2, 200) if terms.change_leak(n) > epsilon)
+
+
+@pytest.mark.parametrize(("epsilon", "first"), [(1.0, 2), (511.5, 512), (700.0, 701), (999.5, 1000), (1000.0, None)])
+def test_the_search_goes_as_far_as_it_says(epsilon, first):
+    class OneAReport:
+        change_leak = staticmethod(float)
+
+    assert first_change_above(OneAReport(), epsilon) == first
 
 
 def test_no_change_is_above_what_has_no_bound():
@@ -48,7 +63,7 @@ def test_the_lectures_epsilon():
 def test_the_published_second_round_adds_too_much_noise():
     published = l_grr(domain_size=100, epsilon_permanent=4, epsilon_report=2, published=True)
     assert published.epsilon_report < 1.9
-    assert f"for {published.epsilon_report:.4f}" in claim(published, "one report").caution
+    assert f"for {epsilon_text(published.epsilon_report)}" in claim(published, "one report").caution
     assert claim(l_grr(domain_size=100, epsilon_permanent=4, epsilon_report=2), "one report").caution is None
 
 

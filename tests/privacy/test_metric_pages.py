@@ -10,6 +10,7 @@ from overstory.privacy.kinds import terms_of
 from overstory.privacy.metric_page import metric_page
 from overstory.privacy.metric_privacy import lifetime_claim, metric_statement
 from overstory.privacy.registry_warnings import registry_warnings
+from overstory.privacy.words import epsilon_text
 from overstory.protocol.metrics import load_registry, parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
 
@@ -84,7 +85,7 @@ def test_every_epsilon_of_the_statement_is_on_the_page_and_the_lifetime_is_last(
     notes = page.notes()
     assert sorted(notes.values()) == list(range(1, len(notes) + 1))
     for claim, (_, epsilon, _, marks) in zip(page.claims, rows, strict=True):
-        assert epsilon == ("no bound" if math.isinf(claim.epsilon) else f"{claim.epsilon:.4f}")
+        assert epsilon == epsilon_text(claim.epsilon)
         assert f"[{notes[claim.assumption]}]" in marks
 
 

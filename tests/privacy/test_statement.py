@@ -8,8 +8,9 @@ import pytest
 from privacy_cases import some_mechanism
 
 from overstory.privacy import map_differences, statement
+from overstory.privacy.claims import FRESH, NO_CEILING, rows_of
 from overstory.privacy.shapes import extreme_shapes
-from overstory.privacy.words import factor
+from overstory.privacy.words import epsilon_text, factor
 from overstory.protocol.encodings import Bloom
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
@@ -35,11 +36,37 @@ def test_it_is_json_and_every_claim_has_its_assumption(said):
     assert len(read["claims"]) == 2 + len(said.epsilon_n) + len(said.change_leak) + together
 
 
+def test_the_terms_alone_say_what_the_mechanism_says(said):
+    assert said.terms.epsilon_permanent == said.epsilon_permanent
+    assert [said.terms.epsilon_n(n) for n in said.epsilon_n] == [*said.epsilon_n.values()]
+    assert said.terms.epsilon_n(1) == said.epsilon_report
+
+
 def test_it_reads(said):
     words = said.plain_words()
-    assert f"{said.epsilon_report:.4f}" in words
+    assert f"(epsilon {epsilon_text(said.epsilon_report)})" in words
     assert "inf" not in words
     assert "nan" not in words
+
+
+def test_no_epsilon_is_printed_smaller_than_it_is(said):
+    for claim, (_, shown, odds, _) in zip(said.claims, rows_of(said.claims), strict=True):
+        if math.isinf(claim.epsilon):
+            assert (shown, odds) == ("no bound", "without bound")
+        else:
+            assert 0 <= float(shown) - claim.epsilon + 1e-11 < 1e-4 + 1e-10
+
+
+def test_what_several_values_rest_on():
+    kept = statement(mechanism("opt-dr", domain_size=9, epsilon_permanent=1.0), change_reports=(2, 20))
+    assert kept.values_claim(1).about == "1 distinct value"
+    assert "D distinct values cost D times as much" in kept.values_claim(3).assumption
+    assert kept.values_claim(3).caution == kept.cautions["values"]
+    assert kept.values_claim(3).epsilon == kept.epsilon_values(3)
+    fresh = statement(mechanism("wb", domain_size=9, epsilon=1.0, window=4), change_reports=(2, 20))
+    assert (fresh.values_claim(3).epsilon, fresh.values_claim(3).assumption) == (math.inf, NO_CEILING)
+    assert fresh.values_claim(3, reports=8).epsilon == fresh.terms.epsilon_any(8)
+    assert fresh.values_claim(3, reports=8).assumption == FRESH
 
 
 def test_without_permanent_noise_there_is_no_ceiling():

@@ -20,7 +20,7 @@ from overstory.planning.detection import (
 )
 from overstory.planning.precision import count_error, fitted_candidates
 from overstory.privacy import PrivacyStatement, statement
-from overstory.privacy.statement import by_number
+from overstory.privacy.claims import by_number
 from overstory.protocol.encodings import OneHot
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.bits import BitMechanism

@@ -4,12 +4,13 @@
 what one person has spent, as `Spend` after `Spend`.
 """
 
+from overstory.privacy.claims import Claim
 from overstory.privacy.histories import epsilon_between, memo
 from overstory.privacy.kinds import change_leak, terms_of
 from overstory.privacy.ledger import Ledger, OverspentError, Quote, across_devices, across_people
 from overstory.privacy.maps import map_differences
 from overstory.privacy.spends import Event, Spend
-from overstory.privacy.statement import Claim, PrivacyStatement, statement
+from overstory.privacy.statement import PrivacyStatement, statement
 
 __all__ = [
     "Claim",

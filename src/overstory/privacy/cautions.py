@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from overstory.privacy.changes import MAX_REPORTS
-from overstory.privacy.terms import Terms
+from overstory.privacy.terms import Terms, add_up
+from overstory.privacy.words import epsilon_text
 from overstory.protocol.mechanisms.mechanism import Mechanism
 from overstory.protocol.numeric.levels import RangeRandomizer
 from overstory.protocol.numeric.randomizer import NumericRandomizer
@@ -28,7 +29,7 @@ def cautions(mechanism: Mechanism | NumericMechanism, terms: Terms) -> dict[str,
     >>> from overstory.privacy.kinds import terms_of
     >>> lecture = random_matrix(advantage=0.25)
     >>> cautions(lecture, terms_of(lecture))["report"]
-    'The lecture calls 1/2 + 0.25 a 0.25-randomizer; its epsilon is ln(0.75 / 0.25) = 1.0986, 4.4 times as much.'
+    'The lecture calls 1/2 + 0.25 a 0.25-randomizer; its epsilon is ln(0.75 / 0.25) = 1.0987, 4.4 times as much.'
     """
     found = _superadditive(terms)
     for caution in ABOUT.get(mechanism.name, ()):
@@ -41,9 +42,9 @@ def first_change_above(terms: Terms, epsilon: float) -> int | None:
     """Return the number of reports from which a change leaks more than `epsilon`; None past a thousand."""
     least, most = 1, 2
     while terms.change_leak(most) <= epsilon:
-        least, most = most, 2 * most
-        if most > MAX_REPORTS:
+        if most == MAX_REPORTS:
             return None
+        least, most = most, min(2 * most, MAX_REPORTS)
     return bisect_right(range(least + 1, most), epsilon, key=terms.change_leak) + least + 1
 
 
@@ -55,8 +56,9 @@ def _superadditive(terms: Terms) -> dict[str, str]:
         return {}
     n = worse[0]
     return {
-        "several": f"{n} reports cost {terms.epsilon_n(n):.4f}, more than {n} times one ({n * one:.4f}): reports of "
-        "one value share their permanent response, so sequential composition of single reports does not bound them."
+        "several": f"{n} reports cost {epsilon_text(terms.epsilon_n(n))}, more than {n} times one "
+        f"({epsilon_text(n * one)}): reports of one value share their permanent response, so sequential composition of "
+        "single reports does not bound them."
     }
 
 
@@ -71,7 +73,8 @@ def _window(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
     window: int = mechanism.parameters["window"]
     return {
         "any": f"The thesis (section 4.2) bounds any {window} consecutive reports, which is right, and says nothing of "
-        f"all of them: {10 * window} reports cost {terms.epsilon_any(10 * window):.4f}, and so on without end."
+        f"all of them: {10 * window} reports cost {epsilon_text(terms.epsilon_any(10 * window))}, and so on without "
+        "end."
     }
 
 
@@ -79,22 +82,22 @@ def _opt_dr(mechanism: Mechanism, terms: Terms) -> dict[str, str]:  # noqa: ARG0
     exceeded = first_change_above(terms, terms.epsilon_permanent)
     beyond = f" A change of bin within {exceeded} reports is beyond it already." if exceeded else ""
     return {
-        "values": f"The thesis (section 4.3) claims {terms.epsilon_permanent:.4f} for any number of bins, by parallel "
-        "composition, since the collector cannot link a participant's reports. That is an assumption about linking, "
-        "not a theorem: parallel composition is across people, and D linked bins of one person cost D times as much."
-        + beyond
+        "values": f"The thesis (section 4.3) claims {epsilon_text(terms.epsilon_permanent)} for any number of bins, by "
+        "parallel composition, since the collector cannot link a participant's reports. That is an assumption about "
+        "linking, not a theorem: parallel composition is across people, and D linked bins of one person cost D times "
+        "as much." + beyond
     }
 
 
 def _loloha(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
     symbols: int = mechanism.encoding.num_symbols
-    ceiling = terms.epsilon_values(symbols)
+    ceiling = add_up([(symbols, terms.epsilon_permanent)])
     exceeded = first_change_above(terms, ceiling)
     beyond = f": a change of symbol within {exceeded} reports leaks more than that" if exceeded else ""
     return {
-        "values": f"The paper claims {symbols} x {terms.epsilon_permanent:.4f} = {ceiling:.4f} for whatever a device "
-        "reports. It holds between histories whose hashed symbols repeat alike, which histories of different values "
-        f"need not do; it fails under changes{beyond}."
+        "values": f"The paper claims {symbols} x {epsilon_text(terms.epsilon_permanent)} = {epsilon_text(ceiling)} for "
+        "whatever a device reports. It holds between histories whose hashed symbols repeat alike, which histories of "
+        f"different values need not do; it fails under changes{beyond}."
     }
 
 
@@ -103,8 +106,8 @@ def _published(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
         return {}
     asked: float = mechanism.parameters["epsilon_report"]
     return {
-        "report": f"The published second round leaves out the way over a third symbol: {asked:.4f} was asked for, and "
-        f"more noise than needed is added, for {terms.epsilon_n(1):.4f}."
+        "report": f"The published second round leaves out the way over a third symbol: {epsilon_text(asked)} was asked "
+        f"for, and more noise than needed is added, for {epsilon_text(terms.epsilon_n(1))}."
     }
 
 
@@ -115,7 +118,7 @@ def _lecture(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
     real = terms.epsilon_n(1)
     return {
         "report": f"The lecture calls 1/2 + {advantage:g} a {advantage:g}-randomizer; its epsilon is "
-        f"ln({0.5 + advantage:g} / {0.5 - advantage:g}) = {real:.4f}, "
+        f"ln({0.5 + advantage:g} / {0.5 - advantage:g}) = {epsilon_text(real)}, "
         f"{real / advantage:.1f} times as much."
     }
 
@@ -123,7 +126,7 @@ def _lecture(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
 def _numbers(mechanism: NumericRandomizer, terms: Terms) -> dict[str, str]:
     return {
         "several": f"The device must keep the report of each position (`responder`); drawn afresh, n reports cost n "
-        f"times {terms.epsilon_n(1):.4f}.",
+        f"times {epsilon_text(terms.epsilon_n(1))}.",
         "values": f"A position is 1/{mechanism.resolution} of the range: readings that differ at all are nearly always "
         "different values, so a device that reports a reading again and again spends this every time.",
     }

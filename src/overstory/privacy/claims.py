@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from overstory.privacy.statement import PrivacyStatement
+from overstory.privacy.words import epsilon_text, odds_text
 
 
 @dataclass(frozen=True)
@@ -34,44 +33,25 @@ class Claim:
         return plain | ({"caution": self.caution} if self.caution else {})
 
 
-def claims_of(said: PrivacyStatement) -> Iterator[Claim]:
-    """Return every claim of a statement."""
-    warn = said.cautions.get
-    yield Claim("one report", said.epsilon_report, REPORT, warn("report"))
-    yield from _several(said)
-    if said.terms.fresh:
-        for n, epsilon in said.epsilon_any.items():
-            yield Claim(f"any {n} consecutive reports, of any values", epsilon, FRESH, warn("any"))
-    yield Claim("any number of reports of one unchanged value", said.epsilon_permanent, _ever(said), warn("permanent"))
-    if not said.terms.fresh:
-        yield Claim("each further distinct value", said.epsilon_permanent, _values(said), warn("values"))
-    change = FRESH_CHANGE if said.terms.fresh else CHANGE
-    for n, epsilon in said.change_leak.items():
-        yield Claim(f"a change of value within {n} reports", epsilon, change, warn("change"))
-    if said.map_epsilon_report is not None:
-        yield Claim("one report, candidates of the map", said.map_epsilon_report, MAP)
-    if said.map_epsilon_permanent is not None:
-        yield Claim("any number of reports, candidates of the map", said.map_epsilon_permanent, MAP)
+def notes_of(claims: Iterable[Claim]) -> dict[str, int]:
+    """Return what the epsilons rest on, and mean less by, numbered in the order of the claims."""
+    words = dict.fromkeys(words for claim in claims for words in _words(claim))
+    return {text: number for number, text in enumerate(words, 1)}
 
 
-def _several(said: PrivacyStatement) -> Iterator[Claim]:
-    """Several reports of one value; the first of these claims carries what there is to say of them all."""
-    warned = said.cautions.get("several")
-    for n, epsilon in said.epsilon_n.items():
-        if n > 1:
-            about = f"{n} reports of one unchanged value"
-            yield Claim(about, epsilon, FRESH if said.terms.fresh else MEMO, warned)
-            warned = None
+COLUMNS: Final = ("what is seen of one device", "epsilon", "odds move", "rests on")
 
 
-def _ever(said: PrivacyStatement) -> str:
-    return NO_CEILING if said.terms.fresh or math.isinf(said.epsilon_permanent) else PERMANENT
+def rows_of(claims: Sequence[Claim]) -> Iterator[tuple[str, str, str, str]]:
+    """Return a row of `COLUMNS` a claim; what it rests on is the numbers of `notes_of`."""
+    numbers = notes_of(claims)
+    for claim in claims:
+        marks = " ".join(f"[{numbers[words]}]" for words in _words(claim))
+        yield claim.about, epsilon_text(claim.epsilon), odds_text(claim.epsilon), marks
 
 
-def _values(said: PrivacyStatement) -> str:
-    most = said.terms.most_values
-    limit = f", D being at most the number of reports and {most}" if most else ", D being at most the number of reports"
-    return f"D distinct values cost D times as much{limit}; {SAME_PATTERN}"
+def _words(claim: Claim) -> tuple[str, ...]:
+    return (claim.assumption, claim.caution) if claim.caution else (claim.assumption,)
 
 
 def finite(epsilon: float | None) -> float | None:

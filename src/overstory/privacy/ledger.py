@@ -23,6 +23,7 @@ from typing import Any, Final
 from overstory.privacy.accounts import Account, account_from_json
 from overstory.privacy.spends import Spend
 from overstory.privacy.terms import add_up
+from overstory.privacy.words import epsilon_text
 from overstory.protocol.derivation import digest
 from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
 
@@ -90,7 +91,7 @@ class Ledger:
     >>> ledger.commit(green, times=1000).commit(blue, times=1000)
     Traceback (most recent call last):
     ...
-    overstory.privacy.ledger.OverspentError: colour: 1000 times this would bring epsilon to 4.3944, above 4.0000
+    overstory.privacy.ledger.OverspentError: colour: 1000 times this would bring epsilon to 4.3945, above 4.0000
     """
 
     person: str
@@ -164,8 +165,8 @@ class Ledger:
         after = self.after(spend, times)
         if after.epsilon > self.budget:
             raise OverspentError(
-                f"{spend.metric}: {times} times this would bring epsilon to {after.epsilon:.4f}, "
-                f"above {self.budget:.4f}"
+                f"{spend.metric}: {times} times this would bring epsilon to {epsilon_text(after.epsilon)}, "
+                f"above {epsilon_text(self.budget)}"
             )
         return after
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from overstory.privacy.claims import Claim, finite
+from overstory.privacy.claims import Claim, finite, notes_of, rows_of
 from overstory.privacy.metric_privacy import lifetime_claim, metric_statement
 from overstory.privacy.statement import PrivacyStatement
-from overstory.privacy.words import factor
 from overstory.protocol.domains import Bins, Categories, Domain, Integers
 from overstory.protocol.metrics import Metric, Strings
 
@@ -52,23 +50,11 @@ class MetricPage:
 
     def table(self) -> Iterator[tuple[str, str, str, str]]:
         """Return rows: what is seen of one device, epsilon, how far the odds move, the notes' numbers."""
-        numbers = self.notes()
-        for claim in self.claims:
-            marks = " ".join(f"[{numbers[words]}]" for words in _words(claim))
-            yield claim.about, *_shown(claim.epsilon), marks
+        return rows_of(self.claims)
 
     def notes(self) -> dict[str, int]:
         """Return what the epsilons rest on, numbered in the order of the table."""
-        words = dict.fromkeys(words for claim in self.claims for words in _words(claim))
-        return {text: number for number, text in enumerate(words, 1)}
-
-
-def _words(claim: Claim) -> Iterable[str]:
-    return (claim.assumption, claim.caution) if claim.caution else (claim.assumption,)
-
-
-def _shown(epsilon: float) -> tuple[str, str]:
-    return ("no bound", "without bound") if math.isinf(epsilon) else (f"{epsilon:.4f}", f"{factor(epsilon)}-fold")
+        return notes_of(self.claims)
 
 
 def metric_page(metric: Metric) -> MetricPage:

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from overstory.privacy.cautions import cautions
-from overstory.privacy.claims import Claim, by_number, claims_of, finite
+from overstory.privacy.claims import (
+    CHANGE,
+    FRESH,
+    FRESH_CHANGE,
+    MAP,
+    MEMO,
+    NO_CEILING,
+    PERMANENT,
+    REPORT,
+    SAME_PATTERN,
+    Claim,
+    by_number,
+    finite,
+)
 from overstory.privacy.kinds import domain_size, terms_of
 from overstory.privacy.maps import Positions, map_differences
 from overstory.privacy.terms import Terms
@@ -75,10 +89,17 @@ class PrivacyStatement:
         """
         return self.terms.epsilon_values(values, reports=reports)
 
+    def values_claim(self, values: int, *, reports: int | None = None) -> Claim:
+        """Return what a history of `values` distinct values reveals, and on what that rests; see `epsilon_values`."""
+        about, epsilon = f"{values} distinct value{'s' * (values != 1)}", self.epsilon_values(values, reports=reports)
+        if self.terms.fresh:
+            return Claim(about, epsilon, NO_CEILING if reports is None else FRESH)
+        return Claim(about, epsilon, _values(self), self.cautions.get("values"))
+
     @property
     def claims(self) -> tuple[Claim, ...]:
         """Every epsilon with its assumption."""
-        return tuple(claims_of(self))
+        return tuple(_claims_of(self))
 
     def plain_words(self) -> str:
         """Say it to a person."""
@@ -176,3 +197,43 @@ def _on_map(mechanism: Mechanism | NumericMechanism, positions: Positions) -> di
         "map_epsilon_report": mechanism.rounds.epsilon(pairs),
         "map_epsilon_permanent": mechanism.rounds.epsilon_permanent(pairs),
     }
+
+
+def _claims_of(said: PrivacyStatement) -> Iterator[Claim]:
+    """Return every claim of a statement."""
+    warn = said.cautions.get
+    yield Claim("one report", said.epsilon_report, REPORT, warn("report"))
+    yield from _several(said)
+    if said.terms.fresh:
+        for n, epsilon in said.epsilon_any.items():
+            yield Claim(f"any {n} consecutive reports, of any values", epsilon, FRESH, warn("any"))
+    yield Claim("any number of reports of one unchanged value", said.epsilon_permanent, _ever(said), warn("permanent"))
+    if not said.terms.fresh:
+        yield Claim("each further distinct value", said.epsilon_permanent, _values(said), warn("values"))
+    change = FRESH_CHANGE if said.terms.fresh else CHANGE
+    for n, epsilon in said.change_leak.items():
+        yield Claim(f"a change of value within {n} reports", epsilon, change, warn("change"))
+    if said.map_epsilon_report is not None:
+        yield Claim("one report, candidates of the map", said.map_epsilon_report, MAP)
+    if said.map_epsilon_permanent is not None:
+        yield Claim("any number of reports, candidates of the map", said.map_epsilon_permanent, MAP)
+
+
+def _several(said: PrivacyStatement) -> Iterator[Claim]:
+    """Several reports of one value; the first of these claims carries what there is to say of them all."""
+    warned = said.cautions.get("several")
+    for n, epsilon in said.epsilon_n.items():
+        if n > 1:
+            about = f"{n} reports of one unchanged value"
+            yield Claim(about, epsilon, FRESH if said.terms.fresh else MEMO, warned)
+            warned = None
+
+
+def _ever(said: PrivacyStatement) -> str:
+    return NO_CEILING if said.terms.fresh or math.isinf(said.epsilon_permanent) else PERMANENT
+
+
+def _values(said: PrivacyStatement) -> str:
+    most = said.terms.most_values
+    limit = f", D being at most the number of reports and {most}" if most else ", D being at most the number of reports"
+    return f"D distinct values cost D times as much{limit}; {SAME_PATTERN}"

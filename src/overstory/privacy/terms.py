@@ -90,7 +90,8 @@ class Terms(ABC):
         """
         distinct = min(n for n in (values, reports, self.most_values) if n is not None)
         if distinct < 1:
-            raise ParameterError(f"{values} values in {reports} reports: give at least one of each")
+            within = "" if reports is None else f" in {reports} reports"
+            raise ParameterError(f"{values} values{within}: give at least one")
         if self.fresh and reports is not None:
             return self.epsilon_any(reports)
         return add_up([(distinct, self.epsilon_permanent)])

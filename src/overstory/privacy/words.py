@@ -7,6 +7,28 @@ from collections.abc import Mapping
 from decimal import ROUND_CEILING, Context, Decimal
 
 
+def epsilon_text(epsilon: float, unbounded: str = "no bound") -> str:
+    """Return an epsilon as it is printed: four digits, rounded up (but for what a float adds to a round number).
+
+    Examples
+    --------
+    >>> epsilon_text(1.00001), epsilon_text(0.1), epsilon_text(math.inf)
+    ('1.0001', '0.1000', 'no bound')
+    """
+    return unbounded if math.isinf(epsilon) else f"{math.ceil(epsilon * 10_000 - 1e-7) / 10_000:.4f}"
+
+
+def odds_text(epsilon: float) -> str:
+    """Return how far an epsilon lets the odds between two values move.
+
+    Examples
+    --------
+    >>> odds_text(1.0743), odds_text(math.inf)
+    ('2.93-fold', 'without bound')
+    """
+    return "without bound" if math.isinf(epsilon) else f"{factor(epsilon)}-fold"
+
+
 def factor(epsilon: float) -> str:
     """Return e**epsilon as a person reads it, rounded up to three digits.
 
@@ -31,30 +53,30 @@ def sentences(
     together: Mapping[int, float],
 ) -> str:
     """Say what the epsilons mean to the person who reports."""
-    said = [f"One report moves the odds between any two values at most {factor(report)}-fold (epsilon {report:.4f})."]
+    said = [f"One report moves the odds between any two values at most {_shown(report)}."]
     if on_map is not None and on_map < report:
-        said.append(f"Between the candidates of the map it is at most {factor(on_map)}-fold (epsilon {on_map:.4f}).")
+        said.append(f"Between the candidates of the map it is at most {_shown(on_map)}.")
     number = max(several, default=1)
     if number > 1 and several[number] < permanent:
-        at_most = several[number]
-        said.append(f"{number} reports of one unchanged value: at most {factor(at_most)}-fold (epsilon {at_most:.4f}).")
+        said.append(f"{number} reports of one unchanged value: at most {_shown(several[number])}.")
     if together:
         window = min(together)
-        said.append(
-            f"Any {window} reports in a row, of whatever values: at most {factor(together[window])}-fold "
-            f"(epsilon {together[window]:.4f})."
-        )
+        said.append(f"Any {window} reports in a row, of whatever values: at most {_shown(together[window])}.")
     said.append(_permanent(permanent))
     if change:
         said.append(_change(min(change), change[min(change)]))
     return " ".join(said)
 
 
+def _shown(epsilon: float) -> str:
+    return f"{odds_text(epsilon)} (epsilon {epsilon_text(epsilon)})"
+
+
 def _permanent(epsilon: float) -> str:
     if math.isinf(epsilon):
         return "There is no permanent noise: enough reports of one value give it away."
     return (
-        f"However many reports of one unchanged value: at most {factor(epsilon)}-fold (epsilon {epsilon:.4f}); "
+        f"However many reports of one unchanged value: at most {_shown(epsilon)}; "
         "each further value that a device reports costs that again."
     )
 
@@ -64,5 +86,5 @@ def _change(reports: int, leak: float) -> str:
         return f"A change of value can be certain from {reports} reports: the same value always sends the same report."
     return (
         f"A change of value is visible beyond that: within {reports} reports, the odds of having changed move "
-        f"up to {factor(leak)}-fold (epsilon {leak:.4f}), and by more with every further report."
+        f"up to {_shown(leak)}, and by more with every further report."
     )
