@@ -14,7 +14,20 @@ from overstory.protocol.metrics.registry import EXAMPLE
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
-READING = "--metric colour --registry metrics.toml --readings read.csv --state meter --agree local --output out".split()
+READING = [
+    "--metric",
+    "colour",
+    "--registry",
+    "metrics.toml",
+    "--readings",
+    "read.csv",
+    "--state",
+    "meter",
+    "--agree",
+    "local",
+    "--output",
+    "out",
+]
 
 
 @pytest.fixture(scope="module")
