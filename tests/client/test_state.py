@@ -437,7 +437,7 @@ def test_a_disk_full_from_the_start_leaves_no_half_a_secret(tmp_path, paths):
         assert client.record("colour", "red") is Outcome.UNAVAILABLE
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         assert client.record("colour", "red") is Outcome.UNAVAILABLE  # it is tried again after a while
-        client._retry_at = 0.0
+        client._late.retry_at = 0.0
         assert client.record("colour", "red") is Outcome.RECORDED
 
     in_child(limited)
@@ -508,7 +508,7 @@ def test_a_permanent_response_that_differs_from_the_one_reported_before_is_not_r
     clock.tomorrow()
     again = device(tmp_path, clock=clock, choice=None)
     assert again.record("colour", "red") is Outcome.UNAVAILABLE
-    assert "differs from the one reported before" in again._trouble.args[0]
+    assert "differs from the one reported before" in again._late.trouble.args[0]
     assert client.record("colour", "red") is Outcome.RECORDED  # it has not read the state since
     assert client.flush().written == {"altered": 1}
     with State(paths).snapshot() as rows:

@@ -6,10 +6,8 @@ tell by what they return. Before the first `record` there is no thread and no fi
 
 from __future__ import annotations
 
-import atexit
 import logging
 import os
-import random
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -19,9 +17,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from overstory.client.consent import Choice, Consent, choose
-from overstory.client.construction import WarnsOnce, courier, load, seconds
+from overstory.client.construction import WEEK, WarnsOnce, courier, delays, load, seconds
 from overstory.client.errors import ConsentError, Fault, StateError
 from overstory.client.forking import watch
+from overstory.client.late_session import LateSession
 from overstory.client.outcomes import Flushed, Outcome
 from overstory.client.paths import StatePaths, check_app, policy_file, state_folder
 from overstory.client.policy import UNASKED, Authority, Effective
@@ -32,19 +31,14 @@ if TYPE_CHECKING:
     from overstory.client.delivering import Round
     from overstory.client.outbox import Bounds
     from overstory.client.session import Session
+    from overstory.client.state import State
     from overstory.client.status import Status
     from overstory.client.upload import Transport
     from overstory.protocol.entropy import Entropy
     from overstory.protocol.metrics import Metric, MetricRegistry
 
-MOST_SPREAD: Final = 7 * 86_400.0
-DEFAULT_SPREAD: Final = 6 * 3600.0
-RETRY: Final = 10.0
-"""Seconds until a state that could not be opened is tried again."""
-
 _log: Final = logging.getLogger("overstory.client")
 _log.addHandler(logging.NullHandler())  # a program that sets up no logging is not written to
-_uniform: Final = random.SystemRandom().random
 
 
 class Client:
@@ -128,18 +122,16 @@ class Client:
         self.paths = StatePaths(Path(state) if state is not None else state_folder(app, environ))
         self._courier = courier(server, token, transport, clock, environ)
         self._clock, self._entropy, self._bounds = clock, entropy, bounds
-        self._spread = None if spread is None else seconds("spread", spread, 0.0, MOST_SPREAD)
-        self._interval = seconds("interval", interval, 0.01, MOST_SPREAD)
-        self._exit_timeout = seconds("exit_timeout", exit_timeout, 0.0, 60.0)
+        self._due = delays(spread)
+        self._interval = seconds("interval", interval, 0.01, WEEK)
         self._authority = Authority(self.paths, environ, Path(policy) if policy is not None else policy_file(environ))
         self._wants_thread = background
         self._thread: Background | None = None
-        self._session: Session | None = None
-        self._opening, self._sending = threading.Lock(), threading.Lock()
-        self._trouble: StateError | None = None
-        self._retry_at = 0.0
-        self._closed = self._refused = False
         self._warn = WarnsOnce(_log)
+        at_exit = seconds("exit_timeout", exit_timeout, 0.0, 60.0)
+        self._late = LateSession(self._open, self._authority, self._warn, at_exit)
+        self._starting, self._sending = threading.Lock(), threading.Lock()
+        self._closed = self._refused = False
         self._process = os.getpid()
         watch(self)
 
@@ -177,12 +169,11 @@ class Client:
         try:
             return self._record(metric, value)
         except StateError as error:
-            self._warn(f"state {error.fault}", "%s", error)
-            self._trouble = error
+            self._note(error)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is not the host program's
             # The message might hold the value: only the kind of the error is told.
             self._warn(f"record {type(error).__name__}", "recording failed: %s", type(error).__name__)
-            self._trouble = StateError(Fault.UNREADABLE, f"recording failed: {type(error).__name__}")
+            self._late.trouble = StateError(Fault.UNREADABLE, f"recording failed: {type(error).__name__}")
         return Outcome.UNAVAILABLE
 
     def flush(self, timeout: float = 5.0) -> Flushed:
@@ -197,7 +188,7 @@ class Client:
         self._notice_fork()
         written: Mapping[str, int] = {}
         try:
-            written = self._persisted(max(timeout, 0.0))
+            written = self._late.persist(max(timeout, 0.0))
             return Flushed(written, self._delivered(until - time.monotonic()))
         except StateError as error:
             self._note(error)
@@ -210,9 +201,8 @@ class Client:
         """Say what may be done and why, what waits, and what went wrong; never raises."""
         from overstory.client.status import Status, read_status
 
-        effective, session = self._authority.now(), self._session
-        pending = 0 if session is None else session.pending
-        problem = None if self._trouble is None else str(self._trouble)
+        effective, pending, trouble = self._authority.now(), self._late.pending, self._late.trouble
+        problem = None if trouble is None else str(trouble)
         try:
             return read_status(
                 self.paths, self.registry, effective, now=self._clock(), pending=pending, problem=problem
@@ -246,11 +236,7 @@ class Client:
         self._closed = True
         if self._thread is not None:
             self._thread.stop(min(timeout, 1.0))
-        atexit.unregister(self._persist_at_exit)
-
-    @property
-    def _ids(self) -> str:
-        return ", ".join(self.registry.metrics)
+        self._late.unregister()
 
     @property
     def effective(self) -> Effective:
@@ -265,7 +251,8 @@ class Client:
         metric = self.registry.metrics.get(name) if isinstance(name, str) else None
         if metric is None:
             # The name is not logged: in a call with its arguments swapped it is the value.
-            self._warn("metric", "a metric that the registry does not list was not recorded; it lists %s", self._ids)
+            listed = ", ".join(self.registry.metrics)
+            self._warn("metric", "a metric that the registry does not list was not recorded; it lists %s", listed)
             return Outcome.UNKNOWN
         allowed = self._authority.now()
         consent = allowed.consent
@@ -284,7 +271,9 @@ class Client:
         if metric.expired(now):
             return Outcome.EXPIRED
         try:
-            outcome = self._opened().record(metric, value, period, Leave(kept, mark, self._due(metric, now, period)))
+            outcome = self._late.opened().record(
+                metric, value, period, Leave(kept, mark, self._due(metric, now, period))
+            )
         except ParameterError:
             # The message may hold the value, so it is not logged.
             self._warn(f"unfit {metric.id}", "a value is outside the domain of %s: it was not recorded", metric.id)
@@ -293,74 +282,26 @@ class Client:
             self._wake()
         return outcome
 
-    def _due(self, metric: Metric, now: float, period: int) -> float:
-        """Return when a report may be sent. Without a delay that blurs it, no time finer than the period is kept."""
-        spread = min(metric.period.seconds, DEFAULT_SPREAD) if self._spread is None else self._spread
-        return now + _uniform() * spread if spread else float(metric.period.start(period))
-
-    def _opened(self) -> Session:
-        """Return this process's session, opened by the first record.
-
-        Raises
-        ------
-        StateError
-            When the state cannot be used; it is tried again after a while.
-        """
-        session = self._session
-        if session is not None:
-            return session
-        with self._opening:
-            if self._session is None:
-                if self._trouble is not None and time.monotonic() < self._retry_at:
-                    raise self._trouble
-                self._session = self._open()
-            return self._session
-
     def _open(self) -> Session:
         from overstory.client.session import Session
+
+        return Session(self._state(), self.registry, self._entropy)
+
+    def _state(self) -> State:
         from overstory.client.state import State
 
-        try:
-            session = Session(State(self.paths, bounds=self._bounds), self.registry, self._entropy)
-        except StateError:
-            self._retry_at = time.monotonic() + RETRY
-            raise
-        self._trouble = None
-        atexit.unregister(self._persist_at_exit)
-        atexit.register(self._persist_at_exit)
-        return session
+        return State(self.paths, bounds=self._bounds)
 
     def _wake(self) -> None:
         if self._thread is None:
             from overstory.client.background import Background
 
-            with self._opening:
+            with self._starting:
                 if self._thread is None:
                     self._thread = Background(self, self._interval)
         self._thread.wake()
 
     # --- flushing -------------------------------------------------------------------------------------------------
-
-    def _persisted(self, timeout: float) -> Mapping[str, int]:
-        """Write what is in memory.
-
-        Raises
-        ------
-        StateError
-            When it cannot be written.
-        """
-        session = self._session
-        if session is None:
-            return {}
-        try:
-            written = session.flush(self._authority, timeout)
-        except StateError as error:
-            if error.fault in {Fault.CHANGED, Fault.LOST}:
-                # The state was forgotten: so is what was made with its secret. The next record opens what is there.
-                self._session = None
-            raise
-        self._trouble = None
-        return written
 
     def _delivered(self, seconds: float) -> Round | None:
         """Send what is due, if anything may be sent.
@@ -375,10 +316,7 @@ class Client:
         if not self._sending.acquire(blocking=False):
             return None  # another thread is at it
         try:
-            from overstory.client.state import State
-
-            state = State(self.paths, bounds=self._bounds)
-            return self._courier().deliver(state, self.registry, seconds=seconds, permit=self._permit)
+            return self._courier().deliver(self._state(), self.registry, seconds=seconds, permit=self._permit)
         finally:
             self._sending.release()
 
@@ -389,26 +327,18 @@ class Client:
             return None
         return allowed.consent.mark
 
-    def _persist_at_exit(self) -> None:
-        """Write what is in memory as the program ends; nothing is sent then, the next run does."""
-        try:
-            self._persisted(self._exit_timeout)
-        except Exception as error:  # noqa: BLE001 - the program is ending
-            self._warn("exit", "what was not flushed is lost: %s", type(error).__name__)
-
     # --- forks and warnings ---------------------------------------------------------------------------------------
 
     def after_fork(self) -> None:
         """Start anew in a child: its own locks, no thread, and none of the parent's queue."""
-        self._opening, self._sending = threading.Lock(), threading.Lock()
+        self._starting, self._sending = threading.Lock(), threading.Lock()
         self._thread, self._process = None, os.getpid()
-        if self._session is not None:
-            self._session.after_fork()
+        self._late.after_fork()
 
     def _notice_fork(self) -> None:
         if os.getpid() != self._process:  # forked without Python's knowledge
             self.after_fork()
 
     def _note(self, error: StateError) -> None:
-        self._trouble = error
+        self._late.trouble = error
         self._warn(f"state {error.fault}", "%s", error)

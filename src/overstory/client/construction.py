@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -12,9 +13,12 @@ from overstory.protocol.errors import FormatError, ParameterError
 if TYPE_CHECKING:
     from overstory.client.delivering import Courier
     from overstory.client.upload import Transport
-    from overstory.protocol.metrics import MetricRegistry
+    from overstory.protocol.metrics import Metric, MetricRegistry
 
 MOST_WARNINGS: Final = 100
+WEEK: Final = 7 * 86_400.0
+DEFAULT_SPREAD: Final = 6 * 3600.0
+_uniform: Final = random.SystemRandom().random
 
 
 class WarnsOnce:
@@ -89,3 +93,26 @@ def seconds(name: str, value: float, least: float, most: float) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
         raise ParameterError(f"{name} = {value!r}: give seconds, from {least:g} to {most:g}")
     return float(value)
+
+
+def delays(spread: float | None) -> Callable[[Metric, float, int], float]:
+    """Return what says when a report may be sent, of a metric, made at a time, in a period.
+
+    Parameters
+    ----------
+    spread
+        The longest delay, in seconds; None: the metric's period, six hours at most.
+
+    Raises
+    ------
+    ParameterError
+        When it is out of range.
+    """
+    longest = None if spread is None else seconds("spread", spread, 0.0, WEEK)
+
+    def due(metric: Metric, now: float, period: int) -> float:
+        most = min(metric.period.seconds, DEFAULT_SPREAD) if longest is None else longest
+        # Without a delay that blurs it, no time finer than the period is kept.
+        return now + _uniform() * most if most else float(metric.period.start(period))
+
+    return due
