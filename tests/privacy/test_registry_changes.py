@@ -6,7 +6,8 @@ import pytest
 
 from overstory.privacy.histories import epsilon_between
 from overstory.privacy.kinds import terms_of
-from overstory.privacy.registry_changes import Kind, compare_registries, epsilon_text, lifetime_epsilon
+from overstory.privacy.registry_changes import Kind, compare_registries, lifetime_epsilon
+from overstory.privacy.words import epsilon_text
 from overstory.protocol.metrics import parse_registry
 
 TEXT = """\
@@ -71,6 +72,8 @@ WEAKER = [
     ({"max_values": 4}, "max_values"),
     ({"max_values": None}, "max_values"),
     ({"beyond": "nearest"}, "beyond"),
+    ({"domain": '{kind = "bins", min = 0, max = 3, count = 4}'}, "domain"),
+    ({"domain": '{kind = "integers", min = 1, max = 4}'}, "domain"),
     ({"period": "12 hours"}, "period"),
     ({"retention_days": 91}, "retention_days"),
 ]
@@ -91,7 +94,7 @@ def test_what_weakens_is_called_so(new, what):
         {"grace_days": 31},
         {"expires": "2029-11-21"},
         {"expires": "2027-01-01"},
-        {"domain": '{kind = "bins", min = 0, max = 3, count = 4}'},
+        {"domain": '{kind = "bins", min = 0, max = 2, count = 4, outside = "reject"}'},
     ],
 )
 def test_what_does_not_is_not(new):
@@ -126,6 +129,46 @@ def test_less_noise_never_comes_free_where_responses_are_memoized():
         for p in ({}, {"parameters": "{epsilon_permanent = 2.0, epsilon_report = 0.5}"})
     )
     assert f"cost {epsilon_text(old + new)} together, where {epsilon_text(old)} was promised" in said
+
+
+def named(*names, **more):
+    said = "".join(f", {key} = {value}" for key, value in more.items())
+    return f'{{kind = "categories", names = {list(names)}{said}}}'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind"),
+    [
+        (named("a", "b", "c", "d"), named("b", "a", "c", "d"), Kind.WEAKENS),
+        (named("a", "b", "c", other="'d'"), named("a", "b", "d", "c"), Kind.WEAKENS),
+        (named("a", "b", "c", "d"), named("a", "c", "e", other="'more'"), Kind.WEAKENS),
+        (named("a", "b", "c", "d"), named("a", "b", "c", "e"), Kind.BREAKS),
+        (named("a", "b", "c", "d"), named("a", "b", "c", other="'d'"), Kind.BREAKS),
+        (named("a", "b", "c", "d"), named("a", "b", "c", "d", ordered="true"), Kind.HARMLESS),
+    ],
+)
+def test_a_value_with_another_symbol_has_another_permanent_response(old, new, kind):
+    first, *rest = [change.kind for change in changes({"domain": new}, domain=old, beyond="drop") if change.metric]
+    assert first == kind
+    assert rest == ([Kind.BREAKS] if kind == Kind.WEAKENS else [])
+    window = {"oracle": "opt-wb", "parameters": "{epsilon = 1.0, window = 10}", "beyond": "drop"}
+    assert weakened(changes({"domain": new}, domain=old, **window)) == set(), "fresh noise keeps no response"
+
+
+def test_two_responses_of_one_value_really_cost_both():
+    """Reports of a value that was symbol 0 and is 1, against one that was 2 and is 3."""
+    built = registry()["m"].mechanism
+    cost = epsilon_between(built, [0] * 200 + [1] * 200, [2] * 200 + [3] * 200)
+    assert built.epsilon_permanent * 1.99 < cost <= built.epsilon_permanent * 2
+    (said,) = [c.said for c in changes({"domain": '{kind = "integers", min = 1, max = 4}'}) if c.kind == Kind.WEAKENS]
+    assert f"cost {epsilon_text(cost)} together, where {epsilon_text(built.epsilon_permanent)} was promised" in said
+
+
+def test_a_cap_above_the_domains_size_is_none():
+    (above,) = [change for change in changes({"max_values": 6}, max_values=5) if change.metric]
+    assert (above.what, above.kind) == ("max_values", Kind.HARMLESS)
+    window = {"oracle": "opt-wb", "parameters": "{epsilon = 1.0, window = 10}"}
+    assert weakened(changes({"max_values": 6}, max_values=5, **window)) == {"max_values"}, "more is reported, unbounded"
 
 
 def test_fresh_noise_has_no_past():

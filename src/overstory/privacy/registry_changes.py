@@ -6,6 +6,7 @@ needs a new metric, with an id of its own, about which people are asked. Two rul
 - **Other parameters weaken, even those with a smaller epsilon, where permanent responses are memoized.** A device that
   has reported draws new permanent responses under the new parameters, and the old ones are out already: together they
   cost the sum of both epsilons, where one was promised. (Noise that is drawn afresh for every report has no such past.)
+  So do other symbols for the same values: a value with another symbol has another permanent response.
 - **A later expiry does not weaken.** Renewing is a decision to be reviewed, which is why expiry is required; what
   bounds a person's loss, the permanent epsilon and the cap on values, does not grow with time, and a collection whose
   noise is all fresh says so on its page.
@@ -21,7 +22,10 @@ from typing import Final
 
 from overstory.privacy.kinds import terms_of
 from overstory.privacy.terms import Terms, add_up
-from overstory.protocol.metrics import Metric, MetricRegistry
+from overstory.privacy.words import epsilon_text
+from overstory.protocol.domains import Categories, Domain
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics import Metric, MetricRegistry, Strings
 
 NUMBERS: Final = (2, 3, 5, 10, 20, 50, 100)
 CHANGES: Final = (2, 5, 10)
@@ -104,7 +108,7 @@ def _of_a_metric(old: Metric, new: Metric) -> Iterator[Change]:
     yield from _of_the_cap(old, new)
     yield from _of_time(old, new)
     if old.domain.canonical() != new.domain.canonical():
-        yield Change(new.id, "domain", Kind.BREAKS, "values have other symbols: stored counts mean other values")
+        yield from _of_the_domain(old, new)
     if old.candidates != new.candidates:
         yield _of_the_candidates(new)
     for key in ("title", "description", "owner", "purpose"):
@@ -134,7 +138,7 @@ def _of_the_mechanism(old: Metric, new: Metric) -> Iterator[Change]:
         total = add_up([(1, epsilon) for epsilon in permanent])
         said = (
             "devices that have reported draw new permanent responses, and the old ones are out: all reports of one "
-            f"value cost {epsilon_text(total)} together, where {epsilon_text(permanent[0])} was promised"
+            f"value cost {_said(total)} together, where {_said(permanent[0])} was promised"
         )
         yield Change(new.id, "parameters", Kind.WEAKENS, said)
     what = "oracle" if old.mechanism.name != new.mechanism.name else "parameters"
@@ -155,29 +159,60 @@ def _worse(
     if risen:
         number, before, after = max(risen, key=lambda pair: pair[2] - pair[1])
         of = f"for {number} reports: " if number > 1 else ""
-        said = f"{of}epsilon {epsilon_text(before)} becomes {epsilon_text(after)}"
+        said = f"{of}epsilon {_said(before)} becomes {_said(after)}"
         yield Change(name, what, Kind.WEAKENS, said)
 
 
-def epsilon_text(epsilon: float) -> str:
-    """Return an epsilon as it is printed: four digits, rounded up.
+def _said(epsilon: float) -> str:
+    return epsilon_text(epsilon, "without bound")
 
-    Examples
-    --------
-    >>> epsilon_text(1.00001), epsilon_text(float("inf"))
-    ('1.0001', 'without bound')
-    """
-    return "without bound" if math.isinf(epsilon) else f"{math.ceil(epsilon * 10_000 - 1e-7) / 10_000:.4f}"
+
+def _of_the_domain(old: Metric, new: Metric) -> Iterator[Change]:
+    """Other values for the symbols: of a value that had another one, two permanent responses are out."""
+    before, after, terms = old.domain, new.domain, terms_of(new.mechanism)
+    named = [(one.names, one.other) for one in (before, after) if isinstance(one, Categories)]
+    if len(named) == 2 and named[0] == named[1]:
+        said = "the categories' order has a meaning now, or has none any more: values keep their symbols"
+        yield Change(new.id, "domain", Kind.HARMLESS, said)
+        return
+    kept = old.mechanism.digest == new.mechanism.digest and not terms.fresh  # other parameters: said already
+    if kept and _renumbered(before, after):
+        both = _said(add_up([(2, terms.epsilon_permanent)]))
+        said = (
+            "a value whose symbol is another now gets a second permanent response, and the first is out: all reports "
+            f"of it cost {both} together, where {_said(terms.epsilon_permanent)} was promised"
+        )
+        yield Change(new.id, "domain", Kind.WEAKENS, said)
+    yield Change(new.id, "domain", Kind.BREAKS, "symbols stand for other values, and so do stored counts")
+
+
+def _renumbered(old: Domain | Strings, new: Domain | Strings) -> bool:
+    """Whether a value has a symbol in both domains, and not the same one."""
+    if isinstance(old, Categories) and isinstance(new, Categories):
+        pairs = ([_symbol(domain, name) for domain in (old, new)] for name in {*old.labels, *new.labels})
+        return any(None not in pair and pair[0] != pair[1] for pair in pairs)
+    forms = [{key: said for key, said in domain.canonical().items() if key != "outside"} for domain in (old, new)]
+    return forms[0] != forms[1]
+
+
+def _symbol(domain: Categories, name: str) -> int | None:
+    """Return the symbol of a name, or None where it has none."""
+    try:
+        return domain.symbol(name)
+    except ParameterError:
+        return None
 
 
 def _of_the_cap(old: Metric, new: Metric) -> Iterator[Change]:
     """How many values a device may give away, and what follows once it has."""
     caps = [metric.max_values or math.inf for metric in (old, new)]
     if caps[0] != caps[1]:
-        kind = Kind.WEAKENS if caps[1] > caps[0] else Kind.HARMLESS
-        loss = [epsilon_text(lifetime_epsilon(terms_of(m.mechanism), m.max_values)) for m in (old, new)]
+        before, after = (lifetime_epsilon(terms_of(metric.mechanism), metric.max_values) for metric in (old, new))
+        more = caps[1] > caps[0] and (after > before or math.isinf(before))  # not above the domain's size
         shown = [metric.max_values or "any number" for metric in (old, new)]
-        said = f"{shown[0]} becomes {shown[1]}: all that a device may ever report, epsilon {loss[0]} becomes {loss[1]}"
+        lifetime = f"all that a device may ever report, epsilon {_said(before)} becomes {_said(after)}"
+        kind = Kind.WEAKENS if more else Kind.HARMLESS
+        said = f"{shown[0]} becomes {shown[1]}: {lifetime}"
         yield Change(new.id, "max_values", kind, said)
     if old.beyond != new.beyond:
         worse = BEYOND.index(new.beyond) > BEYOND.index(old.beyond)
