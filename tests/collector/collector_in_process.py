@@ -142,6 +142,9 @@ class FakeStore:
     def retain(self, now: float) -> None:
         """Nothing to delete."""
 
+    def settle(self) -> None:
+        """Nothing to settle."""
+
     def close(self) -> None:
         self.closed = True
 

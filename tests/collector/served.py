@@ -23,7 +23,7 @@ def served(
 
     `http` is another of uvicorn's protocols than ours, to compare with.
     """
-    never = Rhythm(tokens=0, compact=0, retain=0)
+    never = Rhythm(tokens=0, compact=0, retain=0, settle=0)
     collector = Collector(
         METRICS,
         FakeStore() if store is None else store,

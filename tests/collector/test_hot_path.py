@@ -19,7 +19,7 @@ from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.upload import MEDIA_TYPE
 
 KIND = {"content-type": MEDIA_TYPE}
-NEVER = Rhythm(tokens=0, compact=0, retain=0)
+NEVER = Rhythm(tokens=0, compact=0, retain=0, settle=0)
 
 
 async def elsewhere(scope, receive, send) -> None:

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -49,6 +50,27 @@ def test_what_was_settled_is_in_the_file_itself(tmp_path: Path) -> None:
         database.settle()
         assert in_the_file_alone(tmp_path) == 50
         database.close()
+
+
+@pytest.mark.parametrize("settling", [True, False])
+def test_a_log_that_is_settled_stays_short_however_much_is_written(tmp_path: Path, settling: bool) -> None:
+    metric = registry(folder=tmp_path)["bloom"]
+    batch = some(metric, PERIOD, 50_000, 1)
+    over = threading.Event()
+    with open_store(str(tmp_path / "store.db"), create=True) as store, ThreadPoolExecutor(1) as thread:
+
+        def settle() -> None:
+            while settling and not over.wait(0.001):
+                store.settle()
+
+        settled = thread.submit(settle)
+        longest = 0
+        for number in range(400):  # 200 kilobytes each
+            store.add([batch._replace(batch=number.to_bytes(16, "big"))])
+            longest = max(longest, (tmp_path / "store.db-wal").stat().st_size)
+        over.set()
+        settled.result(60)
+    assert (longest < 20 << 20) == settling, longest
 
 
 def test_a_compaction_settles_what_it_wrote(tmp_path: Path) -> None:

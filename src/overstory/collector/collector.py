@@ -36,11 +36,14 @@ class Rhythm:
         Reports that came in are counted and shuffled.
     retain
         Reports past their metric's retention are deleted.
+    settle
+        The store does what a writer would otherwise have to.
     """
 
     tokens: float = 2.0
     compact: float = 10.0
     retain: float = 3600.0
+    settle: float = 1.0
 
 
 class Collector:
@@ -78,7 +81,10 @@ class Collector:
         self._tasks: list[asyncio.Task[None]] = []
         # A thread each for what goes on for ever: it keeps its memory and its connection, and tokens are read however
         # long a compaction takes.
-        self._reading, self._keeping = (ThreadPoolExecutor(1, f"overstory-{name}") for name in ("tokens", "upkeep"))
+        names = "tokens", "upkeep", "settle"
+        self._threads = self._reading, self._keeping, self._settling = [
+            ThreadPoolExecutor(1, f"overstory-{name}") for name in names
+        ]
         self._started = False
         self._troubled = False
 
@@ -105,6 +111,7 @@ class Collector:
             (self._rhythm.tokens, self._reading, self.access.refresh),
             (self._rhythm.compact, self._keeping, lambda: self.store.compact(int(self.clock()))),
             (self._rhythm.retain, self._keeping, lambda: self.store.retain(int(self.clock()))),
+            (self._rhythm.settle, self._settling, self.store.settle),
         ):
             if seconds:
                 self._tasks.append(asyncio.create_task(self._every(seconds, where, work)))
@@ -120,7 +127,7 @@ class Collector:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.to_thread(self.store.close)
-        for executor in (self._reading, self._keeping):
+        for executor in self._threads:
             executor.shutdown(wait=False)
 
     def _committed(self, commit: Committed) -> None:

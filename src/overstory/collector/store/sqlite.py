@@ -7,13 +7,13 @@ import sqlite3
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from threading import Lock
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
 from overstory.collector.store.database import Database, Result
 from overstory.collector.store.errors import StoreError, said
+from overstory.collector.store.turns import Turns
 
 PATIENCE: Final = 15.0
 """Seconds to wait for another process's transaction."""
@@ -38,6 +38,10 @@ INSERT: Final = {
     for count in TOGETHER
 }
 
+CHECKPOINT: Final = "PRAGMA wal_checkpoint(PASSIVE)"
+PASSES: Final = 4
+
+INCREMENTAL: Final = 2
 AT_BIRTH: Final = "PRAGMA auto_vacuum = INCREMENTAL"
 """Only heeded while there is no table: then `tidy` can shorten the file."""
 
@@ -67,7 +71,7 @@ class SqliteDatabase(Database):
         )
         event.listen(engine, "connect", _set_up)
         event.listen(engine, "begin", _begin)
-        self._turn = Lock()
+        self._turns = Turns()
         super().__init__(f"sqlite:///{path}", engine)
 
     def _writing(self, engine: Engine) -> Engine:
@@ -79,7 +83,7 @@ class SqliteDatabase(Database):
         SQLite lets who finds it busy look again after longer and longer pauses, of up to a tenth of a second: a sender
         would wait that long for an answer whenever a compaction writes. Threads of one process wake each other up.
         """
-        with self._turn:
+        with self._turns:
             return super().write(work)
 
     def claim(self, connection: Connection, forget_after: Mapping[bytes, int]) -> set[bytes]:
@@ -128,9 +132,18 @@ class SqliteDatabase(Database):
             _raw(connection).execute("VACUUM INTO ?", (str(path),))
 
     def settle(self) -> None:
-        """Copy the write-ahead log into the file as far as it goes; writers write on."""
+        """Copy the write-ahead log into the file: nearly all of it while writers write on, the rest while they wait.
+
+        Only a log that was copied to its end is begun anew: it would grow until a writer had to copy all of it. And
+        only a pass that gets to the end flushes the file, which takes longest. Each pass finds less than the one
+        before, the last ones next to nothing: one of those gets there between two commits, and nobody has to wait.
+        """
         with said(self.url), self.engine.connect() as connection:
-            _raw(connection).execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            raw = _raw(connection)
+            for _ in range(PASSES):
+                raw.execute(CHECKPOINT).fetchall()
+            with self._turns:
+                raw.execute(CHECKPOINT).fetchall()
 
     def tidy(self) -> None:
         """Cut the free pages off the end of the file."""
@@ -165,7 +178,9 @@ def _insert(raw: sqlite3.Connection, forget_after: Mapping[bytes, int]) -> int:
 
 
 def _set_up(raw: sqlite3.Connection, _: Any) -> None:
-    for pragma in (AT_BIRTH, *PRAGMAS):
+    if raw.execute("PRAGMA auto_vacuum").fetchone() != (INCREMENTAL,):
+        raw.execute(AT_BIRTH)  # a write, for which a connection would have to wait
+    for pragma in PRAGMAS:
         raw.execute(pragma).fetchall()
 
 

@@ -64,6 +64,16 @@ class Store:
         for known in self._knowledge.values():
             known.count(known.no_reports)
 
+    def settle(self) -> None:
+        """Do in the background what the database would make a later writer, and its senders, wait for.
+
+        Raises
+        ------
+        StoreError
+            When the database fails.
+        """
+        self._database.settle()
+
     def compact(self, now: float) -> Compacted:
         """Count what is in the inbox, shuffle it among the reports of its period, forget ids that have expired.
 

@@ -1,0 +1,64 @@
+"""Turns: one at a time, in the order of asking."""
+
+import threading
+import time
+
+import pytest
+
+from overstory.collector.store.turns import Turns
+
+
+def waiting(turns: Turns, number: int) -> None:
+    """Wait until so many threads wait."""
+    end = time.monotonic() + 10
+    while len(turns._waiting) < number:
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def test_first_come_first_served_also_by_who_comes_again() -> None:
+    turns, served = Turns(), []
+
+    def take(name: int) -> None:
+        with turns:
+            served.append(name)
+
+    threads = [threading.Thread(target=take, args=(number,)) for number in range(5)]
+    with turns:
+        for number, thread in enumerate(threads, 1):
+            thread.start()
+            waiting(turns, number)
+    with turns:  # who has just given it back is behind all of them
+        served.append(5)
+    for thread in threads:
+        thread.join()
+    assert served == [0, 1, 2, 3, 4, 5]
+    assert not turns.taken
+
+
+def test_one_at_a_time() -> None:
+    turns, inside, most = Turns(), 0, 0
+
+    def work() -> None:
+        nonlocal inside, most
+        for _ in range(300):
+            with turns:
+                inside += 1
+                most = max(most, inside)
+                time.sleep(0)
+                inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (most, inside, turns.taken) == (1, 0, False)
+
+
+def test_a_failure_gives_it_back() -> None:
+    turns = Turns()
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError), turns:
+            _ = 1 / 0
+        assert not turns.taken
