@@ -17,25 +17,18 @@ from typing import Any, Final
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.encodings import SEEDS, check_count
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.hashing import GOLDEN, MASK64, mix64
 from overstory.protocol.mechanisms.calibration import check_epsilon
 from overstory.protocol.mechanisms.symbols import SymbolMechanism
 from overstory.protocol.symbol_rounds import SymbolRounds
 
-MASK64: Final = (1 << 64) - 1
-GOLDEN: Final = 0x9E3779B97F4A7C15
 MAX_HASH_BITS: Final = 12
 
 
 @lru_cache(maxsize=1024)
 def rows(seed: int, num_bits: int, hash_bits: int) -> tuple[int, ...]:
     """Return the matrix of a seed: `hash_bits` masks of `num_bits` bits, from SplitMix64."""
-    return tuple(_mix((seed << 8 | row) * GOLDEN + GOLDEN & MASK64) >> (64 - num_bits) for row in range(hash_bits))
-
-
-def _mix(word: int) -> int:
-    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 & MASK64
-    word = (word ^ (word >> 27)) * 0x94D049BB133111EB & MASK64
-    return word ^ (word >> 31)
+    return tuple(mix64(((seed << 8 | row) + 1) * GOLDEN & MASK64) >> (64 - num_bits) for row in range(hash_bits))
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from typing import ClassVar, Final, Protocol
 
 from overstory.protocol.errors import ParameterError
 
-_MASK: Final = (1 << 64) - 1
-_GOLDEN: Final = 0x9E3779B97F4A7C15
+MASK64: Final = (1 << 64) - 1
+GOLDEN: Final = 0x9E3779B97F4A7C15
 
 
 class HashFamily(Protocol):
@@ -30,16 +30,16 @@ class HashFamily(Protocol):
         ...
 
 
-def _mix(word: int) -> int:
+def mix64(word: int) -> int:
     """Finalize a 64-bit word (Stafford's variant 13, as in SplitMix64): a bijection with full avalanche."""
-    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
-    word = (word ^ (word >> 27)) * 0x94D049BB133111EB & _MASK
+    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 & MASK64
+    word = (word ^ (word >> 27)) * 0x94D049BB133111EB & MASK64
     return word ^ (word >> 31)
 
 
 @lru_cache(maxsize=4096)
 def _cohort_offset(cohort: int) -> int:
-    return _mix((cohort + 1) * _GOLDEN & _MASK)
+    return mix64((cohort + 1) * GOLDEN & MASK64)
 
 
 @dataclass(frozen=True)
@@ -85,11 +85,11 @@ class OverstoryV1:
 
     def positions(self, value: bytes, cohort: int, num_bits: int, num_hashes: int) -> tuple[int, ...]:
         """Return `num_hashes` distinct bit positions."""
-        state = _mix(self.digest(value) + _cohort_offset(cohort) & _MASK)
+        state = mix64(self.digest(value) + _cohort_offset(cohort) & MASK64)
         chosen: list[int] = []
         for last in range(num_bits - num_hashes, num_bits):
-            state = state + _GOLDEN & _MASK
-            drawn = _mix(state) * (last + 1) >> 64
+            state = state + GOLDEN & MASK64
+            drawn = mix64(state) * (last + 1) >> 64
             chosen.append(last if drawn in chosen else drawn)
         return tuple(chosen)
 
