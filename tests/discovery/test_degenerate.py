@@ -100,6 +100,8 @@ def test_a_value_outside_the_domain_is_refused():
 def test_a_level_that_is_none_is_refused(alpha):
     with pytest.raises(ParameterError, match="between 0 and 1"):
         run(PLANS["prefix"], [1], alpha=alpha)
+    with pytest.raises(ParameterError, match="between 0 and 1"):
+        detectable_frequency(PLANS["prefix"], 1000, alpha=alpha)
 
 
 def test_a_rule_that_is_none_is_refused():

@@ -10,6 +10,7 @@ import numpy as np
 
 from overstory.analysis import estimate_output, selection
 from overstory.analysis.repeated import ONE_EACH
+from overstory.analysis.variance import support_noise
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -62,12 +63,7 @@ class Estimate:
 
     def __post_init__(self) -> None:
         selection.check_alpha(self.alpha)
-        for name in ("counts", "raw_counts", "standard_errors"):
-            array = np.array(getattr(self, name), dtype=np.float64)
-            if array.shape != (len(self.values),):
-                raise ParameterError(f"{len(self.values)} values, but {name} of shape {array.shape}")
-            array.flags.writeable = False
-            object.__setattr__(self, name, array)
+        freeze_columns(self, "counts", "raw_counts", "standard_errors")
 
     def __len__(self) -> int:
         return len(self.values)
@@ -130,11 +126,7 @@ class Estimate:
         ParameterError
             If the level is not between 0 and 1.
         """
-        from scipy.special import ndtri
-
-        if not 0.0 < level < 1.0:
-            raise ParameterError(f"a confidence level lies between 0 and 1, not {level}")
-        reach = float(ndtri(0.5 + level / 2.0)) * self.standard_errors
+        reach = selection.normal_reach(level) * self.standard_errors
         return self.raw_counts - reach, self.raw_counts + reach
 
     def order(self) -> NDArray[np.intp]:
@@ -171,6 +163,22 @@ class Estimate:
     def plot(self, ax: Any = None, limit: int = 50) -> Any:
         """Draw the most frequent values with their intervals; detected ones are filled. Returns the axes."""
         return estimate_output.plot(self, ax, limit)
+
+
+def freeze_columns(result: Any, *names: str) -> None:
+    """Make columns of a frozen result read-only arrays of its own, one number for each of its values.
+
+    Raises
+    ------
+    ParameterError
+        When a column has another length.
+    """
+    for name in names:
+        array = np.array(getattr(result, name), np.float64)
+        if array.shape != (len(result.values),):
+            raise ParameterError(f"{len(result.values)} values, but {name} of shape {array.shape}")
+        array.flags.writeable = False
+        object.__setattr__(result, name, array)
 
 
 def debias(
@@ -212,8 +220,7 @@ def debias(
     reports = counts.num_reports
     raw = (counts.ones.sum(axis=0) - reports * q_star) / (p_star - q_star)
     held = np.clip(raw, 0, reports)
-    noise = held * p_star * (1 - p_star) + (reports - held) * q_star * (1 - q_star)
-    noise = noise + shared.excess(held, reports - held)
+    noise = support_noise(held, reports - held, p_star, q_star) + shared.excess(held, reports - held)
     errors = np.sqrt(noise) / abs(p_star - q_star)
     notes = shared.note if reports else ("there are no reports: nothing can be said",)
     if not reports:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import TextIO
 
     from overstory.analysis.estimate import Estimate
@@ -39,7 +40,7 @@ def rows(estimate: Estimate, limit: int | None, level: float) -> list[dict[str, 
     return [
         {
             "value": str(estimate.values[index]),
-            **{name: _finite(column[index]) for name, column in columns.items()},
+            **{name: finite(column[index]) for name, column in columns.items()},
             "detected": bool(detected[index]),
         }
         for index in estimate.order()[:limit]
@@ -50,12 +51,11 @@ def table(estimate: Estimate, limit: int | None, level: float) -> str:
     """Return the rows as aligned text under a header."""
     header = ("value", "count", "std error", "share", f"{level:.0%} interval of the share", "p", "detected")
     body = [_cells(row) for row in rows(estimate, limit, level)]
-    widths = [max(len(line[i]) for line in [header, *body]) for i in range(len(header))]
-    lines = ["  ".join(_aligned(cell, widths[i], i) for i, cell in enumerate(line)) for line in [header, *body]]
+    lines = aligned([header, *body])
     left = len(estimate) - len(body)
     if left > 0:
         lines.append(f"... and {left:,} more")
-    return "\n".join(line.rstrip() for line in lines)
+    return "\n".join(lines)
 
 
 def write_csv(estimate: Estimate, target: str | PathLike[str] | TextIO) -> None:
@@ -122,9 +122,23 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _aligned(cell: str, width: int, column: int) -> str:
-    return cell.ljust(width) if column in {0, 6} else cell.rjust(width)
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows of cells as lines: the first and the last column stand left, those between them right.
+
+    Examples
+    --------
+    >>> aligned([("value", "count", "p"), ("a", "7", "0.1")])
+    ['value  count  p', 'a          7  0.1']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    outer = {0, len(widths) - 1}
+
+    def padded(place: int, cell: str) -> str:
+        return cell.ljust(widths[place]) if place in outer else cell.rjust(widths[place])
+
+    return ["  ".join(padded(place, cell) for place, cell in enumerate(row)).rstrip() for row in rows]
 
 
-def _finite(number: float) -> float | None:
+def finite(number: float) -> float | None:
+    """Return the number, or None in place of one that JSON has no word for."""
     return float(number) if math.isfinite(number) else None

@@ -23,18 +23,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final
 
-from numpy import ndarray
-
-from overstory.analysis.variance import supporting
+from overstory.analysis.variance import Amount, support_noise, supporting
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.mechanism import Mechanism
 from overstory.protocol.mechanisms.sets import SetMechanism
 from overstory.protocol.mechanisms.symbols import SymbolMechanism
-
-Amount = TypeVar("Amount", float, ndarray[Any, Any])
 
 
 def check_reports_per_device(number: float) -> float:
@@ -201,6 +197,6 @@ def design_effect(mechanism: Mechanism, per_device: float, frequency: float = 0.
         raise ParameterError(f"a frequency is a share, 0 to 1, not {frequency}")
     shared, (load, sampling) = sharing(mechanism, per_device), supporting(mechanism, frequency)
     kept, raised = float(mechanism.p_star), float(mechanism.q_star)
-    noise = load * kept * (1 - kept) + (1 - load) * raised * (1 - raised)
+    noise = support_noise(load, 1 - load, kept, raised)
     sampled = sampling * (kept - raised) ** 2
     return (noise + shared.excess(load, 1 - load) + per_device * sampled) / (noise + sampled)

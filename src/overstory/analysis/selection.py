@@ -1,4 +1,4 @@
-"""From z values to a decision: one-sided p-values, and two corrections for looking at every candidate."""
+"""From z values to a decision: one-sided p-values, two corrections for looking at every candidate, intervals."""
 
 from __future__ import annotations
 
@@ -98,3 +98,23 @@ def check_alpha(alpha: float) -> None:
     """Refuse a level outside the open interval (0, 1)."""
     if not 0.0 < alpha < 1.0:
         raise ParameterError(f"alpha is a fraction between 0 and 1, not {alpha}")
+
+
+def normal_reach(level: float) -> float:
+    """Return how many standard errors an interval of that level reaches to either side.
+
+    Raises
+    ------
+    ParameterError
+        If the level is not between 0 and 1.
+
+    Examples
+    --------
+    >>> round(normal_reach(0.95), 2)
+    1.96
+    """
+    from scipy.special import ndtri
+
+    if not 0.0 < level < 1.0:
+        raise ParameterError(f"a confidence level lies between 0 and 1, not {level}")
+    return float(ndtri(0.5 + level / 2.0))

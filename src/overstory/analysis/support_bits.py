@@ -12,6 +12,7 @@ from overstory.analysis.counts import SupportCounts
 from overstory.analysis.positions import positions_of
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.support import Cohorts, Simulation, Support, Words, chosen
+from overstory.analysis.variance import support_noise
 from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.encodings import Bloom
 from overstory.protocol.errors import ParameterError
@@ -168,7 +169,7 @@ class SampledSupport(OneHotSupport):
         shares = np.where(asked, (ones / reached - q_star) / (p_star - q_star), 0.0)
         held = np.clip(shares, 0, 1)
         shared = sharing(self.mechanism, reports_per_device)
-        noise = held * p_star * (1 - p_star) + (1 - held) * q_star * (1 - q_star) + shared.excess(held, 1 - held)
+        noise = support_noise(held, 1 - held, p_star, q_star) + shared.excess(held, 1 - held)
         sampling = reports_per_device * held * (1 - held) * (1 - reached / max(reports, 1))  # devices were sampled
         spread = (noise / (p_star - q_star) ** 2 + sampling) / reached
         errors = np.where(asked, np.sqrt(spread) * reports, np.inf)

@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, TypeVar
 
 from overstory.protocol.encodings import Bloom
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.mechanism import Mechanism
 from overstory.protocol.mechanisms.sampled import SampledBits
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Amount = TypeVar("Amount", float, "NDArray[np.float64]")
+
+
+def support_noise(holders: Amount, others: Amount, p_star: float, q_star: float) -> Amount:
+    """Variance of how many of these reports support a value: ``holders p* (1 - p*) + others q* (1 - q*)``.
+
+    Examples
+    --------
+    >>> support_noise(10.0, 20.0, p_star=0.5, q_star=0.25)
+    6.25
+    """
+    return holders * p_star * (1 - p_star) + others * q_star * (1 - q_star)
 
 
 def frequency_variance(
@@ -62,7 +80,7 @@ def frequency_variance(
     elif isinstance(encoding, SampledBits):
         information = encoding.sampled_bits / encoding.domain_size
     kept, raised = float(mechanism.p_star), float(mechanism.q_star)
-    noise = load * kept * (1 - kept) + (1 - load) * raised * (1 - raised)
+    noise = support_noise(load, 1 - load, kept, raised)
     return (noise / (kept - raised) ** 2 + sampling) / (information * num_reports)
 
 

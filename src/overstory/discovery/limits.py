@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Final
 
+from overstory.analysis.variance import frequency_variance
 from overstory.discovery.plans import PrefixPlan
 from overstory.protocol.mechanisms.mechanism import Mechanism
 
@@ -15,11 +16,8 @@ _NORMAL: Final = NormalDist()
 
 
 def null_error(mechanism: Mechanism, num_reports: int) -> float:
-    """Standard error of the frequency of a value that nobody has: sqrt(V / n), V = q*(1 - q*) / (p* - q*)^2."""
-    p_star, q_star = float(mechanism.p_star), float(mechanism.q_star)
-    if not num_reports:
-        return math.inf
-    return math.sqrt(q_star * (1 - q_star) / num_reports) / abs(p_star - q_star)
+    """Standard error of the frequency of a value that nobody has; infinite without reports."""
+    return math.sqrt(frequency_variance(mechanism, num_reports)) if num_reports else math.inf
 
 
 def smallest_found(boundaries: Sequence[float], errors: Sequence[float], power: float = POWER) -> float | None:
@@ -57,12 +55,20 @@ def detectable_frequency(plan: PrefixPlan, num_reports: int, *, alpha: float = 0
     Noise fills the beam at every level, and the last level's estimate must pass Bonferroni's threshold. It counts on
     nothing else: a heavy tail of values makes it a little worse, prefixes that heavy values share make it better.
 
+    Raises
+    ------
+    ParameterError
+        When alpha is no level.
+
     Examples
     --------
     >>> from overstory.discovery.protocols import prefix_extension
     >>> 0.003 < detectable_frequency(prefix_extension(epsilon=4.0), 10**6) < 0.005
     True
     """
+    from overstory.analysis.selection import check_alpha
+
+    check_alpha(alpha)
     errors = [
         null_error(question.mechanism, round(num_reports * plan.share(group)))
         for question, group in zip(plan.levels, plan.level_groups, strict=True)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.selection import Correction, check_alpha
+from overstory.analysis.estimate import freeze_columns
+from overstory.analysis.estimate_output import finite
+from overstory.analysis.selection import Correction, check_alpha, normal_reach
 from overstory.discovery import result_output
 from overstory.discovery.plans import Plan
-from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -50,6 +51,10 @@ class Level:
     standard_error: float
     cut: float
     background: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the level as JSON values."""
+        return {name: finite(value) if isinstance(value, float) else value for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -115,12 +120,7 @@ class Discovered:
 
     def __post_init__(self) -> None:
         check_alpha(self.alpha)
-        for name in ("counts", "standard_errors", "p_values", "q_values"):
-            array = np.array(getattr(self, name), np.float64)
-            if array.shape != (len(self.values),):
-                raise ParameterError(f"{len(self.values)} values, but {name} of shape {array.shape}")
-            array.flags.writeable = False
-            object.__setattr__(self, name, array)
+        freeze_columns(self, "counts", "standard_errors", "p_values", "q_values")
 
     def __len__(self) -> int:
         return len(self.values)
@@ -148,11 +148,7 @@ class Discovered:
         ParameterError
             If the level is not between 0 and 1.
         """
-        from scipy.special import ndtri
-
-        if not 0.0 < level < 1.0:
-            raise ParameterError(f"a confidence level lies between 0 and 1, not {level}")
-        reach = float(ndtri(0.5 + level / 2.0)) * self.standard_errors
+        reach = normal_reach(level) * self.standard_errors
         return self.counts - reach, self.counts + reach
 
     def summary(self) -> dict[str, Any]:
@@ -168,7 +164,7 @@ class Discovered:
             "epsilon_report": self.epsilon,
             "known_frequency": self.known_frequency,
             "known_standard_error": self.known_standard_error,
-            "levels": [{k: result_output.finite(v) for k, v in asdict(level).items()} for level in self.levels],
+            "levels": [level.to_json() for level in self.levels],
             "notes": list(self.notes),
         }
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
-import math
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from overstory.analysis.estimate_output import aligned, finite
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -29,11 +30,6 @@ CSV_HEADER = (
 )
 
 
-def finite(number: Any) -> Any:
-    """Return the number, or None in place of one that JSON has no word for."""
-    return None if isinstance(number, float) and not math.isfinite(number) else number
-
-
 def rows(found: Discovered, *, everything: bool, level: float = 0.95) -> list[dict[str, Any]]:
     """Return a dictionary per value, most frequent first."""
     low, high = found.confidence_interval(level)
@@ -42,10 +38,10 @@ def rows(found: Discovered, *, everything: bool, level: float = 0.95) -> list[di
         {
             "value": found.values[i],
             "count": float(found.counts[i]),
-            "standard_error": finite(float(found.standard_errors[i])),
+            "standard_error": finite(found.standard_errors[i]),
             "frequency": float(frequencies[i]),
-            "low": finite(float(low[i])),
-            "high": finite(float(high[i])),
+            "low": finite(low[i]),
+            "high": finite(high[i]),
             "p_value": float(found.p_values[i]),
             "q_value": float(found.q_values[i]),
             "source": found.sources[i],
@@ -59,13 +55,7 @@ def rows(found: Discovered, *, everything: bool, level: float = 0.95) -> list[di
 def table(found: Discovered, *, everything: bool) -> str:
     """Return the rows as aligned text under a header."""
     header = ("value", "count", "std error", "share", "95% interval of the count", "p", "source")
-    body = [cells(row) for row in rows(found, everything=everything)]
-    widths = [max(len(line[i]) for line in [header, *body]) for i in range(len(header))]
-    return "\n".join(
-        "  ".join(c.ljust(w) if i in {0, 6} else c.rjust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True)))
-        .rstrip()
-        for line in [header, *body]
-    )  # fmt: skip
+    return "\n".join(aligned([header, *(cells(row) for row in rows(found, everything=everything))]))
 
 
 def cells(row: dict[str, Any]) -> tuple[str, ...]:

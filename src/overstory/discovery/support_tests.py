@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.selection import Correction, adjusted_p_values
+from overstory.analysis.variance import support_noise
 from overstory.discovery.result import F64
 from overstory.protocol.mechanisms.mechanism import Mechanism
 
@@ -28,7 +29,7 @@ def counts_of(mechanism: Mechanism, supports: NDArray[Any], num_reports: int, nu
     p_star, q_star = float(mechanism.p_star), float(mechanism.q_star)
     frequency = frequencies_of(mechanism, supports, num_reports)
     held = np.clip(frequency, 0.0, 1.0)
-    noise = (held * p_star * (1 - p_star) + (1 - held) * q_star * (1 - q_star)) / (p_star - q_star) ** 2
+    noise = support_noise(held, 1 - held, p_star, q_star) / (p_star - q_star) ** 2
     sampling = held * (1 - held) * (1 - num_reports / num_devices)
     return frequency * num_devices, num_devices * np.sqrt((noise + sampling) / num_reports)
 

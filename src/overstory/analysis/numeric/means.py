@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from overstory.analysis.numeric.simulation import simulate
+from overstory.analysis.selection import normal_reach
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.numeric.means import Hybrid
@@ -184,26 +185,6 @@ def as_payloads(reports: ArrayLike | Iterable[Report], bound: int) -> NDArray[np
     if reports.size and not 0 <= int(reports.min()) <= int(reports.max()) < bound:
         raise ParameterError(f"payloads must lie in 0 .. {bound - 1}, not {reports.min()} .. {reports.max()}")
     return reports.astype(np.int64, copy=False)
-
-
-def normal_reach(level: float) -> float:
-    """Return how many standard errors an interval of that level reaches to either side.
-
-    Raises
-    ------
-    ParameterError
-        If the level is not between 0 and 1.
-
-    Examples
-    --------
-    >>> round(normal_reach(0.95), 2)
-    1.96
-    """
-    from scipy.special import ndtri
-
-    if not 0.0 < level < 1.0:
-        raise ParameterError(f"a confidence level lies between 0 and 1, not {level}")
-    return float(ndtri(0.5 + level / 2.0))
 
 
 def _sum_of_squares(payloads: NDArray[np.int64]) -> int:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from overstory.analysis.numeric.consistency import ConsistentTree
-from overstory.analysis.numeric.means import normal_reach
 from overstory.analysis.oracle import FrequencyOracle
+from overstory.analysis.selection import normal_reach
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric.levels import LevelReport, RangeRandomizer
 
