@@ -18,7 +18,7 @@ from overstory.discovery.plans import BitPlan
 from overstory.discovery.reading import support_counts
 from overstory.discovery.result import F64, Discovered
 from overstory.discovery.simulating import GroupReports, Progress
-from overstory.discovery.support_tests import frequencies_of
+from overstory.discovery.support_tests import counts_of
 from overstory.discovery.tables import Found, joined, selection_level
 
 NOTE: Final = (
@@ -40,33 +40,37 @@ def find_bits(
     The bucket's count is the mean over the bits (or the sum over the groups) of the estimates of (t, 0) and (t, 1): it
     does not depend on which bit won, so it is unbiased.
     """
-    partitioned = len(plan.groups) > 1
     batches = [batch for group in reports for batch in group]
     questions = [question for group in plan.groups for question in group.questions]
-    rows, total, variance = np.zeros((plan.buckets, -(-plan.domain.width // 8)), np.uint8), np.zeros(plan.buckets), 0.0
+    weight = 1 if len(plan.groups) > 1 else 1 / len(questions)
+    rows = np.zeros((plan.buckets, -(-plan.domain.width // 8)), np.uint8)
+    total, squares, nobody = np.zeros(plan.buckets), np.zeros(plan.buckets), 0.0
     for bit, (question, batch) in enumerate(zip(questions, batches, strict=True)):
         if progress:
             progress(f"bit {bit + 1} of {len(questions)}", bit / len(questions))
         supports = support_counts(question.mechanism, batch, range(2 * plan.buckets)).reshape(-1, 2)
         rows[:, bit // 8] |= ((supports[:, 1] > supports[:, 0]) << (7 - bit % 8)).astype(np.uint8)
-        weight = len(batch) if partitioned else num_devices / len(questions)
-        total += weight * frequencies_of(question.mechanism, supports, len(batch)).sum(axis=1)
         if len(batch):
-            variance += 2 * (weight * null_error(question.mechanism, len(batch))) ** 2
-    found = _consistent(plan, rows, total, math.sqrt(variance))
+            counts, errors = counts_of(question.mechanism, supports, len(batch), len(batch))
+            total += weight * counts.sum(axis=1)
+            squares += weight**2 * (errors**2).sum(axis=1)
+            nobody += 2 * (weight * len(batch) * null_error(question.mechanism, len(batch))) ** 2
+    found = _consistent(plan, rows, total, np.sqrt(squares), math.sqrt(nobody))
     result = joined(plan, [found], num_devices, alpha, correction)
-    return _with_limits(result, [(q.mechanism, len(b)) for q, b in zip(questions, batches, strict=True)], variance)
+    return _with_limits(result, [(q.mechanism, len(b)) for q, b in zip(questions, batches, strict=True)], nobody)
 
 
-def _consistent(plan: BitPlan, rows: Rows, total: F64, error: float) -> Found:
-    """Keep the buckets whose recovered value is a value and hashes back to them: noise does so once in T."""
+def _consistent(plan: BitPlan, rows: Rows, total: F64, errors: F64, null: float) -> Found:
+    """Keep the buckets whose recovered value is a value and hashes back to them: noise does so once in T.
+
+    `errors` are the counts' own; `null` is that of an empty bucket, which p-values are about.
+    """
     from scipy.special import ndtr
 
     back: NDArray[np.bool_] = buckets_of(rows, plan.key, plan.buckets) == np.arange(plan.buckets)
     chosen = np.flatnonzero(back & are_values(plan.domain, rows) & (total > 0))
-    p_values = ndtr(-total[chosen] / error)
-    errors = np.full(len(chosen), error)
-    return Found(rows[chosen], total[chosen], errors, p_values, plan.buckets, "bits")
+    p_values = ndtr(-total[chosen] / null)
+    return Found(rows[chosen], total[chosen], errors[chosen], p_values, plan.buckets, "bits")
 
 
 def _with_limits(result: Discovered, asked: Sequence[tuple[object, int]], variance: float) -> Discovered:
