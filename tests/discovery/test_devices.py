@@ -167,7 +167,9 @@ def test_plans_differ_where_reports_would():
         discover(epsilon=2.0),
         discover(epsilon=2.0, known=[1]),
         discover(epsilon=2.0, known=[2]),
+        discover(epsilon=2.0, key="m"),
         bitwise(epsilon=2.0),
+        bitwise(epsilon=2.0, key="m"),
         bitwise(epsilon=2.0, partitioned=True),
     ]
     assert len({plan.digest for plan in plans}) == len(plans)
@@ -198,6 +200,7 @@ def test_any_oracle_can_be_plugged_in():
         (lambda: prefix_extension(epsilon=1.0, shares=[1, 2]), "2 shares for 8 levels"),
         (lambda: prefix_extension(epsilon=1.0, shares=[1, 1, 1, 1, 1, 1, 1, 0]), "above 0 for each group"),
         (lambda: prefix_extension(epsilon=1.0, oracle="none"), "there is no mechanism 'none'"),
+        (lambda: prefix_extension(epsilon=1.0, oracle="dbitflip"), "dbitflip cannot search"),
         (lambda: discover(epsilon=1.0, known=[1], known_share=1.0), "known_share = 1.0"),
         (lambda: discover(epsilon=1.0, known=[-1]), "outside the domain"),
         (lambda: discover(epsilon=1.0, step=99), "step = 99"),
@@ -215,6 +218,12 @@ def test_what_cannot_be_planned_is_refused(build, says):
 def test_thresholds_follow_their_weights():
     drawn = np.diff([0, *thresholds([3, 1, 4])]) / 2**32
     assert np.allclose(drawn, [3 / 8, 1 / 8, 4 / 8], atol=1e-9)
+
+
+@pytest.mark.parametrize("group", [-1, 8])
+def test_a_group_that_no_plan_has_is_refused(group):
+    with pytest.raises(ParameterError, match=rf"group {group} does not exist: the plan has groups 0 \.\. 7"):
+        Device(prefix_extension(epsilon=1.0), secret=b"s" * 16, metric="m", group=group)
 
 
 def test_a_weaker_plan_is_refused():

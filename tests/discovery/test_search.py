@@ -36,6 +36,17 @@ def test_the_most_frequent_are_found(plan):
     assert is_good(searched(plan))
 
 
+ONE_ROUND = ["grr", "sue", "oue", "blh", "olh", "hadamard", "subset", "projective", "random-matrix", "linear-hash"]
+
+
+@pytest.mark.parametrize("oracle", ONE_ROUND)
+def test_every_oracle_of_one_round_can_be_plugged_in(oracle):
+    plan = prefix_extension(epsilon=4.0, domain=Integers(8), step=4, beam=8, oracle=oracle)
+    found = searched(plan, np.repeat([7, 200], [1500, 1000]), correction="bonferroni")
+    assert found.found() == (7, 200)
+    assert np.all(np.abs(found.counts[:2] - [1500, 1000]) < 5 * found.standard_errors[:2])
+
+
 def test_a_beam_of_one_fails_the_check():
     assert not is_good(searched(prefix_extension(epsilon=4.0, domain=DOMAIN, beam=1)))
 

@@ -43,7 +43,8 @@ class Device:
     Raises
     ------
     ParameterError
-        When the secret is too short, the metric has no name, or the plan reveals more than `built_with`.
+        When the secret is too short, the metric has no name, the group does not exist, or the plan reveals more than
+        `built_with`.
 
     Examples
     --------
@@ -70,6 +71,8 @@ class Device:
                 f"the plan offered has epsilon {plan.epsilon:.6g}, above the {built_with.epsilon:.6g} that "
                 "this program was built with; a weaker collection needs a new metric and a new consent"
             )
+        if group is not None and not 0 <= group < len(plan.groups):
+            raise ParameterError(f"group {group} does not exist: the plan has groups 0 .. {len(plan.groups) - 1}")
         self.plan = plan
         self.group = plan.group_of(secret, metric) if group is None else group
         self._asked = [

@@ -98,7 +98,10 @@ class Plan:
     def digest(self) -> bytes:
         """The 16-byte digest of all that a report's meaning depends on."""
         groups = [
-            {"threshold": group.threshold, "questions": [[q.name, q.mechanism.digest.hex()] for q in group.questions]}
+            {
+                "threshold": group.threshold,
+                "questions": [[q.name, q.key, q.mechanism.digest.hex()] for q in group.questions],
+            }
             for group in self.groups
         ]
         known = digest({"known": [str(code) for code in sorted(self.known)]}).hex()

@@ -8,10 +8,12 @@ from functools import cached_property
 from typing import Final
 
 from overstory.discovery.linear_hash import LinearHash, linear_hash
+from overstory.protocol.encodings import Bloom
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.hashing import OverstoryV1
 from overstory.protocol.mechanisms.mechanism import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism as build_mechanism
+from overstory.protocol.mechanisms.sampled import SampledBits
 
 BUCKETS: Final = 1 << 20
 KEYED: Final = ("olh", "blh", "random-matrix")
@@ -28,14 +30,23 @@ def build(oracle: OracleChoice, epsilon: float, domain_size: int, key: str) -> M
 
     OLH, BLH and the random matrix hash any bytes; "linear-hash" takes 64-bit words; every other oracle works on a
     domain of `domain_size` symbols.
+
+    Raises
+    ------
+    ParameterError
+        When there is none, or its reports speak of some values only.
     """
     if callable(oracle):
-        return oracle(epsilon, domain_size, key)
-    if oracle in KEYED:
-        return build_mechanism(oracle, epsilon=epsilon, hash_key=key)
-    if oracle == "linear-hash":
-        return linear_hash(num_bits=64, epsilon=epsilon)
-    return build_mechanism(oracle, epsilon=epsilon, domain_size=domain_size)
+        made = oracle(epsilon, domain_size, key)
+    elif oracle in KEYED:
+        made = build_mechanism(oracle, epsilon=epsilon, hash_key=key)
+    elif oracle == "linear-hash":
+        made = linear_hash(num_bits=64, epsilon=epsilon)
+    else:
+        made = build_mechanism(oracle, epsilon=epsilon, domain_size=domain_size)
+    if isinstance(made.encoding, Bloom | SampledBits):
+        raise ParameterError(f"{made.name} cannot search: its reports do not speak of every value; take another oracle")
+    return made
 
 
 def symbols_for(num_bits: int) -> int:
