@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.kernels import linear_hash
+from overstory.kernels import hadamard, linear_hash
 from overstory.kernels.linear_hash import count_blocks, encode_linear, masks_of
 
 SEEDS = st.lists(st.integers(0, (1 << 31) - 1), min_size=1, max_size=12)
@@ -48,6 +48,13 @@ def test_hashes_equal_the_twin(seeds, num_bits, hash_bits, data):
     assert found.tolist() == [
         twin_hash(words[i], twin_masks(seed, num_bits, hash_bits)) for i, seed in zip(symbols, seeds, strict=True)
     ]
+
+
+def test_many_devices_are_hashed_in_parts(monkeypatch):
+    words, symbols, seeds = np.arange(50, dtype=np.uint64), np.arange(100) % 50, np.arange(100, dtype=np.uint32)
+    whole = encode_linear(words, symbols, seeds, 20, 5)
+    monkeypatch.setattr(linear_hash, "AT_ONCE", 7)
+    assert np.array_equal(encode_linear(words, symbols, seeds, 20, 5), whole)
 
 
 def some_reports(seed, n, hash_bits):
@@ -98,6 +105,6 @@ def test_the_compiled_loops_are_the_plain_ones():
     with np.errstate(over="ignore"):
         linear_hash.fill_masks.py_func(seeds, np.uint64(0), masks)
         linear_hash.add_signs.py_func(masks, reported, parents, signs)
-        linear_hash.transform_columns.py_func(signs)
+        hadamard.transform.py_func(signs.reshape(-1), 3)
     assert np.array_equal(masks, masks_of(seeds, 64, 3))
     assert np.array_equal(signs.T >> 3, count_blocks(masks, reported, parents, 5))

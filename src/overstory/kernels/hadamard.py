@@ -29,9 +29,8 @@ def add_signs(rows: Any, reported: Any, sums: Any) -> None:
 
 
 @kernel
-def transform(sums: Any) -> None:
-    """Multiply a vector of a power of two entries by H, in place."""
-    step = 1
+def transform(sums: Any, step: Any) -> None:
+    """Multiply by H, in place, ``step`` vectors of a power of two entries that lie side by side (1, for one vector)."""
     while step < sums.size:
         for start in range(0, sums.size, 2 * step):
             left, right = sums[start : start + step], sums[start + step : start + 2 * step]
@@ -108,6 +107,6 @@ def count_hadamard_support(rows: NDArray[Any], reported: NDArray[Any], domain_si
     reported = column("reported", reported, 2, rows.size)
     sums = np.zeros(order, np.int64)
     add_signs(rows, reported, sums)
-    transform(sums)
+    transform(sums, 1)
     support: NDArray[np.int64] = (rows.size + sums[:domain_size]) // 2
     return support

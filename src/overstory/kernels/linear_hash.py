@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from overstory.kernels.compiled import kernel
+from overstory.kernels.hadamard import transform
 from overstory.kernels.hashing import GOLDEN, mix
 from overstory.kernels.threads import in_parts
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     U64 = NDArray[np.uint64]
 
 MOST_SIGNS = 1 << 30
+AT_ONCE = 1 << 16  # devices whose matrices are written out together
 
 
 def masks_of(seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U64:
@@ -63,9 +65,13 @@ def encode_linear(
     -------
     uint32[n]
     """
-    parity = np.bitwise_count(masks_of(seeds, num_bits, hash_bits) & words[symbols][:, None]) & 1
-    shifted = parity.astype(np.uint32) << np.arange(hash_bits, dtype=np.uint32)
-    return np.asarray(shifted.sum(axis=1, dtype=np.uint32))
+    out, places = np.empty(len(symbols), np.uint32), np.arange(hash_bits, dtype=np.uint32)
+    for start in range(0, out.size, AT_ONCE):
+        some = slice(start, start + AT_ONCE)
+        masks = masks_of(seeds[some], num_bits, hash_bits)
+        parity = np.bitwise_count(masks & words[symbols[some]][:, None]) & 1
+        out[some] = (parity.astype(np.uint32) << places).sum(axis=1, dtype=np.uint32)
+    return out
 
 
 def count_blocks(masks: U64, reported: NDArray[np.uint32], parents: U64, step: int) -> NDArray[np.int64]:
@@ -93,7 +99,7 @@ def count_blocks(masks: U64, reported: NDArray[np.uint32], parents: U64, step: i
             signs = np.zeros((1 << step, stop - start), np.int32)
             some = slice(first, first + many)
             add_signs(masks[some], reported[some], parents[start:stop], signs)
-            transform_columns(signs)
+            transform(signs.reshape(-1), stop - start)
             out[start:stop] += signs.T >> masks.shape[1]
 
     in_parts(part, len(parents), None, smallest=1)
@@ -142,16 +148,3 @@ def add_signs(masks: Any, reported: Any, parents: Any, signs: Any) -> None:
             for b in range(many):
                 sign[b] *= turns[j, b]
                 signs[place, b] += sign[b]
-
-
-@kernel
-def transform_columns(signs: Any) -> None:
-    """Walsh-Hadamard transform of every column."""
-    size, many, half = signs.shape[0], signs.shape[1], 1
-    while half < size:
-        for block in range(0, size, 2 * half):
-            for i in range(block, block + half):
-                for b in range(many):
-                    upper, lower = signs[i, b], signs[i + half, b]
-                    signs[i, b], signs[i + half, b] = upper + lower, upper - lower
-        half *= 2
