@@ -11,12 +11,12 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numba import njit
 
+from _timing import seconds
 from overstory.kernels.popcount import count_bits, count_bits_by_cohort, count_bits_grouped
 from overstory.kernels.threads import cores, in_parts
 
@@ -31,13 +31,6 @@ def xor_words(flat: Any, start: Any, stop: Any) -> Any:
     for i in range(start, stop):
         total ^= flat[i]
     return total
-
-
-def seconds(job: Callable[[], Any]) -> float:
-    """One run's time."""
-    start = time.perf_counter()
-    job()
-    return time.perf_counter() - start
 
 
 def measure(reports: np.ndarray, cohorts: np.ndarray, num_cohorts: int, threads: int, rounds: int) -> dict[str, Any]:

@@ -21,15 +21,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from _timing import seconds
 from overstory.client import Client
 from overstory.protocol.metrics import parse_registry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 REGISTRY = parse_registry("""
 registry = "2026-11-21"
@@ -68,14 +68,6 @@ class Device:
         """Record in the next period."""
         self.now += 3600
         assert self.client.record("engine", "example.org") == "recorded"
-
-
-def seconds(job: Callable[[], Any], times: int = 1) -> float:
-    """Time of one call."""
-    start = time.perf_counter()
-    for _ in range(times):
-        job()
-    return (time.perf_counter() - start) / times
 
 
 def importing(statement: str) -> float:

@@ -19,6 +19,7 @@ from overstory.analysis.candidates import CandidateMap
 from overstory.analysis.counts import SupportCounts
 from overstory.analysis.decoding import decode
 from overstory.analysis.decoding.lasso import lasso, penalty
+from overstory.experiments.rappor.populations import heavy_homepages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,13 +34,12 @@ def collection(num_candidates: int) -> tuple[SupportCounts, list[str], NDArray[n
     """43 heavy strings hold 85% of 14 million reports; the rest is spread over the bits."""
     rng = np.random.default_rng(num_candidates)
     bits = positions(rng, CHANNEL, num_candidates)
-    shares = 8.0 ** (-np.arange(43) / 42)
-    shares *= 0.85 / shares.sum()
+    shares = heavy_homepages()
     size = NUM_REPORTS // CHANNEL.num_cohorts
     truly = np.full((CHANNEL.num_cohorts, CHANNEL.num_bits), 0.15 * CHANNEL.num_hashes / CHANNEL.num_bits)
     for j in range(CHANNEL.num_cohorts):
         for h in range(CHANNEL.num_hashes):
-            np.add.at(truly[j], bits[j, :43, h], shares)
+            np.add.at(truly[j], bits[j, : shares.size, h], shares)
     rates = CHANNEL.q_star + (CHANNEL.p_star - CHANNEL.q_star) * truly
     totals = np.full(CHANNEL.num_cohorts, size)
     names = [f"string-{index}" for index in range(num_candidates)]

@@ -9,11 +9,11 @@ import argparse
 import hashlib
 import json
 import statistics
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from _timing import seconds
 from overstory.kernels.hashing import digest64, positions_google, positions_v1
 from overstory.kernels.threads import cores
 
@@ -21,13 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 KEY, PERSON = bytes(range(32)), b"bench-speed-hash"
-
-
-def seconds(job: Callable[[], Any]) -> float:
-    """One run's time."""
-    start = time.perf_counter()
-    job()
-    return time.perf_counter() - start
 
 
 def hashlib_blake2(strings: list[bytes]) -> None:

@@ -13,11 +13,11 @@ import argparse
 import json
 import secrets
 import statistics
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from _timing import seconds
 from overstory.kernels.simulate import assign_cohorts, simulate_bits
 from overstory.kernels.threads import cores
 
@@ -29,13 +29,6 @@ CHANNELS = {
     "f=.5 p=.5 q=.75": ((3 << 30, 1 << 30), (3 << 30, 1 << 31)),  # two digits each
     "32 digits": ((0xD9999999, 0x26666667), (0x87DCA7F1, 0x395182A9)),  # as a planner gives them
 }
-
-
-def seconds(job: Callable[[], Any]) -> float:
-    """One run's time."""
-    start = time.perf_counter()
-    job()
-    return time.perf_counter() - start
 
 
 def with_numpy(positions: np.ndarray, symbols: np.ndarray, cohorts: np.ndarray, channels: Any) -> np.ndarray:
