@@ -12,12 +12,12 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from _timing import seconds
 from overstory.kernels.hadamard import count_hadamard_support, encode_hadamard
 from overstory.kernels.local_hash import count_hash_support, encode_hash, value_words
 from overstory.kernels.popcount import count_bits
@@ -34,13 +34,6 @@ RNG = np.random.default_rng(1)
 Job = Callable[[], Any]
 # A job, its yardstick, and how many times the yardstick's work the job does.
 Duel = tuple[Job, Job, float]
-
-
-def seconds(job: Job) -> float:
-    """One run's time."""
-    start = time.perf_counter()
-    job()
-    return time.perf_counter() - start
 
 
 def numpy_hash(words: np.ndarray, seeds: np.ndarray) -> np.ndarray:
@@ -111,7 +104,7 @@ def bit_duel(name: str, n: int, num_bits: int, positions: np.ndarray, cohorts: n
 
 def sign_duels(n: int, d: int, few: int) -> dict[str, tuple[int, Duel]]:
     """Mechanisms that report a symbol: the whole path of public seed, encoding, channel."""
-    symbols, words = RNG.integers(0, d, n).astype(np.int32), value_words(d)
+    symbols, words = RNG.integers(0, d, n).astype(np.int32), value_words(range(d))
     some, nobody, order = symbols[:few], np.zeros(n, np.uint32), 1 << (d - 1).bit_length()
     direct, sign = alphas("grr", domain_size=d, epsilon=1), alphas("blh", epsilon=1)
     hashed = alphas("olh", epsilon=1)
@@ -185,7 +178,7 @@ def randomizing(n: int, d: int = 100) -> dict[str, tuple[int, Duel]]:
 
 def counting(n: int, d: int) -> dict[str, Duel]:
     """Support of d values among n reports; a report's content does not matter to the time."""
-    seeds, signs, words = assign_seeds(KEY, 1 << 31, n), RNG.integers(0, 2, n).astype(np.uint32), value_words(d)
+    seeds, signs, words = assign_seeds(KEY, 1 << 31, n), RNG.integers(0, 2, n).astype(np.uint32), value_words(range(d))
     few, some = max(1, n // 10), range(0, d, max(1, d // 20))
     share = n / few * d / len(some)
     order = 1 << (d - 1).bit_length()

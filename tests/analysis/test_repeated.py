@@ -142,6 +142,9 @@ def test_the_lectures_bound_counts_devices():
         if "within" in note
     ]
     assert bounds[1] == pytest.approx(2 * bounds[0], abs=1)
+    assert "sqrt(2 n ln(2 / beta))" in said[0][-1]
+    assert "sqrt(2 n r ln(2 / beta))" in said[1][-1]
+    assert said[1][-1].endswith("r = 4 reports a device")
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=40))

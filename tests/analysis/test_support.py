@@ -7,6 +7,7 @@ import overstory
 from overstory.analysis.positions import FEW, words_of
 from overstory.analysis.support_families import support_of
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.symbol_encodings import LocalHash, SignMatrix, value_word
 
@@ -30,6 +31,25 @@ def test_some_symbols_are_counted_as_among_all(name, more):
     assert some.num_reports == 500
     with pytest.raises(ParameterError, match=r"outside the domain 0 \.\. 39"):
         oracle.accumulate(reports, [40])
+
+
+@pytest.mark.parametrize(("name", "more"), COUNTED, ids=[name for name, _ in COUNTED])
+@pytest.mark.parametrize("symbols", [[0.5, 1.0], ["1", "2"], [40], [-1], [[1, 2]], [True]], ids=str)
+def test_what_is_no_symbol_is_refused_like_a_device_does(name, more, symbols):
+    oracle = overstory.oracle(name, domain_size=40, epsilon=1.0, **more)
+    with pytest.raises(ParameterError, match=r"outside the domain 0 \.\. 39"):
+        oracle.simulate(symbols, np.random.default_rng(1))
+    with pytest.raises(ParameterError, match=r"outside the domain 0 \.\. 39"):
+        oracle.accumulate(oracle.simulate([1, 2], np.random.default_rng(1)), symbols)
+
+
+@pytest.mark.parametrize(("name", "more"), COUNTED, ids=[name for name, _ in COUNTED])
+def test_symbols_may_stand_in_an_array_of_any_integers(name, more):
+    oracle = overstory.oracle(name, domain_size=40, epsilon=1.0, **more)
+    reports = oracle.simulate(np.arange(40, dtype=np.uint8), np.random.default_rng(1))
+    asked = [oracle.accumulate(reports, values).ones.tolist() for values in ([7, 3], np.array([7, 3], np.uint16))]
+    assert asked[0] == asked[1]
+    assert oracle.accumulate(reports, range(5, 8)) == oracle.accumulate(reports, [5, 6, 7])
 
 
 @pytest.mark.parametrize("name", ["l-grr", "loloha", "subset", "dbitflip", "hadamard", "l-osue"])
@@ -109,6 +129,15 @@ def test_a_symbol_that_nobody_was_asked_for_is_unknown():
     nothing = oracle.estimate(oracle.accumulate([]))
     assert np.isinf(nothing.standard_errors).all()
     assert "nothing can be said" in nothing.notes[0]
+
+
+@pytest.mark.parametrize("members", [0, 0b1, 0b111111111, 1 << 9])
+def test_a_subset_of_another_size_is_refused(members):
+    oracle = overstory.oracle("subset", domain_size=9, epsilon=1.0)
+    sound = Report(0, (1 << oracle.mechanism.encoding.subset_size) - 1)
+    with pytest.raises(ParameterError, match=r"members, not|a report's bits"):
+        oracle.accumulate([sound, Report(0, members)])
+    assert oracle.accumulate([sound]).num_reports == 1
 
 
 def test_an_encoding_of_no_known_kind_is_refused():

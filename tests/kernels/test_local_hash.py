@@ -27,8 +27,10 @@ def collection(n, d, hash_range):
 
 
 def test_words_of_a_domain():
-    assert value_words(1000).tolist() == [value_word(value, 1000, "") for value in range(1000)]
-    assert value_words(0).size == 0
+    assert value_words(range(1000)).tolist() == [value_word(value, 1000, "") for value in range(1000)]
+    assert value_words([]).size == 0
+    chosen = [2**31 - 1, 0, 77]
+    assert value_words(chosen).tolist() == [value_word(value, 2**31, "") for value in chosen]
 
 
 @settings(max_examples=50, deadline=None)
@@ -45,7 +47,7 @@ def test_any_symbols_equal_the_twin(hash_range, words, seed):
 
 def test_symbols_are_the_device_s():
     encoding = LocalHash(5, domain_size=20)
-    got = encode_hash(value_words(20), np.arange(20), np.arange(20) + 100, 5)
+    got = encode_hash(value_words(range(20)), np.arange(20), np.arange(20) + 100, 5)
     assert got.tolist() == [encoding.symbol(value, value + 100) for value in range(20)]
 
 
@@ -123,4 +125,4 @@ def test_bad_reports_get_one_clear_error(change, message):
 
 def test_a_symbol_outside_the_words_is_refused():
     with pytest.raises(ValueError, match="symbols"):
-        encode_hash(value_words(3), np.array([3]), np.array([0]), 4)
+        encode_hash(value_words(range(3)), np.array([3]), np.array([0]), 4)

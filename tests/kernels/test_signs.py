@@ -46,7 +46,7 @@ KINDS = ["consecutive", "lossy", "shuffled", "repeated", "scattered"]
 def test_signs_are_the_device_s():
     matrix = SignMatrix(domain_size=40)
     rows = np.arange(40) * 1_000_003
-    got = encode_signs(value_words(40), np.arange(40), rows)
+    got = encode_signs(value_words(range(40)), np.arange(40), rows)
     assert got.dtype == np.uint32
     assert got.tolist() == [matrix.symbol(value, int(row)) for value, row in enumerate(rows)]
 
@@ -111,4 +111,4 @@ def test_bad_reports_get_one_clear_error(change, message):
 
 def test_a_symbol_outside_the_words_is_refused():
     with pytest.raises(ValueError, match="symbols"):
-        encode_signs(value_words(3), np.array([3]), np.array([0]))
+        encode_signs(value_words(range(3)), np.array([3]), np.array([0]))

@@ -1,4 +1,4 @@
-"""The bits that many values set, in bulk: the server's copy of the device's encoding."""
+"""What many values are encoded from, in bulk: symbols, the bits they set, the words they are hashed from."""
 
 from __future__ import annotations
 
@@ -6,12 +6,35 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from overstory.protocol.encodings import Bloom, Encoding, OneHot
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.hashing import GoogleRapporPython, OverstoryV1
 from overstory.protocol.symbol_encodings import LocalHash, SignMatrix, value_word
+
+
+def symbols_of(values: ArrayLike | range, domain_size: int) -> NDArray[np.int64]:
+    """Return symbols as an array, each checked to be in the domain.
+
+    Raises
+    ------
+    ParameterError
+        When they are no column of whole numbers, or one of them is outside the domain.
+
+    Examples
+    --------
+    >>> symbols_of([3, 0], 4).tolist()
+    [3, 0]
+    """
+    held = np.arange(values.start, values.stop, values.step) if isinstance(values, range) else np.asarray(values)
+    domain = f"the domain 0 .. {domain_size - 1}"
+    if held.ndim != 1 or (held.size and held.dtype.kind not in "iu"):
+        raise ParameterError(f"{held.dtype} of shape {held.shape} is outside {domain}: give a column of whole numbers")
+    if held.size and not 0 <= held.min() <= held.max() < domain_size:
+        wrong = held[(held < 0) | (held >= domain_size)][0]
+        raise ParameterError(f"symbol {wrong} is outside {domain}")
+    return held.astype(np.int64)
 
 
 def positions_of(encoding: Encoding, values: Sequence[Any]) -> NDArray[np.integer[Any]]:
@@ -42,8 +65,7 @@ def positions_of(encoding: Encoding, values: Sequence[Any]) -> NDArray[np.intege
     True
     """
     if isinstance(encoding, OneHot):
-        symbols = [encoding.positions(int(value), 0) for value in values]
-        return np.array(symbols, dtype=np.int32).reshape(1, -1, 1)
+        return symbols_of(values, encoding.domain_size).astype(np.int32).reshape(1, -1, 1)
     if isinstance(encoding, Bloom):
         return _bloom(encoding, values)
     raise ParameterError(f"there is no bulk form of the encoding {type(encoding).__name__}")
@@ -98,20 +120,9 @@ def words_of(encoding: LocalHash | SignMatrix, values: Sequence[Any]) -> NDArray
 
         family = OverstoryV1(encoding.key.encode())
         return digest64(*_columns(values), family.key, family.padded_person)
-    symbols = np.asarray(values, np.int64)
-    if symbols.size and not 0 <= symbols.min() <= symbols.max() < encoding.domain_size:
-        raise ParameterError(f"a symbol is outside the domain 0 .. {encoding.domain_size - 1}")
-    twice = 2 * symbols.astype(np.uint64)
-    low, high = (_mix32(twice + np.uint64(which)) for which in (1, 2))
-    return low | high << np.uint64(32)
+    from overstory.kernels.local_hash import value_words
 
-
-def _mix32(word: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """`mix32` of many."""
-    low = np.uint64(0xFFFFFFFF)
-    word = (word ^ (word >> np.uint64(16))) * np.uint64(0x21F0AAAD) & low
-    word = (word ^ (word >> np.uint64(15))) * np.uint64(0x735A2D97) & low
-    return word ^ (word >> np.uint64(15))
+    return value_words(symbols_of(values, encoding.domain_size))
 
 
 def _columns(values: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:

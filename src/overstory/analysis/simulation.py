@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from overstory.analysis.positions import symbols_of
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.support import Cohorts, Simulation
 from overstory.analysis.support_families import support_of
 from overstory.protocol.encodings import MAX_COHORTS
-from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.mechanism import Mechanism
 
 
@@ -56,9 +56,7 @@ class SimulatedDevices:
         ParameterError
             When a value is outside the domain or a symbol outside `values`.
         """
-        held = np.asarray(symbols)
-        if held.size and not 0 <= held.min() <= held.max() < len(values):
-            raise ParameterError(f"symbols must lie in 0 .. {len(values) - 1}: they are indices into the values")
+        held = symbols_of(symbols, len(values))
         if isinstance(values, range) and len(values) > MAX_COHORTS:  # of a large domain, only what somebody holds
             distinct, held = np.unique(held, return_inverse=True)
             values = distinct.tolist()

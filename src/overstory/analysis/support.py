@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.counts import SupportCounts
+from overstory.analysis.positions import symbols_of
 from overstory.analysis.reports import ReportBatch
-from overstory.protocol.encodings import MAX_COHORTS, check_symbol
+from overstory.protocol.encodings import MAX_COHORTS
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.mechanism import Mechanism
 
@@ -128,5 +129,4 @@ def chosen(counts: SupportCounts, values: Sequence[Any] | None) -> SupportCounts
     """Return the counts of some symbols, in their order; of all without `values`."""
     if values is None:
         return counts
-    symbols = [check_symbol(value, counts.num_bits) for value in values]
-    return SupportCounts(counts.totals, counts.ones[:, symbols])
+    return SupportCounts(counts.totals, counts.ones[:, symbols_of(values, counts.num_bits)])

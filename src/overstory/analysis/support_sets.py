@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.counts import SupportCounts
+from overstory.analysis.positions import symbols_of
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.support import Cohorts, Simulation, Support, Words, chosen, pooled
-from overstory.analysis.support_symbols import symbols_of
+from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.sets import SetMechanism
 from overstory.protocol.probability import ONE
 from overstory.protocol.set_systems import Projective, Subsets
@@ -27,7 +28,7 @@ class SetSupport(Support[SetMechanism]):
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
         """Return the symbols themselves."""
-        return symbols_of(values, self.domain_size)
+        return symbols_of(values, self.domain_size or 0)
 
 
 class SubsetSupport(SetSupport):
@@ -35,23 +36,37 @@ class SubsetSupport(SetSupport):
 
     cost = "n d bits added"
 
-    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, whose: Simulation) -> Words:  # noqa: ARG002
-        """Draw subsets; they are memoized, so all reports of a device are one."""
+    @property
+    def system(self) -> Subsets:
+        """The subsets."""
         system = self.mechanism.encoding
         assert isinstance(system, Subsets)
+        return system
+
+    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, whose: Simulation) -> Words:  # noqa: ARG002
+        """Draw subsets; they are memoized, so all reports of a device are one."""
         from overstory.kernels.subsets import simulate_subsets
 
         return simulate_subsets(
             table[symbols],
-            system.domain_size,
-            system.subset_size,
+            self.system.domain_size,
+            self.system.subset_size,
             self.inside,
             whose.key,
             first_device=whose.first_device,
         )
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        """Count bits."""
+        """Count bits.
+
+        Raises
+        ------
+        ParameterError
+            When a report has another number of members than every subset.
+        """
+        size, members = self.system.subset_size, np.bitwise_count(batch.bits).sum(axis=1)
+        if (wrong := members[members != size]).size:
+            raise ParameterError(f"a report of {self.mechanism.name} has {size} members, not {wrong[0]}")
         return chosen(batch.accumulate(), values)
 
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from overstory.analysis.counts import SupportCounts
 from overstory.analysis.estimate import Estimate
-from overstory.analysis.positions import words_of
+from overstory.analysis.positions import symbols_of, words_of
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.support import Cohorts, Simulation, Support, Words, chosen, pooled
 from overstory.analysis.variance import error_bound
-from overstory.protocol.encodings import SEEDS, check_symbol
+from overstory.protocol.encodings import SEEDS
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.symbols import SymbolMechanism
 from overstory.protocol.probability import ONE
@@ -32,7 +32,7 @@ class SymbolSupport(Support[SymbolMechanism]):
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
         """Return the symbols themselves."""
-        return symbols_of(values, self.domain_size)
+        return symbols_of(values, self.domain_size or 0)
 
     @abstractmethod
     def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
@@ -152,7 +152,8 @@ class SignSupport(WordSupport):
         """Return in words: the error bound, and the epsilon of the lecture's randomizer."""
         # Hoeffding over devices: one's r reports span r times as far, so the sum of squared spans is R times as large.
         bound = error_bound(self.mechanism, num_reports / reports_per_device, beta) * num_reports
-        formula = "sqrt(2 n ln(2 / beta)) (e^eps + 1) / (e^eps - 1)"
+        several = "" if reports_per_device == 1 else f", r = {reports_per_device:g} reports a device"
+        formula = f"sqrt(2 n {'r ' if several else ''}ln(2 / beta)) (e^eps + 1) / (e^eps - 1){several}"
         notes = [f"with probability {1 - beta:.0%} the count of any one value is within {bound:,.0f} of it: {formula}"]
         advantage = self.mechanism.parameters.get("advantage")
         if advantage is not None:
@@ -182,13 +183,6 @@ class HadamardSupport(SymbolSupport):
 
         ones = count_hadamard_support(batch.cohorts, self.outputs(batch).astype(np.uint32), size)
         return chosen(pooled(ones, len(batch)), values)
-
-
-def symbols_of(values: Sequence[Any], domain_size: int | None) -> NDArray[np.int64]:
-    """Return symbols as an array, each checked to be in the domain."""
-    if isinstance(values, range) and domain_size is not None and len(values) == domain_size:
-        return np.arange(domain_size, dtype=np.int64)
-    return np.array([check_symbol(int(value), domain_size or 0) for value in values], dtype=np.int64)
 
 
 def with_notes(estimate: Estimate, *notes: str) -> Estimate:

@@ -27,7 +27,7 @@ from overstory.kernels.local_hash_words import (
 from overstory.kernels.symbols_columns import ONE, column
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from overstory.kernels.vectors import Lanes
 
@@ -86,33 +86,35 @@ def _check_range(hash_range: int) -> None:
         raise ValueError(f"hash_range must be in 2 .. 65536, not {hash_range}")
 
 
-def value_words(domain_size: int) -> NDArray[np.uint64]:
-    """Return the word that each value of a domain is hashed from; `overstory.protocol.symbol_encodings.value_word`.
+def value_words(symbols: ArrayLike) -> NDArray[np.uint64]:
+    """Return the word that each symbol is hashed from; `overstory.protocol.symbol_encodings.value_word`.
 
     Parameters
     ----------
-    domain_size : int
-        d.
+    symbols : int[n]
+        At most 2 ** 31 - 1.
 
     Returns
     -------
-    uint64[d]
+    uint64[n]
 
     Examples
     --------
-    >>> value_words(2).tolist()
+    >>> value_words(range(2)).tolist()
     [984024318840339059, 10280330038883524346]
     """
-    out = np.empty(domain_size, np.uint64)
-    fill_words(out)
+    given = np.asarray(symbols, np.int64)
+    out = np.empty(given.size, np.uint64)
+    fill_words(given, out)
     return out
 
 
 @kernel
-def fill_words(out: Any) -> None:
+def fill_words(symbols: Any, out: Any) -> None:
     """``mix32(2 v + 1) | mix32(2 v + 2) << 32``."""
-    for value in range(out.size):
-        out[value] = np.uint64(mix32(2 * value + 1)) | (np.uint64(mix32(2 * value + 2)) << np.uint64(32))
+    for i in range(out.size):
+        twice = 2 * symbols[i]
+        out[i] = np.uint64(mix32(twice + 1)) | (np.uint64(mix32(twice + 2)) << np.uint64(32))
 
 
 def encode_hash(
@@ -150,7 +152,7 @@ def encode_hash(
     Examples
     --------
     >>> import numpy as np
-    >>> encode_hash(value_words(3), np.array([0, 1, 2]), np.array([7, 7, 8]), 4).shape
+    >>> encode_hash(value_words(range(3)), np.array([0, 1, 2]), np.array([7, 7, 8]), 4).shape
     (3,)
     """
     _check_range(hash_range)
@@ -194,7 +196,7 @@ def count_hash_support(
     Examples
     --------
     >>> import numpy as np
-    >>> words, seeds = value_words(3), np.arange(1000)
+    >>> words, seeds = value_words(range(3)), np.arange(1000)
     >>> reported = encode_hash(words, np.ones(1000, np.int32), seeds, 4)
     >>> int(count_hash_support(seeds, reported, words, 4)[1])
     1000
