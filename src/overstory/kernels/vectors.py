@@ -89,10 +89,6 @@ class Lanes:
         fenced = self.builder.call(function, [self.builder.bitcast(value, floats)])
         return self.builder.bitcast(fenced, self.vector)
 
-    def and_not(self, a: Any, b: Any) -> Any:
-        """``b`` without the bits of ``a``."""
-        return self.builder.and_(self.builder.not_(a), b)
-
     def choose(self, mask: Any, a: Any, b: Any) -> Any:
         """``a`` where ``mask`` is set, else ``b``, bit by bit."""
         return self.xor(b, self.builder.and_(mask, self.xor(a, b)))
