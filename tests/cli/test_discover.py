@@ -119,10 +119,23 @@ def test_bad_input_is_one_message_and_status_2(files, arguments, says):
     assert "Traceback" not in done.stderr
 
 
+def test_a_column_may_have_a_long_name(tmp_path):
+    name = "élan-" * 20
+    (tmp_path / "long.csv").write_text(f"{name}\n" + "7\n" * 500, encoding="utf-8")
+    done = within("discover", "long.csv", "--column", name, "--bits", 8, "--epsilon", 4, "--json", cwd=tmp_path)
+    assert [found["value"] for found in json.loads(done.stdout)["estimates"]] == ["7"]
+
+
 def test_an_epsilon_that_is_none_is_refused(files):
     done = within("discover", "values.csv", "--column", "number", "--epsilon", -1, cwd=files)
     assert done.returncode == 2
     assert "give a number above 0" in done.stderr
+
+
+def test_a_seed_below_0_is_refused(files):
+    done = within("discover", "values.csv", "--column", "number", "--epsilon", 4, "--seed", -1, cwd=files)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--seed -1: give a whole number from 0" in done.stderr
 
 
 def test_its_help_has_an_example_and_loads_nothing_heavy():

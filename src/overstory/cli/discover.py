@@ -58,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     if args.plot and not args.plot.endswith((".svg", ".png")):
         raise ParameterError(f"--plot {args.plot}: end the name in .svg or .png")
+    if args.seed is not None and args.seed < 0:
+        raise ParameterError(f"--seed {args.seed}: give a whole number from 0")
     plan, found = _discover(args)
     if args.csv:
         from overstory.files.opening import writing_text
@@ -87,7 +89,8 @@ def _discover(args: argparse.Namespace) -> tuple[PrefixPlan, Discovered]:
 
     domain: Domain = Integers(64 if args.bits is None else args.bits) if args.bytes is None else Strings(args.bytes)
     known = _known(args.known, domain) if args.known else ()
-    plan = discover(epsilon=args.epsilon, domain=domain, known=known, step=args.step, beam=args.beam, key=args.column)
+    key = args.column[:12]  # a hash key has at most 64 bytes, and every level adds to it
+    plan = discover(epsilon=args.epsilon, domain=domain, known=known, step=args.step, beam=args.beam, key=key)
     with reading_bar(args, "reading the column", [args.file]) as advance:
         values = read_column(args.file, args.column, domain, advance)
     with _bar(args) as (first, second):
