@@ -122,4 +122,7 @@ def test_the_whole_path_is_unbiased(case):
     supports, asked = counts.ones[0, -1], len(symbols)
     if isinstance(oracle.support, SampledSupport):
         supports, asked = (column[-1] for column in reversed(oracle.support.asked(counts)))
-    check_binomial([supports], [asked], float(oracle.mechanism.q_star), "a symbol that nobody holds")
+    q_star = float(oracle.mechanism.q_star)
+    check_binomial([supports], [asked], q_star, "a symbol that nobody holds")
+    with pytest.raises(Alarm):  # as if it were held by three in ten
+        check_binomial([supports], [asked], q_star + 0.3 * (float(oracle.mechanism.p_star) - q_star), "a wrong q_star")

@@ -120,6 +120,19 @@ def test_logarithms_are_rounded_up(a, b):
     assert exact <= stated or abs(exact - stated) < Decimal("1e-55")
 
 
+@given(channels, channels)
+def test_both_losses_are_known_to_more_digits_than_a_float_could_round_wrongly(permanent, instantaneous):
+    kept, raised = permanent.then(instantaneous).keep_one, permanent.then(instantaneous).raise_zero
+    ratios = [kept / raised, (1 - kept) / (1 - raised)]
+    found = Rounds(permanent, instantaneous).losses()
+    for stated, exact in zip(found, (max(ratios), 1 / min(ratios)), strict=True):
+        assert abs(stated - PRECISE.ln(_quotient(exact))) < Decimal("1e-50")
+
+
+def _quotient(ratio):
+    return PRECISE.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
+
+
 def test_infinite_and_equal():
     assert round_up(log_ratio(Fraction(1), Fraction(0))) == float("inf")
     assert round_up(log_ratio(Fraction(1, 3), Fraction(1, 3))) == 0.0

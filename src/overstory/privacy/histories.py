@@ -19,7 +19,7 @@ from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.mechanism import Mechanism
-from overstory.protocol.mechanisms.sets import SetMechanism, set_epsilon
+from overstory.protocol.mechanisms.sets import SetMechanism
 from overstory.protocol.mechanisms.symbols import SymbolMechanism
 from overstory.protocol.permanence import GooglePermanence
 from overstory.protocol.probability import power, round_up, weighted_sum
@@ -166,5 +166,5 @@ def _between_sets(mechanism: SetMechanism, first: Sequence[Any], second: Sequenc
     pairs = [(one, other) for (one, _), (other, _) in responses]
     if len({one for one, _ in pairs}) < len(pairs) or len({other for _, other in pairs}) < len(pairs):
         return float("inf")
-    loss = Decimal(set_epsilon(mechanism.encoding, mechanism.inside))
+    loss = Decimal(mechanism.epsilon_report)
     return round_up(weighted_sum((1, loss) for one, other in pairs if one != other))

@@ -17,7 +17,7 @@ from overstory.protocol.encodings import Encoding, OneHot
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.mechanism import Mechanism
-from overstory.protocol.mechanisms.sets import SetMechanism
+from overstory.protocol.mechanisms.sets import SetMechanism, set_epsilon
 from overstory.protocol.mechanisms.symbols import SymbolMechanism
 from overstory.protocol.numeric.levels import RangeRandomizer
 from overstory.protocol.numeric.randomizer import NumericRandomizer
@@ -141,8 +141,7 @@ class SetTerms(Terms):
     @property
     def epsilon_permanent(self) -> float:
         """Epsilon of one report: all others are the same."""
-        within, without = Fraction(self.inside, self.own), Fraction(ONE - self.inside, self.outputs - self.own)
-        return round_up(abs(log_ratio(within, without)))
+        return set_epsilon(self.outputs, self.own, Fraction(self.inside, ONE))
 
     def _few(self, reports: int) -> float:  # noqa: ARG002 - one memoized output, however often it is sent
         return self.epsilon_permanent

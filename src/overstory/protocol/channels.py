@@ -141,10 +141,10 @@ class Rounds:
         ones = power(later.keep_one, reports), power(later.raise_zero, reports)
         zeros = power(1 - later.keep_one, reports), power(1 - later.raise_zero, reports)
         extremes = [
-            log_ratio(mix(self.permanent.keep_one, *seen), mix(self.permanent.raise_zero, *seen))
-            for seen in (ones, zeros)
+            (mix(self.permanent.keep_one, *seen), mix(self.permanent.raise_zero, *seen)) for seen in (ones, zeros)
         ]
-        return max(extremes), max(-x for x in extremes)
+        # Both ways round by a logarithm of their own: a minus sign would round to Python's 28 digits.
+        return max(log_ratio(lit, unlit) for lit, unlit in extremes), max(log_ratio(b, a) for a, b in extremes)
 
     def epsilon(self, differences: Differences, *, reports: int = 1) -> float:
         """Exact epsilon of `reports` reports of one memoized value, rounded up; see `worst`."""

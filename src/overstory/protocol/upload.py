@@ -29,7 +29,6 @@ MAGIC: Final = b"OVSU"
 VERSION: Final = 1
 HEADER: Final = struct.Struct("<4sBBBB16siI")
 ID_BYTES: Final = 16
-MAX_ID: Final = 64
 PERIODS: Final = range(-(1 << 31), 1 << 31)
 
 METRIC_ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)

@@ -13,11 +13,13 @@ from numeric_vectors import PATH, answer, travelling
 from overstory.privacy import statement
 from overstory.privacy.kinds import terms_from_json, terms_of
 from overstory.privacy.spends import Event, Spend
+from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.errors import FormatError, ParameterError, WireError
 from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.numeric import RangeRandomizer, SquareWave, means, windows
 from overstory.protocol.numeric.registry import NUMERIC, numeric
+from overstory.protocol.symbol_rounds import symbol_drawer
 from overstory.protocol.wire import decode_batch, encode_reports
 
 ONE = 1 << 32
@@ -101,6 +103,51 @@ def test_reports_are_unbiased(name, given):
         for what, expected in truths(built, value):
             slack = Fraction(built.domain.width) / (2 * built.resolution) if isinstance(built, SquareWave) else 0
             assert abs(mean[what] - expected) <= slack
+
+
+class EagerDuchi(means.Duchi):
+    """Sends the rounded end more often than it says."""
+
+    def draw(self, position, entropy):
+        end = int(means.uniform_below(self.resolution, entropy) < position)
+        return symbol_drawer(SymbolChannel(2, self.channel.alpha + Fraction(1, 8)))(end, entropy.bits)
+
+
+class NearestDuchi(means.Duchi):
+    """Rounds to the nearer end instead of at random: as private, and biased."""
+
+    def draw(self, position, entropy):
+        return symbol_drawer(self.channel)(int(2 * position > self.resolution), entropy.bits)
+
+
+class LookingHybrid(means.Hybrid):
+    """Chooses its branch by the value."""
+
+    def draw(self, position, entropy):
+        if 2 * position > self.resolution:
+            return self.piecewise.draw(position, entropy) << 1 | 1
+        return self.duchi.draw(position, entropy) << 1
+
+
+@pytest.mark.usefixtures("drawn_at_will")
+def test_broken_randomizers_are_caught():
+    eager, biased, looking = (kind(1.0, resolution=3) for kind in (EagerDuchi, NearestDuchi, LookingHybrid))
+    cuts = [*cuts_of(eager.canonical()), *cuts_of(looking.canonical()), eager.thresholds()["threshold"] + ONE // 8]
+
+    def drawn(built):
+        return [
+            exact_distribution(lambda entropy, value=value: built.randomize(value, entropy), cuts)
+            for value in values_of(built)
+        ]
+
+    assert math.log(worst_ratio(drawn(eager))) > eager.epsilon_report + 0.1
+    assert worst_ratio(drawn(looking)) == math.inf
+    bias = [
+        sum(chance * biased.debias(report.bits) for report, chance in chances.items()) - value
+        for value, chances in zip(values_of(biased), drawn(biased), strict=True)
+    ]
+    assert [abs(error) > 0.1 for error in bias] == [False, True, True, False]
+    assert math.log(worst_ratio(drawn(biased))) <= biased.epsilon_report + 1e-12
 
 
 def estimates(built, report):

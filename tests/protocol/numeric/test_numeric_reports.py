@@ -73,6 +73,8 @@ def test_values_outside_are_clamped_or_refused(kind):
     for value in (7, float("nan"), "1"):
         with pytest.raises(ParameterError):
             reject.randomize(value, SeededEntropy(1))
+    with pytest.raises(ParameterError, match="too large for floats"):
+        kind(1.0, Interval(-1e308, 1e308))
     for bad in (1, 0, -5, 2.5, (1 << 32) + 1):
         with pytest.raises(ParameterError, match="resolution"):
             kind(1.0, Interval(0, 1), bad)

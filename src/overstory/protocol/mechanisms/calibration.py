@@ -44,7 +44,7 @@ def least_noise(promised: Callable[[int], float], epsilon: float, low: int, high
     Raises
     ------
     ParameterError
-        When even the most noise promises less.
+        When not even the most noise keeps the promise.
     """
     if promised(high) > epsilon:
         raise ParameterError(f"no channel on the 2**-32 grid reaches epsilon = {epsilon}: it is too small")

@@ -63,7 +63,7 @@ class SetMechanism(Mechanism):
 
     def epsilon_n(self, reports: int) -> float:  # noqa: ARG002 - one memoized output, however often it is sent
         """Exact epsilon: an output inside the set against the same output outside another's, rounded up."""
-        return set_epsilon(self.encoding, self.inside)
+        return set_epsilon(*self.encoding.sizes[:2], self.inside)
 
     @property
     def epsilon_permanent(self) -> float:
@@ -103,10 +103,17 @@ class SetMechanism(Mechanism):
         return {"name": self.name, "thresholds": [int(self.inside * ONE)], **self.encoding.canonical()}
 
 
-def set_epsilon(system: SetSystem, inside: Fraction) -> float:
-    """Return ln((inside / c_set) / ((1 - inside) / (K - c_set))), rounded up; either way round."""
-    total, own, _ = system.sizes
-    within, without = inside / own, (1 - inside) / (total - own)
+def set_epsilon(outputs: int, own: int, inside: Fraction) -> float:
+    """Return ln((inside / c_set) / ((1 - inside) / (K - c_set))), rounded up; either way round.
+
+    Parameters
+    ----------
+    outputs, own
+        K, and c_set.
+    inside
+        P(output in the value's set).
+    """
+    within, without = Fraction(inside, own), Fraction(1 - inside, outputs - own)
     return round_up(max(log_ratio(within, without), log_ratio(without, within)))
 
 
@@ -179,11 +186,7 @@ def _variance(mechanism: SetMechanism) -> float:
 
 def _inside(system: SetSystem, epsilon: float) -> Fraction:
     """Return the largest probability of the value's own set whose exact epsilon is not above `epsilon`."""
-    outside = least_noise(lambda t: set_epsilon(system, 1 - Fraction(t, ONE)), epsilon, 1, _even(system))
+    outputs, own, _ = system.sizes
+    even = (outputs - own) * ONE // outputs  # every output about equally likely: the most noise there is
+    outside = least_noise(lambda t: set_epsilon(outputs, own, 1 - Fraction(t, ONE)), epsilon, 1, even)
     return 1 - Fraction(outside, ONE)
-
-
-def _even(system: SetSystem) -> int:
-    """The threshold of "outside" at which every output is about equally likely: the most noise there is."""
-    total, own, _ = system.sizes
-    return (total - own) * ONE // total

@@ -14,6 +14,7 @@ from overstory.protocol.encodings import check_cohort
 from overstory.protocol.entropy import Entropy, KeyedEntropy
 from overstory.protocol.mechanisms.mechanism import Mechanism, Report
 from overstory.protocol.permanence import check_secret
+from overstory.protocol.probability import ONE
 from overstory.protocol.sampling import Draw
 from overstory.protocol.symbol_encodings import SymbolEncoding
 from overstory.protocol.symbol_rounds import SymbolRounds, symbol_drawer
@@ -105,6 +106,6 @@ class SymbolMechanism(Mechanism):
         rounds = (self.rounds.permanent, self.rounds.instantaneous)
         return {
             "name": self.name,
-            "thresholds": [int(c.alpha * (1 << 32)) for c in rounds],
+            "thresholds": [int(c.alpha * ONE) for c in rounds],
             **self.encoding.canonical(),
         }

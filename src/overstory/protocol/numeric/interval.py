@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -24,7 +25,7 @@ class Interval:
     Raises
     ------
     ParameterError
-        When the limits are not in order.
+        When the limits are not in order, or too far apart for a float.
 
     Examples
     --------
@@ -41,6 +42,8 @@ class Interval:
             raise ParameterError(f"outside = {self.outside!r}: choose clamp or reject")
         for name, limit in zip(("minimum", "maximum"), limits(self.minimum, self.maximum), strict=True):
             object.__setattr__(self, name, limit)
+        if math.isinf(self.width):
+            raise ParameterError(f"the range {self.minimum} .. {self.maximum} is too large for floats")
 
     @property
     def width(self) -> float:
