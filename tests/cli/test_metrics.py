@@ -291,7 +291,10 @@ def test_plan_can_write_elsewhere_and_tell_a_script(folder):
         ("needs = {reports = 10}", "needs lack epsilon_report"),
         ("needs = {epsilon_report = 1.0, reports = 0}", "reports = 0: give how many reports are expected"),
         ("needs = {epsilon_report = -1.0, reports = 10}", "epsilon = -1.0"),
-        ("needs = {epsilon_report = 'x', reports = 10}", "epsilon"),
+        ("needs = {epsilon_report = 'x', reports = 10}", "needs.epsilon_report: 'x': give a number"),
+        ("needs = {epsilon_report = true, reports = 10}", "needs.epsilon_report: True: give a number"),
+        ("needs = {epsilon_report = 1.0, reports = 1e5}", "needs.reports: 100000.0: give a whole number"),
+        ("needs = {epsilon_window = 1.0, window = 'week', reports = 9}", "needs.window: 'week': give a whole number"),
         ("needs = {epsilon_report = 1.0, epsilon_permanent = 0.5, reports = 10}", "must be below"),
         (
             "needs = {epsilon_reprot = 1.0, reports = 10}",
@@ -315,7 +318,12 @@ def test_strings_without_candidates_need_a_number_of_them(folder):
     spoil(folder, 'domain = {kind = "strings", candidates = "search-engines.txt"}', 'domain = {kind = "strings"}')
     ran = within("metrics", "plan", "metrics.toml", cwd=folder)
     assert "give candidates, how many strings are looked for" in ran.stderr
-    spoil(folder, "reports = 1000000}", "reports = 1000000, candidates = 200, thrifty = true}")
+    spoil(folder, "reports = 1000000}", "reports = 1000000, candidates = '200', thrifty = 1, alpha = 'low'}")
+    ran = within("metrics", "plan", "metrics.toml", cwd=folder)
+    assert "needs.candidates: '200': give a whole number" in ran.stderr
+    assert "needs.thrifty: 1: give true or false" in ran.stderr
+    assert "needs.alpha: 'low': give a number" in ran.stderr
+    spoil(folder, "candidates = '200', thrifty = 1, alpha = 'low'}", "candidates = 200, thrifty = true}")
     assert within("metrics", "plan", "metrics.toml", cwd=folder).returncode == 0
 
 

@@ -173,6 +173,8 @@ def test_sizes_follow_the_candidates():
         ((1.0, 2.0, 100, 10), {"num_hashes": ()}, "num_hashes"),
         ((1.0, 2.0, 100, 10), {"num_hashes": 8, "num_bits": 4}, "does not fit"),
         ((1.0, 2.0, 100, 10), {"num_bits": 1}, "num_bits"),
+        ((1.0, 2.0, 100, 10), {"num_bits": 0}, "num_bits"),
+        ((1.0, 2.0, 100, 10), {"num_cohorts": 0}, "num_cohorts"),
         ((1.0, 2.0, 100, 10), {"num_cohorts": -1}, "num_cohorts"),
         ((1.0, 2.0, 100, 10), {"hash_family": "none"}, "hash family"),
     ],

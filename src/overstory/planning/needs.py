@@ -10,14 +10,8 @@ from typing import Final
 
 from overstory.planning.design import GRID, design, sufficient_permanent
 from overstory.planning.detection import rare_error
-from overstory.planning.plan import (
-    EPSILON_REPORTS,
-    Comparison,
-    Plan,
-    check_collection,
-    letters,
-    plan_from_parameters,
-)
+from overstory.planning.parameters import EPSILON_REPORTS, check_collection, plan_from_parameters
+from overstory.planning.plan import Comparison, Plan, letters
 from overstory.planning.precision import count_error
 from overstory.planning.sizes import SIZES, choose_sizes
 from overstory.protocol.encodings import OneHot
@@ -89,9 +83,9 @@ def plan_from_needs(
         small = design(
             epsilon_report,
             min(epsilon_permanent, enough) if thrifty else epsilon_permanent,
-            num_bits=num_bits or SIZES[0],
+            num_bits=SIZES[0] if num_bits is None else num_bits,
             num_hashes=hashes,
-            num_cohorts=num_cohorts or 1,
+            num_cohorts=1 if num_cohorts is None else num_cohorts,
             hash_family=hash_family,
             hash_key=hash_key,
             frequency=frequency,
@@ -151,7 +145,7 @@ def _sized(
         num_reports=num_reports,
         num_candidates=num_candidates,
         num_hashes=hashes,
-        sizes=(num_bits,) if num_bits else SIZES[:1] if google else SIZES,
+        sizes=(num_bits,) if num_bits is not None else SIZES[:1] if google else SIZES,
         num_cohorts=num_cohorts,
     )
     return resized(mechanism, bits, cohorts)

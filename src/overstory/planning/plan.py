@@ -1,31 +1,18 @@
-"""A plan: what given parameters reveal and what they let a collection learn."""
+"""A plan, as data and in plain words: what parameters reveal and what they let a collection learn."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from overstory.planning.detection import (
-    NINE_IN_TEN,
-    critical_value,
-    critical_value_fdr,
-    detectable_frequency,
-    detectable_frequency_fdr,
-    learning_limit,
-    reports_needed,
-)
-from overstory.planning.precision import count_error, fitted_candidates
-from overstory.privacy import PrivacyStatement, statement
+from overstory.planning.precision import count_error
+from overstory.privacy import PrivacyStatement
 from overstory.privacy.claims import by_number
-from overstory.protocol.encodings import OneHot
-from overstory.protocol.errors import ParameterError
+from overstory.privacy.words import epsilon_text
 from overstory.protocol.mechanisms.bits import BitMechanism
-
-EPSILON_REPORTS = (1, 2, 3, 5, 10, 20, 100)
 
 
 @dataclass(frozen=True)
@@ -158,9 +145,7 @@ class Plan:
 
     def plain_words(self) -> str:
         """Say it to a person."""
-        from overstory.planning.words import sentences
-
-        return " ".join(sentences(self))
+        return " ".join(_sentences(self))
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; an epsilon without bound is null."""
@@ -197,90 +182,6 @@ _NUMBERS = (
 )
 
 
-def plan_from_parameters(
-    mechanism: BitMechanism,
-    num_reports: int,
-    num_candidates: int,
-    *,
-    alpha: float = 0.05,
-    share: float | None = None,
-) -> Plan:
-    """Return what a collection with these parameters reveals and learns.
-
-    Parameters
-    ----------
-    mechanism
-        The mechanism: any RAPPOR.
-    num_reports
-        N, one report a device.
-    num_candidates
-        M, how many strings are looked for.
-    alpha
-        Level of the tests.
-    share
-        A share to plan for: how well a string of it will be known, and how many reports would detect it.
-
-    Raises
-    ------
-    ParameterError
-        When a number is out of range.
-
-    Examples
-    --------
-    >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> plan = plan_from_parameters(mechanism("rappor"), 10**6, 200, share=0.01)
-    >>> round(plan.standard_error), round(plan.detectable_frequency, 4), plan.learnable_strings
-    (2976, 0.0104, 96)
-    >>> plan.share.reports_needed
-    1073003
-    """
-    check_collection(num_reports, num_candidates)
-    _check_domain(mechanism, num_candidates)
-    quantile = critical_value(alpha, num_candidates)
-    detectable = detectable_frequency(mechanism, num_reports, num_candidates, quantile)
-    detectable_fdr = detectable_frequency_fdr(mechanism, num_reports, num_candidates, alpha)
-    fitted = fitted_candidates(mechanism, num_candidates, detectable)
-    error = count_error(mechanism, num_reports, 0.0, fitted)
-    return Plan(
-        mechanism=mechanism,
-        num_reports=num_reports,
-        num_candidates=num_candidates,
-        alpha=alpha,
-        privacy=statement(mechanism, reports=EPSILON_REPORTS),
-        standard_error=error,
-        critical_value=quantile,
-        detectable_frequency=detectable,
-        reliable_frequency=detectable + NINE_IN_TEN * error / num_reports,
-        critical_value_fdr=critical_value_fdr(alpha, num_candidates, detectable_fdr),
-        detectable_frequency_fdr=detectable_fdr,
-        learnable_strings=min(num_candidates, int(learning_limit(mechanism, num_reports, num_candidates, alpha=alpha))),
-        rule_of_thumb=math.sqrt(num_reports) / 10,
-        num_fitted=fitted,
-        share=None if share is None else _at_share(mechanism, num_reports, num_candidates, quantile, share, fitted),
-    )
-
-
-def _at_share(
-    mechanism: BitMechanism, num_reports: int, num_candidates: int, quantile: float, share: float, fitted: int
-) -> AtShare:
-    needed = reports_needed(mechanism, num_candidates, share, quantile)
-    error = count_error(mechanism, num_reports, share, fitted)
-    return AtShare(share, share * num_reports, error, num_reports >= needed, needed)
-
-
-def check_collection(num_reports: int, num_candidates: int) -> None:
-    """Raise ParameterError unless there is something to collect and something to look for."""
-    for name, number in (("reports", num_reports), ("candidates", num_candidates)):
-        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-            raise ParameterError(f"{name} = {number!r}: give a whole number of at least 1")
-
-
-def _check_domain(mechanism: BitMechanism, num_candidates: int) -> None:
-    encoding = mechanism.encoding
-    if isinstance(encoding, OneHot) and num_candidates > encoding.domain_size:
-        raise ParameterError(f"{num_candidates} candidates do not fit a domain of {encoding.domain_size} values")
-
-
 def letters(mechanism: BitMechanism) -> dict[str, float]:
     """Return a RAPPOR's parameters under the paper's letters; one round is p = 0, q = 1 beside f, or f = 0."""
     encoding, given = mechanism.encoding, mechanism.parameters
@@ -288,3 +189,81 @@ def letters(mechanism: BitMechanism) -> dict[str, float]:
     absent = {"p": 0.0, "q": 1.0, "f": 0.0}
     chances = {letter: value if given.get(letter) is None else given[letter] for letter, value in absent.items()}
     return sizes | chances
+
+
+def _sentences(plan: Plan) -> Iterator[str]:
+    """Say what a plan reveals and learns, one sentence after the other."""
+    yield plan.privacy.plain_words()
+    yield (
+        f"From {plan.num_reports:,} reports a string's count is known with a standard error of "
+        f"{plan.standard_error:,.0f} ({plan.standard_error / plan.num_reports:.3%} of the reports)."
+    )
+    yield from _detection(plan)
+    if plan.share:
+        yield from _share(plan.share, plan)
+    if plan.comparison:
+        yield from _comparison(plan, plan.comparison)
+    yield from _spare(plan)
+
+
+def _detection(plan: Plan) -> Iterator[str]:
+    if plan.detectable_frequency > 1:
+        yield "That is too uncertain to detect anything: collect more reports, or allow a larger epsilon."
+        return
+    yield (
+        f"With {plan.num_candidates:,} candidates (Bonferroni at {plan.alpha:g}) a string held by "
+        f"{plan.detectable_frequency:.3%} is detected half the time, one held by {plan.reliable_frequency:.3%} nine "
+        f"times in ten; controlling the false discovery rate instead, about {plan.detectable_frequency_fdr:.3%}."
+    )
+    yield (
+        f"At most {plan.learnable_strings:,} strings can be learned, and only if they are equally frequent "
+        f"(rule of thumb: {plan.rule_of_thumb:,.0f})."
+    )
+    if plan.num_fitted < plan.num_candidates:
+        yield (
+            f"There are too many candidates to estimate all at once: this supposes a decoder that first screens them "
+            f"and then fits about {plan.num_fitted:,}."
+        )
+
+
+def _share(at: AtShare, plan: Plan) -> Iterator[str]:
+    yield (
+        f"A string held by {at.frequency:.3%} ({at.count:,.0f} reports, standard error {at.standard_error:,.0f}) needs "
+        f"{at.reports_needed:,} reports to be detected: {plan.num_reports:,} are "
+        f"{'enough' if at.detectable else 'too few'}."
+    )
+
+
+def _comparison(plan: Plan, paper: Comparison) -> Iterator[str]:
+    yield (
+        f"The paper's p = 0.5, q = 0.75, h = 2 with f = {paper.parameters['f']:.4g}, within the same two epsilons, "
+        f"would have a standard error of {paper.standard_error:,.0f}: {paper.standard_error_ratio:.2f} times as large; "
+        f"{paper.reports_ratio:.2f} times as many reports would make up for it."
+    )
+    if paper.higher_epsilon_n:
+        n = max(paper.higher_epsilon_n, key=lambda n: plan.epsilon_n[n] - paper.epsilon_n[n])
+        yield (
+            f"In between this plan reveals a little more: {n} reports of one value have epsilon "
+            f"{plan.epsilon_n[n]:.3f}, the paper's {paper.epsilon_n[n]:.3f}."
+        )
+    for n, leak in plan.change_leak.items():
+        if leak > paper.change_leak[n]:
+            yield (
+                f"And a change of value is easier to see: epsilon {leak:.2f} within {n} reports, the paper's "
+                f"{paper.change_leak[n]:.2f}."
+            )
+
+
+def _spare(plan: Plan) -> Iterator[str]:
+    enough = plan.sufficient_epsilon_permanent
+    if enough is not None and enough < plan.epsilon_permanent - 1e-3:
+        yield (
+            f"A permanent epsilon of {epsilon_text(enough)} would give one report a device the same standard error "
+            "(plan thriftily); more of it pays where reports of one device are averaged, and hides changes of value "
+            "better."
+        )
+    if plan.basic_standard_error is not None and 2 <= plan.num_candidates <= plan.parameters["k"]:
+        yield (
+            f"If the {plan.num_candidates} candidates are all there is, Basic RAPPOR (a bit for each) with these f, p "
+            f"and q has a standard error of {plan.basic_standard_error:,.0f}."
+        )

@@ -24,6 +24,8 @@ from overstory.protocol.metrics.registry import read_root
 STRINGS: Final = ("epsilon_report", "epsilon_permanent", "reports", "candidates", "alpha", "thrifty")
 SYMBOLS: Final = ("epsilon_report", "epsilon_permanent", "reports")
 WINDOW: Final = ("epsilon_window", "window", "reports")
+WHOLE: Final = ("reports", "candidates", "window")
+"""What is counted; `thrifty` is true or false, and all other needs are numbers."""
 
 
 @dataclass(frozen=True)
@@ -153,13 +155,26 @@ def _planned(name: str, fields: Fields, folder: Path | None) -> Planned | None:
     before = len(needs.faults)
     needs.unknown(known)
     reports = needs.required("reports", "how many reports are expected")
+    _check_kinds(needs)
     if len(needs.faults) > before:
         return None
     try:
         return _derived(name, domain, candidates, needs.table, reports)
-    except (ParameterError, TypeError, OverflowError) as error:
+    except (ParameterError, OverflowError) as error:
         fields.fault("needs", str(error))
         return None
+
+
+def _check_kinds(needs: Fields) -> None:
+    """Note every need whose value is of another kind than it takes."""
+    for key, value in needs.table.items():
+        if key == "thrifty":
+            fits, wanted = isinstance(value, bool), "true or false"
+        else:
+            kind, wanted = (int, "a whole number") if key in WHOLE else ((int, float), "a number")
+            fits = isinstance(value, kind) and not isinstance(value, bool)
+        if not fits:
+            needs.fault(key, f"{value!r:.100}: give {wanted}")
 
 
 def _on_one_line(place: Place) -> bool:
@@ -167,9 +182,9 @@ def _on_one_line(place: Place) -> bool:
 
 
 def _derived(
-    name: str, domain: Domain | Strings, candidates: tuple[str, ...] | None, needs: Mapping[str, Any], reports: Any
+    name: str, domain: Domain | Strings, candidates: tuple[str, ...] | None, needs: Mapping[str, Any], reports: int
 ) -> Planned:
-    if not isinstance(reports, int) or isinstance(reports, bool) or reports < 1:
+    if reports < 1:
         raise ParameterError(f"reports = {reports!r}: give how many reports are expected, a whole number above 0")
     if isinstance(domain, Strings):
         return _for_strings(name, candidates, needs, reports)

@@ -31,7 +31,7 @@ def choose_sizes(
     The yardstick `ideal` is the standard error when nothing collides. Where no choice comes within five percent of
     it, the largest is taken. `sizes` are the bits to choose from; `num_cohorts` stays fixed where it is given.
     """
-    cohorts = [num_cohorts] if num_cohorts else _cohort_choices(num_reports)
+    cohorts = [num_cohorts] if num_cohorts is not None else _cohort_choices(num_reports)
     for bits in sizes:
         for groups in cohorts:
             apart = _confused(num_candidates, bits, num_hashes, groups) <= CONFUSION
