@@ -157,6 +157,19 @@ def test_status_states_the_budget(here: Any, capsys: Any) -> None:
     assert "colour: 2 reports of 2 distinct values" in capsys.readouterr().out
 
 
+def test_one_report_is_spoken_of_as_one(here: Any, capsys: Any) -> None:
+    (here / "metrics.toml").write_text(METRICS.replace("max_values = 2", "max_values = 1"))
+    run("on", *ALL)
+    assert "at most 1 distinct value, ever" in capsys.readouterr().out
+    record(here, "red")
+    assert run("status", *ALL) == 0
+    assert "colour: 1 report of 1 distinct value; one report" in capsys.readouterr().out
+    assert run("view", *ALL, "--explain", "colour=green") == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "has reported 1 distinct value, the most it may: this one would not be reported" in told
+    assert "cohorts: there is 1 " in told
+
+
 def test_a_new_metric_is_asked_about_again(here: Any, capsys: Any) -> None:
     run("on", *ALL)
     more = METRICS + METRICS.partition("[metrics.engine]")[0].partition("\n\n")[2].replace("colour]", "shade]")

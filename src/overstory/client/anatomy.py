@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from overstory.client.wording import counted
 from overstory.protocol import upload as ovsu
 from overstory.protocol import wire as ovsb
 from overstory.protocol.errors import WireError
@@ -52,8 +53,8 @@ def dissect(body: bytes, metric: Metric | None) -> tuple[Part, ...]:
     cut("length", 4, f"{len(upload.reports)} bytes of reports follow")
     cut("metric", len(upload.metric), upload.metric)
     cut("format", 6, "a batch of reports, version 1")
-    cut("bits", 2, f"a report has {batch.num_bits} bits")
-    cut("cohorts", 4, f"there are {batch.num_cohorts}")
+    cut("bits", 2, f"a report has {counted(batch.num_bits, 'bit')}")
+    cut("cohorts", 4, f"there {_are(batch.num_cohorts)} {batch.num_cohorts}")
     cut("reports", 4, "there is 1")
     cut("parameters", 16, _parameters(metric, batch.digest))
     cut("cohort", ovsb.cohort_width(batch.num_cohorts), _cohort(report.cohort, batch.num_cohorts))
@@ -126,14 +127,19 @@ def payload_words(mechanism: Mechanism, payload: int) -> str:
     Examples
     --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> payload_words(mechanism("basic-rappor", domain_size=4), 0b1010)
-    '2 of 4 bits are 1'
+    >>> [payload_words(mechanism("basic-rappor", domain_size=4), bits) for bits in (0b1010, 0b1000)]
+    ['2 of 4 bits are 1', '1 of 4 bits is 1']
     """
     if isinstance(mechanism, BitMechanism):
-        return f"{payload.bit_count()} of {mechanism.payload_bits} bits are 1"
+        ones = payload.bit_count()
+        return f"{ones} of {counted(mechanism.payload_bits, 'bit')} {_are(ones)} 1"
     if isinstance(mechanism, SymbolMechanism):
         return f"symbol {payload} of 0 .. {mechanism.encoding.num_symbols - 1}"
     return f"output {payload}"
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
 
 
 def drawn(mechanism: Mechanism, payload: int) -> str:

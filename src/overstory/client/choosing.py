@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.setting import Setting
+from overstory.client.wording import counted
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _show_asked(setting: Setting) -> None:
 
     for name in setting.registry:
         metric = setting.registry[name]
-        cap = "no cap" if metric.max_values is None else f"at most {metric.max_values} distinct values, ever"
+        cap = "no cap" if metric.max_values is None else f"at most {counted(metric.max_values, 'distinct value')}, ever"
         facts = (
             ("asked by", metric.owner),
             ("why", metric.purpose),

@@ -12,6 +12,7 @@ from overstory.client.memo import Tagger
 from overstory.client.randomizer import Randomizer, new_secret
 from overstory.client.secret_file import read_secret
 from overstory.client.state import State
+from overstory.client.wording import counted
 from overstory.privacy.kinds import terms_of
 from overstory.protocol.domains import Bins, Integers
 from overstory.protocol.errors import ParameterError
@@ -159,17 +160,18 @@ def _before(state: State, metric: Metric, secret: bytes, cohort: int, encoded: A
         queue, distinct = rows.outbox.rows(metric.id), rows.memo.distinct(metric.id)
     if not found:
         full = metric.max_values is not None and distinct >= metric.max_values
-        return Before(cap=BEYOND[metric.beyond].format(metric.max_values) if full else "")
+        return Before(cap=CAPPED.format(counted(distinct, "distinct value"), BEYOND[metric.beyond]) if full else "")
     number = found[0].number
     made = [report_in(row.body)[1] for row in queue if row.response == number and made_by(row.body, metric)]
     return Before(number + 1, made[-1] if made else None)
 
 
 FRESH: Final = "none: the noise of every report is fresh"
+CAPPED: Final = "this device has reported {}, the most it may: {}"
 BEYOND: Final = {
-    "drop": "this device has reported {} distinct values, the most it may: this one would not be reported",
-    "first": "this device has reported {} distinct values, the most it may: the first one would be reported instead",
-    "nearest": "this device has reported {} distinct values, the most it may: the nearest would be reported instead",
+    "drop": "this one would not be reported",
+    "first": "the first one would be reported instead",
+    "nearest": "the nearest would be reported instead",
 }
 
 

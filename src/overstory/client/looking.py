@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from overstory.client.setting import Setting
+from overstory.client.wording import counted
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -27,10 +28,9 @@ def show_status(setting: Setting, args: argparse.Namespace) -> int:
     for spent in status.spent:
         from overstory.client.story import epsilon_words
 
-        setting.say(
-            f"{spent.metric}: {spent.reports} reports of {spent.distinct} distinct values; one report "
-            f"{epsilon_words(spent.epsilon_report)}; all so far {epsilon_words(spent.epsilon)}"
-        )
+        made = f"{counted(spent.reports, 'report')} of {counted(spent.distinct, 'distinct value')}"
+        each, all_of_them = epsilon_words(spent.epsilon_report), epsilon_words(spent.epsilon)
+        setting.say(f"{spent.metric}: {made}; one report {each}; all so far {all_of_them}")
     return 0
 
 

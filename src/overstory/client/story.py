@@ -12,6 +12,7 @@ from overstory.client.explaining import Explanation
 from overstory.client.inference import Inference, odds_words
 from overstory.client.status import Status
 from overstory.client.view import ShownMetric, ShownReport
+from overstory.client.wording import counted
 
 PERIODS_SHOWN: Final = 30
 
@@ -136,7 +137,7 @@ def _metric(shown: ShownMetric, reports: int) -> Iterator[Block]:
                 ("why", metric.purpose),
                 ("how often", f"at most one report per {metric.period}"),
                 ("until", metric.expires.isoformat()),
-                ("reports are kept", f"{metric.retention_days} days; counts stay"),
+                ("reports are kept", f"{counted(metric.retention_days, 'day')}; counts stay"),
                 ("noise", metric.mechanism.name),
             )
         )
