@@ -215,8 +215,24 @@ def test_a_report_that_may_have_arrived_says_so(tmp_path: Any) -> None:
     )
     client.consent("off")
     (report,) = shown(look(client), "colour").reports
-    assert report.said.startswith("was dropped (consent withdrawn); tried 1x without an answer")
+    assert report.said.startswith("was dropped (consent withdrawn); tried 1x, so it may have arrived")
     assert report.arrived
+
+
+def test_a_report_that_nobody_was_asked_about_did_not_arrive(tmp_path: Any) -> None:
+    recorded(tmp_path, ["red"], spread=0)
+    client = sender(tmp_path, None, days=400)
+    assert client.flush().sent.dropped == {"period-closed": 1}
+    (report,) = shown(look(client), "colour").reports
+    assert (report.said, report.arrived) == ("was dropped (period-closed)", False)
+
+
+def test_a_report_that_was_refused_was_seen(tmp_path: Any) -> None:
+    recorded(tmp_path, ["red"], spread=0)
+    client = sender(tmp_path, lambda request: Answer(400), days=1)
+    client.flush()
+    (report,) = shown(look(client), "colour").reports
+    assert (report.said, report.arrived) == ("was dropped (http-400); tried 1x, so it may have arrived", True)
 
 
 def test_a_metric_that_the_registry_lost_still_shows_its_bytes(tmp_path: Any) -> None:

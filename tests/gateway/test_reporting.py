@@ -171,7 +171,7 @@ def test_a_registry_that_changed_asks_again(tmp_path: Path) -> None:
 class Discard:
     """Takes nothing."""
 
-    def hand(self, rows: Any, now: float, failures: int) -> Any:
+    def hand(self, rows: Any, now: float, failures: int, allowed: Any) -> Any:
         return {}
 
 
@@ -197,8 +197,9 @@ def test_a_file_cut_off_in_the_middle_is_mended_and_nothing_stands_there_twice(t
         path = tmp_path / "cut"
         path.write_bytes(whole[:cut])
         sink = FileSink(path)
-        sink.hand([row(i, body) for i, body in enumerate(bodies)], 0.0, 0)
-        sink.hand([row(9, bodies[2])], 0.0, 0)
+        sink.hand([row(i, body) for i, body in enumerate(bodies)], 0.0, 0, lambda: True)
+        sink.hand([row(9, bodies[2])], 0.0, 0, lambda: True)
+        assert sink.hand([row(10, bodies[2])], 0.0, 0, lambda: False) == {}
         sink.close()
         assert sorted(u.batch for u in decode_uploads(path.read_bytes(), 99)) == sorted(
             u.batch for u in decode_uploads(whole, 99)

@@ -39,6 +39,10 @@ class Health:
         """Return how it is doing after an answer that led to `decision`."""
         return Health() if decision.resume is None else Health(self.failures + 1, decision.resume)
 
+    def resting(self, now: float) -> bool:
+        """Whether the collector is to be left alone; not where the clock was set back since it was said how long."""
+        return now < self.resume <= now + LONGEST_DELAY
+
     def keep(self, rows: Rows) -> None:
         """Write it down."""
         rows.remember("failures", self.failures)
@@ -169,18 +173,13 @@ class _Delivery:
         return self.done
 
     def _take(self) -> list[OutboxRow]:
-        """Lease what is due, in random order; nothing while the collector is to be left alone.
-
-        An attempt counts from here on: after a crash nobody knows whether the bytes had left.
-        """
+        """Lease what is due, in random order; nothing while the collector is to be left alone."""
         now, lease = self.by.clock(), self.by.pace.lease + max(self.until - time.monotonic(), 0.0)
         with self.state.transaction() as rows:
             self.health = Health.of(rows)
-            if now < self.health.resume <= now + LONGEST_DELAY:
+            if self.health.resting(now):
                 return []
             taken = rows.outbox.take_due(now, AT_ONCE, lease)
-            for row in taken:
-                rows.outbox.postpone(row.id, now + lease, row.attempts + 1, row.answer)
         return sorted(taken, key=lambda _: self.by.uniform())
 
     def _give_back(self, untried: list[OutboxRow]) -> None:
@@ -198,16 +197,27 @@ class _Delivery:
         with self.state.transaction() as rows:
             if health != self.health:
                 health.keep(rows)
-            _settle(rows, row, decision, tried=found is None)
+            settle(rows, row, decision, tried=found is None)
             if decision.state is RowState.SENT and metric is not None:
                 rows.remember(f"sent {row.metric}", metric.period.number(by.clock()))
         self.health, self.done = health, self.done.after(decision)
         return decision
 
 
-def _settle(rows: Rows, row: OutboxRow, decision: Decision, *, tried: bool) -> None:
-    """Write down what became of a row; one that has ended meanwhile, because consent was withdrawn, stays as it is."""
-    if decision.state is RowState.WAITING:
-        rows.outbox.postpone(row.id, decision.due, row.attempts + tried, decision.answer)
-    elif rows.outbox.settle(row.id, decision.state, decision.answer):
+def settle(rows: Rows, row: OutboxRow, decision: Decision, *, tried: bool) -> None:
+    """Write down what became of a row; one that has ended meanwhile, because consent was withdrawn, stays as it is.
+
+    Parameters
+    ----------
+    rows
+        The state, within a transaction.
+    row
+        As it was taken.
+    decision
+        What became of it.
+    tried
+        Whether its bytes left.
+    """
+    rows.outbox.postpone(row.id, decision.due, row.attempts + tried, decision.answer)
+    if decision.state is not RowState.WAITING and rows.outbox.settle(row.id, decision.state, decision.answer):
         rows.count("sent" if decision.state is RowState.SENT else f"dropped: {decision.answer}")

@@ -80,7 +80,7 @@ class OutboxRow:
     due
         Unix time from which it may be sent; 0 once settled.
     attempts
-        How often it was tried in vain.
+        How often it left, or may have left.
     state, answer
         What became of it, and what the collector said, or why it was dropped.
     response
@@ -134,14 +134,17 @@ class Outbox:
     def take_due(self, now: float, limit: int, lease: float) -> list[OutboxRow]:
         """Return up to `limit` waiting reports that are due, and let nobody else take them for `lease` seconds.
 
-        A report that is due later than any delay allows has seen another clock: it is due now.
+        A report that is due later than any delay allows has seen another clock: it is due now. An attempt counts from
+        here on, in the table and not yet in what is returned: after a crash nobody knows whether the bytes had left.
         """
         due = self._select(
             "WHERE state = ? AND (due <= ? OR due > ?) ORDER BY due LIMIT ?",
             [RowState.WAITING.value, now, now + LONGEST_DELAY, limit],
         )
         for row in due:
-            self._connection.execute("UPDATE outbox SET due = ? WHERE id = ?", (now + lease, row.id))
+            self._connection.execute(
+                "UPDATE outbox SET due = ?, attempts = attempts + 1 WHERE id = ?", (now + lease, row.id)
+            )
         return due
 
     def settle(self, number: int, state: RowState, answer: str | None) -> bool:
@@ -173,12 +176,6 @@ class Outbox:
         """Return how many reports are in each state."""
         found = dict(self._connection.execute("SELECT state, count(*) FROM outbox GROUP BY state"))
         return {state: found.get(state.value, 0) for state in RowState}
-
-    def next_due(self) -> float | None:
-        """Return when the next waiting report is due, None when none waits."""
-        query = "SELECT min(due) FROM outbox WHERE state = ?"
-        found: float | None = self._connection.execute(query, (RowState.WAITING.value,)).fetchone()[0]
-        return found
 
     def _select(self, clause: str, values: Sequence[object]) -> list[OutboxRow]:
         found = self._connection.execute(f"SELECT {_COLUMNS} FROM outbox {clause}", values)  # noqa: S608 - own words

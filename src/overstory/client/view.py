@@ -94,7 +94,7 @@ class Told:
         From all kept reports of the newest one's permanent response (all of them, where all noise is fresh), by
         somebody who can link them; None if it is one.
     hypothetical
-        Whether none of these reports was ever sent: what would be concluded if they were.
+        Whether none of these reports was or will be sent: what would be concluded if they were.
     """
 
     newest: Inference | str | None = None
@@ -203,7 +203,7 @@ def _said(row: OutboxRow) -> str:
     if row.state in {RowState.DROPPED, RowState.WAITING} and row.answer:
         words += f" ({row.answer})"
     if row.state is not RowState.SENT and row.attempts:
-        words += f"; tried {row.attempts}x without an answer, so it may have arrived"
+        words += f"; tried {row.attempts}x, so it may have arrived"
     return words
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
@@ -19,11 +19,15 @@ SPLIT: Final = frozenset({400, 413})
 """Refusals of a whole request that may be about one upload in it, or about their number."""
 
 
+Allowed = Callable[[], bool]
+"""Answers whether reports may still leave: a person may withdraw consent at any moment."""
+
+
 class Sink(Protocol):
     """Takes reports."""
 
-    def hand(self, rows: Sequence[OutboxRow], now: float, failures: int) -> dict[int, Decision]:
-        """Take the bodies of these rows, and say by row id what became of each."""
+    def hand(self, rows: Sequence[OutboxRow], now: float, failures: int, allowed: Allowed) -> dict[int, Decision]:
+        """Take the bodies of these rows while it is allowed, and say by row id what became of those that were taken."""
         ...
 
 
@@ -50,13 +54,18 @@ class CollectorSink:
     most_bytes: int = 1 << 20
     uniform: Uniform = field(default_factory=lambda: random.SystemRandom().random)
 
-    def hand(self, rows: Sequence[OutboxRow], now: float, failures: int) -> dict[int, Decision]:
+    def hand(self, rows: Sequence[OutboxRow], now: float, failures: int, allowed: Allowed) -> dict[int, Decision]:
         """Send the rows, in as many requests as it takes; the first failure is the last request."""
+        return self._in_turn(self._groups(rows), now, failures, allowed)
+
+    def _in_turn(
+        self, groups: Iterable[list[OutboxRow]], now: float, failures: int, allowed: Allowed
+    ) -> dict[int, Decision]:
         decisions: dict[int, Decision] = {}
-        for group in self._groups(rows):
-            decisions |= self._sent(group, now, failures)
-            if any(decision.resume is not None for decision in decisions.values()):
+        for group in groups:
+            if not allowed() or any(decision.resume is not None for decision in decisions.values()):
                 break
+            decisions |= self._sent(group, now, failures, allowed)
         return decisions
 
     def _groups(self, rows: Sequence[OutboxRow]) -> Iterator[list[OutboxRow]]:
@@ -71,16 +80,13 @@ class CollectorSink:
         if group:
             yield group
 
-    def _sent(self, rows: list[OutboxRow], now: float, failures: int) -> dict[int, Decision]:
+    def _sent(self, rows: list[OutboxRow], now: float, failures: int, allowed: Allowed) -> dict[int, Decision]:
         body = b"".join(row.body for row in rows)
         answer = self.transport(Request(endpoint(self.server), body, MEDIA_TYPE, self.token, self.timeout))
         named = _named(answer)
         if len(rows) > 1 and answer.status in SPLIT and not named:
             half = len(rows) // 2
-            first = self._sent(rows[:half], now, failures)
-            if any(decision.resume is not None for decision in first.values()):
-                return first
-            return first | self._sent(rows[half:], now, failures)
+            return self._in_turn((rows[:half], rows[half:]), now, failures, allowed)
         return {row.id: self._decided(row, answer, now, failures, named=named) for row in rows}
 
     def _decided(self, row: OutboxRow, answer: Answer, now: float, failures: int, *, named: frozenset[str]) -> Decision:
@@ -115,8 +121,10 @@ class FileSink:
         self._file.truncate(end)
         self._file.seek(end)
 
-    def hand(self, rows: Sequence[OutboxRow], now: float, failures: int) -> dict[int, Decision]:  # noqa: ARG002 - a file needs neither
+    def hand(self, rows: Sequence[OutboxRow], now: float, failures: int, allowed: Allowed) -> dict[int, Decision]:  # noqa: ARG002 - a file needs neither time nor patience
         """Write the rows that are not there yet; they are on the disk when this returns."""
+        if not allowed():
+            return {}
         new = [row for row in rows if row.batch not in self._there]
         self._file.write(b"".join(row.body for row in new))
         self._file.flush()

@@ -1,0 +1,112 @@
+"""From the outbox to a sink: consent is asked for before every request, and what is remembered of it is true."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateway_samples import FIRST, REGISTRY, at, reading
+
+from overstory.client.delivering import Health
+from overstory.client.outbox import OutboxRow, RowState
+from overstory.client.state import State
+from overstory.client.upload import Answer, Request
+from overstory.gateway.gateway import Gateway, Settings
+from overstory.gateway.handing import Hand
+from overstory.gateway.sinks import CollectorSink, Handed
+from overstory.protocol.upload import decode_uploads
+
+
+def taken(request: Request) -> Answer:
+    """What a collector answers that takes everything."""
+    results = [{"batch": upload.batch.hex(), "accepted": 1} for upload in decode_uploads(request.body, 99)]
+    return Answer(200, {}, json.dumps({"results": results}).encode())
+
+
+def rows_of(gateway: Gateway) -> list[OutboxRow]:
+    with State(gateway.client.paths).snapshot() as rows:
+        return rows.outbox.rows()
+
+
+@pytest.mark.parametrize(
+    ("answer", "sink", "left"),
+    [
+        (taken, {"most_uploads": 5}, 5),
+        (taken, {"most_bytes": 1}, 1),
+        (lambda _: Answer(413), {}, 20),
+        (lambda _: Answer(400), {"most_uploads": 8}, 8),
+    ],
+)
+def test_consent_is_asked_for_before_every_request_of_a_round(
+    tmp_path: Path, answer: Any, sink: Any, left: int
+) -> None:
+    asked: list[Request] = []
+
+    def transport(request: Request) -> Answer:
+        asked.append(request)
+        sending.client.consent("off")
+        return answer(request)  # type: ignore[no-any-return]
+
+    to = CollectorSink("http://c.example", transport, **sink)
+    sending = Gateway(REGISTRY, Settings("energy", tmp_path / "state", agree="on"), to, environ={})
+    for period in range(20):
+        sending.take(reading(period, 0.5))
+    sending.finish()
+    assert [len(decode_uploads(request.body, 99)) for request in asked] == [left]
+    found = rows_of(sending)
+    assert {(row.state, row.answer) for row in found} == {(RowState.DROPPED, "consent withdrawn")}
+    sent = {upload.batch for upload in decode_uploads(asked[0].body, 99)}
+    assert all(row.attempts for row in found if row.batch in sent), "it may have arrived"
+    sending.client.consent("on")
+    sending.settle()
+    assert len(asked) == 1
+
+
+def waits(state: State, metric: str, period: int) -> None:
+    with state.transaction() as rows:
+        rows.outbox.add(bytes(16), metric, period, b"bytes", due=0.0, state=RowState.WAITING)
+        Health(4, 0.0).keep(rows)
+
+
+class Never:
+    """Is handed nothing."""
+
+    def hand(self, rows: Any, now: float, failures: int, allowed: Any) -> Any:
+        assert not rows
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("metric", "period", "became"),
+    [
+        ("gone", FIRST, (RowState.DROPPED, "unknown-metric", 0)),
+        ("energy", FIRST - 10_000, (RowState.DROPPED, "period-closed", 0)),
+        ("energy", FIRST + 10_000, (RowState.WAITING, "period-future", 0)),
+    ],
+)
+def test_what_is_decided_without_asking_was_not_tried_and_makes_no_collector_well(
+    tmp_path: Path, metric: str, period: int, became: Any
+) -> None:
+    device = Gateway(REGISTRY, Settings("energy", tmp_path / "state", agree="local"), environ={})
+    state = State(device.client.paths)
+    waits(state, metric, period)
+    Hand(state, REGISTRY, Never(), lambda: "mark").over(at(0), Handed())
+    (row,) = rows_of(device)
+    assert (row.state, row.answer, row.attempts) == became
+    with state.snapshot() as rows:
+        assert Health.of(rows) == Health(4, 0.0)
+
+
+def test_a_sink_that_takes_nothing_ends_the_round_and_nothing_was_tried(tmp_path: Path) -> None:
+    class Shut:
+        def hand(self, rows: Any, now: float, failures: int, allowed: Any) -> Any:
+            return {}
+
+    device = Gateway(REGISTRY, Settings("energy", tmp_path / "state", agree="local"), environ={})
+    state = State(device.client.paths)
+    waits(state, "energy", FIRST)
+    Hand(state, REGISTRY, Shut(), lambda: "mark").over(at(0), Handed())
+    (row,) = rows_of(device)
+    assert (row.state, row.attempts, row.due) == (RowState.WAITING, 0, 0.0)
