@@ -108,6 +108,8 @@ def test_a_collector_that_is_not_there(folder: Path) -> None:
         ((*FILE, "--agree", "on", "--timezone", "Europe/Bonn"), "no time zone 'Europe/Bonn'"),
         ((*FILE[:1], "--metric", "gas", *FILE[3:], "--agree", "on"), "there is no metric 'gas'"),
         ((*FILE, "--agree", "on", "--spread", "-1"), "spread"),
+        ((*FILE, "--agree", "on", "--wait", "-1"), "--wait = -1.0: give seconds"),
+        ((*FILE, "--agree", "on", "--wait", "nan"), "--wait = nan: give seconds"),
         ((*FILE[:-1], "readings.csv", "--agree", "on"), "not a gateway's"),
     ],
 )

@@ -106,6 +106,14 @@ def test_choices_must_fit_the_domain(name: str, choices: Any, says: str) -> None
         Aligner(metric(name), **choices)
 
 
+@pytest.mark.parametrize("pick", ["sum", "mean"])
+def test_numbers_past_the_largest_are_outside_of_every_domain(pick: Any) -> None:
+    ((_, value),) = dues(Aligner(metric(), pick=pick), reading(0, 1e308), reading(0, 1e308, 1))
+    assert math.isinf(value)
+    with pytest.raises(ParameterError):
+        metric().encode(value)
+
+
 def test_whole_numbers_stay_whole() -> None:
     found = dues(Aligner(metric("count"), pick="sum"), reading(0, 2), reading(0, 3, 1))
     assert found == [(0, 5)]

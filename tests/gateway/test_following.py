@@ -45,6 +45,11 @@ def test_what_is_over_is_reported(tmp_path: Path) -> None:
     assert summary["readings"]["used"] == 4
 
 
+def test_what_is_over_when_the_stream_ends_waits_no_longer(tmp_path: Path) -> None:
+    summary, _ = followed(tmp_path, iter([Reading(1, time.time() - HALF_HOUR, 0.5)]), wait=7 * 86_400.0)
+    assert summary["reports"] == {"recorded": 1}
+
+
 def test_a_restart_of_a_stream_goes_on(tmp_path: Path) -> None:
     now = time.time()
     here = metric().period.number(now)

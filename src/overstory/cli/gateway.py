@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -14,7 +15,7 @@ from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.gateway.gateway import Gateway
-    from overstory.gateway.readings import Format, Layout
+    from overstory.gateway.readings import BadLine, Format, Layout, Reading
     from overstory.gateway.running import Lines
     from overstory.gateway.sinks import Sink
 
@@ -71,18 +72,25 @@ def _add_periods(parser: argparse.ArgumentParser) -> None:
         "--clock", choices=("real", "readings"), help="default: real for a stream, readings for a file"
     )
     periods.add_argument(
-        "--wait", type=float, default=60.0, metavar="SECONDS", help="after its end, for late readings (default: 60)"
+        "--wait",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="after it, for a stream's late readings (default: 60)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    from overstory.client.construction import WEEK, seconds
     from overstory.gateway.gateway import Gateway, Settings
-    from overstory.gateway.running import Lines
+    from overstory.gateway.readings import read_lines
+    from overstory.gateway.running import Lines, bounded_lines
     from overstory.protocol.metrics import load_registry
 
     if args.server and args.output:
         raise ParameterError("--server and --output are two places for the reports: give one")
+    wait = seconds("--wait", args.wait, 0.0, WEEK)
     streamed = args.readings == "-"
     settings = Settings(
         metric=args.metric,
@@ -99,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
         stream: BinaryIO = sys.stdin.buffer if streamed else opened.enter_context(Path(args.readings).open("rb"))
         gateway = Gateway(registry, settings, _sink(args, opened))
         opened.callback(gateway.close)
-        _run(args, gateway, layout, lines, stream)
+        _run(gateway, read_lines(bounded_lines(stream), layout, gateway.metric, lines.source), lines, wait)
         outcome = {"lines": lines.to_json(), **gateway.summary()}
     for bad in lines.shown[:5]:
         print(f"overstory: {bad.error(lines.source)}", file=sys.stderr)
@@ -107,13 +115,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _run(args: argparse.Namespace, gateway: Gateway, layout: Layout, lines: Lines, stream: BinaryIO) -> None:
-    from overstory.gateway.readings import read_lines
-    from overstory.gateway.running import bounded_lines, follow, replay
+def _run(gateway: Gateway, items: Iterator[Reading | BadLine], lines: Lines, wait: float) -> None:
+    from overstory.gateway.running import follow, replay
 
-    items = read_lines(bounded_lines(stream), layout, gateway.metric, lines.source)
     if gateway.settings.clock == "real":
-        follow(gateway, items, lines, wait=args.wait)
+        follow(gateway, items, lines, wait=wait)
     else:
         replay(gateway, items, lines)
 

@@ -174,7 +174,10 @@ class Aligner:
             return values[-1]
         if self._whole:
             return sum(values)
-        return math.fsum(values) / (len(values) if self._pick == "mean" else 1)
+        try:
+            return math.fsum(values) / (len(values) if self._pick == "mean" else 1)
+        except OverflowError:  # past the largest float, which no domain takes
+            return math.inf
 
     def _fill(self, until: int) -> Iterator[Due]:
         """Settle the periods before `until` that had no reading."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections import Counter
@@ -22,6 +21,7 @@ from overstory.gateway.errors import GatewayError
 from overstory.gateway.handing import Hand
 from overstory.gateway.readings import Reading
 from overstory.gateway.sinks import Handed, Sink
+from overstory.privacy.claims import finite
 from overstory.privacy.kinds import terms_of
 from overstory.protocol.metrics import Metric, MetricRegistry
 
@@ -243,12 +243,8 @@ class Gateway:
             "distinct_values": distinct,
             "epsilon_report": built.epsilon_report,
             "window": window,
-            "epsilon_window": None if in_window is None else _finite(in_window),
+            "epsilon_window": finite(in_window),
             "windows": None if window is None else reports / window,
-            "epsilon_total": _finite(epsilon),
-            "change_leak": _finite(change_leak),
+            "epsilon_total": finite(epsilon),
+            "change_leak": finite(change_leak),
         }
-
-
-def _finite(number: float) -> float | None:
-    return number if math.isfinite(number) else None

@@ -96,7 +96,7 @@ def follow(gateway: Gateway, items: Iterator[Reading | BadLine], lines: Lines, *
     gateway, items, lines
         What reports, what comes in, and where it is counted.
     wait
-        Seconds after its end for which a period's readings are waited for.
+        Seconds after its end for which a period's readings are waited for, while the stream lasts.
     """
     incoming: queue.Queue[Reading | BadLine | BaseException | None] = queue.Queue(QUEUED)
     threading.Thread(target=_read, args=(items, incoming), name="overstory-readings", daemon=True).start()
@@ -113,7 +113,7 @@ def follow(gateway: Gateway, items: Iterator[Reading | BadLine], lines: Lines, *
         reading = lines.good(_plausible(item, gateway))
         if reading is not None:
             gateway.take(reading)
-    gateway.pass_time(time.time() - wait)
+    gateway.pass_time(time.time())
 
 
 def _read(items: Iterator[Reading | BadLine], incoming: queue.Queue[Any]) -> None:
