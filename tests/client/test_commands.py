@@ -130,7 +130,7 @@ def test_off_needs_no_registry_and_withdraws_what_waits(here: Any, capsys: Any) 
     capsys.readouterr()
     assert run("status", *STATE, "--json") == 0
     told = json.loads(capsys.readouterr().out)
-    assert (told["choice"], told["waiting"]) == ("off", 0)
+    assert (told["choice"], told["waiting"], told["not_asked"]) == ("off", 0, [])
     assert told["cause"].startswith("the person's choice of")
 
 

@@ -203,6 +203,13 @@ def test_a_metric_whose_privacy_changed_asks_again(tmp_path):
     assert client.status().missing == ("colour",)
 
 
+def test_off_is_an_answer_to_what_is_asked_later_too(tmp_path):
+    device(tmp_path, choice="off", registry=registry(colour=DEFAULT["colour"]))
+    later = device(tmp_path, choice=None)
+    assert later.status().missing == ()
+    assert later.record("engine", "x") is Outcome.OFF
+
+
 def test_nothing_recorded_locally_is_ever_sent(tmp_path):
     client = device(tmp_path, choice="local", spread=0)
     client.record("colour", "red")

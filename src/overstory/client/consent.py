@@ -25,7 +25,7 @@ from overstory.client.paths import StatePaths
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from overstory.protocol.metrics import MetricRegistry
+    from overstory.protocol.metrics import Metric, MetricRegistry
 
 VERSION: Final = 1
 
@@ -71,8 +71,10 @@ class Consent:
         """Whether the choice was made about this metric, as it is."""
         return self.metrics.get(metric) == digest.hex()
 
-    def missing(self, registry: MetricRegistry) -> tuple[str, ...]:
-        """Return the ids of metrics that the choice was not made about: the program has to ask again."""
+    def missing(self, registry: Mapping[str, Metric]) -> tuple[str, ...]:
+        """Return the ids of metrics that the program has to ask about again: none after `off`, which is about all."""
+        if self.choice is Choice.OFF:
+            return ()
         return tuple(name for name, metric in registry.items() if not self.covers(name, metric.digest))
 
     def to_json(self) -> dict[str, Any]:

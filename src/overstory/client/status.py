@@ -161,9 +161,9 @@ def read_status(
     from overstory.client.state import State
 
     consent = effective.consent
-    missing = [name for name, metric in registry.items() if not (consent and consent.covers(name, metric.digest))]
+    missing = tuple(registry) if consent is None else consent.missing(registry)
     clock = _before_consent(None if consent is None else consent.date, now)
-    found = Status(effective, tuple(missing), paths.folder, pending, problem=problem, clock=clock)
+    found = Status(effective, missing, paths.folder, pending, problem=problem, clock=clock)
     state = State(paths)
     if not state.exists:
         return found
