@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -202,6 +203,18 @@ def test_view_shows_the_bytes_and_explains(here: Any, capsys: Any) -> None:
     assert [report["bytes"][:8] for report in colour["reports"]] == ["4f565355"] * 2, "OVSU"
 
 
+def test_view_needs_no_candidate_files(here: Any, capsys: Any) -> None:
+    run("on", *ALL)
+    client = Client("editor", registry=here / "metrics.toml", state=here / "state", clock=Clock(NOON), environ={})
+    client.record("engine", "duck.example")
+    client.close()
+    for said in ("duck.example", "has no list of candidates"):
+        capsys.readouterr()
+        assert run("view", *ALL) == 0
+        assert said in capsys.readouterr().out.replace("\n", " ")
+        (here / "engines.txt").unlink(missing_ok=True)
+
+
 def test_view_writes_a_page(here: Any, capsys: Any) -> None:
     run("on", *ALL)
     record(here, "red")
@@ -218,9 +231,11 @@ def test_view_writes_a_page(here: Any, capsys: Any) -> None:
         (("view", "--app", "no/name"), "app = 'no/name'"),
         (("view", *STATE, "--registry", "none.toml"), "none.toml: No such file"),
         (("view", *ALL, "--explain", "colour"), "give METRIC=VALUE"),
+        (("view", *STATE, "--explain", "colour=red"), "give --registry FILE too"),
         (("view", *ALL, "--explain", "shade=red"), "there is no metric 'shade'"),
         (("view", *ALL, "--explain", "colour=mauve"), "'mauve' is not a category"),
         (("view", *ALL, "--reports", "-1"), "give a whole number from 0"),
+        (("view", *ALL, "--json", "--html", "view.html"), "three ways to show it"),
         (("view", *ALL, "--reports", "x"), "invalid int value"),
         (("view", *ALL, "--html", "none/view.html"), "none/view.html: No such file"),
         (("dance",), "invalid choice"),
@@ -353,6 +368,31 @@ def test_as_a_program_with_the_standard_library_alone(here: Any) -> None:
         timeout=60,
     )
     assert json.loads(ran.stdout)["status"]["choice"] == "off"
+
+
+def started(*argv: str, **environ: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "overstory.client", *argv],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | environ,
+    )
+
+
+def test_a_reader_that_leaves_early_is_no_error(here: Any) -> None:
+    with started("view", *ALL, PYTHONUNBUFFERED="1") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait(20)) == (b"", 141)
+
+
+def test_a_terminal_that_lacks_letters_shows_their_escapes(here: Any) -> None:
+    (here / "metrics.toml").write_text(METRICS.replace("Favourite colour", "Lieblingsfarbe \u2014 \u8272"), "utf-8")
+    with started("view", *ALL, PYTHONIOENCODING="ascii") as process:
+        out, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (0, b"")
+    assert b"Lieblingsfarbe \\u2014 \\u8272 (colour)" in out
 
 
 def test_the_web_page_is_served_until_interrupted(here: Any) -> None:

@@ -4,9 +4,10 @@ import http.client
 import re
 import shutil
 import socket
+import struct
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -18,6 +19,7 @@ from devices import NOON, REGISTRY, Clock, device
 from hypothesis import given
 from hypothesis import strategies as st
 
+from overstory.client.errors import Fault, StateError
 from overstory.client.explaining import explain
 from overstory.client.page import POLICY, STYLE, as_page
 from overstory.client.state import State
@@ -192,8 +194,8 @@ def test_a_purpose_that_is_no_web_address_is_no_link() -> None:
 
 
 @contextmanager
-def serving(page: str = "<p>hello</p>") -> Iterator[LocalPage]:
-    with LocalPage(lambda: page) as server:
+def serving(page: str | Callable[[], str] = "<p>hello</p>") -> Iterator[LocalPage]:
+    with LocalPage(page if callable(page) else lambda: page) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         yield server
@@ -270,6 +272,33 @@ def test_only_reading_is_possible(capfd: Any) -> None:
         assert "ython" not in str(ask(server, method="POST"))
         path = server.path
     assert path not in "".join(capfd.readouterr()), "the path is a secret"
+
+
+def test_what_cannot_be_shown_is_said(capfd: Any) -> None:
+    def lost() -> str:
+        raise StateError(Fault.LOST, "the secret was there and is lost")
+
+    with serving(lost) as server:
+        assert ask(server)[:2] == (500, "the secret was there and is lost")
+    assert capfd.readouterr().err == ""
+
+
+def test_a_browser_that_goes_away_is_not_spoken_of(capfd: Any) -> None:
+    shown = threading.Event()
+    big = "x" * (1 << 24)
+
+    def slow() -> str:
+        shown.wait(10)
+        return big
+
+    with serving(slow) as server:
+        raw = socket.create_connection(("127.0.0.1", server.server_port), timeout=5)
+        raw.sendall(f"GET {server.path} HTTP/1.1\r\nHost: 127.0.0.1:{server.server_port}\r\n\r\n".encode())
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        raw.close()
+        shown.set()
+        assert ask(server)[0] == 200
+    assert capfd.readouterr().err == ""
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import io
 import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Final
+
+from overstory.client.output import PIPE_CLOSED, close_quietly, write_anything
 
 COMMANDS: Final = (
     "demo",
@@ -49,7 +50,6 @@ EXTRAS: Final = {
 BAD_INPUT: Final = 2
 OUR_FAULT: Final = 70
 INTERRUPTED: Final = 130
-PIPE_CLOSED: Final = 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     overstory 0.1.0
     0
     """
-    _write_anything()
+    write_anything()
     if argv is None:
         # The kernels have threads of their own; OpenBLAS's only spin beside them, and cost decoding half its time.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        _close_quietly()
+        close_quietly()
         return PIPE_CLOSED
     except SystemExit as leaving:  # rich leaves with 1, and has sent the rest nowhere
         if isinstance(leaving.__context__, BrokenPipeError):
@@ -160,17 +160,3 @@ def explain(error: Exception) -> tuple[int, str]:
         f"this is a fault of ours, not of your input ({type(error).__name__}: {error}); please report it "
         "with what you see when OVERSTORY_TRACEBACK=1 is set"
     )
-
-
-def _write_anything() -> None:
-    """Let a terminal that lacks a character show its escape instead of failing."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
-def _close_quietly() -> None:
-    """Let the interpreter's own last flush go nowhere."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)

@@ -6,6 +6,7 @@ A program that embeds the client can offer them as its own: ``main(argv, app="ed
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from overstory.client.choosing import choose, forget
 from overstory.client.looking import show_status, show_view
+from overstory.client.output import PIPE_CLOSED, close_quietly, write_anything
 from overstory.client.paths import StatePaths, state_folder
 from overstory.client.setting import Setting
 from overstory.protocol.errors import OverstoryError, ParameterError
@@ -141,17 +143,24 @@ def main(
     parser = argparse.ArgumentParser(prog=prog, description="See what leaves this machine, and decide.")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     add_commands(subparsers, prog, app=app, embedded=registry is not None)
+    write_anything()
     try:
-        return run(parser.parse_args(argv), registry=registry, environ=environ)
+        status = run(parser.parse_args(argv), registry=registry, environ=environ)
+        sys.stdout.flush()
     except SystemExit as leaving:
         return int(leaving.code or 0)
     except KeyboardInterrupt:
         return INTERRUPTED
+    except BrokenPipeError:
+        close_quietly()
+        return PIPE_CLOSED
     except OverstoryError as error:
         sys.stderr.write(f"{prog}: error: {error}\n")
     except OSError as error:
         named = f"{os.fsdecode(error.filename)}: " if error.filename else ""
         sys.stderr.write(f"{prog}: error: {named}{error.strerror or error}\n")
+    else:
+        return status
     return BAD_INPUT
 
 
@@ -164,10 +173,15 @@ def _paths(args: argparse.Namespace, environ: Mapping[str, str]) -> StatePaths:
 
 
 def _registry(args: argparse.Namespace, given: MetricRegistry | None) -> MetricRegistry:
-    from overstory.protocol.metrics import MetricRegistry, load_registry
+    from overstory.protocol.metrics import MetricRegistry, RegistryError, load_registry
 
     if given is not None:
         return given
     if args.registry is None:
         return MetricRegistry({}, "")
-    return load_registry(args.registry, read_candidates=args.command == "view")
+    registry = load_registry(args.registry, read_candidates=False)
+    if args.command == "view":
+        # What a program ships may lack its candidate files: a device has no use for them.
+        with contextlib.suppress(RegistryError):
+            registry = load_registry(args.registry)
+    return registry

@@ -79,7 +79,7 @@ def _values(metric: Metric) -> Sequence[Hashable] | str:
     """Return what the mechanism would take for each value thought possible."""
     labels = metric.labels
     if not labels:
-        return "the registry names no list of candidates, so there is nothing to compare"
+        return "the registry at hand has no list of candidates, so there is nothing to compare"
     if len(labels) > MOST_CANDIDATES:
         return f"{len(labels)} candidates are more than are computed here ({MOST_CANDIDATES})"
     return labels if isinstance(metric.domain, Strings) else range(len(labels))

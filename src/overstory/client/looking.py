@@ -48,6 +48,8 @@ def show_view(setting: Setting, args: argparse.Namespace) -> int:
     from overstory.client.story import tell
     from overstory.client.terminal import as_text
 
+    if sum(map(bool, (args.json, args.html, args.web))) > 1:
+        raise ParameterError("--json, --html and --web are three ways to show it: give one")
     if args.reports < 0:
         raise ParameterError(f"--reports {args.reports}: give a whole number from 0")
     view = _look(setting, args.explain)
@@ -97,6 +99,8 @@ def _named(setting: Setting, text: str) -> tuple[Any, str]:
     name, equals, value = text.partition("=")
     if not equals:
         raise ParameterError(f"--explain {text}: give METRIC=VALUE")
+    if not setting.registry:
+        raise ParameterError(f"--explain {text}: give --registry FILE too, which says what {name} is")
     return setting.registry[name], value
 
 

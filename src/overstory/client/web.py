@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hmac
 import secrets
+import sys
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final
+from typing import Any, Final
 
 from overstory.client.page import POLICY
+from overstory.protocol.errors import OverstoryError
 
 HEADERS: Final = {
     "Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'",
@@ -50,6 +52,11 @@ class LocalPage(ThreadingHTTPServer):
         """The page's address."""
         return f"http://127.0.0.1:{self.server_port}{self.path}"
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a browser that went away in the middle."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
 
 class _Handler(BaseHTTPRequestHandler):
     """Answers GET and HEAD of the one path, for the right host."""
@@ -65,7 +72,15 @@ class _Handler(BaseHTTPRequestHandler):
         elif not hmac.compare_digest(self.path.encode(), self.server.path.encode()):
             self._answer(HTTPStatus.NOT_FOUND, "There is nothing here.")
         else:
-            self._answer(HTTPStatus.OK, self.server.page(), "text/html; charset=utf-8")
+            self._show()
+
+    def _show(self) -> None:
+        try:
+            page = self.server.page()
+        except OverstoryError as error:
+            self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, str(error))
+        else:
+            self._answer(HTTPStatus.OK, page, "text/html; charset=utf-8")
 
     def do_HEAD(self) -> None:
         """Answer without the page."""

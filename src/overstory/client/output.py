@@ -1,0 +1,25 @@
+"""Standard output, whatever it leads to: a terminal that lacks letters, or a reader that leaves early."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import Final
+
+PIPE_CLOSED: Final = 141
+"""The exit status of a program whose reader has left."""
+
+
+def write_anything() -> None:
+    """Let a terminal that lacks a character show its escape instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def close_quietly() -> None:
+    """Let the interpreter's own last flush go nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
