@@ -192,6 +192,9 @@ def refusals_of_needs():
         for one in ("epsilon_report", "epsilon_permanent"):
             yield from ((name, size | {**TWO, one: bad}, f"{one} = .*above 0") for bad in EPSILONS)
         yield name, size | {"epsilon_permanent": 1.0, "epsilon_report": 1.0}, "must be below epsilon_permanent"
+    for name in ("l-grr", "loloha"):
+        large = size | {"epsilon_permanent": 800.0, "epsilon_report": 750.0}
+        yield from ((name, large | more, "epsilon_permanent = 800.0.*below 700") for more in ({}, {"published": True}))
     yield from (("opt-dr", size | {"epsilon_permanent": bad}, "epsilon_permanent = .*above 0") for bad in EPSILONS)
     yield "random-matrix", {}, "either epsilon, or the lecture's advantage"
     yield "random-matrix", {"epsilon": 1.0, "advantage": 0.1}, "either epsilon, or the lecture's advantage"

@@ -11,9 +11,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
+from typing import Final
 
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.probability import ONE, check_probability, log_ratio, mix, power, round_up, weighted_sum
+
+MAX_EPSILON: Final = 700
+"""Of a symbol's channel: a float holds its exponential."""
 
 
 @dataclass(frozen=True)
@@ -207,8 +211,8 @@ class SymbolChannel:
 
         alpha = (E - 1) / (E + k - 1) with E = exp(epsilon).
         """
-        if not isinstance(epsilon, int | float) or isinstance(epsilon, bool) or not 0 < epsilon < 700:
-            raise ParameterError(f"epsilon = {epsilon!r}: give a number above 0 and below 700")
+        if not isinstance(epsilon, int | float) or isinstance(epsilon, bool) or not 0 < epsilon < MAX_EPSILON:
+            raise ParameterError(f"epsilon = {epsilon!r}: give a number above 0 and below {MAX_EPSILON}")
         odds = math.exp(epsilon)
         uninformed = cls(domain_size, Fraction(0))  # says so when the domain is none
         threshold = math.floor(ONE * ((odds - 1) / (odds + uninformed.domain_size - 1)))

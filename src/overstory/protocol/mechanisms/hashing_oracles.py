@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Any, Final
 
-from overstory.protocol.channels import SymbolChannel
+from overstory.protocol.channels import MAX_EPSILON, SymbolChannel
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.calibration import check_epsilon
 from overstory.protocol.mechanisms.symbols import SymbolMechanism
@@ -175,6 +175,8 @@ def _check_two(epsilon_permanent: float, epsilon_report: float) -> tuple[float, 
         raise ParameterError(
             f"epsilon_report = {report} must be below epsilon_permanent = {permanent}: otherwise one round does"
         )
+    if permanent >= MAX_EPSILON:
+        raise ParameterError(f"epsilon_permanent = {permanent}: give a number below {MAX_EPSILON}")
     return permanent, report
 
 
