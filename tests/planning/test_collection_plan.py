@@ -115,6 +115,8 @@ def test_the_words_of_a_screened_plan_and_of_a_closed_list():
         (0, 5, {}, "reports = 0"),
         (10, 0, {}, "candidates = 0"),
         (10, 20_000, {}, "do not fit a domain"),
+        (10**400, 5, {}, "reports = 1000"),
+        (10, 10**400, {}, "candidates = 1000"),
         (10, 5, {"alpha": 1.0}, "alpha = 1.0"),
         (10, 5, {"share": 1.5}, "share = 1.5"),
     ],

@@ -17,11 +17,12 @@ from overstory.planning.detection import (
 from overstory.planning.plan import AtShare, Plan
 from overstory.planning.precision import count_error, fitted_candidates
 from overstory.privacy import statement
-from overstory.protocol.encodings import OneHot
+from overstory.protocol.encodings import OneHot, check_count
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.bits import BitMechanism
 
 EPSILON_REPORTS: Final = (1, 2, 3, 5, 10, 20, 100)
+MOST: Final = 1 << 62
 
 
 def plan_from_parameters(
@@ -97,9 +98,8 @@ def _at_share(
 
 def check_collection(num_reports: int, num_candidates: int) -> None:
     """Raise ParameterError unless there is something to collect and something to look for."""
-    for name, number in (("reports", num_reports), ("candidates", num_candidates)):
-        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-            raise ParameterError(f"{name} = {number!r}: give a whole number of at least 1")
+    check_count("reports", num_reports, 1, MOST)
+    check_count("candidates", num_candidates, 1, MOST)
 
 
 def _check_domain(mechanism: BitMechanism, num_candidates: int) -> None:

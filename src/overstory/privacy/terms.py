@@ -98,19 +98,22 @@ class Terms(ABC):
 
 
 def add_up(epsilons: Iterable[tuple[int, float]]) -> float:
-    """Return the sum of times * epsilon, exact and then rounded up.
+    """Return the sum of times * epsilon, exact and then rounded up: to infinity, where floats end.
 
     Examples
     --------
-    >>> add_up([(3, 0.1)]) > 0.3, add_up([(1, 0.1)]) == 0.1
-    (True, True)
+    >>> add_up([(3, 0.1)]) > 0.3, add_up([(1, 0.1)]) == 0.1, add_up([(10**400, 0.1)])
+    (True, True, inf)
     """
     exact = Fraction(0)
     for times, epsilon in epsilons:
         if math.isinf(epsilon):
             return epsilon
         exact += times * Fraction(epsilon)
-    near = float(exact)
+    try:
+        near = float(exact)
+    except OverflowError:
+        return math.inf
     return near if Fraction(near) >= exact else math.nextafter(near, math.inf)
 
 

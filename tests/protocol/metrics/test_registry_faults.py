@@ -233,6 +233,12 @@ def test_a_file_that_is_no_text(tmp_path):
         load_registry(path)
 
 
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):
+    path = tmp_path / "metrics.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + registry_text().encode())
+    assert load_registry(path).digest == parse_registry(registry_text()).digest
+
+
 def test_lines_of_files_with_other_line_ends_are_the_same():
     text = registry_text(instead={"period": 'period = "daily"'})
     assert faults(text.replace("\n", "\r\n")) == faults(text)

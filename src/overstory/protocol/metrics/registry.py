@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 import tomllib
@@ -99,7 +100,7 @@ def load_registry(path: str | os.PathLike[str], *, read_candidates: bool = True)
 
 
 def registry_text(path: str | os.PathLike[str]) -> str:
-    """Return the text of a registry file, its line ends as they are.
+    """Return the text of a registry file, its line ends as they are; a byte order mark is no part of it.
 
     Raises
     ------
@@ -109,7 +110,7 @@ def registry_text(path: str | os.PathLike[str]) -> str:
         When it cannot be read.
     """
     try:
-        return Path(path).read_bytes().decode()
+        return Path(path).read_bytes().removeprefix(codecs.BOM_UTF8).decode()
     except UnicodeDecodeError as error:
         problem = f"expected UTF-8 text ({error.reason} at byte {error.start})"
         raise FormatError(problem, source=os.fspath(path)) from None
