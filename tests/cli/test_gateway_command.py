@@ -107,6 +107,7 @@ def test_a_collector_that_is_not_there(folder: Path) -> None:
         ((*FILE, "--agree", "on", "--value-column", "kwh"), "readings.csv, line 1: there is no column 'kwh'"),
         ((*FILE, "--agree", "on", "--timezone", "Europe/Bonn"), "no time zone 'Europe/Bonn'"),
         ((*FILE[:1], "--metric", "gas", *FILE[3:], "--agree", "on"), "there is no metric 'gas'"),
+        ((*GATEWAY, "--readings", "readings.csv", "--server", "http://x", "--token", "a\nb", "--agree", "on"), "token"),
         ((*FILE, "--agree", "on", "--spread", "-1"), "spread"),
         ((*FILE, "--agree", "on", "--wait", "-1"), "--wait = -1.0: give seconds"),
         ((*FILE, "--agree", "on", "--wait", "nan"), "--wait = nan: give seconds"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -204,6 +205,30 @@ def test_a_file_cut_off_in_the_middle_is_mended_and_nothing_stands_there_twice(t
         assert sorted(u.batch for u in decode_uploads(path.read_bytes(), 99)) == sorted(
             u.batch for u in decode_uploads(whole, 99)
         ), cut
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
+def test_a_file_that_takes_no_more_is_named_and_keeps_whole_uploads(tmp_path: Path) -> None:
+    """The limit on the size of files stands in for the disk."""
+    import resource
+
+    run(tmp_path, year(3))
+    whole = (tmp_path / "out").read_bytes()
+    body = whole[: len(whole) // 3]
+    (tmp_path / "full").write_bytes(body)
+    sink, other = FileSink(tmp_path / "full"), row(1, whole[-len(body) :])
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(body) + 10, limits[1]))
+    try:
+        for _ in range(2):
+            with pytest.raises(GatewayError, match="full: reports cannot be written there"):
+                sink.hand([other], 0.0, 0, lambda: True)
+            assert (tmp_path / "full").read_bytes() == body
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    sink.hand([other], 0.0, 0, lambda: True)
+    sink.close()
+    assert (tmp_path / "full").read_bytes() == body + other.body
 
 
 def test_somebody_else_s_file_is_not_touched(tmp_path: Path) -> None:

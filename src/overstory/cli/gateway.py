@@ -142,9 +142,10 @@ def _sink(args: argparse.Namespace, opened: ExitStack) -> Sink | None:
     if args.server:
         from overstory.client.upload import endpoint, http_transport
         from overstory.gateway.sinks import CollectorSink
+        from overstory.protocol.bearer import check_token
 
         endpoint(args.server)
-        token = args.token if args.token is not None else os.environ.get("OVERSTORY_TOKEN", "")
+        token = check_token(args.token if args.token is not None else os.environ.get("OVERSTORY_TOKEN", ""))
         return CollectorSink(args.server, http_transport(), token)
     return None
 

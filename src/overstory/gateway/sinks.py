@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from typing import Final, Protocol
 
 from overstory.client.outbox import OutboxRow, RowState
 from overstory.client.sending import Decision, Pace, Uniform, decide
@@ -111,26 +112,48 @@ class FileSink:
     Raises
     ------
     GatewayError
-        When the file is something else.
+        When the file is something else, or cannot be written.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._there, end = _scanned(self.path)
-        self._file: BinaryIO = self.path.open("r+b" if self.path.exists() else "wb")
-        self._file.truncate(end)
-        self._file.seek(end)
+        self._there, self._end = _scanned(self.path)
+        # Unbuffered, so that nothing waits to be written once a write has failed.
+        self._file = self.path.open("r+b" if self.path.exists() else "wb", buffering=0)
+        try:
+            self._cut()
+        except OSError as error:
+            self._file.close()
+            raise self._unwritable(error) from error
 
     def hand(self, rows: Sequence[OutboxRow], now: float, failures: int, allowed: Allowed) -> dict[int, Decision]:  # noqa: ARG002 - a file needs neither time nor patience
         """Write the rows that are not there yet; they are on the disk when this returns."""
         if not allowed():
             return {}
         new = [row for row in rows if row.batch not in self._there]
-        self._file.write(b"".join(row.body for row in new))
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        self._append(b"".join(row.body for row in new))
         self._there.update(row.batch for row in new)
         return {row.id: Decision(RowState.SENT, "written") for row in rows}
+
+    def _append(self, content: bytes) -> None:
+        """Write to the end and wait for the disk, or take back what was written of it."""
+        left = memoryview(content)
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self._cut()
+            raise self._unwritable(error) from error
+        self._end += len(content)
+
+    def _cut(self) -> None:
+        self._file.truncate(self._end)
+        self._file.seek(self._end)
+
+    def _unwritable(self, error: OSError) -> GatewayError:
+        return GatewayError(f"{self.path}: reports cannot be written there: {error.strerror or error}")
 
     def close(self) -> None:
         """Close the file."""
