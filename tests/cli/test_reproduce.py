@@ -25,6 +25,12 @@ def test_json_is_the_result_and_nothing_else(tmp_path):
     assert result == json.loads((tmp_path / "out" / f"{SMALL}.json").read_text())
 
 
+def test_the_page_says_how_to_get_it_again_with_its_options(tmp_path):
+    done = within("reproduce", "rappor-figure-1", "--quick", "--value", "a b", "-o", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "overstory reproduce --all --quick --value 'a b'" in (tmp_path / "out" / "summary.md").read_text()
+
+
 def test_the_list_names_everything(tmp_path):
     lines = within("reproduce", "--list", cwd=tmp_path).stdout.splitlines()
     assert [line.split()[0] for line in lines] == list(EXPERIMENTS)

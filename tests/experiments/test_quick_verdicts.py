@@ -1,10 +1,12 @@
 """Every experiment, in quick mode: it runs, compares with what was published, explains what differs, and is in docs."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from overstory.experiments.context import Context
+from overstory.experiments.drawing import VARIABLES
 from overstory.experiments.registry import EXPERIMENTS
 from overstory.experiments.summary import section
 
@@ -20,6 +22,9 @@ def test_nothing_differs_without_a_reason_and_the_page_of_results_is_fresh(name)
     names = [one.name for one in result.comparisons]
     assert len(set(names)) == len(names)
     assert all(figure.name.startswith(name) and figure.alt and figure.caption for figure in result.figures)
+    for figure in result.figures:  # what the page does not colour would be black on black where it is dark
+        assert set(re.findall(r"#[0-9a-f]{6}\b", figure.svg)) <= set(VARIABLES)
+        assert all("fill: #" in style for style in re.findall(r'<text style="([^"]*)"', figure.svg))
     assert section(result) in PAGE.read_text(encoding="utf-8"), AGAIN
 
 

@@ -25,7 +25,7 @@ def by_name(result):
 
 def test_the_papers_value_is_compared_with_the_papers_run():
     result = run("rappor-figure-1")
-    assert result.verdicts == {"agrees": 3, "differs": 0, "new": 0}
+    assert result.verdicts == {"agrees": 2, "differs": 0, "new": 1}  # two bits of two cannot differ: no verdict
     assert result.tables[0].rows[0][1] == 4
 
 
@@ -36,6 +36,14 @@ def test_any_value_and_parameters_are_drawn_and_compared_with_nothing(tmp_path):
     assert result.inputs["value"] == "BADAPPLE.COM"
     assert "BADAPPLE.COM" in result.figures[0].svg
     assert "of 32" in result.figures[0].svg
+
+
+def test_the_spread_of_wide_filters_is_the_normal_one(tmp_path):
+    write_params(tmp_path / "params.csv", RapporParameters(k=4096, h=2, m=4, p=0.25, q=0.75, f=0.25))
+    bits = by_name(run("rappor-figure-1", params=tmp_path / "params.csv"))["bits set in the report"]
+    rate = 0.25 + 0.125 / 2
+    assert bits.ours == pytest.approx(4094 * rate + 2 * (0.75 - 0.125 / 2))
+    assert bits.high - bits.low == pytest.approx(2 * 2.576 * math.sqrt(4096 * rate * (1 - rate)), abs=2)
 
 
 def test_a_values_name_cannot_break_the_drawing():

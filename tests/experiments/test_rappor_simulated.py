@@ -16,7 +16,7 @@ def context(name):
 
 
 def setting(k, h, m, recall):
-    rates = {parameters.PAPERS: np.array([recall]), parameters.OURS: np.array([recall])}
+    rates = {parameters.PAPERS: np.array([recall]), parameters.DEFAULT: np.array([recall])}
     return parameters.Setting(k, h, m, rates, rates)
 
 

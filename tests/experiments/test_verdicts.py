@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.experiments.comparison import AGREES, DIFFERS, NEW, Comparison, exact, simulated, stated
+from overstory.experiments.comparison import (
+    AGREES,
+    DIFFERS,
+    LEVEL,
+    NEW,
+    Comparison,
+    clopper_pearson,
+    exact,
+    proportion,
+    simulated,
+    stated,
+)
 from overstory.experiments.published import Published, about, at_least, at_most, printed
 from overstory.experiments.result import Table
 from overstory.protocol.errors import ParameterError
@@ -72,6 +83,21 @@ def test_a_further_run_falls_into_the_interval_as_often_as_is_said():
         hits += simulated("x", runs, Published(further, "a further run")).verdict == AGREES
     assert binom.cdf(hits, tries, 0.99) > 1e-6
     assert binom.sf(hits - 1, tries, 0.99) > 1e-6
+
+
+@pytest.mark.parametrize("chance", [0.001, 0.03, 0.5, 0.97])
+@pytest.mark.parametrize("level", [0.9, LEVEL])
+def test_a_chance_lies_in_its_interval_at_least_as_often_as_is_said(chance, level):
+    from scipy.stats import binom
+
+    ends = [(hits, *clopper_pearson(hits, 60, level)) for hits in range(61)]
+    assert binom.pmf([hits for hits, low, high in ends if low <= chance <= high], 60, chance).sum() >= level
+    assert all(high - low < 0.4 for _, low, high in ends)
+
+
+def test_a_proportion_agrees_with_a_chance_in_its_interval():
+    assert proportion("x", 90, 100, Published(0.9, "here")).verdict == AGREES
+    assert proportion("x", 70, 100, Published(0.9, "here")).verdict == DIFFERS
 
 
 def test_one_run_has_no_spread():

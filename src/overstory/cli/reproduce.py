@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,7 +144,9 @@ def _write_overview(args: argparse.Namespace, results: tuple[Result, ...]) -> No
     folder, known = Path(args.out), {result.name: result for result in results}
     every = [known.get(name) or load(name, folder) for name in EXPERIMENTS]
     there = [result for result in every if result is not None]
-    command = "overstory reproduce --all" + (" --quick" if args.quick else "")
+    given = ([f"--{name}", str(getattr(args, name))] for name in OPTIONS if getattr(args, name) is not None)
+    words = ["overstory", "reproduce", "--all", *(["--quick"] if args.quick else []), *chain.from_iterable(given)]
+    command = shlex.join(words)
     with writing_text(folder / "index.html") as text:
         text.write(page(there, command))
     with writing_text(folder / "summary.md") as text:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import NormalDist, fmean, stdev
 from typing import Any, Final
 
 from overstory.experiments.published import Published
@@ -15,13 +15,15 @@ AGREES: Final = "agrees"
 DIFFERS: Final = "differs"
 NEW: Final = "new"
 LEVEL: Final = 0.99
+REACH: Final = NormalDist().inv_cdf((1 + LEVEL) / 2)
+"""Standard errors to either side that hold a normal variable at `LEVEL`."""
 
 
 @dataclass(frozen=True)
 class Comparison:
     """One quantity: what the paper says, what we find, and between which bounds.
 
-    Make it with `exact`, `simulated`, `stated` or `new`.
+    Make it with `exact`, `simulated`, `proportion` or `stated`, where one of them fits.
 
     Attributes
     ----------
@@ -145,6 +147,37 @@ def simulated(
     mean, spread = fmean(runs), stdev(runs)
     far = float(t.ppf((1 + LEVEL) / 2, len(runs) - 1)) * spread * math.sqrt(1 / averaged + 1 / len(runs))
     return Comparison(name, mean, mean - far, mean + far, unit, published, because)
+
+
+def proportion(
+    name: str,
+    hits: int,
+    trials: int,
+    published: Published | None = None,
+    *,
+    level: float = LEVEL,
+    unit: str = "",
+    because: str = "",
+) -> Comparison:
+    """Compare how often something happened in independent trials; the interval is `clopper_pearson`'s."""
+    low, high = clopper_pearson(hits, trials, level)
+    return Comparison(name, hits / trials, low, high, unit, published, because)
+
+
+def clopper_pearson(hits: int, trials: int, level: float = LEVEL) -> tuple[float, float]:
+    """Return the chances under which so few, or so many, hits are not rarer than (1 - level) / 2 (exact, conservative).
+
+    Examples
+    --------
+    >>> [round(end, 4) for end in clopper_pearson(0, 100)], [round(end, 4) for end in clopper_pearson(50, 100, 0.95)]
+    ([0.0, 0.0516], [0.3983, 0.6017])
+    """
+    from scipy.stats import beta
+
+    tail = (1 - level) / 2
+    low = float(beta.ppf(tail, hits, trials - hits + 1)) if hits else 0.0
+    high = float(beta.ppf(1 - tail, hits + 1, trials - hits)) if hits < trials else 1.0
+    return low, high
 
 
 def stated(name: str, ours: str, published: Published | None = None, *, because: str = "") -> Comparison:

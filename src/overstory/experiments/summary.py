@@ -18,8 +18,8 @@ def overview(results: Sequence[Result]) -> str:
     """Say it in one sentence."""
     seen = totals(results)
     return (
-        f"{seen[AGREES]} published numbers agree, {seen[DIFFERS]} differ (each says why), "
-        f"{seen[NEW]} numbers are new, in {len(results)} experiments."
+        f"{seen[AGREES]} numbers agree with the papers or with theory, {seen[DIFFERS]} differ (each says why), "
+        f"{seen[NEW]} are new, in {len(results)} experiments."
     )
 
 

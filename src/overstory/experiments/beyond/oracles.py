@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from overstory.analysis.choosing import report_bits
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.data.covid import CONFIRMED
 from overstory.experiments import drawing
 from overstory.experiments.beyond.contenders import PERMANENT, REPORT, Contender, contenders
 from overstory.experiments.comparison import LEVEL, Comparison, stated
 from overstory.experiments.context import Context
+from overstory.experiments.epidemic.respondents import CASES
 from overstory.experiments.protecting.homes import BINS, binned, frequencies, made_up
 from overstory.experiments.published import Published
 from overstory.experiments.rappor.populations import PRESENT, exponential
@@ -24,7 +24,6 @@ from overstory.protocol.encodings import Bloom
 
 F64 = NDArray[np.float64]
 
-STATES: Final = 26
 STRINGS, METERS, REGIONS = "strings", "meters", "states"
 PROBLEMS: Final = {
     STRINGS: "100 strings, exponential shares (RAPPOR, section 5.2)",
@@ -52,8 +51,7 @@ def shares_of(problem: str, rng: np.random.Generator) -> F64:
         return exponential()[:PRESENT]
     if problem == METERS:
         return frequencies(binned(made_up(200_000, rng)[0], BINS), BINS)
-    cases = np.array(sorted(CONFIRMED.values(), reverse=True)[:STATES], dtype=np.float64)
-    return np.asarray(cases / cases.sum())
+    return np.asarray(CASES / CASES.sum())
 
 
 def run(context: Context) -> Result:

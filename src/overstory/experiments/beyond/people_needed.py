@@ -12,7 +12,7 @@ import numpy as np
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.variance import frequency_variance
 from overstory.experiments import drawing
-from overstory.experiments.comparison import LEVEL, Comparison, exact
+from overstory.experiments.comparison import LEVEL, Comparison, exact, proportion
 from overstory.experiments.context import Context
 from overstory.experiments.published import Published
 from overstory.experiments.result import Cell, Picture, Result, Table
@@ -118,18 +118,21 @@ def _tried(context: Context, index: int, runs: int) -> Tried:
 
 def _rates(tried: Sequence[Tried], runs: int) -> list[Comparison]:
     """Compare how often a share was detected with nine times in ten; all intervals together hold at LEVEL."""
-    from scipy.stats import beta
-
-    miss = (1 - LEVEL) / (2 * len(tried))
+    level = 1 - (1 - LEVEL) / len(tried)
     known = Published(0.9, "theory: docs/collect.md")
-    found = []
-    for one in tried:
-        low = float(beta.ppf(miss, one.found, runs - one.found + 1)) if one.found else 0.0
-        high = float(beta.ppf(1 - miss, one.found + 1, runs - one.found)) if one.found < runs else 1.0
-        name = f"{one.people:,} people see a share of {one.share:.0%} by {one.family} at epsilon {one.epsilon:g}"
-        because = "an estimate from few holders is only nearly normal"
-        found.append(Comparison(name, one.found / runs, low, high, "of the runs", known, because))
-    return found
+    because = "an estimate from few holders is only nearly normal"
+    return [
+        proportion(
+            f"{one.people:,} people see a share of {one.share:.0%} by {one.family} at epsilon {one.epsilon:g}",
+            one.found,
+            runs,
+            known,
+            level=level,
+            unit="of the runs",
+            because=because,
+        )
+        for one in tried
+    ]
 
 
 def _crossings() -> list[Comparison]:

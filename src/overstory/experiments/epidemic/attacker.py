@@ -18,7 +18,7 @@ from overstory.analysis.decoding import decode
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch
 from overstory.experiments import drawing
-from overstory.experiments.comparison import Comparison, exact, simulated, stated
+from overstory.experiments.comparison import Comparison, clopper_pearson, exact, proportion, simulated, stated
 from overstory.experiments.context import Context
 from overstory.experiments.epidemic.respondents import CLOSE, PICKED, STATES, asked, fitted, mechanism
 from overstory.experiments.published import Published
@@ -142,18 +142,10 @@ def _compare(found: list[Rebuilt], told: dict[int, list[bool]], bare: list[bool]
         rows.append(simulated(f"R squared, {name}", fits, averaged=len(found)))
     rows.append(exact("persons named rightly by chance", 1 / len(STATES)))
     for reports, hits in told.items():
-        rows.append(_share(f"persons named rightly from {reports} report{'s' * (reports > 1)}", hits))
-    rows.append(_share("persons named rightly from one report without the round", bare))
+        name = f"persons named rightly from {reports} report{'s' * (reports > 1)}"
+        rows.append(proportion(name, sum(hits), len(hits)))
+    rows.append(proportion("persons named rightly from one report without the round", sum(bare), len(bare)))
     return rows
-
-
-def _share(name: str, hits: list[bool]) -> Comparison:
-    from scipy.stats import beta
-
-    right, all_of = sum(hits), len(hits)
-    low = float(beta.ppf(0.005, right, all_of - right + 1)) if right else 0.0
-    high = float(beta.ppf(0.995, right + 1, all_of - right)) if right < all_of else 1.0
-    return Comparison(name, right / all_of, low, high)
 
 
 def _table(told: dict[int, list[bool]], bare: list[bool]) -> Table:
@@ -182,10 +174,9 @@ def _draw(one: Rebuilt, told: dict[int, list[bool]], bare: list[bool]) -> Pictur
     bars.set_xticks(at, [STATES[i] for i in order], rotation=60, ha="right", fontsize=8)
     bars.set(ylabel="share of the infected (%)", xlim=(-0.8, len(STATES) - 0.2))
     drawing.panel_title(bars, "Frequencies, from reports taken for permanent responses")
-    shares = [_share("", hits) for hits in told.values()]
     middle = [100 * float(np.mean(hits)) for hits in told.values()]
-    low, high = [100 * (one.low or 0.0) for one in shares], [100 * (one.high or 0.0) for one in shares]
-    drawing.band(line, SEEN, low, high, drawing.VERMILION)
+    low, high = 100 * np.array([clopper_pearson(sum(hits), len(hits)) for hits in told.values()]).T
+    drawing.band(line, SEEN, low.tolist(), high.tolist(), drawing.VERMILION)
     line.semilogx(SEEN, middle, "o-", color=drawing.VERMILION, linewidth=1.7, markersize=4)
     drawing.label(line, SEEN[0], middle[0], "both rounds", drawing.VERMILION, xytext=(4, 14))
     without = 100 * float(np.mean(bare))

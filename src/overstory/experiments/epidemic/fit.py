@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.counts import SupportCounts
 from overstory.analysis.oracle import FrequencyOracle, frequency_oracle
 from overstory.experiments import drawing
+from overstory.experiments.accumulating import accumulated
 from overstory.experiments.comparison import Comparison, exact, simulated, stated
 from overstory.experiments.context import Context
 from overstory.experiments.epidemic.respondents import CASES, CLOSE, PICKED, STATES, asked, fitted, mechanism
@@ -81,11 +81,11 @@ def run(context: Context) -> Result:
 
 def _survey(symbols: NDArray[np.int32], rng: np.random.Generator) -> Survey:
     oracle = FrequencyOracle(mechanism())
-    counts = _counted(oracle, symbols, rng, STATES)
+    counts = accumulated(oracle, oracle.devices(symbols, rng, candidates=STATES))
     truth = np.bincount(symbols, minlength=len(STATES)) / len(symbols)
     decoded = {LASSO: oracle.estimate(counts, STATES, method="lasso"), DEFAULT: oracle.estimate(counts, STATES)}
     warner = frequency_oracle("sue", domain_size=len(STATES), epsilon=mechanism().epsilon_report)
-    flipped = _counted(warner, symbols, rng, None)
+    flipped = accumulated(warner, warner.devices(symbols, rng))
     decoded[ONE_HOT] = warner.estimate(flipped)
     p, n = float(warner.mechanism.p_star), len(symbols)
     by_formula = (flipped.ones.sum(axis=0) - (1 - p) * n) / (2 * p - 1)
@@ -95,14 +95,6 @@ def _survey(symbols: NDArray[np.int32], rng: np.random.Generator) -> Survey:
         {name: one.frequency_standard_errors for name, one in decoded.items()},
         float(np.abs(decoded[ONE_HOT].raw_counts - by_formula).max()),
     )
-
-
-def _counted(
-    oracle: FrequencyOracle, symbols: NDArray[np.int32], rng: np.random.Generator, names: tuple[str, ...] | None
-) -> SupportCounts:
-    devices = oracle.devices(symbols, rng, candidates=names)
-    empty = SupportCounts.empty(oracle.mechanism.num_cohorts, oracle.mechanism.payload_bits)
-    return sum((oracle.accumulate(batch) for batch in devices.batches()), empty)
 
 
 def _fit(found: list[Survey], name: str) -> list[float]:

@@ -16,11 +16,10 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta as beta_distribution
 
 from overstory.analysis.oracle import FrequencyOracle, frequency_oracle
 from overstory.experiments import drawing
-from overstory.experiments.comparison import LEVEL, Comparison, exact
+from overstory.experiments.comparison import Comparison, exact, proportion
 from overstory.experiments.context import Context
 from overstory.experiments.published import Published, at_most
 from overstory.experiments.result import Picture, Result, Table
@@ -56,6 +55,10 @@ class Errors:
 
 BINARY: Final = "one sign of two"
 MATRIX: Final = "one sign of the matrix"
+FORMULAS: Final = {
+    BINARY: "randomized response: sqrt(2 n ln(2 / beta)) / (4 a)",
+    MATRIX: "frequency oracle: sqrt(2 n ln(2 / beta)) / (2 a)",
+}
 
 
 def run(context: Context) -> Result:
@@ -124,15 +127,15 @@ def _epsilons() -> list[Comparison]:
 def _formulas(found: list[Errors]) -> list[Comparison]:
     """Our own bound, from p* and q*, is the lecture's formula."""
     largest = max(one.num_reports for one in found)
-    chosen = [one for one in found if one.protocol == MATRIX and one.num_reports == largest]
     return [
         exact(
-            f"error bound of the matrix protocol, a = {one.advantage}, beta = 0.05",
-            largest * _oracle(MATRIX, one.advantage).error_bound(largest, 0.05),
-            Published(one.bound(0.05), "general construction of a frequency oracle", within=1e-6 * one.bound(0.05)),
+            f"{one.protocol}: error bound, a = {one.advantage}, beta = 0.05",
+            largest * _oracle(one.protocol, one.advantage).error_bound(largest, 0.05),
+            Published(one.bound(0.05), FORMULAS[one.protocol], within=1e-6 * one.bound(0.05)),
             unit="reports",
         )
-        for one in chosen
+        for one in found
+        if one.num_reports == largest
     ]
 
 
@@ -144,19 +147,10 @@ def _exceedances(found: list[Errors]) -> list[Comparison]:
         for beta in BETAS:
             beyond = sum(round(one.beyond(beta) * len(one.errors)) for one in chosen)
             trials = sum(len(one.errors) for one in chosen)
-            low, high = _clopper_pearson(beyond, trials)
             said = at_most(beta, "error, with probability at least 1 - beta")
-            ours = beyond / trials
             name = f"{protocol}: share of runs beyond the bound of beta = {beta}"
-            compared.append(Comparison(name, ours, low, high, "", said))
+            compared.append(proportion(name, beyond, trials, said))
     return compared
-
-
-def _clopper_pearson(hits: int, trials: int) -> tuple[float, float]:
-    tail = (1 - LEVEL) / 2
-    low = 0.0 if hits == 0 else float(beta_distribution.ppf(tail, hits, trials - hits + 1))
-    high = 1.0 if hits == trials else float(beta_distribution.ppf(1 - tail, hits + 1, trials - hits))
-    return low, high
 
 
 def _table(found: list[Errors]) -> Table:
@@ -202,7 +196,8 @@ def _draw(found: list[Errors]) -> Picture:
                     np.full(errors.size, one.num_reports * beside), errors, ".", color=colour, markersize=2, alpha=0.25
                 )
             drawing.label(panel, sizes[-1], bounds[-1], f"a = {advantage}", colour)
-        panel.set(title=protocol, xlabel="reports (n)")
+        drawing.panel_title(panel, protocol)
+        panel.set(xlabel="reports (n)")
         panel.margins(x=0.28)
     axes[0].set_ylabel("error of a count (reports)")
     return drawing.picture(

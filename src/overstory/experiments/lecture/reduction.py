@@ -155,5 +155,6 @@ def _draw(num_reports: int, literal: list[Outcome], divided: list[Outcome], runs
         "lecture-heavy-hitters",
         f"Largest error over the domain of {WIDTH}-bit values; {runs} runs of {num_reports:,} users, bands from the "
         "least to the greatest.",
-        "The literal form's error falls with epsilon, that of divided users hardly; both lie under the dashed 2 tau.",
+        "The literal form's error falls with epsilon, that of divided users hardly; both means lie under the dashed "
+        "2 tau.",
     )

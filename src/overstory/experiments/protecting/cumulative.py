@@ -6,8 +6,7 @@ comes back with its reading, so all reports together gain less: how much less ha
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -17,14 +16,17 @@ from overstory.experiments.comparison import Comparison
 from overstory.experiments.context import Context
 from overstory.experiments.protecting import window_based
 from overstory.experiments.protecting.double_randomization import built
-from overstory.experiments.protecting.homes import BINS, READINGS, homes_of
-from overstory.experiments.protecting.study import Distances, cumulative
-from overstory.experiments.protecting.window_based import Row
+from overstory.experiments.protecting.homes import BINS, READINGS, Homes, homes_of
+from overstory.experiments.protecting.panels import by_size, table
+from overstory.experiments.protecting.study import Distances, Key, cumulative, mean_ratio
+from overstory.experiments.protecting.window_based import EPSILONS, Row
 from overstory.experiments.result import Picture, Result, Table
 from overstory.protocol.mechanisms.mechanism import Mechanism
 
 EPSILON: Final = 2.0
 NAMES: Final = {"wb": "WB", "opt-wb": "OPT-WB", "opt-dr": "OPT-DR", "l-osue": "L-OSUE", "rappor": "RAPPOR"}
+GRID: Final = 3
+"""Runs at every epsilon and N."""
 Found = Mapping[str, list[list[Distances]]]
 
 
@@ -38,12 +40,32 @@ def run(context: Context) -> Result:
     for place, (name, i) in enumerate(context.steps(cases, "all reports so far")):
         readings = homes.draw(size, context.rng(1, i))
         found[name].append(cumulative(strategy(name), readings, context.rng(2, place), READINGS))
+    sizes = context.pick(quick=(1_000, 10_000), full=(1_000, 10_000, 100_000, 1_000_000))
+    grid = _everywhere(context, homes, sizes)
     return context.result(
         [_gain(label, found[name]) for name, label in NAMES.items()],
-        inputs={"homes": homes.description, "N": size, "epsilon": EPSILON, "bins": BINS, "runs": runs},
+        inputs={
+            "homes": homes.description,
+            "N": size,
+            "epsilon": EPSILON,
+            "bins": BINS,
+            "runs": runs,
+            "every N": list(sizes),
+            "every epsilon": list(EPSILONS),
+            "runs at each": GRID,
+        },
         random=True,
-        tables=[_table(found)],
-        figures=[_draw(found)],
+        tables=[_table(found), table("All ten reports of every home, at every epsilon and N", grid, NAMES)],
+        figures=[
+            _draw(found),
+            *by_size(
+                "protecting-cumulative",
+                grid,
+                names=NAMES,
+                epsilon="epsilon (permanent, or of ten reports)",
+                dot="a run, all ten reports of every home",
+            ),
+        ],
         notes=[
             "The gain is the error of one step over that of all ten: 10 for noise that is fresh in every report.",
             "WB and OPT-WB spend epsilon on every ten reports; the others once per distinct bin a home visits.",
@@ -51,21 +73,30 @@ def run(context: Context) -> Result:
     )
 
 
-def strategy(name: str, bins: int = BINS) -> Mechanism:
-    """Return a strategy of the thesis at this module's epsilon."""
+def strategy(name: str, bins: int = BINS, epsilon: float = EPSILON) -> Mechanism:
+    """Return a strategy of the thesis; this module's epsilon, unless given."""
     if name in {"wb", "opt-wb"}:
-        return window_based.built(name, EPSILON, bins)
-    return built(name, EPSILON, bins)
+        return window_based.built(name, epsilon, bins)
+    return built(name, epsilon, bins)
+
+
+def _everywhere(context: Context, homes: Homes, sizes: Sequence[int]) -> dict[Key, list[Distances]]:
+    """Return the distances after all ten reports at every epsilon and N, run by run."""
+    keys = [(name, epsilon, size) for size in sizes for epsilon in EPSILONS for name in NAMES]
+    found: dict[Key, list[Distances]] = {key: [] for key in keys}
+    for place, (name, epsilon, size) in enumerate(context.steps(keys, "every epsilon and N")):
+        for i in range(GRID):
+            readings = homes.draw(size, context.rng(3, size, i))
+            steps = cumulative(strategy(name, epsilon=epsilon), readings, context.rng(4, place, i), READINGS)
+            found[name, epsilon, size].append(steps[-1])
+    return found
 
 
 def _gain(label: str, runs: list[list[Distances]]) -> Comparison:
-    """The ratio of two mean errors, with its 99% interval by the delta method."""
-    one, ten = (np.array([run[step].raw_mse for run in runs]) for step in (0, -1))
-    ratio = float(one.mean() / ten.mean())
-    relative = math.sqrt(sum((errors.std(ddof=1) / errors.mean()) ** 2 / len(runs) for errors in (one, ten)))
-    far = 2.576 * relative * ratio
+    """The mean error of the first step over that of all ten."""
+    one, ten = ([run[step].raw_mse for run in runs] for step in (0, -1))
     name = f"{label}: what nine more reports of every home gain, in mean squared error"
-    return Comparison(name, ratio, ratio - far, ratio + far, "times")
+    return Comparison(name, *mean_ratio([(one, ten)]), "times")
 
 
 def _table(found: Found) -> Table:

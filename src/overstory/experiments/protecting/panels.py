@@ -1,4 +1,4 @@
-"""The thesis's figures: a panel for each epsilon, N on the horizontal axis, a line for each strategy."""
+"""The thesis's figures, a panel for each epsilon, N across, a line for each strategy; and the same as a table."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from overstory.experiments import drawing
-from overstory.experiments.protecting.study import Distances
-from overstory.experiments.result import Picture
+from overstory.experiments.protecting.study import Distances, means
+from overstory.experiments.result import Cell, Picture, Table
 
 Found = Mapping[tuple[str, float, int], Sequence[Distances]]
 
@@ -19,9 +19,20 @@ MEASURES: Final[tuple[tuple[str, str, Callable[[Distances], float]], ...]] = (
 )
 
 
-def by_size(name: str, found: Found, *, names: Mapping[str, str], epsilon: str) -> list[Picture]:
-    """Draw one picture for each measure."""
-    return [_picture(f"{name}-{short}", found, names, epsilon, said, read) for short, said, read in MEASURES]
+def table(caption: str, found: Found, names: Mapping[str, str]) -> Table:
+    """Return the mean distances of every strategy at every epsilon and N."""
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (names[name], epsilon, size, *(round(mean, 7) for mean in means(runs)))
+        for (name, epsilon, size), runs in found.items()
+    )
+    return Table(caption, ("strategy", "epsilon", "N", "MSE", "Jensen-Shannon distance"), rows)
+
+
+def by_size(
+    name: str, found: Found, *, names: Mapping[str, str], epsilon: str, dot: str = "a time step"
+) -> list[Picture]:
+    """Draw one picture for each measure; `epsilon` says whose it is, `dot` what each of the distances is of."""
+    return [_picture(f"{name}-{short}", found, names, epsilon, dot, said, read) for short, said, read in MEASURES]
 
 
 def _picture(
@@ -29,6 +40,7 @@ def _picture(
     found: Found,
     names: Mapping[str, str],
     epsilon: str,
+    dot: str,
     said: str,
     read: Callable[[Distances], float],
 ) -> Picture:
@@ -36,12 +48,13 @@ def _picture(
     figure, axes = drawing.panels(width=9.6, height=3.2, columns=len(epsilons), sharey=True)
     for axis, value in zip(np.atleast_1d(axes), epsilons, strict=True):
         _panel(axis, found, names, value, read, last=value == epsilons[-1])
-        axis.set(title=f"{epsilon.partition(' ')[0]} = {value:g}", xlabel="homes (N)")
+        drawing.panel_title(axis, f"{epsilon.partition(' ')[0]} = {value:g}")
+        axis.set(xlabel="homes (N)")
     np.atleast_1d(axes)[0].set_ylabel(said)
     return drawing.picture(
         figure,
         name,
-        f"{said[0].upper()}{said[1:]} against the number of homes, by {epsilon}; a dot is a time step.",
+        f"{said[0].upper()}{said[1:]} against the number of homes, by {epsilon}; a dot is {dot}.",
         f"{len(epsilons)} panels; the {said} falls as homes are added, and from panel to panel as epsilon grows.",
     )
 

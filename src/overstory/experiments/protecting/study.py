@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -13,7 +14,8 @@ from overstory.analysis.counts import SupportCounts
 from overstory.analysis.distances import jensen_shannon, mean_squared_error
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess import postprocess
-from overstory.analysis.simulation import SimulatedDevices
+from overstory.experiments.accumulating import accumulated
+from overstory.experiments.comparison import REACH
 from overstory.experiments.context import Context
 from overstory.experiments.protecting.homes import BINS, READINGS, Homes, Symbols, frequencies
 from overstory.protocol.mechanisms.mechanism import Mechanism
@@ -80,14 +82,9 @@ def _steps(
     size = oracle.support.domain_size
     assert size is not None
     return [
-        (oracle, _counted(oracle, replace(devices, symbols=homes[step]), step), frequencies(homes[step], size))
+        (oracle, accumulated(oracle, replace(devices, symbols=homes[step]), step), frequencies(homes[step], size))
         for step in range(steps)
     ]
-
-
-def _counted(oracle: FrequencyOracle, devices: SimulatedDevices, step: int) -> SupportCounts:
-    first, *others = (oracle.accumulate(batch) for batch in devices.batches(step))
-    return sum(others, first)
 
 
 def measured(
@@ -105,6 +102,25 @@ def inputs(homes: Homes, sizes: Sequence[int], epsilons: Sequence[float]) -> dic
     """Return what `measured` was run on."""
     numbers = {"N": list(sizes), "epsilon": list(epsilons), "bins": BINS, "steps": READINGS}
     return {"homes": homes.description, **numbers}
+
+
+def mean_ratio(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> tuple[float, float, float]:
+    """Return the ratio of each pair's means, averaged over the pairs, and its 99% interval (delta method).
+
+    Examples
+    --------
+    >>> [round(number, 3) for number in mean_ratio([([9.0, 11.0], [20.0, 20.0])])]  # 10, known to 1, over 20
+    [0.5, 0.371, 0.629]
+    """
+    ratios, variances = [], []
+    for pair in pairs:
+        one, other = (np.asarray(errors) for errors in pair)
+        ratios.append(float(one.mean() / other.mean()))
+        relative = sum((errors.std(ddof=1) / errors.mean()) ** 2 / errors.size for errors in (one, other))
+        variances.append(float(relative) * ratios[-1] ** 2)
+    far = REACH * math.sqrt(math.fsum(variances)) / len(ratios)
+    mean = math.fsum(ratios) / len(ratios)
+    return mean, mean - far, mean + far
 
 
 def means(found: Sequence[Distances]) -> tuple[float, float]:

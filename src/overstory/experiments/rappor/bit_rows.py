@@ -6,9 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from overstory.client import Randomizer
 from overstory.experiments import drawing
-from overstory.experiments.comparison import Comparison
+from overstory.experiments.comparison import LEVEL, Comparison
 from overstory.experiments.context import Context
 from overstory.experiments.published import Published
 from overstory.experiments.result import Picture, Result, Table
@@ -19,7 +22,6 @@ from overstory.protocol.mechanisms.bits import BitMechanism
 VALUE = "68"
 PAPERS = RapporParameters(k=256, h=4, m=1, p=0.5, q=0.75, f=0.5)
 REPORTS = 3
-CHANCE = 0.99  # the paper's numbers are of one random run
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def run(context: Context) -> Result:
         inputs={"value": value, "cohort": life.cohort, **{letter: getattr(parameters, letter) for letter in "khmpqf"}},
         random=True,
         tables=[_table(life)],
-        figures=[_draw(mechanism, life)],
+        figures=[draw(mechanism, life)],
         notes=[_note(mechanism)],
     )
 
@@ -75,24 +77,25 @@ def compare(mechanism: BitMechanism, life: Life, *, published: bool) -> list[Com
 
 
 def _count(name: str, parts: list[tuple[int, float]], published: Published | None) -> Comparison:
-    """Compare a sum of binomial counts: its mean, and where 99 of 100 runs fall."""
+    """Compare a sum of binomial counts: its mean, and where 99 of 100 runs fall.
+
+    Where that is every count there can be, no run could differ, and there is no verdict.
+    """
     chances = _sum_of_binomials(parts)
-    mean = math.fsum(ones * chance for ones, chance in enumerate(chances))
-    low = next(ones for ones in range(len(chances)) if math.fsum(chances[: ones + 1]) > (1 - CHANCE) / 2)
-    high = next(ones for ones in range(len(chances)) if math.fsum(chances[: ones + 1]) >= (1 + CHANCE) / 2)
-    return Comparison(name, mean, float(min(low, mean)), float(max(high, mean)), "bits", published)
+    mean, at_most = math.fsum(trials * rate for trials, rate in parts), np.cumsum(chances)
+    low, high = int(np.argmax(at_most > (1 - LEVEL) / 2)), int(np.argmax(at_most >= (1 + LEVEL) / 2))
+    can_differ = high - low < len(chances) - 1
+    said = published if can_differ else None
+    return Comparison(name, mean, float(min(low, mean)), float(max(high, mean)), "bits", said)
 
 
-def _sum_of_binomials(parts: list[tuple[int, float]]) -> list[float]:
+def _sum_of_binomials(parts: list[tuple[int, float]]) -> NDArray[np.float64]:
     """Return P(sum = 0, 1, ...)."""
-    chances = [1.0]
+    from scipy.stats import binom
+
+    chances = np.ones(1)
     for trials, rate in parts:
-        one = [math.comb(trials, i) * rate**i * (1 - rate) ** (trials - i) for i in range(trials + 1)]
-        whole = [0.0] * (len(chances) + trials)
-        for i, first in enumerate(chances):
-            for j, second in enumerate(one):
-                whole[i + j] += first * second
-        chances = whole
+        chances = np.convolve(chances, binom.pmf(np.arange(trials + 1), trials, rate))
     return chances
 
 
@@ -111,11 +114,14 @@ def _note(mechanism: BitMechanism) -> str:
     return (
         "Only the reports are ever sent; the permanent response is kept, and is the same for every report of this "
         f"value. One report reveals epsilon {mechanism.epsilon_report:.4f}; any number of them "
-        + (f"{ever:.4f}." if math.isfinite(ever) else "have no bound.")
+        + (f"{ever:.4f}. " if math.isfinite(ever) else "have no bound. ")
+        + "Of counts that one run in a hundred could not contradict, such as the paper's two bits of two, no verdict "
+        "is given."
     )
 
 
-def _draw(mechanism: BitMechanism, life: Life) -> Picture:
+def draw(mechanism: BitMechanism, life: Life) -> Picture:
+    """Draw the rows of bits, from the value to the reports."""
     rows = [life.true, life.permanent, *life.reports]
     names = ["true bits B", "permanent B'", *(f"report {i + 1}: S" for i in range(len(life.reports)))]
     figure, axes = drawing.panels(width=8.4, height=1.15 + 0.5 * len(rows))

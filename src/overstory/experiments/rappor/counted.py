@@ -19,6 +19,7 @@ from overstory.analysis.candidates import CandidateMap
 from overstory.analysis.counts import SupportCounts
 from overstory.analysis.decoding import Decoded, decode
 from overstory.analysis.oracle import FrequencyOracle
+from overstory.experiments.accumulating import accumulated
 from overstory.files.candidates import hash_candidates
 from overstory.protocol.mechanisms.bits import BitMechanism
 
@@ -105,7 +106,5 @@ def collect_reports(
     oracle = FrequencyOracle(mechanism)
     symbols = rng.choice(len(names), size=num_reports, p=shares).astype(np.int32)
     devices = oracle.devices(symbols, rng, candidates=names)
-    empty = SupportCounts.empty(mechanism.num_cohorts, mechanism.payload_bits)
-    counts = sum((oracle.accumulate(batch) for batch in devices.batches()), empty)
     held = np.bincount(symbols, minlength=len(names)).astype(np.int64)
-    return Collection(counts, hash_candidates(names, mechanism.encoding), held)
+    return Collection(accumulated(oracle, devices), hash_candidates(names, mechanism.encoding), held)

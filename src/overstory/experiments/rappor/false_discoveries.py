@@ -1,4 +1,4 @@
-"""Figures 7 and 8: what an attacker concludes from the two bits of a string in one report."""
+"""Figure 7, section 6: how often an attacker is wrong who selects all reports with both bits of a string set."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 from overstory.experiments import drawing
 from overstory.experiments.comparison import Comparison, exact, stated
 from overstory.experiments.context import Context
-from overstory.experiments.published import Published, at_least, at_most
+from overstory.experiments.published import Published, at_least
 from overstory.experiments.rappor.settings import collected
 from overstory.experiments.result import Picture, Result, Table
-from overstory.privacy.attackers import false_discovery_rate, missed_share, nothing_to_learn, posterior_of_bits
+from overstory.privacy.attackers import false_discovery_rate, missed_share, nothing_to_learn
 
 SHARES_OF_NOISE = (0.0, 0.25, 0.5, 0.75, 0.9)
 USUAL = 0.5
@@ -34,7 +34,7 @@ def run(context: Context) -> Result:
         inputs={"h": 2, "p": 0.5, "q": 0.75, "f": list(SHARES_OF_NOISE)},
         random=False,
         tables=[Table("False discovery rate", columns, rows)],
-        figures=[_draw_rates()],
+        figures=[_draw()],
         notes=[NOTE],
     )
 
@@ -60,7 +60,7 @@ def _discoveries() -> list[Comparison]:
     ]
 
 
-def _draw_rates() -> Picture:
+def _draw() -> Picture:
     figure, axes = drawing.panels(width=7.2, height=4.4)
     frequencies = np.linspace(0.0005, 1, 400)
     places = (0.28, 0.36, 0.44, 0.53, 0.64)  # of the labels, each on its own curve
@@ -80,54 +80,4 @@ def _draw_rates() -> Picture:
         "value. Two hashes, p = 0.5, q = 0.75; exact.",
         "Curves fall from 1 for rare strings to 0 for a string that everybody holds; more noise lies higher, towards "
         "the straight line of an attacker who knows nothing but the frequency.",
-    )
-
-
-def run_posteriors(context: Context) -> Result:
-    """Compute figure 8: P(v | the two bits), for both, one and none set."""
-    mechanism = collected(USUAL)
-    rows = tuple((x, *(posterior_of_bits(mechanism, x, ones) for ones in (2, 1, 0))) for x in FREQUENCIES)
-    rare = at_most(0.5, "section 6: much smaller than P(not v)")
-    both = [posterior_of_bits(mechanism, RARE, 2), posterior_of_bits(collected(0.0), RARE, 2)]
-    odds = float(mechanism.q_star / mechanism.p_star) ** 2
-    return context.result(
-        [
-            exact("P(v | both bits set), frequency 10%, f = 0.5", both[0], rare),
-            exact("P(v | both bits set), frequency 10%, f = 0", both[1], rare),
-            exact("frequency from which v is more likely than not, both bits set, f = 0.5", 1 / (1 + 1 / odds)),
-        ],
-        inputs={"h": 2, "p": 0.5, "q": 0.75, "f": USUAL},
-        random=False,
-        tables=[Table("P(v | bits)", ("frequency of v", "both set", "one set", "none set"), rows)],
-        figures=[_draw_posteriors()],
-        notes=[NOTE],
-    )
-
-
-def _draw_posteriors() -> Picture:
-    figure, axes = drawing.panels(width=7.8, height=3.8, columns=2, sharey=True)
-    frequencies = np.linspace(0, 1, 201)
-    for panel, f in zip(axes, (0.5, 0.0), strict=True):
-        mechanism = collected(f)
-        for ones, colour, name in (
-            (2, drawing.GREEN, "both set"),
-            (1, drawing.ORANGE, "one set"),
-            (0, drawing.VERMILION, "none set"),
-        ):
-            held = np.array([posterior_of_bits(mechanism, x, ones) for x in frequencies.tolist()])
-            panel.plot(frequencies, held, color=colour, linewidth=1.9)
-            panel.plot(frequencies, 1 - held, color=colour, linewidth=1.3, linestyle=(0, (4, 2)))
-            drawing.label(panel, 0.25, held[50], name, colour, xytext=(0, 0), ha="center")
-        panel.axvline(RARE, color=drawing.MUTED, linewidth=0.8)
-        drawing.panel_title(panel, f"f = {f:g}")
-        panel.set(xlabel="frequency of the string v", xlim=(0, 1), ylim=(0, 1.02))
-    axes[0].set_ylabel("probability given the two bits")
-    drawing.label(axes[0], RARE, 1.0, "10%", drawing.MUTED, xytext=(3, 3), fontsize=8)
-    return drawing.picture(
-        figure,
-        "rappor-figure-8",
-        "Solid: P(the client holds v); dashed: P(it holds another value), given how many of v's two bits one report "
-        "sets. p = 0.5, q = 0.75; exact. Left of the grey line v is rare.",
-        "Even when both bits are set, the solid curve of a rare string stays far below the dashed one; they cross at a "
-        "frequency of about 40 percent with f = 0.5.",
     )

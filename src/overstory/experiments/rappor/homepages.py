@@ -7,15 +7,14 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta
 
 from overstory.experiments import drawing
-from overstory.experiments.comparison import LEVEL, Comparison, exact, simulated
+from overstory.experiments.comparison import Comparison, clopper_pearson, exact, simulated
 from overstory.experiments.context import Context
 from overstory.experiments.published import about, at_least, at_most
 from overstory.experiments.rappor.counted import Collection, collect_reports, count_reports
 from overstory.experiments.rappor.populations import F64, HEAVY_HOMEPAGES, HOMEPAGES, homepages
-from overstory.experiments.rappor.settings import collected
+from overstory.experiments.rappor.settings import DEFAULT, PAPERS, PROCEDURES, collected
 from overstory.experiments.result import Picture, Result, Table
 from overstory.files.candidates import hash_candidates
 from overstory.planning.design import design
@@ -40,10 +39,6 @@ STEP, EACH = 0.001, 6
 PROBED: Final = STEP * np.arange(1, 13)
 """Shares of the strings that show what can be found; six of each."""
 FREQUENT: Final = 14
-
-PAPERS: Final = "paper's procedure, FDR"
-DEFAULT: Final = "our default"
-PROCEDURES: Final[dict[str, dict[str, Any]]] = {PAPERS: {"method": "lasso"}, DEFAULT: {}}
 
 _NOTES: Final = (
     (
@@ -91,7 +86,7 @@ class Found:
 
 def run(context: Context) -> Result:
     """Collect from both populations and decode."""
-    runs = context.pick(quick=5, full=30)
+    runs = context.pick(quick=8, full=30)
     mechanism = collected(0.75, num_cohorts=32)
     real = _several(context, mechanism, homepages(), runs, 0)
     probes = _several(context, mechanism, probing(), runs, 1)
@@ -181,7 +176,7 @@ def _compare(mechanism: BitMechanism, real: list[Found], probes: list[Found]) ->
     error = share_error(mechanism)
     because = (
         f"one standard error of a share is {100 * error:.3f}% here, so 0.1% is {CLAIMED / error:.1f} of it. Found are "
-        "shares of three to four standard errors; not even a bit per string without a permanent round would find 0.1%"
+        "shares of three to five standard errors; not even a bit per string without a permanent round would find 0.1%"
     )
     return [
         simulated("candidates found, paper's procedure", number[PAPERS], at_least(31, "figure 6")),
@@ -275,14 +270,12 @@ def _draw_limit(axes: Any, mechanism: BitMechanism, probes: list[Found]) -> None
         (drawing.OURS, DEFAULT, (-8, 8)),
     ):
         hits = np.round(trials * np.mean([one.rates(name) for one in probes], axis=0))
-        low = beta.ppf((1 - LEVEL) / 2, hits, trials - hits + 1)
-        high = beta.ppf((1 + LEVEL) / 2, hits + 1, trials - hits)
-        low, high = np.where(hits == 0, 0, low), np.where(hits == trials, 1, high)
-        drawing.band(axes, (100 * PROBED).tolist(), (100 * low).tolist(), (100 * high).tolist(), colour)
+        low, high = 100 * np.array([clopper_pearson(int(hit), trials) for hit in hits]).T
+        drawing.band(axes, (100 * PROBED).tolist(), low.tolist(), high.tolist(), colour)
         axes.plot(100 * PROBED, 100 * hits / trials, "o-", color=colour, linewidth=1.7, markersize=4)
         middle = float(np.interp(0.6, hits / trials, PROBED))
         align = "left" if place[0] > 0 else "right"
-        drawing.label(axes, 100 * middle, 60, name.removesuffix(", FDR"), colour, xytext=place, ha=align)
+        drawing.label(axes, 100 * middle, 60, name, colour, xytext=place, ha=align)
     error = 100 * share_error(mechanism)
     axes.axvspan(0, error, color=drawing.MUTED, alpha=0.15, linewidth=0)
     drawing.label(axes, error, 91, "one standard\nerror", drawing.MUTED)

@@ -14,16 +14,13 @@ from overstory.experiments.context import Context
 from overstory.experiments.published import Published
 from overstory.experiments.rappor.counted import count_reports
 from overstory.experiments.rappor.populations import F64, PRESENT, exponential
+from overstory.experiments.rappor.settings import DEFAULT, PAPERS, PROCEDURES
+from overstory.experiments.rappor.strings import NAMES, REPORTS
 from overstory.experiments.result import Picture, Result, Table
 from overstory.files.candidates import hash_candidates
 from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.rappor import rappor_one_time
 
-REPORTS: Final = 10**6
-NAMES: Final = tuple(f"V_{i + 1}" for i in range(2 * PRESENT))
-PAPERS: Final = "the paper's"
-OURS: Final = "our default"
-PROCEDURES: Final[dict[str, dict[str, Any]]] = {PAPERS: {"method": "lasso", "correction": "fdr"}, OURS: {}}
 LETTERS: Final = {"k": "bits k", "h": "hashes h", "m": "cohorts m"}
 SIZES, HASHES, COHORTS = (128, 256, 512, 1024), (1, 2, 4, 8, 16), (8, 16, 32, 64)
 SURELY: Final = 0.9
@@ -149,10 +146,10 @@ def _compare(found: list[Setting]) -> list[Comparison]:
         stated("best number of hashes, of 1 and more", preferred(found, "h", PAPERS)),
         simulated("recall at h = 2, mean over k and m", _overall(two, PAPERS), averaged=10),
         simulated("recall at h = 1, mean over k and m", _overall(every, PAPERS), averaged=10),
-        simulated("recall at h = 2, our default decoder", _overall(two, OURS), averaged=10),
+        simulated("recall at h = 2, our default decoder", _overall(two, DEFAULT), averaged=10),
         simulated(
             "precision of our default decoder, mean over all settings",
-            np.mean([setting.precision[OURS] for setting in found], axis=0).tolist(),
+            np.mean([setting.precision[DEFAULT] for setting in found], axis=0).tolist(),
             averaged=10,
         ),
     ]
@@ -176,8 +173,8 @@ def _table(found: list[Setting]) -> Table:
             one.m,
             float(one.recall[PAPERS].mean()),
             float(one.precision[PAPERS].mean()),
-            float(one.recall[OURS].mean()),
-            float(one.precision[OURS].mean()),
+            float(one.recall[DEFAULT].mean()),
+            float(one.precision[DEFAULT].mean()),
         )
         for one in found
     )

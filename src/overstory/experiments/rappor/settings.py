@@ -1,11 +1,16 @@
-"""The parameters that the paper's collections share."""
+"""What the paper's collections share: their parameters, and the two procedures that decode them."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.rappor import rappor
+
+PAPERS: Final = "paper's procedure"
+DEFAULT: Final = "our default"
+PROCEDURES: Final[dict[str, dict[str, Any]]] = {PAPERS: {"method": "lasso"}, DEFAULT: {}}
+"""What `decode` is told for each: both hold the false discovery rate at 5%, unless told otherwise."""
 
 
 def collected(f: float, *, num_cohorts: int = 16, **other: Any) -> BitMechanism:

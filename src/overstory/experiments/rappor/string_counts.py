@@ -12,7 +12,7 @@ from scipy.stats import chi2
 from overstory.experiments import drawing
 from overstory.experiments.comparison import LEVEL, Comparison, exact, simulated
 from overstory.experiments.context import Context
-from overstory.experiments.published import Published
+from overstory.experiments.published import Published, printed
 from overstory.experiments.rappor.counted import collect_counts
 from overstory.experiments.rappor.populations import F64, exponential
 from overstory.experiments.rappor.settings import collected
@@ -109,6 +109,13 @@ def _compare(found: list[Found]) -> list[Comparison]:
     mean_error = Published(float(errors.mean()), f"{where}: mean of 20", within=0.5)
     return [
         simulated("standard error of a count", ours, mean_error, unit="reports", because=because),
+        simulated(
+            "standard error of V_1's count",
+            [float(one.errors[FIRST]) for one in found],
+            printed(str(PRINTED[FIRST][2]), where),
+            unit="reports",
+            because=because,
+        ),
         exact("the same with one string alone", _error(1)),
         exact("the same with all 200 candidates fitted", _error(len(NAMES))),
         _chi_square("chi-square of its true counts about our population's", of_truths, where),
