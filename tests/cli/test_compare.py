@@ -1,8 +1,11 @@
 """`overstory compare`, and `overstory plan` for a domain."""
 
+import gzip
 import json
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from running import within
 
 NEEDS = ("--domain-size", 10, "--epsilon", 2, "--reports", 5000)
@@ -12,6 +15,9 @@ DATA = "state,n\nOhio,1\nUtah,2\nOhio,3\n,4\nIowa,5\n"
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "data.csv").write_text(DATA)
+    (tmp_path / "empty.csv").write_text("state\n\n")
+    (tmp_path / "data.parquet").write_text("PAR1 and no more of it")
+    parquet.write_table(pa.table({"state": [["Ohio"], ["Utah"]]}), tmp_path / "lists.parquet")
     return tmp_path
 
 
@@ -47,6 +53,14 @@ def test_a_column_is_tried(folder):
     assert (folder / "o.svg").read_text().startswith("<?xml")
 
 
+def test_a_column_in_another_form_is_the_same_column(folder):
+    ask = ("compare", "--epsilon", 2, "--column", "n", "--json", "--data")
+    written = within(*ask, "data.csv", cwd=folder).stdout
+    (folder / "data.csv.gz").write_bytes(gzip.compress(DATA.encode()))
+    parquet.write_table(pa.table({"n": [1, 2, 3, 4, 5]}), folder / "numbers.parquet")
+    assert [within(*ask, name, cwd=folder).stdout for name in ("data.csv.gz", "numbers.parquet")] == [written] * 2
+
+
 def test_the_same_seed_measures_the_same(folder):
     ask = ("compare", "--epsilon", 2, "--data", "data.csv", "--column", "state", "--reports", 300, "--json")
     first, again, other = (within(*ask, "--seed", s, cwd=folder).stdout for s in (1, 1, 2))
@@ -58,13 +72,21 @@ def test_the_same_seed_measures_the_same(folder):
     [
         (("--epsilon", 1), "give --domain-size D and --reports N, or --data"),
         (("--epsilon", 1, "--data", "data.csv"), "go together"),
-        (("--epsilon", 1, "--data", "data.csv", "--column", "x"), "there is no column 'x': choose one of state, n"),
+        (("--epsilon", 1, "--data", "data.csv", "--column", "x"), "there is no column 'x'; there are: 'state', 'n'"),
         (("--epsilon", 1, "--data", "none.csv", "--column", "x"), "none.csv"),
         (("--epsilon", 1, "--data", "data.csv", "--column", "n", "--domain-size", 3), "has 5 different values"),
         ((*NEEDS, "--measure", 0), "--measure takes a whole number from 1"),
+        ((*NEEDS, "--seed", -1), "--seed -1: give a whole number from 0"),
         (("--domain-size", 1, "--epsilon", 1, "--reports", 5), "domain_size = 1"),
         (("--domain-size", 4, "--epsilon", 0, "--reports", 5), "epsilon = 0.0"),
         (("--domain-size", 4, "--epsilon", 1, "--reports", 0), "num_reports = 0"),
+        (("--domain-size", 4, "--epsilon", 1, "--reports", -2, "--measure", 1), "num_reports = -2"),
+        (("--domain-size", 0, "--epsilon", 1, "--reports", 5, "--measure", 1), "domain_size = 0"),
+        (("--epsilon", 1, "--data", "data.csv", "--column", "state", "--reports", -2), "num_reports = -2"),
+        (("--epsilon", 1, "--data", "empty.csv", "--column", "state"), "the column 'state' holds no values"),
+        (("--epsilon", 1, "--data", "lists.parquet", "--column", "state"), "a column of text or numbers is expected"),
+        (("--epsilon", 1, "--data", "data.parquet", "--column", "state"), "data.parquet"),
+        ((*NEEDS, "--plot", "errors"), "--plot errors: end the name in .svg or .png"),
     ],
 )
 def test_bad_input_is_one_sentence(folder, arguments, words):
@@ -83,6 +105,8 @@ def test_plan_recommends_an_oracle(folder):
     [
         (("--domain-size", 10, "--reports", 5), "takes --domain-size D, --epsilon E"),
         ((*NEEDS, "--candidates", 5), "it takes no --candidates"),
+        ((*NEEDS, "--alpha", 0.01, "--share", 0), "it takes no --share, --alpha"),
+        ((*NEEDS, "--hash-family", "google-rappor-python"), "it takes no --hash-family"),
         (("--epsilon-report", 1, "--epsilon-permanent", 2, "--reports", 5), "give --candidates M"),
     ],
 )

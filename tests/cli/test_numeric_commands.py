@@ -64,9 +64,20 @@ def test_the_error_of_a_mean_at_equal_privacy(capsys):
     assert out.splitlines()[1].split() == ["hybrid", "2.071e-02", "2.071e-02", "22"]
 
 
+def test_errors_grow_with_the_range_and_never_overflow(capsys):
+    def errors(low, high):
+        status, out, _ = run(capsys, "compare", "--numeric", low, high, "--epsilon", 1, "--reports", 10**4, "--json")
+        assert status == 0
+        return {row["name"]: row["worst"] for row in json.loads(out)["randomizers"]}
+
+    small, large = errors(0, 1), errors(0, 1e200)
+    assert large == pytest.approx({name: 1e200 * error for name, error in small.items()}, rel=1e-9)
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (("--numeric", -(10**308), 10**308, "--reports", 5), "too large for floats"),
         (("--numeric", 1, 0, "--reports", 5), "not below maximum"),
         (("--numeric", 0, 1), "--numeric needs --reports N"),
         (("--numeric", 0, 1, "--reports", 0), "--numeric needs --reports N"),

@@ -97,6 +97,9 @@ def test_thrifty(capsys):
         (["--params", "{params}", "--reports", "5", "--candidates", "3", "--share", "2"], "share = 2.0"),
         (["--params", "{params}", "--reports", "5", "--candidates", "3", "--alpha", "7"], "alpha = 7.0"),
         (["--params", "nowhere.csv", "--reports", "5", "--candidates", "3"], "nowhere.csv"),
+        ([*NEEDS[1:], "--num-bits", "0"], "num_bits (k) = 0"),
+        ([*NEEDS[1:], "--num-cohorts", "0"], "num_cohorts (m) = 0"),
+        (["--params", "{params}", "--num-hashes", "0", "--reports", "5", "--candidates", "3"], "--num-hashes: only"),
         (["--params", "{params}", "--reports", "many", "--candidates", "3"], "invalid int value"),
     ],
 )

@@ -10,6 +10,7 @@ import pytest
 from overstory.cli import main as command_line
 from overstory.files.params import RapporParameters, write_params
 from overstory.privacy import statement
+from overstory.privacy.words import epsilon_text
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 
 BY_NAME = {"domain_size": 6, "epsilon": 1.0, "epsilon_permanent": 2.0, "epsilon_report": 1.0, "window": 3}
@@ -38,7 +39,7 @@ def test_every_oracle_has_its_report(capsys, name):
     status, out, err = run(capsys, name, *options)
     said = statement(mechanism(name, **given))
     assert (status, err) == (0, "")
-    assert f"{said.epsilon_report:.4f}" in out
+    assert f" {epsilon_text(said.epsilon_report)} " in out
     words = " ".join(out.split())
     assert all(" ".join(claim.assumption.split()) in words for claim in said.claims)
     assert all(" ".join(claim.caution.split()) in words for claim in said.claims if claim.caution)
@@ -87,6 +88,10 @@ def test_windows_and_what_has_no_bound(capsys):
     assert "no bound" in out
     _, out, _ = run(capsys, *options, "--values", 2, "--json")
     assert json.loads(out)["epsilon_values"] is None
+    _, out, _ = run(capsys, *options, "--values", 2, "--reports", 20)
+    (row,) = [line.split() for line in out.splitlines() if line.startswith("2 distinct values")]
+    (asked,) = [line.split() for line in out.splitlines() if line.startswith("20 reports of one unchanged value")]
+    assert (row[3], row[-1]) == (asked[6], asked[-1]), "as much as the reports, and resting on the same"
 
 
 def test_texts_and_flags_are_read_as_the_oracle_wants_them(capsys):
@@ -119,7 +124,10 @@ def test_texts_and_flags_are_read_as_the_oracle_wants_them(capsys):
         (["--params", "nowhere.csv"], "nowhere.csv"),
         (["rappor", "--reports", "0"], "reports = 0"),
         (["rappor", "--reports", "1001"], "from 1 to 1000"),
-        (["rappor", "--values", "0"], "0 values"),
+        (["rappor", "--values", "0"], "0 values: give at least one"),
+        (["rappor", "--values", "2", "--reports", "0"], "reports = 0"),
+        (["rappor", "--hash-family", "google-rappor-python"], "an oracle takes --param hash_family=..."),
+        (["rappor", "--hash-key", "m"], "--hash-key goes with --params"),
         (["rappor", "--plot", "epsilons.pdf"], "end the name in .svg or .png"),
         (["rappor", "--reports", "many"], "invalid int value"),
         (["l-grr", "--param", "published=perhaps"], "give true or false"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,23 +24,45 @@ def add_command(commands: Any, name: str, summary: str, *, more: str = "", examp
     return parser
 
 
-def add_params(parser: argparse.ArgumentParser) -> None:
+def add_params(parser: Any, *, required: bool = True) -> None:
     """Add ``--params``."""
     parser.add_argument(
-        "--params", required=True, metavar="FILE", help="RAPPOR's parameters: header k,h,m,p,q,f and one row"
+        "--params", required=required, metavar="FILE", help="RAPPOR's parameters: header k,h,m,p,q,f and one row"
     )
 
 
-def add_hashing(parser: argparse.ArgumentParser, default: str | None = "overstory-v1", note: str = "") -> None:
-    """Add ``--hash-family`` and ``--hash-key``."""
-    shown = default or "any"
+def add_hashing(parser: Any, *, otherwise: str = "overstory-v1", note: str = "") -> None:
+    """Add ``--hash-family`` and ``--hash-key``; `hashing` reads them."""
     parser.add_argument(
         "--hash-family",
-        default=default,
         metavar="NAME",
-        help=f"overstory-v1 or google-rappor-python (default: {shown}){note}",
+        help=f"overstory-v1 or google-rappor-python (default: {otherwise}){note}",
     )
     parser.add_argument("--hash-key", default="", metavar="KEY", help="public key of overstory-v1 (default: none)")
+
+
+def hashing(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the hash family and key that were asked for, as what makes a RAPPOR takes them."""
+    asked = {"hash_family": args.hash_family, "hash_key": args.hash_key}
+    return {name: value for name, value in asked.items() if value is not None}
+
+
+def given(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
+    """Return which of these options were given, as they are written."""
+    values = {name: getattr(args, name) for name in names}
+    return [
+        "--" + name.replace("_", "-")
+        for name, value in values.items()
+        if value is not None and value is not False and value != ""
+    ]
+
+
+def check_plot(path: str | None) -> None:
+    """Raise ParameterError unless a picture can be drawn into a file of that name."""
+    from overstory.protocol.errors import ParameterError
+
+    if path and not path.endswith((".svg", ".png")):
+        raise ParameterError(f"--plot {path}: end the name in .svg or .png")
 
 
 def add_output(parser: argparse.ArgumentParser, meaning: str, metavar: str = "FILE") -> None:
@@ -60,12 +83,20 @@ def add_skipping(parser: argparse.ArgumentParser, what: str) -> None:
     )
 
 
+def check_seed(seed: int | None) -> None:
+    """Raise ParameterError unless the generators take such a seed."""
+    from overstory.protocol.errors import ParameterError
+
+    if seed is not None and seed < 0:
+        raise ParameterError(f"--seed {seed}: give a whole number from 0")
+
+
 def read_mechanism(args: argparse.Namespace) -> tuple[RapporParameters, BitMechanism]:
     """Return the parameters that ``--params`` names, and their mechanism with the hash family asked for."""
     from overstory.files.params import read_params
 
     parameters = read_params(args.params)
-    return parameters, parameters.mechanism(args.hash_family, args.hash_key)
+    return parameters, parameters.mechanism(**hashing(args))
 
 
 def tell(args: argparse.Namespace, outcome: dict[str, Any], line: str) -> None:

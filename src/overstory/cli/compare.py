@@ -7,7 +7,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.arguments import add_command
+from overstory.cli.arguments import add_command, check_plot, check_seed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,11 +48,12 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--plot", metavar="FILE", help="draw the errors: .svg or .png")
     parser.add_argument("--json", action="store_true", help="print the ranking as JSON")
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    check_plot(args.plot)
+    check_seed(args.seed)
     if args.numeric is not None:
         from overstory.cli.compare_numeric import run as run_numeric
 
@@ -61,6 +62,8 @@ def run(args: argparse.Namespace) -> int:
 
     symbols = _symbols(args)
     ranking = rank(args.domain_size, args.epsilon, args.reports, epsilon_permanent=args.epsilon_permanent)
+    if symbols is None and args.measure:
+        symbols = _imagined(args)
     measured = _measured(args, ranking, symbols)
     best = recommend(ranking)
     if args.plot:
@@ -76,17 +79,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _symbols(args: argparse.Namespace) -> NDArray[np.integer[Any]] | None:
-    """Return what each device holds, if it is to be tried; complete the sizes that the data tell."""
+    """Return what each device holds, where there are data; complete the sizes that they tell."""
     from overstory.protocol.errors import ParameterError
 
     if (args.data is None) != (args.column is None):
         raise ParameterError("--data FILE and --column C go together")
-    if (args.measure is not None and args.measure < 1) or args.seed < 0:
-        raise ParameterError("--measure takes a whole number from 1, --seed one from 0")
+    if args.measure is not None and args.measure < 1:
+        raise ParameterError("--measure takes a whole number from 1")
     if args.data is None:
         if args.domain_size is None or args.reports is None:
             raise ParameterError("give --domain-size D and --reports N, or --data FILE and --column C")
-        return _imagined(args) if args.measure else None
+        return None
     from overstory.cli.compare_data import read_symbols
 
     symbols, distinct = read_symbols(args.data, args.column, args.reports, args.seed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from fractions import Fraction
 from typing import Any
 
 
@@ -38,7 +39,9 @@ def _rows(epsilon: float, low: float, high: float, reports: int) -> list[dict[st
             continue
         built = numeric(name, epsilon=epsilon, minimum=low, maximum=high)
         assert isinstance(built, NumericRandomizer)
-        middle, end = (math.sqrt(built.variance(value) / reports) for value in (low / 2 + high / 2, high))
+        width = Fraction(built.domain.width)  # a large range's variance is beyond floats; its root is not
+        relative = (built.variance(value) / width**2 / reports for value in (low / 2 + high / 2, high))
+        middle, end = (math.sqrt(one) * built.domain.width for one in relative)
         errors = {"middle": middle, "end": end, "worst": max(middle, end)}
         rows.append({"name": name, **errors, "report_bits": built.payload_bits, "epsilon_report": built.epsilon_report})
     return rows

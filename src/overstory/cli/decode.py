@@ -6,7 +6,14 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.arguments import add_command, add_reporting, read_mechanism
+from overstory.cli.arguments import (
+    add_command,
+    add_hashing,
+    add_params,
+    add_reporting,
+    check_plot,
+    read_mechanism,
+)
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -66,15 +73,10 @@ def add_parser(commands: Any) -> None:
 
 def _add_sources(parser: argparse.ArgumentParser) -> None:
     files = parser.add_argument_group("of files")
-    files.add_argument("--params", metavar="FILE", help="RAPPOR's parameters: header k,h,m,p,q,f and one row")
+    add_params(files, required=False)
     files.add_argument("--counts", metavar="FILE", help="counts, as `overstory sum` writes them")
     files.add_argument("--map", metavar="FILE", help="candidate map, as `overstory map` writes it")
-    files.add_argument(
-        "--hash-family",
-        metavar="NAME",
-        help="overstory-v1 (default) or google-rappor-python: its rounding of f matters",
-    )
-    files.add_argument("--hash-key", metavar="KEY", help="public key of overstory-v1 (default: none)")
+    add_hashing(files, note="; the second one's rounding of f matters")
     files.add_argument("--plot", metavar="FILE", help="draw the estimates into a .svg or .png file")
     kept = parser.add_argument_group("of a store or a collector")
     kept.add_argument("--store", metavar="URL", help="a store: a file's name, or postgresql://...")
@@ -128,21 +130,20 @@ def _option(name: str) -> str:
 
 
 def _run_files(args: argparse.Namespace) -> int:
-    if args.plot and not args.plot.endswith((".svg", ".png")):
-        raise ParameterError(f"--plot {args.plot}: end the name in .svg or .png")
+    check_plot(args.plot)
     from overstory.files.counts_csv import read_counts
     from overstory.files.results import metrics, write_results
 
-    args.hash_family, args.hash_key = args.hash_family or "overstory-v1", args.hash_key or ""
     parameters, mechanism = read_mechanism(args)
     counts = read_counts(args.counts, parameters.m, parameters.k)
     decoded = _decode(args, parameters, counts, mechanism.rounds)
     about = metrics(decoded, parameters, mechanism)
     results, _ = write_results(args.output, decoded, about)
     if args.plot:
-        from overstory.cli.showing import draw
+        from overstory.cli.picture import picture
 
-        draw(decoded, args.plot)
+        with picture(args.plot) as figure:
+            decoded.plot(figure.subplots())
     if args.json:
         print(json.dumps({**about, "estimates": chosen_rows(decoded, everything=args.all)}, indent=2, allow_nan=False))
     elif not args.quiet:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.arguments import add_command, add_reporting
+from overstory.cli.arguments import add_command, add_reporting, check_plot, check_seed
 from overstory.cli.progress import reading_bar
 from overstory.protocol.errors import FormatError, ParameterError
 
@@ -56,10 +56,8 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    if args.plot and not args.plot.endswith((".svg", ".png")):
-        raise ParameterError(f"--plot {args.plot}: end the name in .svg or .png")
-    if args.seed is not None and args.seed < 0:
-        raise ParameterError(f"--seed {args.seed}: give a whole number from 0")
+    check_plot(args.plot)
+    check_seed(args.seed)
     plan, found = _discover(args)
     if args.csv:
         from overstory.files.opening import writing_text
@@ -67,10 +65,10 @@ def run(args: argparse.Namespace) -> int:
         with writing_text(args.csv) as text:
             found.to_csv(text)
     if args.plot:
-        from overstory.cli.showing import draw
+        from overstory.cli.picture import picture
 
-        drawable: Any = found  # whatever has a plot
-        draw(drawable, args.plot)
+        with picture(args.plot) as figure:
+            found.plot(figure.subplots())
     if args.json:
         print(json.dumps({**found.to_json(), "plan": _about(plan)}, indent=2, allow_nan=False))
     elif not args.quiet:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from overstory.cli.showing import printable
 from overstory.discovery.result_output import cells
+from overstory.privacy.words import epsilon_text
 
 if TYPE_CHECKING:
     from overstory.discovery import Discovered, PrefixPlan
@@ -45,7 +46,7 @@ def sentences(found: Discovered, plan: PrefixPlan) -> list[str]:
     asked = f"each device answered one of {len(plan.groups)} questions, once"
     said = [
         f"{values}, out of {found.tried:,} that were tried; {bounds[found.correction]}",
-        f"privacy: {asked}: epsilon {found.epsilon:.4f} in all",
+        f"privacy: {asked}: epsilon {epsilon_text(found.epsilon)} in all",
     ]
     if found.threshold is not None:
         said.append(f"a value had to reach {found.threshold:.3%} of the reports at the last level")

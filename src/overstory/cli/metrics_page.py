@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from overstory.privacy.metric_page import MetricPage
     from overstory.protocol.metrics import MetricRegistry
 
-COLUMNS = ("what is seen of one device", "epsilon", "odds move", "rests on")
-
 
 def show(pages: Sequence[MetricPage]) -> None:
     """Print the pages."""
@@ -35,6 +33,8 @@ def _print(console: Console, page: MetricPage) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from overstory.cli.claims_table import print_claims
+
     console.print(Text(f"{printable(page.metric.title)}  ({page.metric.id})", style="bold"))
     console.print(Text(printable(page.metric.description)))
     console.print()
@@ -45,19 +45,13 @@ def _print(console: Console, page: MetricPage) -> None:
     console.print()
     console.print(Text(page.plain_words()))
     console.print()
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in COLUMNS:
-        table.add_column(name, justify="right" if name in {"epsilon", "odds move"} else "left")
-    for row in page.table():
-        table.add_row(*map(Text, row))
-    console.print(table)
-    console.print()
-    for words, note in page.notes().items():
-        console.print(Text(f"[{note}] {words}"))
+    print_claims(console, page.claims)
 
 
 def markdown(registry: MetricRegistry, pages: Iterable[MetricPage]) -> Iterator[str]:
     """Return the lines of a Markdown document."""
+    from overstory.privacy.claims import COLUMNS
+
     yield "# What is collected, and how privately"
     yield ""
     yield f"Registry {_escaped(registry.version)}. Epsilons are in nats, exact, and rounded up; the odds are what they"

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.arguments import add_command, add_hashing
+from overstory.cli.arguments import add_command, add_hashing, add_params, given, hashing
 
 if TYPE_CHECKING:
     from overstory.planning import Plan
@@ -22,6 +22,8 @@ overstory plan --params params.csv --reports 1000000 --candidates 200 --share 0.
   overstory plan --domain-size 100 --epsilon 1 --reports 1000000"""
 
 NEEDS_ONLY = ("num_bits", "num_hashes", "num_cohorts", "thrifty", "output")
+STRINGS_ONLY = ("params", "epsilon_report", "candidates", "share", "alpha", "hash_family", "hash_key", *NEEDS_ONLY)
+ALPHA = 0.05
 
 
 def add_parser(subparsers: Any) -> None:
@@ -30,7 +32,7 @@ def add_parser(subparsers: Any) -> None:
         subparsers, "plan", "parameters from needs, or what parameters achieve", more=MORE, example=EXAMPLE
     )
     known = parser.add_argument_group("from parameters")
-    known.add_argument("--params", metavar="FILE", help="RAPPOR's parameters: header k,h,m,p,q,f and one row")
+    add_params(known, required=False)
     _add_needs(parser.add_argument_group("from needs"))
     domain = parser.add_argument_group("an oracle for a known domain")
     domain.add_argument("--domain-size", type=int, metavar="D", help="how many values there are")
@@ -38,7 +40,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--reports", type=int, required=True, metavar="N", help="devices that report once")
     parser.add_argument("--candidates", type=int, metavar="M", help="strings that are looked for")
     parser.add_argument("--share", type=float, metavar="S", help="also plan for a string of this share, such as 0.01")
-    parser.add_argument("--alpha", type=float, default=0.05, help="level of the tests (default: 0.05)")
+    parser.add_argument("--alpha", type=float, help=f"level of the tests (default: {ALPHA})")
     add_hashing(parser)
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
 
@@ -62,6 +64,7 @@ def run(args: argparse.Namespace) -> int:
     if args.domain_size is not None or args.epsilon is not None:
         return _choose(args)
     _need_candidates(args)
+    args.alpha = ALPHA if args.alpha is None else args.alpha
     plan = _from_params(args) if args.params else _from_needs(args)
     if args.output:
         _write(args.output, plan)
@@ -80,12 +83,11 @@ def _choose(args: argparse.Namespace) -> int:
     from overstory.cli.compare import table
     from overstory.protocol.errors import ParameterError
 
-    others = ("params", "epsilon_report", "candidates", "share", *NEEDS_ONLY)
-    idle = ["--" + name.replace("_", "-") for name in others if getattr(args, name)]
+    idle = given(args, STRINGS_ONLY)
     if args.domain_size is None or args.epsilon is None or idle:
         raise ParameterError(
             "an oracle for a domain takes --domain-size D, --epsilon E, --reports N and, if reports are repeated, "
-            f"--epsilon-permanent Y; it takes no {', '.join(idle) or 'one of them alone'}"
+            f"--epsilon-permanent Y{'; it takes no ' if idle else ''}{', '.join(idle)}"
         )
     ranking = rank(args.domain_size, args.epsilon, args.reports, epsilon_permanent=args.epsilon_permanent)
     best = recommend(ranking)
@@ -110,10 +112,10 @@ def _from_params(args: argparse.Namespace) -> Plan:
 
     if args.epsilon_report is not None or args.epsilon_permanent is not None:
         raise ParameterError("give either --params, or --epsilon-report and --epsilon-permanent, not both")
-    idle = ["--" + name.replace("_", "-") for name in NEEDS_ONLY if getattr(args, name)]
+    idle = given(args, NEEDS_ONLY)
     if idle:
         raise ParameterError(f"{', '.join(idle)}: only where parameters are planned; leave out --params, or these")
-    mechanism = read_params(args.params).mechanism(args.hash_family, args.hash_key)
+    mechanism = read_params(args.params).mechanism(**hashing(args))
     return plan_from_parameters(mechanism, args.reports, args.candidates, alpha=args.alpha, share=args.share)
 
 
@@ -134,8 +136,7 @@ def _from_needs(args: argparse.Namespace) -> Plan:
         num_hashes=args.num_hashes,
         num_cohorts=args.num_cohorts,
         thrifty=args.thrifty,
-        hash_family=args.hash_family,
-        hash_key=args.hash_key,
+        **hashing(args),
     )
 
 

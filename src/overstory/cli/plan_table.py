@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -10,6 +9,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from overstory.privacy.words import epsilon_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,25 +39,14 @@ def rows(plan: Plan) -> Iterator[tuple[str, ...]]:
     """Return the rows of the table: a label, the plan's value and, where there is one, the paper's."""
     columns: list[Plan | Comparison] = [plan, *([plan.comparison] if plan.comparison else [])]
     yield ("parameters", *(letters_line(of.parameters) for of in columns))
-    yield ("epsilon of one report", *(bound(of.epsilon_report) for of in columns))
+    yield ("epsilon of one report", *(epsilon_text(of.epsilon_report) for of in columns))
     for n in EPSILONS_SHOWN:
-        yield (f"epsilon of {n} reports of one value", *(bound(of.epsilon_n[n]) for of in columns))
-    yield ("epsilon of any number of them", *(bound(of.epsilon_permanent) for of in columns))
+        yield (f"epsilon of {n} reports of one value", *(epsilon_text(of.epsilon_n[n]) for of in columns))
+    yield ("epsilon of any number of them", *(epsilon_text(of.epsilon_permanent) for of in columns))
     for n in plan.change_leak:
-        yield (f"epsilon of a change in {n} reports", *(bound(of.change_leak[n]) for of in columns))
+        yield (f"epsilon of a change in {n} reports", *(epsilon_text(of.change_leak[n]) for of in columns))
     yield ("standard error of a rare count", *(f"{of.standard_error:,.0f}" for of in columns))
     yield ("smallest detectable share", *(f"{of.detectable_frequency:.3%}" for of in columns))
-
-
-def bound(epsilon: float) -> str:
-    """Return an epsilon as shown.
-
-    Examples
-    --------
-    >>> bound(1.07429), bound(math.inf)
-    ('1.0743', 'no bound')
-    """
-    return "no bound" if math.isinf(epsilon) else f"{epsilon:.4f}"
 
 
 def letters_line(parameters: Mapping[str, float]) -> str:

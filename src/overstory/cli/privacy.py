@@ -6,14 +6,14 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.arguments import add_command, add_hashing
+from overstory.cli.arguments import add_command, add_hashing, add_params, check_plot, given, hashing
 from overstory.cli.privacy_metric import REGISTRY_FILE, find_metric, headline
 
 if TYPE_CHECKING:
-    from overstory.privacy import PrivacyStatement
+    from overstory.privacy import Claim, PrivacyStatement
     from overstory.privacy.terms import Terms
     from overstory.protocol.mechanisms.mechanism import Mechanism
     from overstory.protocol.numeric.registry import NumericMechanism
@@ -51,23 +51,27 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the oracle; may be repeated"
     )
-    parser.add_argument("--params", metavar="FILE", help="RAPPOR's parameters: header k,h,m,p,q,f and one row")
+    add_params(parser, required=False)
     parser.add_argument("--reports", type=int, metavar="N", help="also for N reports of a device")
     parser.add_argument("--values", type=int, metavar="D", help="also for D distinct values of a device")
     parser.add_argument("--plot", metavar="FILE", help="draw epsilon against the reports into a .svg or .png file")
-    add_hashing(parser)
+    add_hashing(parser, note=", with --params")
     parser.add_argument("--json", action="store_true", help="print the statement as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from overstory.privacy import statement
+    from overstory.privacy.claims import finite
     from overstory.privacy.metric_privacy import metric_statement
     from overstory.privacy.outcomes import check_reports
     from overstory.protocol.errors import ParameterError
 
-    if args.plot and not args.plot.endswith((".svg", ".png")):
-        raise ParameterError(f"--plot {args.plot}: end the name in .svg or .png")
+    check_plot(args.plot)
+    idle = [] if args.params else given(args, ("hash_family", "hash_key"))
+    if idle:
+        parameter = idle[0].removeprefix("--").replace("-", "_")
+        raise ParameterError(f"{idle[0]} goes with --params; an oracle takes --param {parameter}=...")
     asked = () if args.reports is None else (check_reports(args.reports, 1, MOST_REPORTS),)
     metric = find_metric(args)
     if metric is None:
@@ -77,16 +81,17 @@ def run(args: argparse.Namespace) -> int:
     else:
         said = metric_statement(metric, reports=asked)
         args.values = metric.max_values if args.values is None else args.values
-    extra = _values(said, args)
+    values = None if args.values is None else said.values_claim(args.values, reports=args.reports)
     if args.plot:
         _draw(said, args.plot)
     if args.json:
         named = {} if metric is None else {"metric": metric.id}
+        extra = {} if values is None else {"values": args.values, "epsilon_values": finite(values.epsilon)}
         print(json.dumps(named | said.to_json() | extra, indent=2, allow_nan=False))
     else:
         if metric is not None:
             print(f"{headline(metric)}\n")
-        _show(said, extra)
+        _show(said, said.claims if values is None else (*said.claims, values))
     return 0
 
 
@@ -98,7 +103,7 @@ def _mechanism(args: argparse.Namespace) -> Mechanism | NumericMechanism:
 
         if args.oracle not in {None, "rappor"} or args.param:
             raise ParameterError("--params is of rappor: give either it, or an oracle and its --param NAME=VALUE")
-        return read_params(args.params).mechanism(args.hash_family, args.hash_key)
+        return read_params(args.params).mechanism(**hashing(args))
     if args.oracle is None:
         from overstory.protocol.mechanisms.registry import REGISTRY
         from overstory.protocol.numeric.registry import NUMERIC
@@ -107,7 +112,7 @@ def _mechanism(args: argparse.Namespace) -> Mechanism | NumericMechanism:
     return _from_name(args.oracle, args.param)
 
 
-def _from_name(name: str, given: list[str]) -> Mechanism | NumericMechanism:
+def _from_name(name: str, texts: list[str]) -> Mechanism | NumericMechanism:
     """Build a mechanism, or what takes numbers, from texts, each read as what the maker's own signature says."""
     import inspect
 
@@ -118,7 +123,7 @@ def _from_name(name: str, given: list[str]) -> Mechanism | NumericMechanism:
     makers = REGISTRY | NUMERIC
     accepted = inspect.signature(makers[name]).parameters if name in makers else {}
     parameters: dict[str, Any] = {}
-    for text in given:
+    for text in texts:
         key, equals, value = text.partition("=")
         if not equals or key in parameters:
             raise ParameterError(f"--param {text}: give NAME=VALUE, once for each name")
@@ -139,75 +144,33 @@ def _read(name: str, text: str, kind: str) -> Any:
         raise ParameterError(f"--param {name}={text}: give {wanted}") from None
 
 
-def _values(said: PrivacyStatement, args: argparse.Namespace) -> dict[str, Any]:
-    """What D distinct values cost, where it was asked."""
-    if args.values is None:
-        return {}
-    from overstory.privacy.claims import finite
-
-    epsilon = said.epsilon_values(args.values, reports=args.reports)
-    return {"values": args.values, "epsilon_values": finite(epsilon)}
-
-
-def _show(said: PrivacyStatement, extra: dict[str, Any]) -> None:
+def _show(said: PrivacyStatement, claims: Sequence[Claim]) -> None:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
+    from overstory.cli.claims_table import print_claims
+
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
-    given = ", ".join(f"{key} = {value}" for key, value in said.parameters.items() if value not in (None, ""))
-    console.print(Text(f"{said.mechanism}: {given}"))
+    made = ", ".join(f"{key} = {value}" for key, value in said.parameters.items() if value not in (None, ""))
+    console.print(Text(f"{said.mechanism}: {made}"))
     console.print()
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name, justify in (
-        ("what is seen of one device", "left"),
-        ("epsilon", "right"),
-        ("odds move", "right"),
-        ("", "left"),
-    ):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    notes: dict[str, int] = {}
-    for about, epsilon, *said_of_it in _rows(said, extra):
-        marks = " ".join(f"[{notes.setdefault(words, len(notes) + 1)}]" for words in said_of_it if words)
-        table.add_row(*map(Text, (about, _epsilon(epsilon), _odds(epsilon), marks)))
-    console.print(table)
-    console.print()
-    for words, number in notes.items():
-        console.print(Text(f"[{number}] {words}"))
+    print_claims(console, claims)
     console.print()
     console.print(Text("\n".join(_picture(said.terms)), no_wrap=True))
     console.print()
     console.print(Text(said.plain_words()))
 
 
-def _rows(said: PrivacyStatement, extra: dict[str, Any]) -> Iterator[tuple[str, float, str, str | None]]:
-    """Return what is seen, epsilon, what it rests on, and what else must be said of it."""
-    for claim in said.claims:
-        yield claim.about, claim.epsilon, claim.assumption, claim.caution
-    if extra:
-        epsilon = math.inf if extra["epsilon_values"] is None else extra["epsilon_values"]
-        same = next((claim for claim in said.claims if claim.about == "each further distinct value"), said.claims[-2])
-        yield f"{extra['values']} distinct values", epsilon, same.assumption, same.caution
-
-
-def _epsilon(epsilon: float) -> str:
-    return "no bound" if math.isinf(epsilon) else f"{epsilon:.4f}"
-
-
-def _odds(epsilon: float) -> str:
-    from overstory.privacy.words import factor
-
-    return "without bound" if math.isinf(epsilon) else f"{factor(epsilon)}-fold"
-
-
 def _picture(terms: Terms) -> Iterator[str]:
     """Draw epsilon against the number of reports, in the terminal; each column on a scale of its own."""
+    from overstory.privacy.words import epsilon_text
+
     one = [terms.epsilon_n(n) for n in DRAWN]
     change = [terms.change_leak(n) if n > 1 else 0.0 for n in DRAWN]
     tops = [max((e for e in column if math.isfinite(e)), default=0.0) or 1.0 for column in (one, change)]
     yield f"reports  {'of one unchanged value':<{BAR + 11}}in which the value changed once"
     for n, *both in zip(DRAWN, one, change, strict=True):
-        bars = (f"{_bar(e, top)} {_epsilon(e):<10}" for e, top in zip(both, tops, strict=True))
+        bars = (f"{_bar(e, top)} {epsilon_text(e):<10}" for e, top in zip(both, tops, strict=True))
         yield f"{n:>7}  {''.join(bars)}".rstrip()
 
 
@@ -218,14 +181,10 @@ def _bar(epsilon: float, top: float) -> str:
 
 def _draw(said: PrivacyStatement, path: str) -> None:
     """Write a plot of epsilon against the number of reports."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    from overstory.files.opening import replacing
+    from overstory.cli.picture import picture
 
     numbers = sorted({round(10 ** (tenth / 10)) for tenth in range(21)})
-    with rc_context({"svg.hashsalt": "overstory"}):
-        figure = Figure(figsize=(7, 4), layout="constrained")
+    with picture(path, 7, 4) as figure:
         axes = figure.subplots()
         axes.plot(numbers, [said.terms.epsilon_n(n) for n in numbers], label="of one unchanged value")
         changes = [said.terms.change_leak(n) for n in numbers[1:]]
@@ -235,6 +194,3 @@ def _draw(said: PrivacyStatement, path: str) -> None:
             axes.axhline(said.epsilon_permanent, color="grey", linewidth=0.8, label="permanent")
         axes.set(xscale="log", yscale="log", xlabel="reports of one device", ylabel="epsilon", title=said.mechanism)
         axes.legend()
-        kind = path.rpartition(".")[2]
-        with replacing(path) as name:
-            figure.savefig(name, format=kind, metadata={"Date": None} if kind == "svg" else None)

@@ -1,19 +1,15 @@
-"""How a decoding is shown: a table with intervals for a person, and a plot."""
+"""How a decoding is shown: a table with intervals for a person."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from overstory.files.opening import replacing
 from overstory.files.results import epsilon_text
-
-if TYPE_CHECKING:
-    from overstory.analysis.decoding import Decoded
 
 COLUMNS = ("value", "count", "95% interval", "share", "95% interval", "p", "")
 
@@ -76,16 +72,3 @@ def printable(value: str) -> str:
     'café\\x1b[31m'
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value)
-
-
-def draw(decoded: Decoded, path: str) -> None:
-    """Write a plot, as .svg or .png by the name."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with rc_context({"svg.hashsalt": "overstory"}):
-        figure = Figure(figsize=(10, 5), layout="constrained")
-        decoded.plot(figure.subplots())
-        kind = path.rpartition(".")[2]
-        with replacing(path) as name:
-            figure.savefig(name, format=kind, metadata={"Date": None} if kind == "svg" else None)

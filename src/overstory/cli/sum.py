@@ -31,7 +31,7 @@ def add_parser(commands: Any) -> None:
     )
     add_params(parser)
     parser.add_argument("--reports", required=True, nargs="+", metavar="FILE", help="files of reports")
-    add_hashing(parser, None, "; packed and Parquet files are checked against it")
+    add_hashing(parser, otherwise="any", note="; packed and Parquet files are checked against it")
     add_output(parser, "where the counts go: a row per cohort, its reports and then each bit's")
     add_skipping(parser, "lines (of packed files: batches)")
     add_reporting(parser)
