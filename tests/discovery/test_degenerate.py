@@ -94,6 +94,8 @@ def test_a_value_outside_the_domain_is_refused():
     for values in (np.array([1 << 16]), [1 << 16], np.array([-1])):
         with pytest.raises(ParameterError, match="outside the domain"):
             run(PLANS["prefix"], values)
+    with pytest.raises(ParameterError, match=r"must be a column, .* not an array of shape \(1, 2\)"):
+        run(PLANS["prefix"], np.array([[1, 2]]))
 
 
 @pytest.mark.parametrize("alpha", [0, 1, -1, 2])

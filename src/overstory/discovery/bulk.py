@@ -40,7 +40,15 @@ def _integer_rows(domain: Integers, values: NDArray[Any]) -> Rows:
 
 
 def distinct(domain: Domain, values: Any) -> tuple[Rows, NDArray[np.int64]]:
-    """Return the different values' codes, and for each value which of them is its own."""
+    """Return the different values' codes, and for each value which of them is its own.
+
+    Raises
+    ------
+    ParameterError
+        When a value is outside the domain, or an array is no column.
+    """
+    if isinstance(values, np.ndarray) and values.ndim != 1:
+        raise ParameterError(f"values must be a column, one for each device, not an array of shape {values.shape}")
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
         found, index = np.unique(values, return_inverse=True)
         return rows_of(domain, found), index.astype(np.int64)

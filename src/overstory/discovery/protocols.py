@@ -136,8 +136,8 @@ def discover(
     if codes:
         if not 0 < known_share < 1:
             raise ParameterError(f"known_share = {known_share!r}: give a share between 0 and 1")
-        whole = build("olh", epsilon, 0, f"{key}/known")
-        questions.insert(0, Question(DICTIONARY, domain.width, domain.width, 0, whole))
+        own = f"{key}/known"
+        questions.insert(0, Question(DICTIONARY, domain.width, domain.width, 0, build("olh", epsilon, 0, own), own))
         weights.insert(0, sum(weights) * known_share / (1 - known_share))
     groups = tuple(Group(t, (q,)) for t, q in zip(thresholds(weights), questions, strict=True))
     return PrefixPlan(domain=domain, groups=groups, known=codes, beam=beam)

@@ -67,7 +67,20 @@ def prefix_bytes(code: int, width: int, num_bits: int) -> bytes:
 
 def bucket(raw: bytes, key: str, buckets: int) -> int:
     """Return the bucket that a public keyed hash puts `raw` in."""
-    return OverstoryV1(key.encode()).digest(raw) * buckets >> 64
+    return hashed_by(key).digest(raw) * buckets >> 64
+
+
+def hashed_by(key: str) -> OverstoryV1:
+    """Return the hash of a public key.
+
+    Raises
+    ------
+    ParameterError
+        When the key is no text, or too long.
+    """
+    if not isinstance(key, str):
+        raise ParameterError(f"key = {key!r}: give text, the metric's id")
+    return OverstoryV1(key.encode())
 
 
 @dataclass(frozen=True)
@@ -97,6 +110,9 @@ class Question:
     mechanism: Mechanism
     key: str = ""
 
+    def __post_init__(self) -> None:
+        hashed_by(self.key)
+
     def value(self, code: int | None) -> bytes | int:
         """Return what the mechanism is given for a code; None is "elsewhere"."""
         return self.name_of(ELSEWHERE if code is None else prefix_bytes(code, self.width, self.num_bits))
@@ -124,12 +140,12 @@ class Question:
 
     def parent_word(self, parent: bytes) -> int:
         """Return the word of a prefix `step` bits shorter: its digest, the lowest `step` bits zero."""
-        return OverstoryV1(self.key.encode()).digest(b"prefix" + parent) >> self.step << self.step
+        return hashed_by(self.key).digest(b"prefix" + parent) >> self.step << self.step
 
     def _word(self, raw: bytes) -> int:
         """Return the digest of all but the last `step` bits, and those bits."""
         if not raw:
-            return OverstoryV1(self.key.encode()).digest(b"elsewhere")
+            return hashed_by(self.key).digest(b"elsewhere")
         prefix = int.from_bytes(raw, "big") >> (-self.num_bits % 8)
         before = self.num_bits - self.step
         parent = prefix_bytes(prefix >> self.step, before, before)
@@ -162,6 +178,9 @@ class BitQuestion:
     buckets: int
     mechanism: Mechanism
     key: str = ""
+
+    def __post_init__(self) -> None:
+        hashed_by(self.key)
 
     @cached_property
     def shift(self) -> int:
