@@ -133,6 +133,10 @@ def test_tokens_are_shown_once_listed_and_revoked(folder: Path) -> None:
             "--expires 2027-11-21T00+05: give a date such as 2027-11-21",
         ),
         (
+            ["tokens", "add", "reports.db", "--role", "admin", "--application", "a", "--expires", "2027-W47"],
+            "--expires 2027-W47: give a date such as 2027-11-21",
+        ),
+        (
             [*EXPORT, "--from", "2024-10-05", "--to", "2024-10-04"],
             "the range from 2024-10-05 to 2024-10-04 ends before it begins",
         ),

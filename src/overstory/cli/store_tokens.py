@@ -59,8 +59,10 @@ def _midnight(date: str) -> int:
 
     try:
         day = dt.date.fromisoformat(date)
-    except ValueError as error:
-        raise ParameterError(f"--expires {date}: give a date such as 2027-11-21") from error
+    except ValueError:
+        day = None
+    if day is None or day.isoformat() != date:  # a week, 2027-W47, is a date to Python
+        raise ParameterError(f"--expires {date}: give a date such as 2027-11-21")
     return int(dt.datetime.combine(day, dt.time(), dt.UTC).timestamp())
 
 
