@@ -362,6 +362,7 @@ def test_a_ledger_says_infinite_where_an_earlier_version_kept_too_little(tmp_pat
         assert budget(rows, {}).unknown == {"colour"}
         assert budget(rows, {}).epsilon == math.inf
         assert budget(rows, registry()).epsilon == pytest.approx(2.0)
+        assert budget(rows, {}, "engine").epsilon == 0.0
         assert spent(rows, registry()["colour"]).reports == 2
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from overstory.privacy.kinds import terms_of
 from overstory.privacy.ledger import Ledger
 from overstory.privacy.spends import Event, Spend
-from overstory.privacy.terms import Terms, add_up
+from overstory.privacy.terms import Terms
 
 if TYPE_CHECKING:
     from overstory.client.state import Rows
@@ -74,8 +74,8 @@ class Budget:
         return math.inf if self.unknown else self.ledger.epsilon
 
 
-def budget(rows: Rows, metrics: Mapping[str, Metric]) -> Budget:
-    """Return the device's budget.
+def budget(rows: Rows, metrics: Mapping[str, Metric], metric: str | None = None) -> Budget:
+    """Return the device's budget, of all metrics or of one.
 
     Parameters
     ----------
@@ -83,10 +83,12 @@ def budget(rows: Rows, metrics: Mapping[str, Metric]) -> Budget:
         The state, within a transaction.
     metrics
         The registry's, for mechanisms whose terms an earlier version did not keep.
+    metric
+        The one metric; None: all of them.
     """
-    known = {metric.mechanism.digest: terms_of(metric.mechanism) for metric in metrics.values()}
+    known = {one.mechanism.digest: terms_of(one.mechanism) for one in metrics.values()}
     ledger, unknown = Ledger("person", (rows.fingerprint or b"").hex()[:8]), set()
-    for response in rows.memo.responses():
+    for response in rows.memo.responses(metric):
         if not response.reports:
             continue
         terms = _terms(rows, response.mechanism, known)
@@ -105,10 +107,8 @@ def budget(rows: Rows, metrics: Mapping[str, Metric]) -> Budget:
 
 def spent(rows: Rows, metric: Metric) -> Spent:
     """Return what a metric has cost on this device."""
-    whole = budget(rows, {metric.id: metric})
-    mine = [account for account in whole.ledger.accounts if account.metric == metric.id]
+    mine = budget(rows, {metric.id: metric}, metric.id)
     responses = [response for response in rows.memo.responses(metric.id) if response.reports]
-    lost = metric.id in whole.unknown
     permanent, most = metric.mechanism.epsilon_permanent, metric.max_values
     return Spent(
         metric=metric.id,
@@ -116,8 +116,8 @@ def spent(rows: Rows, metric: Metric) -> Spent:
         distinct=len(responses),
         epsilon_report=metric.mechanism.epsilon_report,
         epsilon_permanent=permanent,
-        epsilon=math.inf if lost else add_up((1, account.epsilon) for account in mine),
-        change_leak=math.inf if lost else add_up((1, account.change_leak) for account in mine),
+        epsilon=mine.epsilon,
+        change_leak=math.inf if mine.unknown else mine.ledger.change_leak,
         most_values=most,
         most_epsilon=math.inf if most is None else terms_of(metric.mechanism).epsilon_values(most),
     )
