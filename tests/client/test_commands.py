@@ -20,6 +20,7 @@ from overstory.client.commands import COMMANDS, main
 from overstory.client.consent import read_consent
 from overstory.client.paths import StatePaths
 from overstory.client.policy import CI_VARIABLES
+from overstory.privacy.words import epsilon_text
 from overstory.protocol.metrics import load_registry, parse_registry
 
 METRICS = """registry = "2026-11-21"
@@ -94,8 +95,8 @@ def test_on_shows_what_is_asked_for_and_records_the_choice(here: Any, capsys: An
     for metric in registry.values():
         for said in (metric.title, metric.id, metric.description, metric.owner, metric.purpose):
             assert said in told
-        assert f"epsilon {metric.mechanism.epsilon_report:.4f}" in told
-        assert f"epsilon {metric.mechanism.epsilon_permanent:.4f}" in told
+        assert f"epsilon {epsilon_text(metric.mechanism.epsilon_report)}" in told
+        assert f"epsilon {epsilon_text(metric.mechanism.epsilon_permanent)}" in told
     consent = read_consent(paths(here))
     assert consent is not None
     assert (consent.choice, consent.registry, set(consent.metrics)) == ("on", "2026-11-21", {"colour", "engine"})

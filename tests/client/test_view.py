@@ -27,6 +27,7 @@ from overstory.client.upload import Answer
 from overstory.client.view import shown_metrics, told
 from overstory.client.view_json import view_json
 from overstory.privacy.attackers import posterior
+from overstory.privacy.words import epsilon_text
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.mechanisms.registry import REGISTRY as MECHANISMS
@@ -259,7 +260,7 @@ def test_the_budget_is_the_ledgers(tmp_path: Any) -> None:
     whole = COLOUR.mechanism.epsilon_n(2) + COLOUR.mechanism.epsilon_n(1)
     assert metric.spent.epsilon == pytest.approx(whole, abs=1e-9)
     assert (metric.spent.reports, metric.spent.distinct) == (3, 2)
-    assert f"epsilon {metric.spent.epsilon:.4f}" in text_of(look(device(tmp_path, choice=None)))
+    assert f"epsilon {epsilon_text(metric.spent.epsilon)}" in text_of(look(device(tmp_path, choice=None)))
 
 
 def test_the_newest_reports_are_taken_apart_and_the_number_is_said(tmp_path: Any) -> None:

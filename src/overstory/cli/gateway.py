@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Iterator
@@ -175,7 +176,6 @@ def words(outcome: dict[str, Any]) -> list[str]:
 
 
 def _epsilon(number: float | None) -> str:
-    """Return an epsilon in four decimals, rounded up; files.results has the same for those who have NumPy."""
-    from math import ceil
+    from overstory.privacy.words import epsilon_text
 
-    return "without bound" if number is None else f"{ceil(number * 1e4) / 1e4:.4f}"
+    return epsilon_text(math.inf if number is None else number, "without bound")

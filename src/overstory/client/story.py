@@ -13,6 +13,7 @@ from overstory.client.inference import Inference, odds_words
 from overstory.client.status import Status
 from overstory.client.view import ShownMetric, ShownReport
 from overstory.client.wording import counted
+from overstory.privacy.words import epsilon_text
 
 PERIODS_SHOWN: Final = 30
 
@@ -245,4 +246,4 @@ def epsilon_words(epsilon: float) -> str:
     """
     if math.isinf(epsilon):
         return "no bound"
-    return f"epsilon {epsilon:.4f}: {odds_words(epsilon)}" if epsilon else "nothing"
+    return f"epsilon {epsilon_text(epsilon)}: {odds_words(epsilon)}" if epsilon else "nothing"
