@@ -170,6 +170,7 @@ def test_a_level_takes_any_oracle_of_the_registry(name):
     ("act", "says"),
     [
         (lambda: ORACLE.simulate([32], np.random.default_rng(1)), "0 .. 31"),
+        (lambda: ORACLE.simulate([1.5], np.random.default_rng(1)), "give a column of whole numbers"),
         (lambda: ORACLE.estimate(ORACLE.accumulate(ORACLE.simulate([], np.random.default_rng(1)))), "every level"),
         (lambda: RangeSum(0.1, 0.1).confidence_interval(0), "between 0 and 1"),
     ],

@@ -165,6 +165,8 @@ ORACLE = SquareWaveOracle(SquareWave(1.0))
         (lambda: ORACLE.estimate(ORACLE.accumulate([1]), num_bins=1), "num_bins"),
         (lambda: ORACLE.estimate(ORACLE.accumulate([1]), num_bins=5000), "num_bins"),
         (lambda: ORACLE.accumulate([1 << 17]), "must lie in"),
+        (lambda: ORACLE.accumulate([1 << 70]), "whole numbers, not object"),
+        (lambda: ORACLE.accumulate([1.5]), "whole numbers, not float64"),
         (lambda: expectation_maximization([1, 2], [[1.0], [0.1]]), "columns"),
         (lambda: expectation_maximization([1], [[1.0], [0.0]]), "not the outputs"),
         (lambda: expectation_maximization([1, 2], [[1.0], [0.0]]), "no symbol can give"),

@@ -176,11 +176,11 @@ def as_payloads(reports: ArrayLike | Iterable[Report], bound: int) -> NDArray[np
     Raises
     ------
     ParameterError
-        When one is not in ``0 .. bound - 1``.
+        When one is no whole number in ``0 .. bound - 1``.
     """
     if not isinstance(reports, np.ndarray):
-        reports = np.array([r.bits if isinstance(r, Report) else r for r in reports], np.int64)  # type: ignore[union-attr]
-    if reports.ndim != 1 or reports.dtype.kind not in "iu":
+        reports = np.array([r.bits if isinstance(r, Report) else r for r in reports])  # type: ignore[union-attr]
+    if reports.ndim != 1 or (reports.size and reports.dtype.kind not in "iu"):
         raise ParameterError(f"payloads are a list of whole numbers, not {reports.dtype} of shape {reports.shape}")
     if reports.size and not 0 <= int(reports.min()) <= int(reports.max()) < bound:
         raise ParameterError(f"payloads must lie in 0 .. {bound - 1}, not {reports.min()} .. {reports.max()}")

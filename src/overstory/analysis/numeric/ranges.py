@@ -12,6 +12,7 @@ import numpy as np
 
 from overstory.analysis.numeric.consistency import ConsistentTree
 from overstory.analysis.oracle import FrequencyOracle
+from overstory.analysis.positions import symbols_of
 from overstory.analysis.selection import normal_reach
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric.levels import LevelReport, RangeRandomizer
@@ -165,9 +166,8 @@ class RangeOracle:
         ParameterError
             When a symbol is outside the domain.
         """
-        given, tree = np.asarray(symbols), self.randomizer.tree
-        if given.size and not 0 <= given.min() <= given.max() < tree.domain_size:
-            raise ParameterError(f"symbols must lie in 0 .. {tree.domain_size - 1}")
+        tree = self.randomizer.tree
+        given = symbols_of(symbols, tree.domain_size)
         chosen = rng.integers(1, tree.num_levels + 1, size=given.size)
         nodes = (given[chosen == level] // tree.leaves_under(level) for level in range(1, tree.num_levels + 1))
         return [oracle.simulate(some, rng) for oracle, some in zip(self.oracles, nodes, strict=True)]
