@@ -34,10 +34,21 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["mysql://root@db/reports", "sqlite://", "sqlite:///:memory:", "postgresql://host", "x://["]
+    "url",
+    [
+        "mysql://root@db/reports",
+        "sqlite://",
+        "sqlite://folder/reports.db",
+        "sqlite:///reports.db?mode=ro",
+        "sqlite:///:memory:",
+        "postgresql://host",
+        "x://[",
+    ],
 )
 def test_a_url_that_names_no_store(url: str) -> None:
-    assert "a store is named by sqlite:///FILE (or a file's name), or postgresql://USER@HOST/DATABASE" in refused(url)
+    for create in (False, True):
+        told = refused(url, create=create)
+        assert "a store is named by sqlite:///FILE (or a file's name), or postgresql://USER@HOST/DATABASE" in told
 
 
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:

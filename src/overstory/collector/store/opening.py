@@ -50,7 +50,9 @@ def _parsed(url: str) -> URL:
         parsed = make_url(url)
     except (ArgumentError, ValueError) as error:
         raise StoreError(f"a store is named by {FORMS}") from error
-    if parsed.get_backend_name() not in {"sqlite", "postgresql"} or parsed.database in {None, "", ":memory:"}:
+    kind = parsed.get_backend_name()
+    beside = kind == "sqlite" and (parsed.host or parsed.query)  # sqlite://folder/FILE has two slashes: not that file
+    if kind not in {"sqlite", "postgresql"} or parsed.database in {None, "", ":memory:"} or beside:
         raise StoreError(f"a store is named by {FORMS}; not {parsed.render_as_string(hide_password=True)}")
     return parsed
 
