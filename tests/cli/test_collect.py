@@ -73,6 +73,11 @@ def test_the_page_fetches_nothing_and_escapes_values(folder):
         assert len(list(csv.DictReader(file))) == 3
 
 
+def test_the_pages_command_has_the_very_bins(folder):
+    told = said(folder, "--column", "kwh", "--bins", 0, 1.23456789, 4, "-o", "bins")
+    assert "--bins 0 1.23456789 4 " in (folder / told["page"]).read_text()
+
+
 def test_numbers_in_given_and_in_chosen_bins(folder):
     told = said(folder, "--column", "kwh", "--bins", 0, 8, 4, "--epsilon", 3)
     assert [row["value"] for row in told["estimates"]] == ["[0.0, 2.0)", "[2.0, 4.0)", "[4.0, 6.0)", "[6.0, 8.0]"]

@@ -1,12 +1,16 @@
 """The demonstration, run as a newcomer runs it."""
 
+import argparse
 import json
-import re
+import shlex
 import subprocess
 import sys
 from html.parser import HTMLParser
 
 import pytest
+
+from overstory.cli.demo import OPTIONS, _command
+from overstory.experiments.drawing import VARIABLES
 
 SMALL = ["--reports", "20000", "--states", "5", "--k", "32", "--cohorts", "4"]
 
@@ -71,7 +75,7 @@ def test_a_seed_gives_the_same_output_twice_and_another_seed_does_not(told, tmp_
 
 def test_the_terminal_says_what_was_learned_and_what_it_cost(tmp_path):
     shown = demo(*SMALL, "--states", "all", "--out", str(tmp_path)).stdout
-    for words in ("truth", "not detected", "epsilon 1.0743", "epsilon 4.3944", "theory", "Johns Hopkins", "demo.html"):
+    for words in ("truth", "not detected", "epsilon 1.0743", "epsilon 4.3945", "theory", "Johns Hopkins", "demo.html"):
         assert words in shown
     assert max(len(line) for line in shown.splitlines() if "│" in line or "█" in line) <= 80
 
@@ -98,8 +102,18 @@ def test_the_page_stands_alone_in_both_colour_schemes(told):
     assert page.fetched == []
     assert "prefers-color-scheme: dark" in text
     assert text.count('role="img"') == 3
-    assert not re.search(r"#0[1-5]0[1-5]0[1-5]", text)  # every colour of a picture is the page's own
+    own = text.partition("</style>")[2].lower()
+    assert not [colour for colour in VARIABLES if colour in own]  # every colour of a picture is the page's own
+    assert "&epsilon; 1.0743" in text
+    assert "&epsilon; 4.3945" in text  # 4.39444..., rounded up
     assert "not detected" in text or 'class="not"' not in text
+
+
+def test_the_pages_command_can_be_pasted_whatever_the_states_are_called():
+    given = {"reports": 5, "seed": 1, "states": "New York,Ohio", **dict.fromkeys(OPTIONS, 1)}
+    words = shlex.split(_command(argparse.Namespace(**given)))
+    assert words[:2] == ["overstory", "demo"]
+    assert dict(zip(words[2::2], words[3::2], strict=True)) == {f"--{name}": str(one) for name, one in given.items()}
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def _command(args: argparse.Namespace) -> str:
         if getattr(args, name) is not None:
             words += ["--" + name.replace("_", "-"), str(getattr(args, name))]
     if args.bins is not None:
-        words += ["--bins", *(f"{number:g}" for number in args.bins)]
+        words += ["--bins", *(repr(number).removesuffix(".0") for number in args.bins)]
     words += ["--reports-per-device", str(args.reports_per_device), "--most-values", str(args.most_values)]
     return shlex.join([*words, "--seed", str(args.seed)])
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -70,5 +72,5 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _command(args: argparse.Namespace) -> str:
-    given = [f"--{name} {getattr(args, name)}" for name in ("reports", "seed", "states", *OPTIONS)]
-    return " ".join(["overstory demo", *given])
+    given = ([f"--{name}", str(getattr(args, name))] for name in ("reports", "seed", "states", *OPTIONS))
+    return shlex.join(["overstory", "demo", *chain.from_iterable(given)])

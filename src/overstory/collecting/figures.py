@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from overstory.experiments import drawing
+from overstory.experiments.against_truth import against_truth
 from overstory.planning.people import smallest_share
 from overstory.protocol.mechanisms.registry import mechanism
 
@@ -22,23 +23,17 @@ def shares(summary: Summary) -> Picture:
     """Draw truth against estimate with its 95% interval, a row per value."""
     rows = summary.rows()
     shown = rows if summary.is_numeric else rows[:MOST_ROWS]
-    at = np.arange(len(shown))
-    figure, axes = drawing.panels(7.2, 0.9 + 0.21 * max(len(shown), 3))
-    low, high, middle = (
-        100 * np.array([row[key] for row in shown]) for key in ("frequency_low", "frequency_high", "frequency")
+    keys = ("true_frequency", "frequency", "frequency_low", "frequency_high")
+    truth, learned, low, high = (100 * np.array([row[key] for row in shown]) for key in keys)
+    figure = against_truth(
+        [short(row["value"]) for row in shown],
+        truth=truth,
+        learned=learned,
+        low=low,
+        high=high,
+        detected=np.array([row["detected"] for row in shown]),
+        xlabel="share of the rows with a value (%)",
     )
-    found = np.array([row["detected"] for row in shown])
-    axes.hlines(at, low, high, color=drawing.OURS, linewidth=2, alpha=0.55)
-    axes.plot(middle[found], at[found], "o", color=drawing.OURS, markersize=5, label="learned, 95% interval")
-    if not found.all():
-        hollow = {"markerfacecolor": drawing.PAPER, "label": "not detected"}
-        axes.plot(middle[~found], at[~found], "o", color=drawing.OURS, markersize=5, **hollow)
-    truth = [100 * row["true_frequency"] for row in shown]
-    axes.plot(truth, at, "|", color=drawing.THEIRS, markersize=11, markeredgewidth=2, label="truth")
-    axes.set_yticks(at, [short(row["value"]) for row in shown])
-    axes.set_ylim(len(shown) - 0.4, -0.6)
-    axes.set(xlabel="share of the rows with a value (%)")
-    axes.legend(frameon=False, labelcolor=drawing.INK, fontsize=9)
     left = len(rows) - len(shown)
     more = f" The {MOST_ROWS} most frequent; {left:,} more are in the table." if left else ""
     caption = f"What was true, and what was learned; bars are 95% intervals.{more}"

@@ -7,9 +7,9 @@ from typing import Final
 
 from overstory.collecting import figures
 from overstory.collecting.summary import HERE, Summary
-from overstory.experiments.page import drawn
+from overstory.experiments.page import templates
 from overstory.files.opening import writing_text
-from overstory.privacy.statement import statement
+from overstory.privacy.statement import finite, statement
 
 MOST_ROWS: Final = 1_000
 
@@ -26,20 +26,15 @@ def write_page(summary: Summary, folder: Path, command: str) -> Path:
     command
         The command that gives this page again.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("overstory.collecting"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    environment.filters["drawn"] = drawn
     learned, rows = summary.learned, summary.rows()
-    html = environment.get_template("collect.html").render(
+    template = templates("overstory.collecting").get_template("collect.html")
+    html = template.render(
         summary=summary,
         learned=learned,
         rows=rows[:MOST_ROWS],
         left=max(len(rows) - MOST_ROWS, 0),
         detected=sum(row["detected"] for row in rows),
-        epsilon_permanent=learned.mechanism.epsilon_permanent,
+        epsilon_permanent=finite(learned.mechanism.epsilon_permanent),
         shares=figures.shares(summary),
         people=figures.people_for_shares(summary),
         plain_words=statement(learned.mechanism).plain_words(),

@@ -13,6 +13,7 @@ from overstory.collecting.column import Column
 from overstory.collecting.numbers import quantile
 from overstory.collecting.simulating import Learned
 from overstory.privacy.statement import statement
+from overstory.privacy.words import epsilon_text
 
 QUANTILES: Final = (0.1, 0.25, 0.5, 0.75, 0.9)
 HERE: Final = (
@@ -116,7 +117,7 @@ class Summary:
         intervals = f"{learned.inside:,} of {len(people.labels):,} intervals hold the truth"
         return [
             f"Who: {self._who()}.",
-            f"How: {learned.mechanism.name}, epsilon {learned.mechanism.epsilon_report:.4g} for one report.",
+            f"How: {learned.mechanism.name}, epsilon {epsilon_text(learned.mechanism.epsilon_report)} for one report.",
             f"Learned: {found} {learned.estimate.alpha:.0%}; {error}; {intervals}.",
             f"Privacy: {cost}",
             *(f"Note: {note}." for note in [*people.notes, *learned.estimate.notes]),

@@ -7,6 +7,7 @@ from pathlib import Path
 from overstory.demo import figures
 from overstory.demo.collection import Collection
 from overstory.demo.summary import as_json, rows, words
+from overstory.experiments.page import templates
 from overstory.files.opening import writing_text
 from overstory.privacy.statement import statement
 
@@ -21,13 +22,9 @@ def write_page(collection: Collection, command: str) -> Path:
     command
         The command that gives this page again.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("overstory.demo"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
     known = as_json(collection, None)
-    html = environment.get_template("demo.html").render(
+    template = templates("overstory.demo").get_template("demo.html")
+    html = template.render(
         **{
             key: known[key] for key in ("epsilon_report", "epsilon_permanent", "rmse", "limit", "inside_95", "detected")
         },

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def svg_text(figure: Figure, salt: str, *, transparent: bool = False) -> str:
+def svg_text(figure: Figure, salt: str) -> str:
     """Return the figure as SVG: the same figure and salt give the same text on every run."""
     import matplotlib as mpl
 
     out = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": salt, "svg.fonttype": "none"}):
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None}, transparent=transparent)
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     return out.getvalue()
 
 

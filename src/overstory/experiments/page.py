@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from overstory.experiments import wording
 from overstory.experiments.drawing import VARIABLES
 from overstory.experiments.inline_svg import inline, with_own_names
 from overstory.experiments.result import Picture, Result
 from overstory.experiments.summary import overview
+from overstory.privacy.words import epsilon_text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 def page(results: Sequence[Result], command: str) -> str:
@@ -21,20 +26,25 @@ def page(results: Sequence[Result], command: str) -> str:
     command
         The command that gives this page again.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("overstory.experiments"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
+    environment = templates("overstory.experiments")
     environment.filters |= {
         "cell": wording.cell,
         "published": wording.published,
         "ours": wording.ours,
         "verdict": wording.verdict,
         "name": wording.name,
-        "drawn": drawn,
     }
     return environment.get_template("results.html").render(results=results, overview=overview(results), command=command)
+
+
+def templates(package: str) -> Environment:
+    """Return a package's templates, with the style that all such pages share and filters for pictures and epsilons."""
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+    loader = ChoiceLoader([PackageLoader(name) for name in dict.fromkeys((package, "overstory.experiments"))])
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment.filters |= {"drawn": drawn, "epsilon": epsilon_text}
+    return environment
 
 
 def drawn(figure: Picture) -> str:
