@@ -57,7 +57,12 @@ def test_whole_numbers_at_first_do_not_forbid_fractions_and_names_later(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("time,value\n1,ten\n", "no numbers"), ("time,value\n1,2\n", "no meter has 10")]
+    ("text", "said"),
+    [
+        ("time,value\n1,ten\n", "no numbers"),
+        ("time,value\n1,2\n", "no meter has 10"),
+        ("a,b\n1,2,\x01\n", r"no readings as CSV: .*1,2,\?$"),
+    ],
 )
 def test_what_holds_no_readings_is_refused(tmp_path, text, said):
     path = tmp_path / "bad.csv"

@@ -19,6 +19,9 @@ from overstory.protocol.errors import ParameterError
 MANY_NUMBERS: Final = 50
 """More distinct values than that, all of them numbers, are taken as numbers: bins."""
 
+MOST_PEOPLE: Final = 10**10
+"""More people than there are are not drawn."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -53,8 +56,10 @@ class Column:
             raise ParameterError("give one of --bins, --candidates and --device-column")
         if self.most < 2:
             raise ParameterError(f"--most-values {self.most}: give a whole number from 2")
-        if self.people is not None and (self.people < 1 or self.device is not None):
-            raise ParameterError("--people takes a whole number from 1, and not together with --device-column")
+        if self.people is not None and (not 1 <= self.people <= MOST_PEOPLE or self.device is not None):
+            raise ParameterError(
+                f"--people takes a whole number from 1 to {MOST_PEOPLE:,}, and not together with --device-column"
+            )
 
 
 def read_people(column: Column, rng: np.random.Generator, advance: Advance | None = None) -> People:

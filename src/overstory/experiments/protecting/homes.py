@@ -151,7 +151,8 @@ def _columns(path: Path) -> Iterator[tuple[NDArray[Any], NDArray[np.float32]]]:
             known = np.zeros(len(readings), np.int8) if meter is None else block.column(meter).to_numpy(False)
             yield known, readings
     except pa.ArrowInvalid as error:
-        raise FormatError(f"these are no readings as CSV: {error}", source=str(path)) from error
+        said = "".join(c if c.isprintable() else "?" for c in str(error).partition("\n")[0])
+        raise FormatError(f"these are no readings as CSV: {said}", source=str(path)) from error
 
 
 def _named(columns: list[str], names: tuple[str, ...]) -> str | None:
