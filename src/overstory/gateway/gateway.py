@@ -7,11 +7,12 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from overstory.client import Client
 from overstory.client.budget import spent
-from overstory.client.consent import Choice
+from overstory.client.consent import Choice, choose
 from overstory.client.outbox import Bounds, RowState
 from overstory.client.outcomes import Outcome
 from overstory.client.policy import CI_VARIABLES
@@ -136,7 +137,8 @@ class Gateway:
 
     def _allow(self, sink: Sink | None) -> None:
         if self.settings.agree is not None:
-            self.client.consent(self.settings.agree)
+            # On the day that it is, whatever the readings' own time.
+            choose(self.client.paths, self.client.registry, self.settings.agree, datetime.now(UTC).date())
         effective = self.client.effective
         if not effective.asked:
             raise GatewayError(
