@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import defaultdict
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ def test_the_window_s_budget_is_kept_across_restarts(tmp_path: Path) -> None:
     built = metric().mechanism
     for periods in (25, 60):
         spent = run(tmp_path, year(periods))["privacy"]
-        assert spent["reports"] == periods
+        assert (spent["reports"], spent["distinct_values"]) == (periods, 0)
         assert spent["windows"] == periods / 10
         assert spent["epsilon_window"] == pytest.approx(1.0, abs=1e-6)
         assert spent["epsilon_total"] == pytest.approx(periods * built.epsilon_report, rel=1e-9)
@@ -153,6 +154,13 @@ def test_reports_must_go_somewhere_unless_they_are_to_stay(tmp_path: Path) -> No
     assert (summary["handed_over"], summary["waiting"], summary["privacy"]["reports"]) == (0, 0, 0)
     with State(kept.client.paths).snapshot() as rows:
         assert rows.outbox.tally()[RowState.LOCAL] == 3
+
+
+def test_consent_has_the_day_on_which_it_was_given(tmp_path: Path) -> None:
+    before = datetime.now(UTC).date()
+    agreed = gateway(tmp_path, agree="local").client.effective.consent
+    assert agreed is not None
+    assert before <= date.fromisoformat(agreed.date) <= datetime.now(UTC).date()
 
 
 def test_a_registry_that_changed_asks_again(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ class Spent:
     metric
         Its id.
     reports, distinct
-        Reports queued for sending, and the permanent responses among them.
+        Reports queued for sending, and the permanent responses among them: none where all noise is fresh.
     epsilon_report, epsilon_permanent
         One report, and any number of reports of one value, by the mechanism in force.
     epsilon
@@ -113,7 +113,7 @@ def spent(rows: Rows, metric: Metric) -> Spent:
     return Spent(
         metric=metric.id,
         reports=sum(response.reports for response in responses),
-        distinct=len(responses),
+        distinct=sum(response.permanent is not None for response in responses),
         epsilon_report=metric.mechanism.epsilon_report,
         epsilon_permanent=permanent,
         epsilon=mine.epsilon,

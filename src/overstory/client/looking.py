@@ -28,7 +28,8 @@ def show_status(setting: Setting, args: argparse.Namespace) -> int:
     for spent in status.spent:
         from overstory.client.story import epsilon_words
 
-        made = f"{counted(spent.reports, 'report')} of {counted(spent.distinct, 'distinct value')}"
+        values = f" of {counted(spent.distinct, 'distinct value')}" if spent.distinct else ""
+        made = f"{counted(spent.reports, 'report')}{values}"
         each, all_of_them = epsilon_words(spent.epsilon_report), epsilon_words(spent.epsilon)
         setting.say(f"{spent.metric}: {made}; one report {each}; all so far {all_of_them}")
     return 0
