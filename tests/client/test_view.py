@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from collector_doubles import CountingCollector
-from devices import DAY, NOON, REGISTRY, Clock, device
+from devices import DAY, NOON, REGISTRY, Clock, device, registry
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -352,6 +352,17 @@ def test_where_all_noise_is_fresh_there_is_no_permanent_response_to_show(tmp_pat
     assert (found.true, found.permanent) == ("001", "")
     assert "fresh" in found.permanent_words
     assert "from the truth" in found.report_words
+
+
+def test_where_all_noise_is_fresh_no_value_is_known_and_no_cap_is_reached(tmp_path: Any) -> None:
+    fresh = 'oracle = "wb"\nparameters = {epsilon = 1.0, window = 5}\nperiod = "day"\nmax_values = 1\n'
+    bound = registry(colour='domain = {kind = "categories", names = ["red", "green"]}\n' + fresh)
+    client = recorded(tmp_path, ["red"], registry=bound)
+    found = explain(state_in(tmp_path), bound["colour"], "green")
+    assert (found.known, found.cap) == (None, "")
+    told = text_of(look(client, bound, [found]))
+    assert "not known: which value a report was of is not kept" in told
+    assert "never\n" not in told
 
 
 def test_fresh_reports_are_taken_together_as_of_one_value() -> None:

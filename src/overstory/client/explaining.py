@@ -39,7 +39,8 @@ class Explanation:
     permanent, permanent_words
         The permanent response, and how it differs from the truth; none where all noise is fresh.
     known
-        The number under which this device has reported it before, from 1; None if it never has.
+        The number under which this device has reported it before, from 1; None if it never has, or nobody knows
+        because all noise is fresh.
     cap
         What becomes of the value because the cap on distinct values is reached; empty where it is not.
     report, report_words
@@ -93,10 +94,10 @@ def explain(state: State, metric: Metric, value: Any) -> Explanation:
     mechanism = metric.mechanism
     device = Randomizer(mechanism, secret=secret or new_secret(), metric=metric.id, memo_size=1)
     permanent = device.permanent(encoded)
-    before = Before() if secret is None else _before(state, metric, secret, device.cohort, encoded)
+    fresh = terms_of(mechanism).fresh
+    before = Before() if fresh or secret is None else _before(state, metric, secret, device.cohort, encoded)
     report = before.newest or device.report(encoded)
     true, words = _truth(mechanism, encoded, device.cohort)
-    fresh = terms_of(mechanism).fresh
     base, what = (true, "the truth") if fresh else (permanent, "the permanent response")
     return Explanation(
         metric=metric.id,

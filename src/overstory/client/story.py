@@ -109,7 +109,7 @@ def _explained(found: Explanation) -> Iterator[Block]:
                 ("cohort", str(found.cohort)),
                 ("without noise (never sent)", _bits(found.true, found.true_words)),
                 ("permanent response", _bits(found.permanent, found.permanent_words)),
-                ("reported before", "never" if found.known is None else f"as permanent response {found.known}"),
+                ("reported before", _reported(found)),
                 ("cap", found.cap),
                 (f"{'an example' if found.example else 'its newest'} report", _bits(found.report, found.report_words)),
             )
@@ -119,6 +119,12 @@ def _explained(found: Explanation) -> Iterator[Block]:
     if found.example:
         yield Says("The example was drawn for this view: it is not kept and not sent.")
     yield from _told("What this report alone tells the collector", found.inference)
+
+
+def _reported(found: Explanation) -> str:
+    if not found.permanent:
+        return "not known: which value a report was of is not kept"
+    return "never" if found.known is None else f"as permanent response {found.known}"
 
 
 def _bits(bits: str, words: str) -> str:
