@@ -7,7 +7,8 @@ import pytest
 from overstory.cli import bench
 from overstory.cli.fleet import Fleet
 from overstory.cli.main import main
-from overstory.cli.showing import printable, summary
+from overstory.cli.showing import summary
+from overstory.client.output import printable
 from overstory.files.results import epsilon_text, finite, privacy
 from overstory.files.values import Holding
 from overstory.protocol.mechanisms.registry import mechanism

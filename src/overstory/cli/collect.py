@@ -186,7 +186,7 @@ def _print_lines(console: Any, lines: list[str]) -> None:
 
 
 def _cells(summary: Summary, row: dict[str, Any]) -> tuple[str, ...]:
-    from overstory.cli.showing import printable
+    from overstory.client.output import printable
 
     low, high = summary.interval(row)
     learned = f"{row['frequency']:.2%}" if row["detected"] else "not detected"

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from overstory.cli.showing import printable
+from overstory.client.output import printable
 from overstory.discovery.result_output import cells
 from overstory.privacy.words import epsilon_text
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from overstory.cli.showing import printable
+from overstory.client.output import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

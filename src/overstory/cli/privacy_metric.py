@@ -61,7 +61,7 @@ def _tell_of_namesake(name: str) -> None:
 
 def headline(metric: Metric) -> str:
     """Return the metric in a line, above what its oracle reveals."""
-    from overstory.cli.showing import printable
+    from overstory.client.output import printable
 
     capped = "" if metric.max_values is None else f", of at most {metric.max_values} values"
     often = f"one report every {metric.period}{capped}, until {metric.expires}"

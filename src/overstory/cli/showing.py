@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from overstory.client.output import printable
 from overstory.files.results import epsilon_text
 
 COLUMNS = ("value", "count", "95% interval", "share", "95% interval", "p", "")
@@ -61,14 +62,3 @@ def cells(row: dict[str, Any]) -> tuple[Text, ...]:
         "detected" if row["detected"] else "not detected",
     )
     return tuple(Text(text) for text in texts)
-
-
-def printable(value: str) -> str:
-    r"""Return `value` with what could steer a terminal escaped.
-
-    Examples
-    --------
-    >>> printable("caf\u00e9\x1b[31m")
-    'café\\x1b[31m'
-    """
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value)

@@ -1,4 +1,4 @@
-"""Standard output, whatever it leads to: a terminal that lacks letters, or a reader that leaves early."""
+"""Standard output, whatever it leads to: a terminal that lacks letters or obeys them, or a reader that leaves early."""
 
 from __future__ import annotations
 
@@ -23,3 +23,14 @@ def close_quietly() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
+
+
+def printable(text: str) -> str:
+    r"""Return `text` with what could steer a terminal escaped.
+
+    Examples
+    --------
+    >>> printable("caf\u00e9\x1b[31m")
+    'café\\x1b[31m'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

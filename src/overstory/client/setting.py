@@ -40,7 +40,7 @@ class Setting:
 
     def say(self, *lines: str) -> None:
         """Write lines, without anything that could steer a terminal."""
-        from overstory.client.terminal import printable
+        from overstory.client.output import printable
 
         for line in lines:
             self.out.write(f"{printable(line)}\n")

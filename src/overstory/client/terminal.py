@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator
 
+from overstory.client.output import printable
 from overstory.client.story import Block, Facts, Grid, Heading, Says
 
 
@@ -64,14 +65,3 @@ def _columns(pairs: list[tuple[str, str]], width: int) -> Iterator[str]:
         for line in wrapped:
             yield f"  {name:<{room}}  {line}"
             name = ""  # noqa: PLW2901 - once is enough
-
-
-def printable(text: str) -> str:
-    r"""Return `text` with what could steer a terminal escaped.
-
-    Examples
-    --------
-    >>> printable("caf\u00e9\x1b[31m")
-    'café\\x1b[31m'
-    """
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
