@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from overstory.client.output import printable
+from overstory.client.wording import counted
 from overstory.discovery.result_output import cells
 from overstory.privacy.words import epsilon_text
 
@@ -42,8 +43,8 @@ def sentences(found: Discovered, plan: PrefixPlan) -> list[str]:
         "fdr": f"a share of at most {found.alpha:.3g} of them falsely, on average",
         "bonferroni": f"any of them falsely with a chance of at most {found.alpha:.3g}",
     }
-    values = f"{len(found.found()):,} values found in {found.num_reports:,} reports"
-    asked = f"each device answered one of {len(plan.groups)} questions, once"
+    values = f"{counted(len(found.found()), 'value')} found in {counted(found.num_reports, 'report')}"
+    asked = f"each device answered one of {counted(len(plan.groups), 'question')}, once"
     said = [
         f"{values}, out of {found.tried:,} that were tried; {bounds[found.correction]}",
         f"privacy: {asked}: epsilon {epsilon_text(found.epsilon)} in all",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.files.opening import writing_text
+from overstory.privacy import words
 
 if TYPE_CHECKING:
     from overstory.analysis.decoding import Decoded
@@ -43,14 +44,14 @@ def finite(number: float) -> float | None:
 
 
 def epsilon_text(epsilon: float | None) -> str:
-    """Return an epsilon in four decimals, rounded up: what is printed is never too small.
+    """Return an epsilon as results hold it in words: four decimals, rounded up.
 
     Examples
     --------
     >>> epsilon_text(1.00001), epsilon_text(None)
     ('1.0001', 'without bound')
     """
-    return "without bound" if epsilon is None else f"{math.ceil(epsilon * 1e4) / 1e4:.4f}"
+    return words.epsilon_text(math.inf if epsilon is None else epsilon, "without bound")
 
 
 def metrics(decoded: Decoded, parameters: RapporParameters, mechanism: BitMechanism) -> dict[str, Any]:
