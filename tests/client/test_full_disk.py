@@ -22,16 +22,6 @@ TODAY = date(2026, 11, 21)
 posix = pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
 
 
-@pytest.fixture
-def paths(tmp_path):
-    return StatePaths(tmp_path / "state")
-
-
-@pytest.fixture
-def policy(tmp_path):
-    return tmp_path / "policy.json"
-
-
 @contextlib.contextmanager
 def full_disk(monkeypatch):
     """There is no room for a new file; what is there can be written over, and deleted."""

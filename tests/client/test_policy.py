@@ -15,23 +15,13 @@ from processes import in_child
 
 from overstory.client import Choice, ConsentError, Outcome
 from overstory.client.consent import choose, read_consent
-from overstory.client.paths import StatePaths, policy_file, state_folder
+from overstory.client.paths import policy_file, state_folder
 from overstory.client.policy import CI_VARIABLES, Authority, effective, of_environment
 from overstory.client.state import State
 from overstory.protocol.errors import ParameterError
 
 TODAY = date(2026, 11, 21)
 posix = pytest.mark.skipif(sys.platform == "win32", reason="file modes of POSIX")
-
-
-@pytest.fixture
-def paths(tmp_path):
-    return StatePaths(tmp_path / "state")
-
-
-@pytest.fixture
-def policy(tmp_path):
-    return tmp_path / "policy.json"
 
 
 def test_nobody_asked_is_off_and_says_so(paths, policy):

@@ -28,11 +28,6 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="file modes and limit
 
 
 @pytest.fixture
-def paths(tmp_path):
-    return StatePaths(tmp_path / "state")
-
-
-@pytest.fixture
 def begun(paths):
     return State(paths).begin()
 
