@@ -85,6 +85,11 @@ class Account:
         return min(add_up(costs), math.inf if most is None else add_up([(most, self.terms.epsilon_permanent)]))
 
     @property
+    def epsilon_any(self) -> float:
+        """Epsilon between any two histories of as many reports, changing or not, rounded up."""
+        return self.terms.epsilon_any(self.reports) if self.reports else 0.0
+
+    @property
     def change_leak(self) -> float:
         """Epsilon of one change of value among all reports, rounded up; infinite where it is not computed."""
         reports = self.reports

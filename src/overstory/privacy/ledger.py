@@ -116,6 +116,11 @@ class Ledger:
         return _sum(account.epsilon for account in self.accounts)
 
     @property
+    def epsilon_any(self) -> float:
+        """All that was spent, rounded up: against any history of as many reports, whatever was held and changed."""
+        return _sum(account.epsilon_any for account in self.accounts)
+
+    @property
     def change_leak(self) -> float:
         """What the reports tell of one change of value in every account, rounded up."""
         return _sum(account.change_leak for account in self.accounts)
