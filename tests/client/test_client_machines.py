@@ -18,6 +18,7 @@ from overstory.client.beginning import erase
 from overstory.client.budget import budget, spent
 from overstory.client.consent import choose, read_consent
 from overstory.client.errors import ConsentError
+from overstory.client.memo import NOTHING
 from overstory.client.outbox import Bounds, RowState
 from overstory.client.paths import StatePaths
 from overstory.client.state import State
@@ -169,7 +170,7 @@ class MemoMachine(WithFolder):
     def chosen(self, name, value):
         """The value really reported: the rule of the metric, in a few words."""
         known = self.known[name]
-        if value in known or name == "free" or len(known) < 3:
+        if value in known or name == "free" or len([v for v in known if v is not None]) < 3:
             return value
         by_rule = {"drop": None, "first": known[0], "nearest": min(known, key=lambda k: (abs(k - value), k))}
         return by_rule[name]
@@ -180,21 +181,10 @@ class MemoMachine(WithFolder):
         self.clock.tomorrow()
         expected = self.chosen(name, value)
         outcome = client.record(name, value)
-        if expected is None and outcome is Outcome.RECORDED:
-            # This process has not yet seen what the other reported: the flush has, and drops it.
-            assert client.flush().written == {"capped": 1}
-            return
-        if expected is None:
-            assert outcome is Outcome.CAPPED
-            return
-        assert outcome is Outcome.RECORDED
-        written = client.flush().written
-        if written == {"capped": 1}:
-            assert expected != value  # again unseen, under a rule that would have substituted
-            return
-        assert written == {"queued": 1}
-        report = self.last_report()
-        self.charge(name, self.reported(name, value, expected, report))
+        # A process that has not yet seen what the other reported takes the value; its flush sends nothing instead.
+        assert outcome is Outcome.RECORDED or (expected is None and outcome is Outcome.CAPPED)
+        assert client.flush().written == {"queued": 1}
+        self.charge(name, self.reported(name, value, expected, self.last_report()))
 
     def last_report(self):
         with State(self.clients[0].paths).snapshot() as rows:
@@ -212,7 +202,8 @@ class MemoMachine(WithFolder):
 
     def permanent(self, name, value):
         secret = State(self.clients[0].paths).begin().reveal()
-        return Randomizer(CAPPED[name].mechanism, secret=secret, metric=name).permanent(value)
+        randomizer = Randomizer(CAPPED[name].mechanism, secret=secret, metric=name)
+        return randomizer.nothing() if value is None else randomizer.permanent(value)
 
     def charge(self, name, value):
         if value not in self.known[name]:
@@ -238,12 +229,14 @@ class MemoMachine(WithFolder):
         if not state.exists:
             return
         with state.snapshot() as rows:
-            assert budget(rows, CAPPED).ledger.accounts == self.spends.accounts
+            charged, spends = budget(rows, CAPPED).ledger.accounts, self.spends.accounts
+            assert [(one.metric, one.numbered) for one in charged] == [(one.metric, one.numbered) for one in spends]
             for name, metric in CAPPED.items():
                 found = spent(rows, metric)
                 assert found.distinct == len(self.known[name])
                 assert found.epsilon == self.spends.epsilon_of(name)
-                assert name == "free" or (found.distinct <= 3 and found.epsilon <= found.most_epsilon)
+                most = metric.max_responses
+                assert name == "free" or (found.distinct <= most and found.epsilon <= found.most_epsilon)
                 responses = rows.memo.responses(name)
                 assert [r.permanent for r in responses] == [self.permanent(name, v) for v in self.known[name]]
 
@@ -383,9 +376,9 @@ def test_local_reports_are_not_charged_and_count_towards_the_cap(tmp_path):
         clock.tomorrow()
         last = client.record("drop", value)
     assert last is Outcome.CAPPED
-    assert client.flush().written == {"kept": 3}
+    assert client.flush().written == {"kept": 4}
     with State(client.paths).snapshot() as rows:
-        assert [(r.reports, r.kept) for r in rows.memo.responses("drop")] == [(0, 1)] * 3
+        assert [(r.reports, r.kept) for r in rows.memo.responses("drop")] == [(0, 1)] * 4
         assert budget(rows, CAPPED).epsilon == 0
     client.consent("on")
     clock.tomorrow()
@@ -393,8 +386,8 @@ def test_local_reports_are_not_charged_and_count_towards_the_cap(tmp_path):
     assert client.record("drop", 2) is Outcome.RECORDED
     client.flush()
     with State(client.paths).snapshot() as rows:
-        assert [(r.reports, r.kept) for r in rows.memo.responses("drop")] == [(0, 1), (1, 1), (0, 1)]
-        assert rows.outbox.tally()[RowState.LOCAL] == 3
+        assert [(r.reports, r.kept) for r in rows.memo.responses("drop")] == [(0, 1), (1, 1), (0, 1), (0, 1)]
+        assert rows.outbox.tally()[RowState.LOCAL] == 4
 
 
 def test_the_cap_holds_across_processes_that_do_not_know_of_each_other(tmp_path):
@@ -410,9 +403,10 @@ def test_the_cap_holds_across_processes_that_do_not_know_of_each_other(tmp_path)
     first.flush()
     clock.tomorrow()
     assert second.record("drop", 4) is Outcome.RECORDED  # for all it knows
-    assert second.flush().written == {"capped": 1}
+    assert second.flush().written == {"queued": 1}  # as nothing
     clock.tomorrow()
     assert second.record("drop", 4) is Outcome.CAPPED  # now it knows
     with State(first.paths).snapshot() as rows:
-        assert rows.memo.distinct("drop") == 3
-        assert rows.outbox.tally()[RowState.WAITING] == 4
+        assert rows.memo.distinct("drop", spare=True) == 3
+        assert rows.memo.responses("drop")[-1].tag == NOTHING
+        assert rows.outbox.tally()[RowState.WAITING] == 5

@@ -89,9 +89,13 @@ def test_nothing_is_made_before_the_first_record(tmp_path):
 
 
 @pytest.mark.parametrize("value", ["mauve", 3, None, ["red"], float("nan"), b"red"])
-def test_a_value_outside_the_domain_is_refused_and_the_log_does_not_tell_it(tmp_path, caplog, value):
-    client = device(tmp_path)
-    assert [client.record("colour", value) for _ in range(3)] == [Outcome.UNFIT] * 3
+def test_a_value_outside_the_domain_is_reported_as_nothing_and_the_log_does_not_tell_it(tmp_path, caplog, value):
+    clock = Clock()
+    client, found = device(tmp_path, clock=clock), []
+    for _ in range(3):
+        found += [client.record("colour", value), client.record("colour", "red")]
+        clock.tomorrow()
+    assert found == [Outcome.UNFIT, Outcome.ALREADY] * 3
     assert len(caplog.records) == 1
     assert "colour" in caplog.messages[0]
     assert repr(value) not in caplog.messages[0]
@@ -118,8 +122,8 @@ def test_whatever_a_value_does_record_does_not_raise(tmp_path, caplog):
             raise RuntimeError("the value is forty-two")
 
     client = device(tmp_path)
-    assert client.record("engine", Hostile("x")) is Outcome.UNAVAILABLE
-    assert "RuntimeError" in client.status().problem
+    assert client.record("engine", Hostile("x")) is Outcome.UNFIT
+    assert client.status().pending == 1
     assert "forty-two" not in caplog.text + str(client.status())
 
 
@@ -289,6 +293,6 @@ def test_past_the_cap_the_metrics_rule_decides(tmp_path, clock, name, values, st
     client.flush()
     randomizer = Randomizer(metric.mechanism, secret=State(client.paths).begin().reveal(), metric=name)
     permanent = {response.number: response.permanent for response in responses_of(client, name)}
-    assert len(permanent) == metric.max_values
+    assert len(permanent) == metric.max_responses
     sent = [permanent[row.response] for row in rows_of(client)]
-    assert sent == [randomizer.permanent(value) for value in stand_ins if value is not None]
+    assert sent == [randomizer.nothing() if value is None else randomizer.permanent(value) for value in stand_ins]

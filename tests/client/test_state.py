@@ -18,6 +18,7 @@ from overstory.client import state as state_module
 from overstory.client.beginning import erase
 from overstory.client.consent import choose
 from overstory.client.errors import Fault, StateError
+from overstory.client.memo import NOTHING
 from overstory.client.outbox import RowState
 from overstory.client.paths import StatePaths
 from overstory.client.schema import VERSION
@@ -492,7 +493,7 @@ def test_a_row_from_a_clock_that_ran_ahead_is_due_now(paths, begun):
         assert {row.due for row in rows.outbox.rows()} == {NOON + 60, NOON + DAY}
 
 
-def test_a_permanent_response_that_differs_from_the_one_reported_before_is_not_reported(tmp_path, paths):
+def test_a_permanent_response_that_differs_from_the_one_reported_before_is_reported_as_nothing(tmp_path, paths):
     clock = Clock()
     client = device(tmp_path, clock=clock)
     client.record("colour", "red")
@@ -505,6 +506,8 @@ def test_a_permanent_response_that_differs_from_the_one_reported_before_is_not_r
     assert again.record("colour", "red") is Outcome.UNAVAILABLE
     assert "differs from the one reported before" in again._late.trouble.args[0]
     assert client.record("colour", "red") is Outcome.RECORDED  # it has not read the state since
-    assert client.flush().written == {"altered": 1}
+    assert client.flush().written == {"queued": 1}
+    assert again.flush().written == {"already": 1}
     with State(paths).snapshot() as rows:
-        assert len(rows.outbox.rows()) == 1
+        assert len(rows.outbox.rows()) == 2
+        assert {response.tag: response.reports for response in rows.memo.responses("colour")}[NOTHING] == 1

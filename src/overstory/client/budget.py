@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, cast
 
+from overstory.client.memo import NOTHING
 from overstory.privacy.kinds import terms_of
 from overstory.privacy.ledger import Ledger
+from overstory.privacy.registry_changes import lifetime_epsilon
 from overstory.privacy.spends import Event, Spend
 from overstory.privacy.terms import Terms
 
@@ -88,13 +90,17 @@ def budget(rows: Rows, metrics: Mapping[str, Metric], metric: str | None = None)
     """
     known = {one.mechanism.digest: terms_of(one.mechanism) for one in metrics.values()}
     ledger, unknown = Ledger("person", (rows.fingerprint or b"").hex()[:8]), set()
-    for response in rows.memo.responses(metric):
+    responses = rows.memo.responses(metric)
+    with_nothing = {(one.metric, one.mechanism) for one in responses if one.tag == NOTHING}
+    for response in responses:
         if not response.reports:
             continue
         terms = _terms(rows, response.mechanism, known)
         if terms is None:
             unknown.add(response.metric)
         else:
+            if terms.most_values is not None and (response.metric, response.mechanism) in with_nothing:
+                terms = replace(cast(Any, terms), most_values=terms.most_values + 1)
             about = response.metric, response.mechanism.hex(), terms
             of = (
                 (Event.ANY_VALUES, response.reports)
@@ -119,7 +125,7 @@ def spent(rows: Rows, metric: Metric) -> Spent:
         epsilon=mine.epsilon,
         change_leak=math.inf if mine.unknown else mine.ledger.change_leak,
         most_values=most,
-        most_epsilon=math.inf if most is None else terms_of(metric.mechanism).epsilon_values(most),
+        most_epsilon=math.inf if most is None else lifetime_epsilon(metric),
     )
 
 

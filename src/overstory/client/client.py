@@ -21,7 +21,7 @@ from overstory.client.construction import WEEK, WarnsOnce, courier, delays, load
 from overstory.client.errors import ConsentError, Fault, StateError
 from overstory.client.forking import watch
 from overstory.client.late_session import LateSession
-from overstory.client.outcomes import Flushed, Outcome
+from overstory.client.outcomes import MADE, Flushed, Outcome
 from overstory.client.paths import StatePaths, check_app, policy_file, state_folder
 from overstory.client.policy import UNASKED, Authority, Effective
 from overstory.protocol.errors import ParameterError
@@ -275,10 +275,11 @@ class Client:
                 metric, value, period, Leave(kept, mark, self._due(metric, now, period))
             )
         except ParameterError:
-            # The message may hold the value, so it is not logged.
-            self._warn(f"unfit {metric.id}", "a value is outside the domain of %s: it was not recorded", metric.id)
-            return Outcome.UNFIT
-        if outcome is Outcome.RECORDED and self._wants_thread:
+            self._warn(f"period {metric.id}", "%s: this time has no period; set the clock right", metric.id)
+            return Outcome.PAST
+        if outcome is Outcome.UNFIT:
+            self._warn(f"unfit {metric.id}", "a value is outside the domain of %s: reported as nothing", metric.id)
+        if outcome in MADE and self._wants_thread:
             self._wake()
         return outcome
 

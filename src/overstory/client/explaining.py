@@ -158,7 +158,7 @@ def _before(state: State, metric: Metric, secret: bytes, cohort: int, encoded: A
     tag = Tagger(metric.mechanism, metric.id, secret, cohort).tag(encoded)
     with state.snapshot() as rows:
         found = [one for one in rows.memo.responses(metric.id) if one.tag == tag]
-        queue, distinct = rows.outbox.rows(metric.id), rows.memo.distinct(metric.id)
+        queue, distinct = rows.outbox.rows(metric.id), rows.memo.distinct(metric.id, spare=metric.nothing_is_spare)
     if not found:
         full = metric.max_values is not None and distinct >= metric.max_values
         return Before(cap=CAPPED.format(counted(distinct, "distinct value"), BEYOND[metric.beyond]) if full else "")
@@ -170,7 +170,7 @@ def _before(state: State, metric: Metric, secret: bytes, cohort: int, encoded: A
 FRESH: Final = "none: the noise of every report is fresh"
 CAPPED: Final = "this device has reported {}, the most it may: {}"
 BEYOND: Final = {
-    "drop": "this one would not be reported",
+    "drop": "nothing would be reported instead, as a response of its own",
     "first": "the first one would be reported instead",
     "nearest": "the nearest would be reported instead",
 }

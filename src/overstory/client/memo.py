@@ -4,8 +4,9 @@ A *value* here is a permanent response: values that share one (a hash, in LOLOHA
 keyed hash under the device's secret, so the table says nothing to somebody who has it without the secret.
 
 Each permanent response that is reported costs its own epsilon, so a metric may cap them. Past the cap a value is
-dropped, or replaced by the first one reported, or, on an ordered domain, by the nearest one reported: what a device
-reports is then still at most so many permanent responses.
+replaced by the first one reported, or, on an ordered domain, by the nearest one reported, or it is dropped: then
+*nothing* is reported, by one permanent response more. What is outside the domain is reported as nothing too, which
+otherwise takes one of the cap's places. So whether there is a report says nothing of the value.
 """
 
 from __future__ import annotations
@@ -26,11 +27,14 @@ if TYPE_CHECKING:
 
 TAG_BYTES: Final = 16
 NEAREST_STEPS: Final = 4096
-"""How far to look for the nearest value reported; past that, a value beyond the cap is dropped."""
+"""How far to look for the nearest value reported; past that, a value beyond the cap is reported as the first one."""
 
 
 ALL_VALUES: Final = bytes(TAG_BYTES)
 """The tag of the one row of a metric whose noise is all fresh: it has no permanent responses, only reports."""
+
+NOTHING: Final = b"nothing".ljust(TAG_BYTES, b"\0")
+"""The tag of the permanent response to no value, whatever the secret: no value's keyed hash is this."""
 
 
 class Tagger:
@@ -119,15 +123,30 @@ class Memo:
             for metric, mechanism, number, permanent, reports, kept, tag in found
         ]
 
-    def distinct(self, metric: str) -> int:
-        """Return how many permanent responses the cap counts, whatever the mechanism they were made by."""
-        found: int = self._connection.execute("SELECT count(*) FROM responses WHERE metric = ?", (metric,)).fetchone()[
-            0
-        ]
+    def distinct(self, metric: str, *, spare: bool = False) -> int:
+        """Return how many permanent responses the cap counts, whatever the mechanism they were made by.
+
+        Parameters
+        ----------
+        metric
+            Its id.
+        spare
+            Whether nothing has a place of its own: `Metric.nothing_is_spare`.
+        """
+        query = "SELECT count(*) FROM responses WHERE metric = ? AND NOT (? AND tag = ?)"
+        found: int = self._connection.execute(query, (metric, spare, NOTHING)).fetchone()[0]
         return found
 
     def charge(
-        self, metric: str, mechanism: bytes, tag: bytes, permanent: bytes, *, most: int | None, kept: bool
+        self,
+        metric: str,
+        mechanism: bytes,
+        tag: bytes,
+        permanent: bytes,
+        *,
+        most: int | None,
+        kept: bool,
+        spare: bool = False,
     ) -> int | None:
         """Count a report of a permanent response; return its number, or None when it is one too many.
 
@@ -139,6 +158,8 @@ class Memo:
             The metric's cap, if it has one.
         kept
             Whether it is for the person's eyes alone.
+        spare
+            Whether nothing has a place of its own, beside the cap.
 
         Raises
         ------
@@ -150,7 +171,8 @@ class Memo:
             "SELECT number, permanent FROM responses WHERE metric = ? AND mechanism = ? AND tag = ?", key
         ).fetchone()
         if known is None:
-            if most is not None and self.distinct(metric) >= most:
+            place = not (spare and tag == NOTHING)
+            if place and most is not None and self.distinct(metric, spare=spare) >= most:
                 return None
             known = (self._next_number(metric, mechanism), permanent)
             self._connection.execute(
@@ -193,5 +215,5 @@ class Memo:
 def changed_response(metric: str) -> StateError:
     """Return the error for a permanent response that is not what it was."""
     return StateError(
-        Fault.ALTERED, f"{metric}: a permanent response differs from the one reported before; nothing is reported"
+        Fault.ALTERED, f"{metric}: a permanent response differs from the one reported before; it is reported as nothing"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from overstory.client.delivering import Round
@@ -21,7 +21,7 @@ class Outcome(StrEnum):
     ALREADY
         This period has its report, from here or from another process.
     CAPPED
-        One distinct value too many: the metric's rule is to drop it.
+        One distinct value too many, and the metric's rule is to drop it: a report of nothing is in memory.
     OFF
         Something forbids it; `status` tells what.
     NOT_ASKED
@@ -29,7 +29,7 @@ class Outcome(StrEnum):
     UNKNOWN
         The registry lists no such metric.
     UNFIT
-        The value is outside the metric's domain.
+        The value is outside the metric's domain: a report of nothing is in memory.
     EXPIRED
         The metric has expired.
     PAST
@@ -53,6 +53,10 @@ class Outcome(StrEnum):
     CLOSED = "closed"
 
 
+MADE: Final = frozenset({Outcome.RECORDED, Outcome.CAPPED, Outcome.UNFIT})
+"""Where there is a report, of the value or of nothing: the period has had its report."""
+
+
 @dataclass(frozen=True)
 class Flushed:
     """What `Client.flush` did.
@@ -60,8 +64,8 @@ class Flushed:
     Attributes
     ----------
     written
-        What became of the reports that were in memory: how many were "queued", "kept" for the person alone, too many
-        ("already", "capped"), "withdrawn" because consent was, or "altered".
+        What became of the reports that were in memory: how many were "queued", "kept" for the person alone, "already"
+        reported on by another process, or "withdrawn" because consent was.
     sent
         What the round of sending did; None when nothing was to be sent, or nobody to send it to.
     problem

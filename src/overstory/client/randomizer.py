@@ -121,6 +121,10 @@ class Randomizer:
         """Return a fresh report of a permanent response that `permanent` gave."""
         return _new_report(Report, (self.cohort, self._instantaneous(permanent, self._random_bits)))
 
+    def nothing(self) -> int:
+        """Return the device's permanent response to no value: what it reports where it has none to report."""
+        return self.mechanism.nothing(self._secret, self.metric, self.cohort)
+
     def _remember(self, value: Any) -> int:
         bits = self._respond(value)
         if len(self._memo) >= self._memo_size:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from overstory.client.memo import ALL_VALUES, NEAREST_STEPS, Response, Tagger, changed_response
+from overstory.client.memo import ALL_VALUES, NEAREST_STEPS, NOTHING, Response, Tagger
 from overstory.client.outcomes import Outcome
 from overstory.client.randomizer import Randomizer
 from overstory.privacy.kinds import terms_of
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from overstory.client.secret_file import DeviceSecret
     from overstory.client.state import Claims
     from overstory.protocol.entropy import Entropy
+    from overstory.protocol.mechanisms.mechanism import Report
     from overstory.protocol.metrics import Metric
 
 
@@ -55,12 +56,17 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A report, encoded, and the permanent response it was made from."""
+    """A report, encoded, the permanent response it was made from, and what the program is told.
+
+    `altered` says that the value's permanent response is not what it was; the report is of nothing.
+    """
 
     batch: bytes = field(repr=False)
     body: bytes = field(repr=False)
     tag: bytes = field(repr=False)
     permanent: bytes = field(repr=False)
+    outcome: Outcome = Outcome.RECORDED
+    altered: bool = False
 
 
 class MetricRecorder:
@@ -79,6 +85,9 @@ class MetricRecorder:
     -----
     Where all noise is fresh (the window mechanisms, f = 0) the "permanent response" is the true encoding: none is kept,
     nowhere, and no cap applies, for a further value costs nothing that its report does not. All values are one row.
+
+    Whether there is a report never depends on the value: one that is outside the domain, or that the rule drops, is
+    reported as nothing, by a permanent response of its own.
     """
 
     def __init__(self, metric: Metric, secret: DeviceSecret, entropy: Entropy | None) -> None:
@@ -92,7 +101,7 @@ class MetricRecorder:
         self._elsewhere = 0  # permanent responses by other mechanisms that the metric had before
         self._reported: set[int] = set()
         self._first: int | None = None
-        self._nearest: dict[Any, bytes | None] = {}
+        self._nearest: dict[Any, bytes] = {}
 
     def __repr__(self) -> str:
         return f"MetricRecorder({self.metric.id!r})"
@@ -104,7 +113,7 @@ class MetricRecorder:
             if response.mechanism == self.metric.mechanism.digest:
                 held = response.permanent
                 mine[response.tag] = b"" if held is None else held.to_bytes(self._width, "little")
-            else:
+            elif response.tag != NOTHING or not self.metric.nothing_is_spare:
                 self._elsewhere += 1
         self._reported, self._first = set(claims.reported), claims.first
         for report in pending:
@@ -123,59 +132,95 @@ class MetricRecorder:
             return Outcome.EXPIRED
         return None
 
-    def make(self, value: Any, period: int) -> Made | None:
-        """Return a fresh report and take the period; None when the cap drops the value.
+    def make(self, value: Any, period: int) -> Made:
+        """Return a fresh report and take the period, whatever the value: one that cannot be reported is nothing.
 
         Raises
         ------
         ParameterError
-            When the value is outside the domain, or the period has no number on the wire.
-        StateError
-            `altered` when the permanent response is not what it was.
+            When the period has no number on the wire.
         """
-        encoded, mechanism = self.metric.encode(value), self.metric.mechanism
-        tag = ALL_VALUES if self._fresh else self._chosen(encoded)
-        if tag is None:
-            return None
-        if self._fresh:
-            permanent, report = b"", self._randomizer.report(encoded)
-        else:
-            permanent = self._responses[tag]
-            report = self._randomizer.report_of(int.from_bytes(permanent, "little"))
-        batch = os.urandom(ID_BYTES)
-        body = encode_upload(Upload(batch, self.metric.id, period, encode_reports(mechanism, [report])))
+        tag, outcome, altered = ALL_VALUES, Outcome.RECORDED, False
+        try:
+            encoded = self.metric.encode(value)
+            if self._fresh:
+                report = self._randomizer.report(encoded)
+            else:
+                tag, outcome, altered = self._chosen(encoded)
+        except Exception:  # noqa: BLE001 - a value of the program's own class may raise anything
+            outcome = Outcome.UNFIT
+            if self._fresh:
+                report = self._randomizer.report_of(self._randomizer.nothing())
+            else:
+                tag = self._no_value()
+        made = self._encoded(report, period, tag) if self._fresh else self.repeated(tag, self._responses[tag], period)
         self._reported.add(period)
-        return Made(batch, body, tag, permanent)
+        return replace(made, outcome=outcome, altered=altered)
 
-    def _chosen(self, encoded: Any) -> bytes | None:
-        """Return the tag of what is reported: the value's, or where it is one too many, what the rule says."""
+    def repeated(self, tag: bytes, permanent: bytes, period: int) -> Made:
+        """Return a fresh report of a permanent response that was reported before; the period is the caller's."""
+        held = int.from_bytes(permanent, "little") & (1 << self.metric.mechanism.payload_bits) - 1
+        report = self._randomizer.report_of(held)
+        return self._encoded(report, period, tag, permanent)
+
+    def nothing(self) -> bytes:
+        """Return the permanent response to no value."""
+        return self._randomizer.nothing().to_bytes(self._width, "little")
+
+    def _encoded(self, report: Report, period: int, tag: bytes, permanent: bytes = b"") -> Made:
+        batch = os.urandom(ID_BYTES)
+        reports = encode_reports(self.metric.mechanism, [report])
+        return Made(batch, encode_upload(Upload(batch, self.metric.id, period, reports)), tag, permanent)
+
+    def _chosen(self, encoded: Any) -> tuple[bytes, Outcome, bool]:
+        """Return the tag of what is reported, what to say of it, and whether its response was altered."""
         tag = self._tagger.tag(encoded)
         known = self._responses.get(tag)
-        most = self.metric.max_values
-        if known is None and most is not None and len(self._responses) + self._elsewhere >= most:
+        if known is None and self._full:
             return self._beyond(encoded)
         permanent = self._randomizer.permanent(encoded).to_bytes(self._width, "little")
         if known is None:
             self._responses[tag] = permanent
             self._nearest.clear()
         elif known != permanent:
-            raise changed_response(self.metric.id)
-        return tag
+            return self._no_value(), Outcome.RECORDED, True
+        return tag, Outcome.RECORDED, False
 
-    def _beyond(self, encoded: Any) -> bytes | None:
-        if self.metric.beyond == "first":
-            return next(iter(self._responses), None)
-        if self.metric.beyond == "nearest" and self._responses:
+    @property
+    def _full(self) -> bool:
+        """Whether the cap allows no further value."""
+        most, spare = self.metric.max_values, self.metric.nothing_is_spare and NOTHING in self._responses
+        return most is not None and len(self._responses) - spare + self._elsewhere >= most
+
+    def _beyond(self, encoded: Any) -> tuple[bytes, Outcome, bool]:
+        """Return what is reported in place of one value too many."""
+        rule = self.metric.beyond
+        if rule == "drop":
+            return self._no_value(), Outcome.CAPPED, False
+        if rule == "nearest" and self._responses:
             if encoded not in self._nearest:
                 self._nearest[encoded] = self._nearest_tag(encoded)
-            return self._nearest[encoded]
-        return None
+            return self._nearest[encoded], Outcome.RECORDED, False
+        return self._first_tag(), Outcome.RECORDED, False
 
-    def _nearest_tag(self, symbol: int) -> bytes | None:
-        """Walk outward from a symbol until one was reported; of two as near, the lower."""
+    def _no_value(self) -> bytes:
+        """Return the tag of nothing, or where it would be one response too many, of the first response."""
+        if NOTHING not in self._responses and self._full and not self.metric.nothing_is_spare:
+            return self._first_tag()
+        self._responses.setdefault(NOTHING, self.nothing())
+        return NOTHING
+
+    def _first_tag(self) -> bytes:
+        """Return the first response's; nothing's, where the metric's earlier parameters have used the cap up."""
+        if not self._responses:
+            self._responses[NOTHING] = self.nothing()
+        return next(iter(self._responses))
+
+    def _nearest_tag(self, symbol: int) -> bytes:
+        """Walk outward from a symbol until one was reported; of two as near, the lower; else the first."""
         size = self.metric.domain.size if isinstance(self.metric.domain, Domain) else 0
         for step in range(1, min(NEAREST_STEPS, size) + 1):
             for neighbour in (symbol - step, symbol + step):
                 if 0 <= neighbour < size and (tag := self._tagger.tag(neighbour)) in self._responses:
                     return tag
-        return None
+        return self._first_tag()

@@ -10,11 +10,12 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.consent import Choice
 from overstory.client.errors import Fault, StateError
+from overstory.client.memo import NOTHING, changed_response
 from overstory.client.outbox import RowState
 from overstory.client.outcomes import Outcome
 from overstory.client.recorder import MetricRecorder, Pending
@@ -77,14 +78,15 @@ class Session:
         self._pending = []
 
     def record(self, metric: Metric, value: Any, period: int, leave: Leave) -> Outcome:
-        """Make a report and hold it in memory.
+        """Make a report and hold it in memory; of a value that cannot be reported, a report of nothing.
 
         Raises
         ------
         ParameterError
-            When the value is outside the domain.
+            When the period has no number on the wire.
         StateError
-            When the state cannot be read, or says otherwise than the secret.
+            When the state cannot be read, or says otherwise than the secret: `altered` when the value's permanent
+            response is not what it was, and a report of nothing was made.
         """
         with self._lock:
             recorder = self._recorders.get(metric.id) or self._introduced(metric)
@@ -94,8 +96,6 @@ class Session:
             if len(self._pending) >= MOST_PENDING:
                 raise StateError(Fault.FULL, f"{MOST_PENDING} reports wait in memory for a disk that takes none")
             made = recorder.make(value, period)
-            if made is None:
-                return Outcome.CAPPED
             self._pending.append(
                 Pending(
                     metric=metric.id,
@@ -109,7 +109,9 @@ class Session:
                     mark=leave.mark,
                 )
             )
-            return Outcome.RECORDED
+            if made.altered:
+                raise changed_response(metric.id)
+            return made.outcome
 
     def flush(self, authority: Authority, timeout: float) -> Counter[str]:
         """Write what is in memory, in one transaction; return what became of it, by word.
@@ -164,25 +166,12 @@ class Session:
             return "withdrawn"
         if not rows.claim(report.metric, report.period):
             return "already"
-        mechanism = self._metrics[report.metric].mechanism
         kept = report.kept or allowed.choice is Choice.LOCAL
-        try:
-            number = rows.memo.charge(
-                report.metric,
-                mechanism.digest,
-                report.tag,
-                report.permanent,
-                most=self._metrics[report.metric].max_values if report.permanent else None,
-                kept=kept,
-            )
-        except StateError as error:
-            if error.fault is not Fault.ALTERED:
-                raise
-            return "altered"
+        number = self._charged(rows, report, kept=kept)
         if number is None:
-            # Another process has reported the last value that the cap allows since this one was made.
-            return "capped"
-        rows.memo.keep_terms(mechanism)
+            report = self._instead(rows, report)
+            number = self._charged(rows, report, kept=kept, capped=False)
+        rows.memo.keep_terms(self._metrics[report.metric].mechanism)
         state = RowState.LOCAL if kept else RowState.WAITING
         rows.outbox.add(
             report.batch,
@@ -194,3 +183,39 @@ class Session:
             response=number if report.permanent else None,
         )
         return "kept" if kept else "queued"
+
+    def _charged(self, rows: Rows, report: Pending, *, kept: bool, capped: bool = True) -> int | None:
+        """Count a report's permanent response and return its number; None where another has to be sent."""
+        metric = self._metrics[report.metric]
+        try:
+            return rows.memo.charge(
+                metric.id,
+                metric.mechanism.digest,
+                report.tag,
+                report.permanent,
+                most=metric.max_values if report.permanent and capped else None,
+                kept=kept,
+                spare=metric.nothing_is_spare,
+            )
+        except StateError as error:
+            if error.fault is not Fault.ALTERED:
+                raise
+            return None
+
+    def _instead(self, rows: Rows, report: Pending) -> Pending:
+        """Return what is sent in place of a report that would be one response too many, or another than before.
+
+        Another process has reported the last value that the cap allows since this one was made, or the memo holds
+        another response of the value. To send no report would tell that something changed.
+        """
+        metric, recorder = self._metrics[report.metric], self._recorders[report.metric]
+        held = {
+            one.tag: one.permanent
+            for one in rows.memo.responses(metric.id)
+            if one.mechanism == metric.mechanism.digest and one.permanent is not None
+        }
+        altered = report.tag in held
+        tag = NOTHING if altered or metric.nothing_is_spare or not held else next(iter(held))
+        permanent = held[tag].to_bytes(len(report.permanent), "little") if tag in held else recorder.nothing()
+        made = recorder.repeated(tag, permanent, report.period)
+        return replace(report, batch=made.batch, body=made.body, tag=tag, permanent=permanent)

@@ -22,8 +22,8 @@ DROPPED: Final = "dropped: "
 _LOST: Final = {
     "made-room": "to make room for newer reports",
     "withdrawn": "consent was withdrawn",
-    "capped": "one distinct value too many",
-    "altered": "its permanent response had changed",
+    "capped": "one distinct value too many",  # by an earlier version, which sent no report then
+    "altered": "its permanent response had changed",  # likewise
 }
 
 

@@ -198,7 +198,7 @@ class Gateway:
             self._pending = 0
             if flushed.problem is not None:
                 raise GatewayError(f"the device's state cannot be written: {flushed.problem}")
-            for word in ("withdrawn", "altered", "already", "capped"):
+            for word in ("withdrawn", "already"):
                 self.outcomes[word] += flushed.written.get(word, 0)
         if self._hand is not None:
             self._hand.over(self._moment(), self.handed)

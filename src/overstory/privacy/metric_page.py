@@ -99,7 +99,7 @@ def _domain(metric: Metric) -> str:
 def _symbols(domain: Domain) -> str:
     if isinstance(domain, Categories):
         names = ", ".join(domain.names[:MOST_NAMES]) + (", ..." if len(domain.names) > MOST_NAMES else "")
-        others = f"; any other value is reported as {domain.other}" if domain.other is not None else ""
+        others = f"; any other value is reported as {'nothing' if domain.other is None else domain.other}"
         return f"one of {domain.size}: {names}{others}"
     if isinstance(domain, Integers):
         return f"a whole number from {domain.minimum} to {domain.maximum}; {_outside(domain)}"
@@ -112,7 +112,7 @@ def _symbols(domain: Domain) -> str:
 def _outside(domain: Integers | Bins) -> str:
     return {
         "clamp": "one outside counts as the nearest",
-        "reject": "one outside is not reported",
+        "reject": "one outside is reported as nothing",
         "separate": "one outside is reported as below or above, and not how far",
     }[domain.outside]
 
@@ -124,7 +124,7 @@ def _values(metric: Metric, said: PrivacyStatement) -> str:
     if metric.max_values is None or (size is not None and metric.max_values >= size):
         return "any number" if size is None else f"all {size} that there are"
     then = {
-        "drop": "are not reported",
+        "drop": "are reported as nothing",
         "first": "are reported as the first one was",
         "nearest": "are reported as the nearest one was",
     }[metric.beyond]

@@ -8,7 +8,7 @@ from typing import Final
 
 from overstory.privacy.claims import SAME_PATTERN, Claim
 from overstory.privacy.kinds import terms_of
-from overstory.privacy.registry_changes import lifetime_epsilon
+from overstory.privacy.registry_changes import lifetime_epsilon, most_responses
 from overstory.privacy.statement import PrivacyStatement, statement
 from overstory.protocol.metrics import Metric
 
@@ -40,7 +40,7 @@ def lifetime_claim(metric: Metric) -> Claim:
     >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
     >>> colour = lifetime_claim(parse_registry(EXAMPLE)["colour"])
     >>> colour.about, round(colour.epsilon, 4)
-    ('all that one device may ever report: 3 distinct values', 3.0)
+    ('all that one device may ever report: 3 distinct values and nothing', 4.0)
     """
     terms = terms_of(metric.mechanism)
     most = min((n for n in (metric.max_values, terms.most_values) if n is not None), default=None)
@@ -50,5 +50,6 @@ def lifetime_claim(metric: Metric) -> Claim:
     if most is None:
         return Claim(about, math.inf, "The metric has no cap on distinct values, and each further one costs the same.")
     values = f"{most} distinct value{'s' * (most != 1)}"
+    values += " and nothing" if (most_responses(metric) or 0) > most else ""
     words = f"A device reports at most {values}, however often; {SAME_PATTERN}"
-    return Claim(f"{about}: {values}", lifetime_epsilon(terms, metric.max_values), words)
+    return Claim(f"{about}: {values}", lifetime_epsilon(metric), words)

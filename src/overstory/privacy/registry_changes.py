@@ -21,7 +21,7 @@ from enum import StrEnum
 from typing import Final
 
 from overstory.privacy.kinds import terms_of
-from overstory.privacy.terms import Terms, add_up
+from overstory.privacy.terms import add_up
 from overstory.privacy.words import epsilon_text
 from overstory.protocol.domains import Categories, Domain
 from overstory.protocol.errors import ParameterError
@@ -29,8 +29,8 @@ from overstory.protocol.metrics import Metric, MetricRegistry, Strings
 
 NUMBERS: Final = (2, 3, 5, 10, 20, 50, 100)
 CHANGES: Final = (2, 5, 10)
-BEYOND: Final = ("drop", "first", "nearest")
-"""What happens past the cap on values, from what reveals least: nothing is sent; that there is more to send; where."""
+BEYOND: Final = ("first", "drop", "nearest")
+"""What happens past the cap on values, from what reveals least: no value is told; that there are more; where."""
 
 
 class Kind(StrEnum):
@@ -207,7 +207,7 @@ def _of_the_cap(old: Metric, new: Metric) -> Iterator[Change]:
     """How many values a device may give away, and what follows once it has."""
     caps = [metric.max_values or math.inf for metric in (old, new)]
     if caps[0] != caps[1]:
-        before, after = (lifetime_epsilon(terms_of(metric.mechanism), metric.max_values) for metric in (old, new))
+        before, after = map(lifetime_epsilon, (old, new))
         more = caps[1] > caps[0] and (after > before or math.isinf(before))  # not above the domain's size
         shown = [metric.max_values or "any number" for metric in (old, new)]
         lifetime = f"all that a device may ever report, epsilon {_said(before)} becomes {_said(after)}"
@@ -218,17 +218,28 @@ def _of_the_cap(old: Metric, new: Metric) -> Iterator[Change]:
         worse = BEYOND.index(new.beyond) > BEYOND.index(old.beyond)
         said = f"past the cap on values, {old.beyond} becomes {new.beyond}"
         if worse:
-            said += ": reports go on where they ended" if old.beyond == "drop" else ": they follow the value again"
+            said += ": they follow the value again" if new.beyond == "nearest" else ": a response more tells of them"
         yield Change(new.id, "beyond", Kind.WEAKENS if worse else Kind.HARMLESS, said)
 
 
-def lifetime_epsilon(terms: Terms, max_values: int | None) -> float:
-    """Return what all values that a device may ever report cost together, however often; infinite without a bound.
+def most_responses(metric: Metric) -> int | None:
+    """Return how many permanent responses a device ever reports, at most: those of the values, and nothing's.
+
+    A value that cannot be reported is reported as nothing, by a response of its own; where the metric caps the values
+    and does not drop them, it takes one of the cap's places.
+    """
+    terms = terms_of(metric.mechanism)
+    values = None if terms.most_values is None else terms.most_values + 1
+    return min((number for number in (metric.max_responses, values) if number is not None), default=None)
+
+
+def lifetime_epsilon(metric: Metric) -> float:
+    """Return what all that a device may ever report costs together, however often; infinite without a bound.
 
     It holds between histories with the same pattern of equal and different values; see `Terms.epsilon_values`.
     """
-    most = [number for number in (max_values, terms.most_values) if number is not None]
-    return terms.epsilon_values(min(most)) if most else math.inf
+    most = most_responses(metric)
+    return math.inf if most is None else add_up([(most, terms_of(metric.mechanism).epsilon_permanent)])
 
 
 def _of_time(old: Metric, new: Metric) -> Iterator[Change]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from overstory.privacy.kinds import terms_of
 from overstory.privacy.registry_changes import lifetime_epsilon
+from overstory.protocol.domains import Categories, Domain
 from overstory.protocol.metrics import Fault, Metric, MetricRegistry, Strings
 from overstory.protocol.metrics.places import places
 
@@ -59,7 +60,7 @@ def _expiry(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
 def _caps(metric: Metric, beyond_is_written: bool) -> Iterator[tuple[str, str]]:  # noqa: FBT001 - a fact
     terms, cap = terms_of(metric.mechanism), metric.max_values
     if cap is None:
-        if not terms.fresh and math.isinf(lifetime_epsilon(terms, None)):
+        if not terms.fresh and math.isinf(lifetime_epsilon(metric)):
             yield "max_values", "no cap: what one device may reveal by ever new values is without bound"
         if beyond_is_written:
             yield "beyond", "has no effect without max_values"
@@ -67,3 +68,11 @@ def _caps(metric: Metric, beyond_is_written: bool) -> Iterator[tuple[str, str]]:
         yield "max_values", "has no effect on privacy: all noise is drawn afresh, and every report adds its own"
     elif not isinstance(metric.domain, Strings) and cap >= metric.domain.size:
         yield "max_values", f"has no effect: the domain has {metric.domain.size} values"
+    elif not metric.nothing_is_spare and _refuses(metric.domain):
+        yield "max_values", "a value outside the domain is reported as nothing, which takes one of these places"
+
+
+def _refuses(domain: Domain | Strings) -> bool:
+    """Whether a value of the right type may be outside the domain."""
+    refused = getattr(domain, "outside", None) == "reject"
+    return refused or (isinstance(domain, Categories) and domain.other is None)

@@ -34,6 +34,11 @@ class Encoding(Protocol):
         """Worst pairs (ones lowered, zeros raised) between two values' vectors: what privacy depends on."""
         ...
 
+    @property
+    def nothing(self) -> int:
+        """The bits of no value: no further from any value's than `differences` says."""
+        ...
+
     def positions(self, value: Any, cohort: int) -> tuple[int, ...]:
         """Return the positions that `value` sets, possibly with repetitions."""
         ...
@@ -117,6 +122,11 @@ class OneHot:
         """Another symbol lowers one bit and raises one."""
         return ((1, 1),)
 
+    @property
+    def nothing(self) -> int:
+        """No bit: every value differs from that in one."""
+        return 0
+
     def positions(self, value: Any, cohort: int) -> tuple[int, ...]:  # noqa: ARG002 - one cohort encodes as any
         """Return the symbol itself."""
         return (check_symbol(value, self.domain_size),)
@@ -186,6 +196,15 @@ class Bloom:
         if 2 * hashes <= bits:
             return ((hashes, hashes),)
         return tuple((lowered, bits - lowered) for lowered in range(bits - hashes, hashes + 1))
+
+    @property
+    def nothing(self) -> int:
+        """No bit, which differs from a filter in at most h ones.
+
+        Where that is more than two filters of h distinct positions differ in (h > k/2): the first h bits, as a filter.
+        """
+        crowded = self.hashes.distinct and 2 * self.num_hashes > self.num_bits
+        return (1 << self.num_hashes) - 1 if crowded else 0
 
     def positions(self, value: Any, cohort: int) -> tuple[int, ...]:
         """Return the positions of a string (hashed as UTF-8) or of bytes."""

@@ -40,6 +40,10 @@ class SetSystem(Protocol):
         """Return an output drawn uniformly from the others."""
         ...
 
+    def anywhere(self, entropy: Entropy) -> int:
+        """Return an output drawn uniformly from all of them."""
+        ...
+
     def contains(self, output: int, value: Any) -> bool:
         """Whether the value's set holds the output."""
         ...
@@ -93,6 +97,14 @@ class Subsets:
     def outside(self, value: Any, entropy: Entropy) -> int:
         """Return a subset without it."""
         return self._others(self._symbol(value), self.subset_size, entropy)
+
+    def anywhere(self, entropy: Entropy) -> int:
+        """Return any subset."""
+        chosen: set[int] = set()
+        for last in range(self.domain_size - self.subset_size, self.domain_size):
+            drawn = uniform_below(last + 1, entropy)
+            chosen.add(last if drawn in chosen else drawn)
+        return sum(1 << other for other in chosen)
 
     def contains(self, output: int, value: Any) -> bool:
         """Whether the subset holds the value."""
@@ -198,6 +210,10 @@ class Projective:
     def outside(self, value: Any, entropy: Entropy) -> int:
         """Return a point that is not."""
         return self.number(self._vector(value, 1 + uniform_below(self.field_size - 1, entropy), entropy))
+
+    def anywhere(self, entropy: Entropy) -> int:
+        """Return any point."""
+        return uniform_below(self.sizes[0], entropy)
 
     def _vector(self, value: Any, product: int, entropy: Entropy) -> list[int]:
         """Draw a vector uniformly among those whose inner product with the value's point is `product`."""

@@ -25,7 +25,7 @@ def test_what_is_given_and_what_follows_from_it():
     colour = metric()
     assert (colour.id, colour.title, colour.owner) == ("colour", "Favourite colour", "Themes team")
     assert (colour.mechanism.name, colour.mechanism.parameters["domain_size"]) == ("grr", 3)
-    assert (str(colour.period), colour.window, colour.max_values, colour.beyond) == ("week", None, None, "drop")
+    assert (str(colour.period), colour.window, colour.max_values, colour.beyond) == ("week", None, None, "first")
     assert (colour.retention_days, colour.grace_days, colour.expires) == (90, 30, dt.date(2027, 11, 21))
     assert (colour.labels, colour.candidates) == (("red", "green", "blue"), None)
     assert colour.encode("green") == 1
@@ -152,7 +152,7 @@ def test_every_change_changes_the_registrys_digest_and_some_the_metrics(key):
     assert (old["colour"].mechanism.digest != new["colour"].mechanism.digest) == (key == "parameters")
 
 
-@pytest.mark.parametrize("line", ["window = 3", "max_values = 2", 'beyond = "first"'])
+@pytest.mark.parametrize("line", ["window = 3", "max_values = 2", 'beyond = "drop"'])
 def test_caps_are_of_the_metrics_digest(line):
     assert metric(line).digest != metric().digest
     assert metric(line).mechanism.digest == metric().mechanism.digest

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.encodings import Encoding, bits_at, check_cohort, encode
@@ -14,6 +14,8 @@ from overstory.protocol.entropy import Entropy
 from overstory.protocol.mechanisms.mechanism import Mechanism, Report
 from overstory.protocol.permanence import KeyedPermanence, Permanence, Subject
 from overstory.protocol.sampling import Draw, drawer
+
+_NOTHING: Final = b"nothing"  # after a digest's 16 bytes: no mechanism has this digest
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,15 @@ class BitMechanism(Mechanism):
         subject = Subject(metric, self.digest, cohort)
         respond = self.permanence.responder(permanent, self.encoding.num_bits, secret, subject)
         return lambda value: respond(_as_bytes(value), bits_at(positions(value, cohort)))
+
+    def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
+        """Return the permanent bits of the encoding of nothing; see `Mechanism.nothing`."""
+        check_cohort(cohort, self.encoding.num_cohorts)
+        permanent, bits = self.rounds.permanent, self.encoding.nothing
+        if permanent.is_identity:
+            return bits
+        subject = Subject(metric, self.digest + _NOTHING, cohort)
+        return self.permanence.responder(permanent, self.encoding.num_bits, secret, subject)(_NOTHING, bits)
 
     @cached_property
     def instantaneous(self) -> Draw:

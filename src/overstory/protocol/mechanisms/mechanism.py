@@ -102,6 +102,14 @@ class Mechanism(ABC):
             Here when the cohort or the secret is not usable; from the function when the value is not.
         """
 
+    @abstractmethod
+    def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
+        """Return the permanent response that `secret` gives to *no value*, independent of that to any value.
+
+        A device that has no value to report sends it, so that whether there is a report never depends on the value.
+        Epsilon between it and any value is at most that between two values, in one report, in several, and for ever.
+        """
+
     @property
     @abstractmethod
     def instantaneous(self) -> Draw:

@@ -61,6 +61,11 @@ class SampledBits:
         """Two sampled values differ in two bits; if one value alone is sampled, in its own."""
         return ((1, 1),) if self.sampled_bits > 1 else ((1, 0), (0, 1))
 
+    @property
+    def nothing(self) -> int:
+        """No bit: as a value that is not sampled."""
+        return 0
+
     @cached_property
     def offsets(self) -> tuple[int, ...]:
         """Return the distance from the cohort to the value that each bit stands for."""

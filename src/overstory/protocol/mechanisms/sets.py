@@ -84,6 +84,12 @@ class SetMechanism(Mechanism):
 
         return respond
 
+    def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
+        """Return a uniform output; see `Mechanism.nothing`."""
+        check_cohort(cohort, self.num_cohorts)
+        about = context(metric, self.digest, cohort, b"nothing")  # a value there is a number
+        return self.encoding.anywhere(KeyedEntropy(check_secret(secret), about, purpose=b"permanent"))
+
     @property
     def instantaneous(self) -> Draw:
         """The permanent output is sent as it is."""

@@ -11,7 +11,7 @@ from typing import Any
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.derivation import context
 from overstory.protocol.encodings import check_cohort
-from overstory.protocol.entropy import Entropy, KeyedEntropy
+from overstory.protocol.entropy import Entropy, KeyedEntropy, uniform_below
 from overstory.protocol.mechanisms.mechanism import Mechanism, Report
 from overstory.protocol.permanence import check_secret
 from overstory.protocol.probability import ONE
@@ -86,6 +86,12 @@ class SymbolMechanism(Mechanism):
             return draw(symbol, KeyedEntropy(key, context(*about, symbol), purpose=b"permanent").bits)
 
         return respond
+
+    def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
+        """Return a uniform symbol, the mixture of all values' responses; see `Mechanism.nothing`."""
+        check_cohort(cohort, self.num_cohorts)
+        about = context(metric, self.digest, cohort, b"nothing")  # a symbol there is a number
+        return uniform_below(self.encoding.num_symbols, KeyedEntropy(check_secret(secret), about, purpose=b"permanent"))
 
     @cached_property
     def _permanent(self) -> Draw:

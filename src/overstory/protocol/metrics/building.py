@@ -242,7 +242,7 @@ def _window(fields: Fields, built: Mechanism | None) -> int | None:
 
 
 def _beyond(fields: Fields, domain: Domain | Strings | None) -> Beyond | None:
-    beyond = fields.choice("beyond", ("drop", "first", "nearest"), "drop")
+    beyond = fields.choice("beyond", ("drop", "first", "nearest"), "first")
     if beyond == "nearest" and domain is not None and (isinstance(domain, Strings) or not domain.ordered):
         fields.fault(
             "beyond", "nearest needs an ordered domain (bins, integers, ordered categories): use drop or first"

@@ -71,8 +71,8 @@ class Metric:
     window
         In how many reports' privacy the metric's page is stated; for window mechanisms, the window itself.
     max_values, beyond
-        At most so many distinct values are ever reported by one device; further ones are dropped, replaced by the
-        first one reported, or by the nearest.
+        At most so many distinct values are ever reported by one device; further ones are replaced by the first one
+        reported, by the nearest, or by nothing.
     retention_days, grace_days
         How long report rows are kept (counts stay), and how long after its period a report is still accepted.
     expires
@@ -106,6 +106,16 @@ class Metric:
             When the value is outside the domain.
         """
         return self.domain.check(value) if isinstance(self.domain, Strings) else self.domain.symbol(value)
+
+    @property
+    def nothing_is_spare(self) -> bool:
+        """Whether reporting nothing has a place of its own beside `max_values`; else it takes one of these."""
+        return self.beyond == "drop"
+
+    @property
+    def max_responses(self) -> int | None:
+        """The most permanent responses that one device ever reports, nothing included; None without a cap."""
+        return None if self.max_values is None else self.max_values + self.nothing_is_spare
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -1,0 +1,211 @@
+"""Whether a report is sent, when, and how long it is: the same for every history of values."""
+
+import math
+
+import pytest
+
+from overstory.client import Client, Outcome
+from overstory.client.upload import Answer
+from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
+from overstory.protocol.metrics import parse_registry
+from overstory.protocol.upload import decode_uploads
+
+DAY, NOON = 86_400, 1_795_262_400.0
+STRINGS = ("rappor", "rappor-one-time")
+PARAMETERS = {"domain_size": 8, "epsilon": 1.0, "epsilon_permanent": 2.0, "epsilon_report": 1.0, "window": 3}
+HISTORIES = {
+    "unchanged": (1, 1, 1, 1, 1),
+    "changing": (1, 2, 1, 2, 1),
+    "past the cap": (1, 2, 3, 4, 5),
+    "outside the domain": (1, 99, None, 1, [2]),
+    "outside from the first": (float("nan"), 1, 2, 3, "seven"),
+}
+ENTRY = """
+registry = "1"
+[metrics.m]
+title = "T"
+description = "D"
+owner = "O"
+purpose = "https://example.org"
+domain = {domain}
+oracle = "{oracle}"
+parameters = {{{parameters}}}
+period = "day"
+max_values = 2
+beyond = "{beyond}"
+retention_days = 1
+expires = 2099-01-01
+"""
+
+
+def needed(oracle):
+    """Parameters that the registry does not derive, from the names that the oracle takes."""
+    import inspect
+
+    taken = inspect.signature(REGISTRY[oracle]).parameters
+    wanted = {name: value for name, value in PARAMETERS.items() if name in taken and name != "domain_size"}
+    if oracle.endswith("one-time"):
+        wanted = {"f": 0.5}
+    return ", ".join(f"{name} = {value}" for name, value in wanted.items())
+
+
+def registry_of(oracle, beyond, size=8):
+    numbers = f'{{kind = "integers", min = 0, max = {size - 1}, outside = "reject"}}'
+    domain = '{kind = "strings"}' if oracle in STRINGS else numbers
+    text = ENTRY.format(domain=domain, oracle=oracle, beyond=beyond, parameters=needed(oracle))
+    return parse_registry(text)
+
+
+def seen_by_the_network(folder, registry, values):
+    """A device's uploads: (day on which it left, its period, its length), for a value each day."""
+    clock, seen = [NOON], []
+
+    def transport(request):
+        (upload,) = decode_uploads(request.body, 1)
+        seen.append((clock[0], upload.period, len(request.body)))
+        result = f'{{"results": [{{"batch": "{upload.batch.hex()}", "accepted": 1}}]}}'
+        return Answer(200, {}, result.encode())
+
+    settings = {"environ": {}, "policy": folder / "none", "server": "https://example.org", "spread": 0}
+    client = Client("t", registry=registry, state=folder, clock=lambda: clock[0], transport=transport, **settings)
+    client.consent("on")
+    said = []
+    for value in values:
+        said.append(client.record("m", value))
+        client.flush()
+        clock[0] += DAY
+    client.close()
+    return seen, said
+
+
+def held(oracle, values):
+    """The history in the oracle's own type; what is outside stays outside."""
+    if oracle not in STRINGS:
+        return values
+    return tuple(f"v{value}" if isinstance(value, int) and value < 90 else None for value in values)
+
+
+RULES = [
+    (oracle, beyond)
+    for oracle in REGISTRY
+    for beyond in ("first", "drop", "nearest")
+    if not (oracle in STRINGS and beyond == "nearest")
+]
+
+
+@pytest.mark.parametrize(("oracle", "beyond"), RULES)
+def test_the_presence_of_a_report_says_nothing_of_the_value(tmp_path, oracle, beyond):
+    """F4: a device that changed, or held what the metric does not take, fell silent."""
+    registry = registry_of(oracle, beyond)
+    uploads = {
+        name: seen_by_the_network(tmp_path / str(number), registry, held(oracle, values))[0]
+        for number, (name, values) in enumerate(HISTORIES.items())
+    }
+    expected = [(NOON + day * DAY, int(NOON // DAY) + day) for day in range(5)]
+    assert [entry[:2] for entry in uploads["unchanged"]] == expected
+    assert all(seen == uploads["unchanged"] for seen in uploads.values())
+
+
+def test_the_check_catches_a_device_that_falls_silent(tmp_path, monkeypatch):
+    """The device as it was: a value past the cap is not reported."""
+    from overstory.client.session import Session
+
+    record = Session.record
+
+    def silent(self, metric, value, period, leave):
+        outcome = record(self, metric, value, period, leave)
+        if outcome in (Outcome.CAPPED, Outcome.UNFIT):
+            self._pending.pop()
+        return outcome
+
+    monkeypatch.setattr(Session, "record", silent)
+    registry = registry_of("grr", "drop")
+    seen = [seen_by_the_network(tmp_path / n, registry, HISTORIES[n])[0] for n in ("unchanged", "past the cap")]
+    assert seen[0] != seen[1]
+
+
+def test_the_program_is_told_what_was_reported_as_nothing(tmp_path):
+    said = seen_by_the_network(tmp_path, registry_of("grr", "drop"), (1, 2, 3, 99, 1))[1]
+    assert said == [Outcome.RECORDED, Outcome.RECORDED, Outcome.CAPPED, Outcome.UNFIT, Outcome.RECORDED]
+
+
+def test_past_the_last_step_the_nearest_is_the_first(tmp_path):
+    """A domain larger than the walk: a value far from all that were reported."""
+    registry = registry_of("grr", "nearest", size=20_000)
+    far = seen_by_the_network(tmp_path / "far", registry, (0, 1, 19_000, 12_000, 0))
+    near = seen_by_the_network(tmp_path / "near", registry, (0, 1, 1, 1, 0))
+    assert [entry[:2] for entry in far[0]] == [entry[:2] for entry in near[0]]
+    assert far[1] == [Outcome.RECORDED] * 5
+
+
+def responses(folder):
+    from overstory.client.paths import StatePaths
+    from overstory.client.state import State
+
+    with State(StatePaths(folder)).snapshot() as rows:
+        return rows.memo.responses("m")
+
+
+@pytest.mark.parametrize(("beyond", "most"), [("first", 2), ("nearest", 2), ("drop", 3)])
+def test_nothing_is_one_response_and_a_lifetime_counts_it(tmp_path, beyond, most):
+    """D is at most the cap; where values are dropped, one more."""
+    from overstory.privacy.metric_privacy import lifetime_claim
+
+    registry = registry_of("grr", beyond)
+    values = (None, 1, 99, 2, [], 3, 4, None, 2, 1)
+    seen_by_the_network(tmp_path, registry, values)
+    assert len(responses(tmp_path)) == registry["m"].max_responses == most
+    claim = lifetime_claim(registry["m"])
+    assert math.isclose(claim.epsilon, most * 1.0, rel_tol=1e-8)
+    assert claim.about.endswith("and nothing") == (beyond == "drop")
+
+
+def test_without_a_cap_a_lifetime_counts_nothing_beside_the_domain(tmp_path):
+    from overstory.client.budget import budget
+    from overstory.client.paths import StatePaths
+    from overstory.client.state import State
+    from overstory.privacy.metric_privacy import lifetime_claim
+
+    text = ENTRY.replace("max_values = 2\n", "").replace('beyond = "{beyond}"\n', "")
+    numbers = '{kind = "integers", min = 0, max = 2, outside = "reject"}'
+    registry = parse_registry(text.format(domain=numbers, oracle="grr", parameters="epsilon = 1.0"))
+    seen_by_the_network(tmp_path, registry, (0, 1, 2, 9, 0))
+    assert len(responses(tmp_path)) == 4
+    with State(StatePaths(tmp_path)).snapshot() as rows:
+        spent = budget(rows, registry).epsilon
+    assert math.isclose(spent, 4.0, rel_tol=1e-8)
+    assert spent <= lifetime_claim(registry["m"]).epsilon
+
+
+def test_the_estimates_of_the_other_values_stay_unbiased_for_bits():
+    """Nothing adds to no value: of 4,000 devices a quarter holds nothing, and the others' counts are right."""
+    built, devices = mechanism("oue", domain_size=4, epsilon=3.0), 4000
+    ones = [0] * 4
+    for number in range(devices):
+        secret = number.to_bytes(16, "big")
+        value = number % 4
+        respond = built.responder(secret, "m", 0)
+        bits = built.nothing(secret, "m", 0) if value == 3 else respond(value)
+        for place in range(4):
+            ones[place] += bits >> place & 1
+    p, q = float(built.p_star), float(built.q_star)
+    estimates = [(count - devices * q) / (p - q) for count in ones]
+    spread = math.sqrt(devices * max(p * (1 - p), q * (1 - q))) / (p - q)
+    for estimate, truth in zip(estimates, (1000, 1000, 1000, 0), strict=True):
+        assert abs(estimate - truth) < 5 * spread
+
+
+def test_nothing_spreads_evenly_over_symbols():
+    """A quarter holds nothing: each value of four gains a sixteenth of the devices, exactly 1/k of the share."""
+    built, devices = mechanism("grr", domain_size=4, epsilon=3.0), 8000
+    counts = [0] * 4
+    for number in range(devices):
+        secret = number.to_bytes(16, "big")
+        value = number % 4
+        held_by = built.nothing(secret, "m", 0) if value == 3 else built.responder(secret, "m", 0)(value)
+        counts[held_by] += 1
+    p, q = float(built.p_star), float(built.q_star)
+    estimates = [(count - devices * q) / (p - q) for count in counts]
+    spread = math.sqrt(devices * p * (1 - p)) / (p - q)
+    for estimate, truth in zip(estimates, (2500, 2500, 2500, 500), strict=True):
+        assert abs(estimate - truth) < 5 * spread
