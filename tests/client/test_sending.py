@@ -198,7 +198,8 @@ def test_no_header_makes_it_fail(asked: str, date_said: str) -> None:
 def test_retry_after_comes_before_the_jitter() -> None:
     decision = decided(Answer(429, {"retry-after": "3600"}), uniform=0.0)
     assert decision.due == decision.resume == NOW + 3600
-    assert decided(Answer(429, {"retry-after": "3600"}), uniform=0.5).due == NOW + 3630
+    later = decided(Answer(429, {"retry-after": "3600"}), uniform=0.5)
+    assert (later.due, later.resume, later.pause) == (NOW + 5400 + 30, NOW + 3630, 3630)
 
 
 def test_what_the_collector_would_refuse_by_now_is_not_sent() -> None:
@@ -325,13 +326,15 @@ def test_a_collector_that_fails_is_left_alone_until_it_may_be_well_again(state: 
     filled(state, 5)
     sender = courier(failing, clock=lambda: clock[0], uniform=lambda: 0.5)
     assert sender.deliver(state, METRICS, seconds=10) == Round(put_off=1, trouble="http-503")
-    assert health(state) == Health(1, NOW + 130)
+    assert health(state) == Health(1, NOW + 130, 130)
     assert sorted(one.attempts for one in now_in(state).values()) == [0, 0, 0, 0, 1], "the others are given back"
     clock[0] = NOW + 129
     assert sender.deliver(state, METRICS, seconds=10) == Round()
     clock[0] = NOW + 130
+    assert sender.deliver(state, METRICS, seconds=10) == Round(), "each has a time of its own after that"
+    clock[0] = NOW + 195
     assert sender.deliver(state, METRICS, seconds=10).put_off == 1
-    assert health(state) == Health(2, NOW + 130 + 160)
+    assert health(state) == Health(2, NOW + 195 + 160, 160)
     assert len(calls) == 2
     clock[0] = NOW + DAY
     well = replace(sender, transport=CountingCollector())

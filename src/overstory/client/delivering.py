@@ -25,26 +25,35 @@ Permit = Callable[[], object]
 
 @dataclass(frozen=True)
 class Health:
-    """How a collector has been doing: its failures in a row, and the time before which it is left alone."""
+    """How a collector has been doing: its failures in a row, until when it is left alone, and for how long that was."""
 
     failures: int = 0
     resume: float = 0.0
+    pause: float = 0.0
 
     @classmethod
     def of(cls, rows: Rows) -> Health:
         """Return what was kept."""
-        return cls(int(rows.recall("failures") or 0), float(rows.recall("resume") or 0.0))
+        failures, resume, pause = (rows.recall(name) or 0 for name in ("failures", "resume", "pause"))
+        return cls(int(failures), float(resume), float(pause))
 
     def after(self, decision: Decision) -> Health:
         """Return how it is doing after an answer that led to `decision`."""
-        return Health() if decision.resume is None else Health(self.failures + 1, decision.resume)
+        return Health() if decision.resume is None else Health(self.failures + 1, decision.resume, decision.pause)
 
     def resting(self, now: float) -> bool:
         """Whether the collector is to be left alone; not where the clock was set back since it was said how long."""
         return now < self.resume <= now + LONGEST_DELAY
 
+    def spread(self, rows: Rows, now: float, uniform: Uniform) -> None:
+        """Give every report that has to wait for the collector a time of its own, so that they do not come together."""
+        if self.resume and self.resume <= now + LONGEST_DELAY:
+            for number in rows.outbox.due_before(self.resume):
+                rows.outbox.put_off(number, self.resume + uniform() * self.pause)
+
     def keep(self, rows: Rows) -> None:
         """Write it down."""
+        rows.remember("pause", self.pause)
         rows.remember("failures", self.failures)
         rows.remember("resume", self.resume)
 
@@ -177,6 +186,7 @@ class _Delivery:
         now, lease = self.by.clock(), self.by.pace.lease + max(self.until - time.monotonic(), 0.0)
         with self.state.transaction() as rows:
             self.health = Health.of(rows)
+            self.health.spread(rows, now, self.by.uniform)
             if self.health.resting(now):
                 return []
             taken = rows.outbox.take_due(now, AT_ONCE, lease)

@@ -163,6 +163,17 @@ class Outbox:
             (due, attempts, answer, number, RowState.WAITING.value),
         )
 
+    def due_before(self, moment: float) -> list[int]:
+        """Return the ids of the waiting reports that are due before a moment."""
+        query = "SELECT id FROM outbox WHERE state = ? AND due < ?"
+        return [number for (number,) in self._connection.execute(query, (RowState.WAITING.value, moment))]
+
+    def put_off(self, number: int, due: float) -> None:
+        """Let a waiting report wait until `due`, whatever became of it before."""
+        self._connection.execute(
+            "UPDATE outbox SET due = ? WHERE id = ? AND state = ?", (due, number, RowState.WAITING.value)
+        )
+
     def withdraw(self, to: RowState, answer: str) -> int:
         """Keep everything that waits from ever being sent; return how many reports that were."""
         changed = self._connection.execute(

@@ -6,10 +6,13 @@ A report waits, and ends **sent** or **dropped**, once. What the collector answe
 2xx that names the batch              sent; a duplicate is a success: an earlier answer was lost
 2xx that does not                     waits: something on the way answered, not a collector
 4xx but 408, 425, 429                 dropped, with the collector's reason: the same bytes would be refused again
-408, 425, 429, 5xx, all else          waits: exponential backoff with full jitter, and Retry-After
+408, 425, 429, 5xx, all else          waits: exponential backoff with full jitter, and Retry-After at least
 no answer                             waits, likewise
 the period is closed                  dropped unasked: the collector would refuse it by now
 ====================================  =========================================================================
+
+A time that the collector asks for is no timetable: each report draws its own, uniform from once to twice as long. If
+it came back in the minute asked for, a collector could tell a device again by the minute that it gave it.
 
 Nothing here looks at a socket, a file or a clock, and a retry is no decision about bytes: they are kept.
 """
@@ -45,7 +48,7 @@ class Pace:
     first, longest
         The backoff after one failure, and the most it grows to; both are the upper end of a uniform draw.
     longest_asked
-        The most that a Retry-After is believed.
+        The longest that a Retry-After can make a report wait, the draw included: up to half as much is believed.
     lease
         How long reports belong to the process that took them to send. A crash costs that much, no more.
     """
@@ -70,12 +73,15 @@ class Decision:
         When to try again; meaningless unless it waits.
     resume
         The time before which nothing else is sent to this collector either; None when it is well.
+    pause
+        Over how many seconds after `resume` the reports that have to wait for it are spread.
     """
 
     state: RowState
     answer: str
     due: float = 0.0
     resume: float | None = None
+    pause: float = 0.0
 
 
 def backoff(failures: int, pace: Pace, uniform: Uniform) -> float:
@@ -167,7 +173,7 @@ def decide(row: OutboxRow, answer: Answer, *, now: float, failures: int, pace: P
     --------
     >>> row = OutboxRow(1, bytes(16), "colour", 7, b"...", 0.0, 0, RowState.WAITING, None)
     >>> decide(row, Answer(404), now=0.0, failures=0, pace=Pace(), uniform=lambda: 0.5)
-    Decision(state=<RowState.DROPPED: 'dropped'>, answer='http-404', due=0.0, resume=None)
+    Decision(state=<RowState.DROPPED: 'dropped'>, answer='http-404', due=0.0, resume=None, pause=0.0)
     >>> decide(row, Answer(503), now=0.0, failures=0, pace=Pace(), uniform=lambda: 0.5).due
     30.0
     """
@@ -178,10 +184,10 @@ def decide(row: OutboxRow, answer: Answer, *, now: float, failures: int, pace: P
             return ended
     elif status is not None and 400 <= status < 500 and status not in RETRIED:
         return Decision(RowState.DROPPED, _reason(said(answer) or {}, f"http-{status}"))
-    asked = retry_after(answer, now, pace)
-    again = backoff(max(row.attempts, failures) + 1, pace, uniform)
-    resume = backoff(failures + 1, pace, uniform)
-    return Decision(RowState.WAITING, _why(answer), now + asked + again, now + asked + resume)
+    asked = min(retry_after(answer, now, pace), pace.longest_asked / 2)
+    again = asked * (1 + uniform()) + backoff(max(row.attempts, failures) + 1, pace, uniform)
+    rest = asked + backoff(failures + 1, pace, uniform)
+    return Decision(RowState.WAITING, _why(answer), now + again, resume=now + rest, pause=rest)
 
 
 def _ended(result: dict[str, Any] | None) -> Decision | None:

@@ -1,0 +1,132 @@
+"""Retry-After is no cookie: the times at which reports come back do not tell the time that a device was given."""
+
+import random
+
+import pytest
+
+from overstory.client import sending
+from overstory.client.delivering import Courier
+from overstory.client.outbox import RowState
+from overstory.client.paths import StatePaths
+from overstory.client.sending import Pace
+from overstory.client.state import State
+from overstory.client.upload import Answer
+from overstory.protocol.metrics import parse_registry
+
+DAY, NOON, MINUTE = 86_400, 1_795_262_400.0, 60.0
+METRICS = ("a", "b", "c")
+ENTRY = """
+[metrics.{name}]
+title = "T"
+description = "D"
+owner = "O"
+purpose = "https://example.org"
+domain = {{kind = "integers", min = 0, max = 3}}
+oracle = "grr"
+parameters = {{epsilon = 1.0}}
+period = "day"
+retention_days = 1
+expires = 2099-01-01
+"""
+REGISTRY = parse_registry('registry = "1"\n' + "".join(ENTRY.format(name=name) for name in METRICS))
+FIRST, LAST = 240, 720  # the slots that a server could give, in minutes: 4 to 12 hours
+DEVICES = 1000
+
+
+class Device:
+    """Three reports that wait, and a collector that asks for a pause; the disk is written, and not waited for."""
+
+    def __init__(self, state, seed):
+        self.state, self.now = state, NOON
+        self.uniform = random.Random(seed).random
+        with state.transaction() as rows:
+            rows._connection.execute("DELETE FROM outbox")
+            rows._connection.execute("DELETE FROM about WHERE key LIKE 'kept%'")
+            for number, name in enumerate(METRICS):
+                batch = number.to_bytes(16, "big")
+                rows.outbox.add(batch, name, int(NOON // DAY), b"x", due=NOON - 1, state=RowState.WAITING)
+
+    def round(self, asked):
+        """Send what is due to a server that asks for so many seconds."""
+        answer = Answer(429, {"retry-after": str(int(asked))})
+        courier = Courier("https://example.org", lambda request: answer, clock=lambda: self.now, uniform=self.uniform)
+        return courier.deliver(self.state, REGISTRY, seconds=5).put_off
+
+    def returns(self, asked):
+        """The times, from now, at which each report may come back: after the answer, and one look in the pause."""
+        assert self.round(asked) == 1
+        self.now += MINUTE
+        assert self.round(asked) == 0
+        with self.state.snapshot() as rows:
+            resume = float(rows.recall("resume") or 0.0)
+            return [max(row.due, resume) - NOON for row in rows.outbox.rows()]
+
+
+@pytest.fixture
+def state(tmp_path, monkeypatch):
+    """One state for all devices, one after the other, on a disk that nobody waits for."""
+    import os
+
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    found = State(StatePaths(tmp_path / "state"))
+    found.begin()
+    return found
+
+
+def guesses(state, devices):
+    """For each device: the minute it was given, and the minutes in which its reports come back."""
+    slots = random.Random(7)
+    found = []
+    for number in range(devices):
+        slot = slots.randrange(FIRST, LAST)
+        found.append((slot, [back / MINUTE for back in Device(state, number).returns(slot * MINUTE)]))
+    return found
+
+
+def read_back(found):
+    """The share of devices whose slot is read within two minutes, by the best of three simple readers."""
+    readers = (min, max, lambda backs: min(backs) / 1.25)  # at once; the last; a quarter of the jitter off
+    return max(sum(abs(reader(backs) - slot) <= 2 for slot, backs in found) / len(found) for reader in readers)
+
+
+def together(found):
+    """The share of devices of which two reports come back within two minutes."""
+    return sum(
+        min(b - a for a, b in zip(sorted(backs), sorted(backs)[1:], strict=False)) <= 2 for _, backs in found
+    ) / len(found)
+
+
+def test_the_time_asked_for_cannot_be_read_from_when_reports_come_back(state):
+    """F11: 12 of 12 devices came back, with all their metrics, in the very minute that they were given."""
+    found = guesses(state, DEVICES)
+    for slot, backs in found:
+        assert all(slot <= back <= 2 * slot + 3 for back in backs)  # what was asked is obeyed
+    assert read_back(found) < 0.06
+    assert together(found) < 0.06
+    # Of one report: uniform over as long again, so hours away from the minute asked for.
+    late = sorted(back / slot - 1 for slot, (back, *_) in found)
+    assert all(abs(late[int(share * DEVICES)] - share) < 0.06 for share in (0.1, 0.25, 0.5, 0.75, 0.9))
+
+
+def test_a_device_that_comes_back_when_it_was_told_is_caught(state, monkeypatch):
+    """The device as it was: the time asked for, and up to a minute."""
+    from overstory.client import delivering
+
+    def exact(row, answer, *, now, failures, pace, uniform):
+        asked = sending.retry_after(answer, now, pace)
+        again = now + asked + sending.backoff(failures + 1, pace, uniform)
+        return sending.Decision(RowState.WAITING, "http-429", again, again)
+
+    monkeypatch.setattr(delivering, "decide", exact)
+    monkeypatch.setattr(delivering.Health, "spread", lambda *_: None)
+    found = guesses(state, 50)
+    assert read_back(found) == 1.0
+    assert together(found) == 1.0
+
+
+@pytest.mark.parametrize("asked", [120, 3600, 10**6, 10**9 - 1])
+def test_what_is_asked_is_obeyed_and_bounded(state, asked):
+    pace = Pace()
+    obeyed = min(asked, pace.longest_asked / 2)
+    backs = Device(state, asked).returns(asked)
+    assert all(obeyed <= back <= 2 * (obeyed + pace.first) for back in backs)
