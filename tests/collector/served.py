@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Self
 
 from collector_in_process import METRICS, NOW, FakeStore
@@ -76,6 +76,19 @@ class Wire:
         body, self._rest = self._rest[:length], self._rest[length:]
         return int(status.split()[1]), headers, body
 
+    def flood(self, raw: bytes) -> None:
+        """Send all of it in a thread of its own, however long it takes to be read, until this is closed."""
+
+        def send() -> None:
+            with suppress(OSError):
+                self._socket.sendall(raw)
+
+        threading.Thread(target=send, daemon=True).start()
+
+    def half_close(self) -> None:
+        """Say that nothing more is sent; answers can still come."""
+        self._socket.shutdown(socket.SHUT_WR)
+
     def ended(self) -> bool:
         """Whether the other side hung up and sent nothing more."""
         try:
@@ -84,6 +97,8 @@ class Wire:
             return True
 
     def close(self) -> None:
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # a flood ends with it
         self._socket.close()
 
     def _more(self) -> None:

@@ -102,9 +102,8 @@ def test_a_known_head_gives_no_right_that_has_ended(heads) -> None:
         b"POST /v1/reports HTTP/1.1\r\nX: ",
         post(b"", b"X: y", length=5_000),
         post(upload(), b"Connection: close"),
-        b"GET /v1/nope HTTP/1.1\r\nHost: c\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
     ],
-    ids=["after a get", "after a post", "letter", "in a head", "in a body", "closing", "upgrading"],
+    ids=["after a get", "after a post", "letter", "in a head", "in a body", "closing"],
 )
 def test_a_known_head_elsewhere_than_at_a_beginning_is_no_head(heads, first) -> None:
     known = post(upload(batch=batch_id()))

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from overstory.collector.ingest import Decision, Result
 from overstory.protocol.reasons import Reason
 
-RETRY_AFTER: Final = {Reason.QUEUE_FULL: 5, Reason.CLOSING: 10, Reason.STORE: 30}
+RETRY_AFTER: Final = {Reason.QUEUE_FULL: 5, Reason.CLOSING: 10, Reason.STORE: 30, Reason.FAULT: 60}
 """Seconds after which the same bytes may be sent again."""
 
 ALWAYS: Final = (

@@ -57,12 +57,14 @@ class HotPath:
         try:
             async with asyncio.timeout(self._intake.limits.reading_seconds):
                 body = await self._body(head, receive)
+            answer = body if isinstance(body, Answer) else await self._answer(head, body)
         except TimeoutError:
-            await respond(send, too_slow())
+            answer = too_slow()
         except _Gone:
             return
-        else:
-            await respond(send, body if isinstance(body, Answer) else await self._answer(head, body))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is ours, and the reports may come again
+            answer = self._intake.fault(error)
+        await respond(send, answer)
 
     async def _body(self, head: Head, receive: Receive) -> bytes | Answer:
         """Read the body, as long as all the bodies that are being read fit."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -17,6 +18,8 @@ from overstory.protocol.upload import MEDIA_TYPE
 
 PATH: Final = "/v1/reports"
 _TYPES: Final = {MEDIA_TYPE.encode(): MEDIA_TYPE, JSON.encode(): JSON}
+
+_log: Final = logging.getLogger("overstory.collector")
 
 Answered = Callable[[Answer], None]
 
@@ -103,6 +106,12 @@ class Intake:
         """Return the answer that refuses a request for one reason, and count it."""
         self.meters.rejected[reason] += 1
         return self._counted(refusal(reason, close=close))
+
+    def fault(self, error: BaseException, *, close: bool = False) -> Answer:
+        """Return the answer to a request that something of ours failed on; log and count it."""
+        self.meters.faults += 1
+        _log.error("a request failed by a fault of ours: %s", type(error).__name__, exc_info=error)
+        return self.refuse(Reason.FAULT, close=close)
 
     def decide(self, head: Head, body: bytes) -> Decision:
         """Judge a body; this alone may run in another thread."""

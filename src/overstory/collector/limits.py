@@ -27,9 +27,11 @@ class Limits:
     reading_bytes
         Of all bodies that are being received, or wait to be inflated or parsed, at one moment.
     reading_seconds
-        For a request's head, and again for its body, to arrive whole.
+        For a request to arrive whole.
+    taking_seconds
+        For a sender to take an answer.
     head_bytes
-        Of a request's head.
+        Of a request's head, and of its trailers.
     """
 
     body_bytes: int = 8 * MEBIBYTE
@@ -41,4 +43,5 @@ class Limits:
     queue_bytes: int = 128 * MEBIBYTE
     reading_bytes: int = 128 * MEBIBYTE
     reading_seconds: float = 30.0
+    taking_seconds: float = 30.0
     head_bytes: int = 32 * 1024

@@ -65,6 +65,8 @@ class Meters(Collector):
         self.batch_reports = Histogram(SIZES)
         self.failed_commits = 0
         self.failed_upkeep = 0
+        self.faults = 0
+        self.untaken = 0
         self.queue: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
@@ -110,6 +112,9 @@ class Meters(Collector):
         yield _histogram("batch_reports", "Reports in a batch.", self.batch_reports)
         failed = {"commit": self.failed_commits, "upkeep": self.failed_upkeep}
         yield _counter("store_failures", "Times that the store failed, by what was asked of it.", "work", failed)
+        yield CounterMetricFamily("overstory_faults", "Requests that failed by a fault of ours.", value=self.faults)
+        untaken = "Connections ended because their answers were not taken."
+        yield CounterMetricFamily("overstory_answers_untaken", untaken, value=self.untaken)
         reports, size = self.queue()
         yield GaugeMetricFamily("overstory_queue_reports", "Reports that wait for their commit.", float(reports))
         yield GaugeMetricFamily("overstory_queue_bytes", "Bytes that wait for their commit.", float(size))

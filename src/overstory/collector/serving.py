@@ -27,6 +27,9 @@ PATIENCE: Final = 30
 
 BACKLOG: Final = 2048
 
+SWEEP: Final = 10
+"""Every so many tenths of a second it is looked whose answers are not taken."""
+
 
 class ServingError(OverstoryError):
     """A collector that cannot listen, or could not end as it should."""
@@ -114,7 +117,11 @@ class Server(uvicorn.Server):
         self._collector.intake.closing = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Say whether it is time to end; asked ten times a second."""
+        """Say whether it is time to end, and hang up on senders that take no answers; asked ten times a second."""
+        if counter % SWEEP == 0:
+            for connection in list(self.server_state.connections):
+                if hasattr(connection, "sweep"):  # ours
+                    connection.sweep(time.monotonic())
         return await super().on_tick(counter) or time.monotonic() >= self._ends_at
 
 

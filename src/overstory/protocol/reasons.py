@@ -35,6 +35,7 @@ class Reason(StrEnum):
     QUEUE_FULL = "queue-full"
     CLOSING = "closing"
     STORE = "store"
+    FAULT = "fault"
 
     @property
     def status(self) -> int:
@@ -83,4 +84,5 @@ _ANSWERS: Final = {
     ),
     Reason.CLOSING: (503, "The collector is shutting down: send the same bytes again after Retry-After."),
     Reason.STORE: (503, "The collector cannot write to its store: send the same bytes again after Retry-After."),
+    Reason.FAULT: (503, "The collector has a fault of its own: send the same bytes again after Retry-After."),
 }

@@ -1,0 +1,312 @@
+"""What a sender can make a collector do on one connection: each attack is played on a socket, and ends in bounds."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from collector_in_process import REGISTRY, batch_id, upload
+from collector_processes import CollectorProcess
+from served import Wire, post, served
+
+from overstory.collector.limits import MEBIBYTE, Limits
+from overstory.collector.patterns import Patterns
+
+GET = b"GET /healthz HTTP/1.1\r\nHost: c\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
+BEGUN = {
+    "page": GET + CHUNKED,
+    "post": post(b"", b"Transfer-Encoding: chunked").replace(b"Content-Length: 0\r\n", b""),
+}
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[CollectorProcess]:
+    """A collector of its own, whose memory can be measured; it takes nothing without a token."""
+    (tmp_path / "metrics.toml").write_text(REGISTRY)
+    process = CollectorProcess(tmp_path / "metrics.toml", str(tmp_path / "store.db"), ())
+    process.start()
+    try:
+        yield process
+    finally:
+        process.kill()
+
+
+def resident(process: CollectorProcess) -> int:
+    with Path(f"/proc/{process.pid}/status").open() as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmRSS"))
+
+
+def sent(wire: Wire, piece: bytes, most: int) -> int:
+    """Send a piece again and again until the other side hangs up; return how many bytes left."""
+    total = 0
+    with suppress(OSError):
+        while total < most:
+            wire.send(piece)
+            total += len(piece)
+    return total
+
+
+@pytest.mark.parametrize("begun", BEGUN.values(), ids=BEGUN)
+def test_trailers_without_end_take_no_memory(process, begun) -> None:
+    before = resident(process)
+    with Wire(process.address) as wire:
+        wire.send(begun + b"0\r\n")
+        sent(wire, b"a: b\r\n" * 10_000, 20 * MEBIBYTE)
+    assert resident(process) - before < 8 * MEBIBYTE
+    with Wire(process.address) as wire:
+        assert wire.send(GET + b"\r\n").answer()[0] == 200
+
+
+@pytest.mark.parametrize("endless", [b"a: b\r\n" * 100, b"a" * 600], ids=["trailers", "one trailer"])
+def test_trailers_are_bounded_as_a_head_is(endless) -> None:
+    with served(Limits(head_bytes=5_000)) as (collector, address), Wire(address) as wire:
+        wire.send(BEGUN["post"] + b"0\r\n")
+        for _ in range(20):
+            with suppress(OSError):
+                wire.send(endless)
+        status, headers, body = wire.answer()
+        assert (status, headers["connection"], json.loads(body)["reason"]) == (431, "close", "head")
+        assert wire.ended()
+        assert collector.store.kept == {}
+
+
+def test_a_chunk_extension_without_end_is_bounded_too() -> None:
+    with served(Limits(head_bytes=5_000)) as (_, address), Wire(address) as wire:
+        wire.send(BEGUN["post"] + b"1;")
+        with suppress(OSError):
+            for _ in range(20):
+                wire.send(b"x" * 600)
+        assert wire.answer()[0] == 431
+
+
+def test_a_few_trailers_are_read_over() -> None:
+    body = upload()
+    with served() as (collector, address), Wire(address) as wire:
+        for _ in range(2):
+            wire.send(BEGUN["post"] + b"%x\r\n%b\r\n0\r\nA: b\r\nAuthorization: c\r\n\r\n" % (len(body), body))
+            assert wire.answer()[0] == 200
+        assert len(collector.store.kept) == 1
+
+
+def test_requests_that_nobody_takes_the_answers_of_take_no_memory_and_keep_nobody_waiting(process) -> None:
+    before = resident(process)
+    wires = [Wire(process.address) for _ in range(20)]
+    flood = (GET + b"\r\n") * 8_000
+    for wire in wires:
+        wire.flood(flood)
+    time.sleep(0.3)
+    waited = []
+    with Wire(process.address) as other:
+        for _ in range(5):
+            started = time.monotonic()
+            assert other.send(GET + b"\r\n").answer()[0] == 200
+            waited.append(time.monotonic() - started)
+    grown = resident(process) - before
+    for wire in wires:
+        wire.close()
+    assert max(waited) < 1.0
+    assert grown < 64 * MEBIBYTE
+
+
+def test_however_many_requests_arrive_together_all_are_answered_in_order() -> None:
+    pages = [b"GET /v1/metrics/%b HTTP/1.1\r\nHost: c\r\n\r\n" % name for name in (b"bloom", b"nope", b"colour")]
+    with served() as (collector, address), Wire(address) as wire:
+        wire.flood((b"".join(pages) + post(upload(batch=bytes(16)))) * 150)
+        statuses = [wire.answer()[0] for _ in range(600)]
+        assert statuses == [200, 404, 200, 200] * 150
+        assert len(collector.store.kept) == 1
+
+
+@pytest.mark.parametrize("after", [b"\x16\x03\x01 no HTTP\r\n\r\n", b"GET /v1 HTTP/1.1\r\n\r\n"], ids=["bytes", "host"])
+def test_what_is_no_http_is_answered_after_the_sound_request_before_it(after) -> None:
+    with served() as (collector, address):
+        slow = threading.Event()
+        collector.store.before = lambda: slow.wait(0.2)
+        for before, status in ((post(upload()), 200), (GET + b"\r\n", 200), (post(b"nonsense"), 400)):
+            with Wire(address) as wire:
+                wire.send(before + after)
+                assert wire.answer()[0] == status
+                assert wire.answer()[0] == 400
+                assert wire.ended()
+
+
+@pytest.mark.parametrize("name", ["Upgrade", "upgrade"])
+@pytest.mark.parametrize("connection", [b"Upgrade, HTTP2-Settings", b"keep-alive, upgrade"])
+def test_an_offer_to_speak_another_protocol_is_ignored(name, connection) -> None:
+    offer = (b"Connection: " + connection, name.encode() + b": h2c", b"HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA")
+    with served() as (collector, address), Wire(address) as wire:
+        for count in (1, 1, 3, 10_000):
+            assert wire.send(post(upload("bloom", count), *offer)).answer()[0] == 200
+        raw = post(upload(), *offer)
+        for at in range(0, len(raw), 7):
+            wire.send(raw[at : at + 7])
+        assert wire.answer()[0] == 200
+        assert wire.send(GET + b"\r\n").answer()[0] == 200
+        assert collector.store.num_reports == 10_006
+
+
+@pytest.mark.parametrize("length", [9 * MEBIBYTE, 20 * MEBIBYTE])
+def test_a_sender_that_writes_before_it_reads_learns_that_its_body_is_too_large(length) -> None:
+    with served() as (_, address), Wire(address) as wire:
+        wire.send(post(bytes(length)))
+        status, headers, body = wire.answer()
+        assert (status, headers["connection"], json.loads(body)["reason"]) == (413, "close", "too-large")
+
+
+def test_a_refused_body_is_not_read_for_longer_than_a_while(monkeypatch) -> None:
+    monkeypatch.setattr("overstory.collector.bounded_connection.LINGER_SECONDS", 0.3)
+    monkeypatch.setattr("overstory.collector.bounded_connection.LINGER_BYTES", MEBIBYTE)
+    with served() as (collector, address):
+        with Wire(address) as wire:
+            wire.send(post(b"", length=9 * MEBIBYTE))
+            assert sent(wire, bytes(65_536), 9 * MEBIBYTE) < 8 * MEBIBYTE
+        with Wire(address) as wire:
+            wire.send(post(b"", length=9 * MEBIBYTE))
+            assert wire.answer()[0] == 413
+            until_gone(wire)
+        assert collector.state == "ready"
+
+
+def until_gone(wire: Wire, seconds: float = 5.0) -> float:
+    """Drip bytes until the other side is gone; return how long it took."""
+    started = time.monotonic()
+    while time.monotonic() - started < seconds:
+        try:
+            wire.send(b"x")
+        except OSError:
+            return time.monotonic() - started
+        time.sleep(0.05)
+    raise AssertionError(f"still open after {seconds} s")
+
+
+DRIPPING = {
+    "a page's body": GET + b"Content-Length: 5000\r\n\r\n",
+    "a page's chunks": GET + CHUNKED + b"800\r\n",
+    "a trailer": GET + CHUNKED + b"0\r\na: ",
+    "a refused post's body": post(b"", length=5_000).replace(b"vnd.overstory", b"vnd.other"),
+    "a taken post's body": post(b"", length=5_000),
+    "a large post's body": post(b"", length=500_000),
+}
+
+
+@pytest.mark.parametrize("begun", DRIPPING.values(), ids=DRIPPING)
+def test_a_request_has_one_time_to_arrive_whole(begun, monkeypatch) -> None:
+    monkeypatch.setattr("overstory.collector.bounded_connection.LINGER_SECONDS", 0.1)
+    with served(Limits(reading_seconds=0.5)) as (_, address), Wire(address) as wire:
+        wire.send(begun)
+        assert until_gone(wire) < 3
+
+
+def test_answers_that_nobody_takes_end_their_connection() -> None:
+    with served(Limits(taking_seconds=0.5)) as (collector, address), Wire(address) as wire:
+        wire.flood(b"GET /v1/metrics HTTP/1.1\r\nHost: c\r\n\r\n" * 3_000)  # of some 10 kB each: no buffer holds them
+        deadline = time.monotonic() + 8
+        while collector.meters.untaken == 0 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        with pytest.raises((OSError, AssertionError)):  # reset, or ended in the middle
+            [wire.answer() for _ in range(3_000)]
+
+
+def test_a_sender_that_takes_its_answers_slowly_keeps_its_connection() -> None:
+    with served(Limits(taking_seconds=0.5)) as (_, address), Wire(address) as wire:
+        for _ in range(30):
+            assert wire.send(GET + b"\r\n").answer()[0] == 200
+            time.sleep(0.1)
+
+
+@pytest.mark.parametrize("request_bytes", [post(upload()), post(upload("bloom", 10_000)), GET + b"\r\n"])
+def test_a_sender_that_has_said_all_it_has_to_say_is_answered(request_bytes) -> None:
+    with served() as (_, address):
+        for _ in range(5):
+            with Wire(address) as wire:
+                wire.send(request_bytes)
+                wire.half_close()
+                assert wire.answer()[0] == 200
+                assert wire.ended()
+
+
+@pytest.fixture
+def broken(monkeypatch):
+    """Judging a post fails: memory is short."""
+
+    def recognise(self, body, now):
+        raise MemoryError
+
+    monkeypatch.setattr(Patterns, "recognise", recognise)
+
+
+@pytest.mark.parametrize("count", [1, 20_000])
+def test_a_fault_of_ours_is_no_refusal(broken, caplog, monkeypatch, count) -> None:
+    body = upload("bloom", count)
+    with caplog.at_level(logging.ERROR, "overstory.collector"), served() as (collector, address), Wire(address) as wire:
+        for _ in range(2):
+            status, headers, answer = wire.send(post(body)).answer()
+            assert (status, json.loads(answer)["reason"]) == (503, "fault")
+            assert int(headers["retry-after"]) > 0
+        assert b"overstory_faults_total 2.0" in collector.meters.expose()
+        assert any("MemoryError" in record.getMessage() for record in caplog.records)
+        monkeypatch.undo()
+        assert wire.send(post(body)).answer()[0] == 200  # the same bytes
+        assert collector.store.num_reports == count
+
+
+def test_a_fault_while_a_request_is_parsed_is_no_refusal_either(monkeypatch) -> None:
+    from overstory.collector import bounded_connection
+
+    def failing(self):
+        raise MemoryError
+
+    with served() as (_, address):
+        with monkeypatch.context() as patched:
+            patched.setattr(bounded_connection.BoundedConnection, "_refused_head", failing)
+            with Wire(address) as wire:
+                status, headers, body = wire.send(post(upload())).answer()
+            assert (status, headers["connection"], json.loads(body)["reason"]) == (503, "close", "fault")
+            assert int(headers["retry-after"]) > 0
+        with Wire(address) as wire:
+            assert wire.send(post(upload())).answer()[0] == 200
+
+
+MANNERS = {
+    "no host": (b"GET /healthz HTTP/1.1\r\n\r\n", 400),
+    "two hosts": (b"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+    "no host on a post": (post(upload()).replace(b"Host: c\r\n", b""), 400),
+    "old, no host": (b"GET /healthz HTTP/1.0\r\n\r\n", 200),
+    "a coding that is not read": (GET + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
+    "connect": (b"CONNECT c:443 HTTP/1.1\r\nHost: c\r\n\r\n", 400),
+    "no path": (b"OPTIONS http://c HTTP/1.1\r\nHost: c\r\n\r\n", 400),
+}
+
+
+@pytest.mark.parametrize(("raw", "status"), MANNERS.values(), ids=MANNERS)
+def test_a_head_that_says_too_little_or_too_much_is_refused(raw, status) -> None:
+    with served() as (collector, address), Wire(address) as wire:
+        assert wire.send(raw).answer()[0] == status
+        assert wire.ended()
+        assert collector.store.kept == {}
+
+
+def test_a_connection_that_ends_says_so() -> None:
+    with served() as (_, address), Wire(address) as wire:
+        status, headers, _ = wire.send(post(upload(), b"Connection: close")).answer()
+        assert (status, headers["connection"]) == (200, "close")
+        assert wire.ended()
+
+
+def test_the_socket_of_a_sender_that_vanishes_is_given_back() -> None:
+    with served() as (collector, address):
+        for raw in (post(b"", length=9 * MEBIBYTE), post(upload())[:-3], GET, GET + CHUNKED):
+            one = socket.create_connection(address)
+            one.sendall(raw)
+            one.close()
+        with Wire(address) as wire:
+            assert wire.send(post(upload(batch=batch_id()))).answer()[0] == 200
+        assert len(collector.store.kept) == 1
