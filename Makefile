@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 TESTS ?= -n auto
 
-.PHONY: help demo test test-all lint format bench docs clean
+.PHONY: help demo test test-all google-rappor-files lint format bench docs clean
 
 help:
 	@echo "make demo      collect real figures under local differential privacy and see what is learned"
 	@echo "make test      the tests (under ten minutes on two cores)"
 	@echo "make test-all  the long tests too"
+	@echo "make google-rappor-files CHECKOUT=DIR  read the files of a google/rappor checkout"
 	@echo "make lint      ruff, mypy, import contracts"
 	@echo "make format    let ruff lay the code out"
 	@echo "make bench     the benchmarks, as ratios"
@@ -40,6 +41,9 @@ test: $(VENV)/dev
 
 test-all: $(VENV)/dev
 	$(BIN)/python -m pytest $(TESTS)
+
+google-rappor-files: $(VENV)/dev
+	$(BIN)/python tests/files/google_checkout.py "$(CHECKOUT)"
 
 lint: $(VENV)/dev
 	$(BIN)/ruff format --check src tests bench

@@ -39,6 +39,13 @@ def same_map(one: CandidateMap, other: CandidateMap) -> bool:
     return list(one.candidates) == list(other.candidates) and np.array_equal(one.positions, other.positions)
 
 
+def as_read(found: CandidateMap) -> CandidateMap:
+    """Return a map as Google's reader has it: a candidate without a letter is "Empty", the first of equals counts."""
+    names = [name or "Empty" for name in found.candidates]
+    kept = [i for i, name in enumerate(names) if name not in names[:i]]
+    return CandidateMap([names[i] for i in kept], found.positions[:, kept], found.num_bits)
+
+
 Dress = Callable[[bytes], bytes]
 DRESSES: dict[str, Dress] = {
     "as is": lambda text: text,
@@ -193,8 +200,8 @@ def test_counts_survive(tmp_path_factory: pytest.TempPathFactory, cohorts: int, 
     ("text", "says"),
     [
         ("", "the file is empty: expected 2 rows, one per cohort (m)"),
-        ("5,1,2\n", "expected 2 rows, one per cohort (m), found 1"),
-        ("5,1,2\n" * 3, "expected 2 rows, one per cohort (m), found 3"),
+        ("5,1,2\n", "expected 2 rows, one per cohort (m), or a multiple of that, found 1"),
+        ("5,1,2\n" * 3, "expected 2 rows, one per cohort (m), or a multiple of that, found 3"),
         ("5,1,2\n5,1\n", "line 2: expected 3 fields, the cohort's reports and 2 bit counts (k), found 2"),
         ("5,1,2\n5,1,2,3\n", "line 2: expected 3 fields"),
         ("5,1,2\n5,1,6\n", "line 2, field bit1: the bit is set 6 times in 5 reports: expected at most 5"),
@@ -232,7 +239,7 @@ def test_maps_survive(
     found = CandidateMap(names, np.random.default_rng(seed).integers(0, bits, shape), bits)
     path = tmp_path_factory.mktemp("map") / "map.csv"
     write_map(path, found)
-    assert same_map(read_map(path, num_bits=bits, num_hashes=hashes, num_cohorts=cohorts), found)
+    assert same_map(read_map(path, num_bits=bits, num_hashes=hashes, num_cohorts=cohorts), as_read(found))
 
 
 def test_a_map_of_very_many_rows_is_written_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,12 +254,16 @@ def test_a_map_of_very_many_rows_is_written_the_same(tmp_path: Path, monkeypatch
     ("text", "says"),
     [
         ("", "the file is empty: expected a row per candidate"),
-        ("ash,1,2,5,6,9\n", "line 1: expected a candidate and m * h = 3 * 2 = 6 integers, found 5"),
+        ("ash,1,2,5,6,9\n", "line 1, field cohort 0: expected 1 to 2 integers from 1 to 12, found 5"),
+        ("ash,1,2,13,14,25,26,27\n", "line 1: expected a candidate and m * h = 3 * 2 = 6 integers (fewer"),
+        ("ash,1,13\n", "line 1: expected a candidate and m * h = 3 * 2 = 6 integers (fewer where two hashes meet), fo"),
         ("ash,1,2,13,14,25,26\nelm,0,2,13,14,25,26\n", "line 2, field cohort 0 hash 0: expected a whole number from 1"),
         ("ash,1,13,13,14,25,26\n", "field cohort 0 hash 1: expected a whole number from 1 to 12, found '13'"),
         ("ash,1,2,13,14,25,37\n", "field cohort 2 hash 1: expected a whole number from 25 to 36, found '37'"),
         ("ash,1,2,13,14,25,0x1a\n", "found '0x1a'"),
-        ("ash,1,2,13,14,25,\n", "found ''"),
+        ("ash,1,2,13,14,15\n", "line 1, field cohort 1: expected 1 to 2 integers from 13 to 24, found 3"),
+        ("ash,1,2,25,26,13\n", "field cohort 2: expected a whole number from 25 to 36, found '13'"),
+        ("ash,1,2,3,25,26,\n", "field cohort 0: expected 1 to 2 integers from 1 to 12, found 3"),
     ],
 )
 @pytest.mark.parametrize("long", [False, True])
@@ -272,7 +283,7 @@ def test_a_large_map_is_read_the_same_in_both_ways(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(map_csv, "SMALLEST", 1)
     assert arrow_csv.read_block(path.read_bytes(), [str(i) for i in range(7)], {}) is not None
     assert same_map(read_map(path, **shape), exact)
-    assert same_map(exact, CANDIDATES)
+    assert same_map(exact, as_read(CANDIDATES))
 
 
 def test_few_and_many_candidates_are_hashed_alike() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from overstory.cli.arguments import (
@@ -135,8 +136,10 @@ def _run_files(args: argparse.Namespace) -> int:
     from overstory.files.results import metrics, write_results
 
     parameters, mechanism = read_mechanism(args)
-    counts = read_counts(args.counts, parameters.m, parameters.k)
-    decoded = _decode(args, parameters, counts, mechanism.rounds)
+    notes: list[str] = []
+    counts = read_counts(args.counts, parameters.m, parameters.k, notes)
+    decoded = _decode(args, parameters, counts, mechanism.rounds, notes)
+    decoded = replace(decoded, notes=(*notes, *decoded.notes))
     about = metrics(decoded, parameters, mechanism)
     results, _ = write_results(args.output, decoded, about)
     if args.plot:
@@ -153,14 +156,21 @@ def _run_files(args: argparse.Namespace) -> int:
     return 0
 
 
-def _decode(args: argparse.Namespace, parameters: RapporParameters, counts: SupportCounts, rounds: Rounds) -> Decoded:
+def _decode(
+    args: argparse.Namespace, parameters: RapporParameters, counts: SupportCounts, rounds: Rounds, notes: list[str]
+) -> Decoded:
     from overstory.analysis.decoding import decode
     from overstory.cli.progress import reading_bar
     from overstory.files.map_csv import read_map
 
     with reading_bar(args, "reading the map", [args.map]) as advance:
         candidates = read_map(
-            args.map, num_bits=parameters.k, num_hashes=parameters.h, num_cohorts=parameters.m, advance=advance
+            args.map,
+            num_bits=parameters.k,
+            num_hashes=parameters.h,
+            num_cohorts=parameters.m,
+            notes=notes,
+            advance=advance,
         )
     return decode(
         counts,

@@ -18,13 +18,22 @@ MOST = (1 << 62) - 1
 """The largest count: two such files still add up within 64 bits."""
 
 
-def read_counts(path: FilePath, num_cohorts: int, num_bits: int) -> SupportCounts:
-    """Read counts.csv.
+def read_counts(path: FilePath, num_cohorts: int, num_bits: int, notes: list[str] | None = None) -> SupportCounts:
+    """Read counts.csv; several times as many rows as cohorts are added up, as Google's `AdjustCounts` does.
+
+    Parameters
+    ----------
+    path
+        The file. Row i, from 0, is of cohort i modulo `num_cohorts`.
+    num_cohorts, num_bits
+        m and k.
+    notes
+        Where it is noted that rows were added up.
 
     Raises
     ------
     FormatError
-        When the file is empty, has another number of rows or columns than the parameters ask for, or a field is no
+        When the file is empty, has no multiple of m rows, another number of columns than k + 1, or a field is no
         count, or larger than its cohort's number of reports.
     """
     source = os.fspath(path)
@@ -36,9 +45,20 @@ def read_counts(path: FilePath, num_cohorts: int, num_bits: int) -> SupportCount
         rows = list(all_records(stream, source, convert))
     if not rows:
         raise FormatError(f"the file is empty: expected {num_cohorts} rows, one per cohort (m)", source=source)
-    if len(rows) != num_cohorts:
-        raise FormatError(f"expected {num_cohorts} rows, one per cohort (m), found {len(rows)}", source=source)
-    return SupportCounts([row[0] for row in rows], [row[1:] for row in rows])
+    times, left = divmod(len(rows), num_cohorts)
+    if left:
+        raise FormatError(
+            f"expected {num_cohorts} rows, one per cohort (m), or a multiple of that, found {len(rows)}", source=source
+        )
+    if times > 1 and notes is not None:
+        notes.append(
+            f"{source}: {len(rows):,} rows are {times:,} for each of {num_cohorts:,} cohorts (m), and were added up"
+        )
+    counts = SupportCounts.empty(num_cohorts, num_bits)
+    for start in range(0, len(rows), num_cohorts):
+        part = rows[start : start + num_cohorts]
+        counts += SupportCounts([row[0] for row in part], [row[1:] for row in part])
+    return counts
 
 
 def _row(place: Place, fields: list[str], num_bits: int) -> list[int]:

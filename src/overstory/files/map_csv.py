@@ -1,17 +1,18 @@
 """map.csv: no header; a candidate, then m * h integers ``cohort * k + bit + 1``, cohort by cohort.
 
-When two hashes of a candidate fall on one bit, it is written twice. A map made elsewhere is taken as it is: which
-family hashed it is not asked.
+When two hashes of a candidate fall on one bit, it is written twice. Google's own sample has it once, and an empty field
+at the end of such a row: both are read. A map made elsewhere is taken as it is: which family hashed it is not asked.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from overstory.analysis.candidates import CandidateMap
+from overstory.client.wording import counted
 from overstory.files.arrow_csv import SMALLEST, read_block
 from overstory.files.fields import quoted
 from overstory.files.opening import reading, writing_text
@@ -57,15 +58,37 @@ def _written(numbers: NDArray[np.int64]) -> NDArray[np.bytes_]:
     return np.array([f",{number}".encode() for number in numbers.tolist()])
 
 
+EMPTY: Final = "Empty"
+"""What Google's reader calls the candidate without a letter."""
+
+
 def read_map(
-    path: FilePath, *, num_bits: int, num_hashes: int, num_cohorts: int, advance: Advance | None = None
+    path: FilePath,
+    *,
+    num_bits: int,
+    num_hashes: int,
+    num_cohorts: int,
+    notes: list[str] | None = None,
+    advance: Advance | None = None,
 ) -> CandidateMap:
-    """Read map.csv.
+    """Read map.csv, as Google's `ReadMapFile` does.
+
+    A row may have fewer positions in a cohort where hashes met, and empty fields. Of rows with the same candidate the
+    first counts; a candidate without a letter is called `EMPTY`.
+
+    Parameters
+    ----------
+    path, num_bits, num_hashes, num_cohorts
+        The file, and k, h and m.
+    notes
+        Where it is noted that rows were left out or renamed.
+    advance
+        Told about progress, in bytes.
 
     Raises
     ------
     FormatError
-        When the file is empty, a row has another number of integers than m * h, or an integer lies outside its
+        When the file is empty, a row has no position in a cohort or more than h, or an integer lies outside its
         cohort's ``cohort * k + 1 .. cohort * k + k``.
     """
     source = os.fspath(path)
@@ -79,7 +102,26 @@ def read_map(
             parts.append(positions)
     if not names:
         raise FormatError("the file is empty: expected a row per candidate", source=source)
-    return CandidateMap(names, np.concatenate(parts).transpose(1, 0, 2), num_bits)
+    names, first = _named_once(names, source, notes)
+    positions = np.concatenate(parts)
+    return CandidateMap(names, (positions if first is None else positions[first]).transpose(1, 0, 2), num_bits)
+
+
+def _named_once(names: list[str], source: str, notes: list[str] | None) -> tuple[list[str], NDArray[np.intp] | None]:
+    """Return each candidate once, and the rows where they stand first; None where no row is left out."""
+    said = []
+    if "" in names:
+        names = [name or EMPTY for name in names]
+        said.append(f"{source}: the candidate without a letter is called {EMPTY}, as by Google's tools")
+    first: dict[str, int] = {}
+    if len(set(names)) < len(names):
+        for row, name in enumerate(names):
+            first.setdefault(name, row)
+        left = len(names) - len(first)
+        said.append(f"{source}: {counted(left, 'row')} with an earlier row's candidate left out, as by Google's tools")
+    if notes is not None:
+        notes += said
+    return (list(first), np.array(list(first.values()), np.intp)) if first else (names, None)
 
 
 class _Shape:
@@ -99,12 +141,32 @@ class _Shape:
         return [name for name, _ in rows], self._positions([positions for _, positions in rows])
 
     def _convert(self, place: Place, fields: list[str]) -> tuple[str, list[int]]:
-        if len(fields) != self.cells + 1:
+        given = [text for text in fields[1:] if text.strip()]
+        if len(fields) > self.cells + 1 or len(given) < self.num_cohorts:
             raise place.error(
-                f"expected a candidate and m * h = {self.num_cohorts} * {self.num_hashes} = {self.cells} integers, "
-                f"found {len(fields) - 1}"
+                f"expected a candidate and m * h = {self.num_cohorts} * {self.num_hashes} = {self.cells} integers "
+                f"(fewer where two hashes meet), found {len(given)}"
             )
-        return place.text(fields[0], "candidate"), list(self._bits(place, fields))
+        bits = self._bits(place, fields) if len(given) == self.cells else self._fewer_bits(place, given)
+        return place.text(fields[0], "candidate"), list(bits)
+
+    def _fewer_bits(self, place: Place, given: list[str]) -> Iterator[int]:
+        """Yield the positions of a row that has some once: each cohort's last is repeated, which sets no other bit."""
+        held: list[list[int]] = [[] for _ in range(self.num_cohorts)]
+        cohort = 0
+        for text in given:
+            last = self.num_cohorts * self.num_bits
+            at, bit = divmod(place.whole(text, f"cohort {cohort}", cohort * self.num_bits + 1, last) - 1, self.num_bits)
+            held[at].append(bit)
+            cohort = at
+        for cohort, bits in enumerate(held):
+            if not 1 <= len(bits) <= self.num_hashes:
+                raise place.error(
+                    f"expected 1 to {self.num_hashes} integers from {cohort * self.num_bits + 1} to "
+                    f"{(cohort + 1) * self.num_bits}, found {len(bits)}",
+                    f"cohort {cohort}",
+                )
+            yield from bits + bits[-1:] * (self.num_hashes - len(bits))
 
     def _bits(self, place: Place, fields: list[str]) -> Iterator[int]:
         for cell, text in enumerate(fields[1:]):

@@ -7,7 +7,7 @@ leaves to the exact reader here, which says what is wrong and where.
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO, Final, TypeVar
 
@@ -150,8 +150,21 @@ def all_records(
         yield from records(block, source, convert, skipped)
 
 
-def split_header(cut: Iterator[Block], source: str, needed: tuple[str, ...]) -> tuple[list[str], Iterator[Block]]:
+def split_header(
+    cut: Iterator[Block], source: str, needed: tuple[str, ...], other_names: Mapping[str, str] | None = None
+) -> tuple[list[str], Iterator[Block]]:
     """Take the header line off the first block.
+
+    Parameters
+    ----------
+    cut
+        The file.
+    source
+        Its name, for errors.
+    needed
+        Columns that must be there.
+    other_names
+        For some of these, the name that a file without them may use.
 
     Returns
     -------
@@ -172,6 +185,8 @@ def split_header(cut: Iterator[Block], source: str, needed: tuple[str, ...]) -> 
     line, end, rest = head.raw.partition(b"\n")
     place = Place(source, head.first_line)
     names = [name.strip() for name in next(records(Block(head.first_line, line), source, _fields), [])]
+    for usual, other in (other_names or {}).items():
+        names = [usual if name == other and usual not in names else name for name in names]
     missing = [name for name in needed if name not in names]
     if missing:
         raise place.error(f"expected a header with {expected}; {', '.join(missing)} not found in {_shown(names)}")

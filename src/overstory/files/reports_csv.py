@@ -1,13 +1,13 @@
 """reports.csv: header ``client,cohort,bloom,prr,irr``, bits as text, most significant first.
 
-Only `cohort` and `irr` are needed to sum, wherever they stand. `bloom` and `prr` never leave a device; tests of a
-client compare them with another client's.
+Only `cohort` and `irr` (also called `rappor`, as in Google's older files) are needed to sum, wherever they stand.
+`bloom` and `prr` never leave a device; tests of a client compare them with another client's.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("client", "cohort", "bloom", "prr", "irr")
 NEEDED = ("cohort", "irr")
+OTHER_NAMES: Final = {"irr": "rappor"}
 
 
 class ReportRow(NamedTuple):
@@ -65,7 +66,7 @@ def read_reports_csv(
     """
     source = os.fspath(path)
     with reading(path, advance) as stream:
-        names, rest = split_header(blocks(stream, source), source, NEEDED)
+        names, rest = split_header(blocks(stream, source), source, NEEDED, OTHER_NAMES)
         table = _Table(source, names, num_bits, num_cohorts)
         for block in rest:
             yield table.quick(block) or table.exact(block, skipped)
