@@ -26,6 +26,14 @@ CREATE TABLE outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, batch BLOB NOT NULL U
 """
 
 
+def copy(folder):
+    """Copy the state to where it is used, closed to others as the client closed it; a repository keeps no modes."""
+    shutil.copytree(FOLDER, folder)
+    folder.chmod(0o700)
+    for path in folder.iterdir():
+        path.chmod(0o600)
+
+
 def write(folder, rows):
     """Write a state of schema 1; `rows` are (metric, period, mechanism, tag, permanent, batch, body)."""
     shutil.rmtree(folder, ignore_errors=True)

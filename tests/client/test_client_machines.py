@@ -344,11 +344,9 @@ TestConsent.settings = FEW
 
 
 def test_a_ledger_says_infinite_where_an_earlier_version_kept_too_little(tmp_path):
-    import shutil
-
     import states_before
 
-    shutil.copytree(states_before.FOLDER, tmp_path / "state")
+    states_before.copy(tmp_path / "state")
     paths = StatePaths(tmp_path / "state")
     State(paths).begin()
     with State(paths).snapshot() as rows:

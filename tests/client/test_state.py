@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import states_before
 from devices import DAY, NOON, REGISTRY, Clock, device
-from processes import in_child
+from processes import NOBODY, in_child
 
 from overstory.client import Outcome, beginning
 from overstory.client import state as state_module
@@ -278,7 +278,7 @@ def test_what_a_killed_choice_left_is_forgotten_too(tmp_path, paths):
 
 @pytest.fixture
 def schema_1(tmp_path, paths):
-    shutil.copytree(states_before.FOLDER, paths.folder)
+    states_before.copy(paths.folder)
     return paths
 
 
@@ -357,7 +357,10 @@ def test_a_read_only_folder_disturbs_nobody_and_can_be_read(tmp_path, paths):
         path.chmod(path.stat().st_mode | 0o044 | (0o011 if path.is_dir() else 0))
     for parent in tmp_path.parents[:3]:
         parent.chmod(parent.stat().st_mode | 0o011)
-    paths.folder.chmod(0o555)
+    for path in (paths.folder, *paths.folder.iterdir()):
+        path.chmod(0o500 if path.is_dir() else 0o600)
+        if os.getuid() == 0:
+            os.chown(path, NOBODY, -1)
 
     def as_another():
         client = device(tmp_path, clock=clock, choice=None)
@@ -371,7 +374,6 @@ def test_a_read_only_folder_disturbs_nobody_and_can_be_read(tmp_path, paths):
         client.close()
 
     in_child(as_another, as_nobody=True)
-    paths.folder.chmod(0o700)
 
 
 @posix

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.atomic import make_folder, overwrite, sync_folder, write_atomically
 from overstory.client.errors import ConsentError, StateError
+from overstory.client.ownership import refuse_foreign
 from overstory.client.paths import StatePaths
 from overstory.protocol.errors import ParameterError
 
@@ -143,10 +144,13 @@ def choose(paths: StatePaths, registry: MetricRegistry, choice: Choice | str, to
     ConsentError
         When it cannot be kept; the choice before stands.
     StateError
-        When the choice is `on` and an earlier consent's reports cannot be withdrawn; the choice before stands.
+        When the choice is `on` and an earlier consent's reports cannot be withdrawn, or the folder is another user's or
+        open to others; the choice before stands.
     """
     if choice not in list(Choice):
         raise ParameterError(f"choice = {choice!r}: choose one of {', '.join(Choice)}")
+    if choice != Choice.OFF:
+        refuse_foreign(paths)
     chosen, before = Choice(choice), _before(paths)
     renewed = before is not None and before.choice is Choice.ON and chosen is Choice.ON
     listed = MappingProxyType({name: metric.digest.hex() for name, metric in registry.items()})

@@ -30,6 +30,8 @@ class Fault(StrEnum):
         Another process has forgotten the state, and perhaps begun a new one, since this one read it.
     NEWER
         A later version of Overstory wrote it.
+    FOREIGN
+        It is another user's, or open to others.
     """
 
     BUSY = "busy"
@@ -41,6 +43,7 @@ class Fault(StrEnum):
     ALTERED = "altered"
     CHANGED = "changed"
     NEWER = "newer"
+    FOREIGN = "foreign"
 
 
 class StateError(OverstoryError):

@@ -23,6 +23,7 @@ from overstory.client.forking import no_fork
 from overstory.client.locking import locked
 from overstory.client.memo import Memo
 from overstory.client.outbox import Bounds, Outbox
+from overstory.client.ownership import refuse_foreign
 from overstory.client.paths import StatePaths
 from overstory.client.secret_file import DeviceSecret
 
@@ -148,6 +149,7 @@ class State:
         wait = self.timeout if timeout is None else timeout
         with saying(self.paths.folder), no_fork():
             make_folder(self.paths.folder)
+            refuse_foreign(self.paths)
             with locked(self.paths.lock, wait) as lock:
                 secret = settle(self.paths, lock, wait)
         self._secret = secret
@@ -164,6 +166,7 @@ class State:
         """
         wait = self.timeout if timeout is None else timeout
         path = self.paths.database
+        refuse_foreign(self.paths)
         with saying(path), connected(path, "rw", wait) as connection, committed(connection):
             version = schema.version_of(connection)
             if version != schema.VERSION:
@@ -181,6 +184,7 @@ class State:
             When the state cannot be read.
         """
         path = self.paths.database
+        refuse_foreign(self.paths)
         with saying(path), connected(path, "ro", self.timeout) as connection:
             connection.execute("BEGIN")
             version = schema.version_of(connection)

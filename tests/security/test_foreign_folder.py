@@ -1,0 +1,166 @@
+"""A state folder that somebody else made, or that is open to others, is refused: F9."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from overstory.client import Client, Outcome
+from overstory.client.errors import Fault, StateError
+from overstory.client.paths import StatePaths
+from overstory.client.state import State
+from overstory.protocol.metrics import parse_registry
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="owners and modes of POSIX")
+
+REGISTRY = parse_registry(
+    """
+registry = "1"
+[metrics.m]
+title = "T"
+description = "D"
+owner = "O"
+purpose = "https://example.org"
+domain = {kind = "integers", min = 0, max = 3}
+oracle = "grr"
+parameters = {epsilon = 1.0}
+period = "day"
+retention_days = 1
+expires = 2099-01-01
+"""
+)
+NOBODY = 65534
+
+
+def client_on(folder):
+    return Client("t", registry=REGISTRY, state=folder, environ={}, policy=folder.parent / "none")
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """A folder with a secret, a consent and a report, as this user's own client makes it."""
+    folder = tmp_path / "state"
+    with client_on(folder) as client:
+        client.consent("on")
+        assert client.record("m", 1) is Outcome.RECORDED
+    return folder
+
+
+def planted(folder):
+    """Open everything, as somebody does who wants others to use it."""
+    folder.chmod(0o777)
+    for path in folder.iterdir():
+        path.chmod(0o666)
+
+
+def owned_by(user, folder):
+    for path in (folder, *folder.iterdir()):
+        os.chown(path, user, -1)
+
+
+def problem_of(folder):
+    """What every way to use the folder says, and that none writes."""
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    state, problems = State(StatePaths(folder)), []
+    for use in (state.begin, lambda: state.transaction().__enter__(), lambda: state.snapshot().__enter__()):
+        with pytest.raises(StateError) as caught:
+            use()
+        assert caught.value.fault is Fault.FOREIGN
+        problems.append(str(caught.value))
+    assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+    assert len(set(problems)) == 1
+    return problems[0]
+
+
+def test_a_planted_folder_is_not_used(begun):
+    planted(begun)
+    client = client_on(begun)
+    assert client.record("m", 2) is Outcome.UNAVAILABLE
+    assert f"{begun}: it can be changed by other users (mode 0777)" in str(client.status().problem)
+    assert f"chmod 700 {begun}" in str(client.status().problem)
+    with pytest.raises(StateError, match="chmod 700"):
+        client.consent("on")
+    assert client.consent("off").choice == "off"  # who says no is heard in any folder
+    assert problem_of(begun).startswith(f"{begun}: it can be changed by other users")
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o702, 0o722])
+def test_a_folder_that_others_may_write_to_is_refused(begun, mode):
+    begun.chmod(mode)
+    assert f"mode {mode:04o}" in problem_of(begun)
+
+
+def test_a_folder_that_others_may_look_into_is_not_refused(begun):
+    """Names and sizes are no secrets; the files are closed."""
+    begun.chmod(0o755)
+    assert State(StatePaths(begun)).begin()
+
+
+@pytest.mark.parametrize("name", ["secret", "state.db"])
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o602, 0o620])
+def test_a_secret_or_a_database_that_others_may_read_or_write_is_refused(begun, name, mode):
+    (begun / name).chmod(mode)
+    assert f"chmod 600 {begun / name}" in problem_of(begun)
+
+
+@pytest.mark.parametrize("name", ["consent.json", "lock"])
+def test_a_consent_that_others_may_write_is_refused_and_one_they_may_read_is_not(begun, name):
+    (begun / name).chmod(0o644)
+    assert State(StatePaths(begun)).begin()
+    (begun / name).chmod(0o646)
+    assert f"chmod 600 {begun / name}" in problem_of(begun)
+
+
+@pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="giving a file away takes the administrator")
+@pytest.mark.parametrize("what", ["the folder", "secret", "state.db", "consent.json"])
+def test_what_belongs_to_another_user_is_refused_to_the_administrator_too(begun, what):
+    os.chown(begun if what == "the folder" else begun / what, NOBODY, -1)
+    said = problem_of(begun)
+    assert f"belongs to user {NOBODY}, and this program runs as user 0" in said
+
+
+@pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="giving a file away takes the administrator")
+def test_a_folder_that_another_user_began_is_not_used_by_that_users_victim(begun):
+    """Seen from the other side: a process of user 65534 meets a folder of the administrator's."""
+    for parent in (begun, *begun.parents):
+        if parent.stat().st_uid == 0 and parent != Path("/"):
+            parent.chmod(parent.stat().st_mode | 0o011)
+    pid = os.fork()
+    if not pid:
+        os.setuid(NOBODY)
+        try:
+            State(StatePaths(begun)).begin()
+        except StateError as error:
+            os._exit(0 if error.fault is Fault.FOREIGN and "as user 65534" in str(error) else 3)
+        os._exit(4)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_a_link_is_followed_to_the_folder_that_is_judged(begun):
+    link = begun.parent / "link"
+    link.symlink_to(begun)
+    assert State(StatePaths(link)).begin().fingerprint == State(StatePaths(begun)).begin().fingerprint
+    begun.chmod(0o777)
+    assert "mode 0777" in problem_of(link)
+
+
+@pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="giving a file away takes the administrator")
+def test_a_link_that_another_user_made_is_refused(begun, monkeypatch):
+    """The administrator's links are fine; here user 65534 owns the folder and its files, and user 65533 the link."""
+    link = begun.parent / "link"
+    link.symlink_to(begun)
+    owned_by(NOBODY, begun)
+    monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
+    assert State(StatePaths(link)).begin()
+    os.chown(link, NOBODY - 1, -1, follow_symlinks=False)
+    assert f"the link belongs to user {NOBODY - 1}" in problem_of(link)
+
+
+def test_what_is_begun_is_closed_whatever_the_mask(tmp_path):
+    before = os.umask(0)
+    try:
+        State(StatePaths(tmp_path / "state")).begin()
+    finally:
+        os.umask(before)
+    assert State(StatePaths(tmp_path / "state")).begin()
