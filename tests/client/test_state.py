@@ -358,7 +358,7 @@ def test_a_read_only_folder_disturbs_nobody_and_can_be_read(tmp_path, paths):
     for parent in tmp_path.parents[:3]:
         parent.chmod(parent.stat().st_mode | 0o011)
     for path in (paths.folder, *paths.folder.iterdir()):
-        path.chmod(0o500 if path.is_dir() else 0o600)
+        path.chmod(0o500 if path.is_dir() else 0o400)
         if os.getuid() == 0:
             os.chown(path, NOBODY, -1)
 
