@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from overstory.client import Randomizer
+from overstory.client import OfferLedger, Randomizer
 from overstory.client.randomizer import refuse_weaker
-from overstory.protocol.errors import ParameterError
+from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
 
 SECRET = b"a device's secret, long enough"
@@ -16,13 +16,14 @@ WEAKER = {
     "less permanent noise": mechanism("rappor", f=0.25, p=0.5, q=0.75),
     "less instantaneous noise": mechanism("rappor", f=0.5, p=0.25, q=0.75),
     "more hashes": mechanism("rappor", num_hashes=3, f=0.5, p=0.5, q=0.75),
+    "a change that shows": mechanism("oue", domain_size=100, epsilon=1.0),
     "no permanent noise": mechanism("rappor", f=0.0, p=0.5, q=0.6),
 }
 NO_WEAKER = {
     "the same": mechanism("rappor", f=0.5, p=0.5, q=0.75),
-    "more noise": mechanism("rappor", f=0.75, p=0.5, q=0.75),
-    "other bits": mechanism("rappor", num_bits=256, f=0.5, p=0.5, q=0.75),
-    "another oracle": mechanism("oue", domain_size=100, epsilon=1.0),
+    "more noise": mechanism("rappor", f=0.5, p=0.5, q=0.7),
+    "fewer bits": mechanism("rappor", num_bits=64, f=0.5, p=0.5, q=0.75),
+    "another oracle": mechanism("basic-rappor", domain_size=100, f=0.5, p=0.5, q=0.75),
 }
 
 
@@ -35,7 +36,7 @@ def test_weaker_parameters_are_refused(offered):
 @pytest.mark.parametrize("offered", NO_WEAKER.values(), ids=NO_WEAKER)
 def test_parameters_that_protect_as_much_are_taken(offered):
     refuse_weaker(offered, BUILT)
-    Randomizer(offered, secret=SECRET, metric="m", built_with=BUILT)
+    Randomizer(offered, secret=SECRET, metric="m", built_with=BUILT, offers=OfferLedger())
 
 
 def test_weaker_only_in_between_is_weaker():
@@ -47,7 +48,121 @@ def test_weaker_only_in_between_is_weaker():
         refuse_weaker(redesigned, BUILT)
 
 
-def test_without_permanent_noise_anything_permanent_is_taken():
+def test_without_permanent_noise_the_leak_of_a_change_is_looked_at():
     fresh = mechanism("basic-rappor", domain_size=5, f=0.0, p=0.25, q=0.75)
     assert fresh.epsilon_permanent == math.inf
-    refuse_weaker(mechanism("basic-rappor", domain_size=5, f=0.25, p=0.25, q=0.75), fresh)
+    with pytest.raises(ParameterError, match="a change of value within"):
+        refuse_weaker(mechanism("basic-rappor", domain_size=5, f=0.25, p=0.25, q=0.75), fresh)
+    refuse_weaker(mechanism("basic-rappor", domain_size=5, f=0.0, p=0.3, q=0.7), fresh)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"), [({"num_cohorts": 32}, "32 cohorts or seeds"), ({"num_bits": 129}, "a change of value within")]
+)
+def test_what_lets_a_device_be_told_again_is_refused(change, says):
+    with pytest.raises(ParameterError, match=says):
+        refuse_weaker(mechanism("rappor", **change), BUILT)
+
+
+def test_a_larger_report_is_refused():
+    grr, subset = mechanism("grr", domain_size=8, epsilon=1.0), mechanism("subset", domain_size=8, epsilon=0.5)
+    with pytest.raises(ParameterError, match="8 bits in a report, at most 3"):
+        refuse_weaker(subset, grr)
+
+
+# --- offers add up: F5
+
+DEVICES = 120
+GRR = [mechanism("grr", domain_size=4, epsilon=1.0 - number * 1e-6) for number in range(51)]
+
+
+def test_without_a_ledger_other_parameters_are_refused():
+    Randomizer(GRR[0], secret=SECRET, metric="m", built_with=GRR[0])
+    with pytest.raises(ParameterError, match="give offers=OfferLedger"):
+        Randomizer(GRR[1], secret=SECRET, metric="m", built_with=GRR[0])
+
+
+def attacked(offers_of, devices=DEVICES):
+    """The share of values guessed from all that fifty offers get out of each device, by the posterior."""
+    keep, right = math.exp(1.0) / (math.exp(1.0) + 3), 0
+    for device in range(devices):
+        secret, value = device.to_bytes(16, "big"), device % 4
+        odds = [0.0] * 4
+        for report in offers_of(secret, value):
+            odds[report] += math.log(keep / ((1 - keep) / 3))
+        right += max(range(4), key=lambda guess: (odds[guess], guess)) == value
+    return right / devices
+
+
+def taken(secret, value, offers):
+    """The reports that a device makes under each offer that it accepts."""
+    for offered in GRR[1:]:
+        try:
+            device = Randomizer(offered, secret=secret, metric="m", built_with=GRR[0], offers=offers)
+        except ParameterError:
+            continue
+        yield device.report(value).bits
+
+
+def test_fifty_offers_say_no_more_than_the_ledger_states():
+    """Each is not weaker; together they gave 99% of the values. The best guess at epsilon 1 is right for 47.5%."""
+    ledger = OfferLedger()
+    guessed = attacked(lambda secret, value: taken(secret, value, ledger))
+    most = math.exp(1.0) / (math.exp(1.0) + 3)
+    assert guessed <= most + 5 * math.sqrt(most * (1 - most) / DEVICES)
+    assert guessed > 0.35  # something is learned: the attack works
+    assert all(ledger.spent(device.to_bytes(16, "big"), "m") <= 1.0 for device in range(DEVICES))
+
+
+def test_a_larger_limit_lets_through_what_it_states():
+    ledger = OfferLedger(limit=3.0)
+    guessed = attacked(lambda secret, value: taken(secret, value, ledger))
+    most = math.exp(3.0) / (math.exp(3.0) + 3)
+    assert 0.5 < guessed <= most + 5 * math.sqrt(most * (1 - most) / DEVICES)
+    assert 2.9 < ledger.spent(bytes(16), "m") <= 3.0
+
+
+def test_the_attack_takes_all_values_where_nobody_keeps_account():
+    """The device as it was: every offer that is not weaker."""
+    forgetful = lambda secret, value: (Randomizer(o, secret=secret, metric="m").report(value).bits for o in GRR[1:])  # noqa: E731
+    assert attacked(forgetful) > 0.97
+
+
+def test_a_ledger_in_a_file_survives_a_restart_and_is_shared(tmp_path):
+    path = tmp_path / "offers.json"
+    Randomizer(GRR[1], secret=SECRET, metric="m", built_with=GRR[0], offers=OfferLedger(path))
+    first, second = OfferLedger(path), OfferLedger(path)
+    for ledger in (first, second):
+        Randomizer(GRR[1], secret=SECRET, metric="m", built_with=GRR[0], offers=ledger)  # charged before
+        with pytest.raises(ParameterError, match="would pass the limit"):
+            Randomizer(GRR[2], secret=SECRET, metric="m", built_with=GRR[0], offers=ledger)
+        Randomizer(GRR[2], secret=SECRET, metric="another", built_with=GRR[0], offers=ledger)
+    text = path.read_text()
+    assert "another" not in text
+    assert SECRET.hex() not in text
+    assert path.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{}", "[]", '{"offers": {"x": [["00", "", 0, []]]}}', '{"offers": {"x": [1]}}']
+)
+def test_a_ledger_that_cannot_be_read_is_not_replaced_by_an_empty_one(tmp_path, content):
+    path = tmp_path / "offers.json"
+    path.write_text(content)
+    with pytest.raises(FormatError, match="no ledger of offers"):
+        OfferLedger(path)
+    assert path.read_text() == content
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, "2", float("nan")])
+def test_a_limit_that_is_none_is_refused(limit):
+    with pytest.raises(ParameterError, match="give an epsilon above 0"):
+        OfferLedger(limit=limit)
+
+
+def test_noise_that_is_all_fresh_has_no_permanent_cost_and_no_limit():
+    fresh = [mechanism("opt-wb", domain_size=4, epsilon=1.0 - number * 0.01, window=4) for number in range(4)]
+    ledger = OfferLedger()
+    for offered in fresh:
+        Randomizer(offered, secret=SECRET, metric="m", built_with=fresh[0], offers=ledger)
+    assert ledger.spent(SECRET, "m") == math.inf

@@ -9,6 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from overstory.client import ConsentError, OfferLedger
 from overstory.discovery import Answer, Device, Integers, Strings, bitwise, discover, find, gather, prefix_extension
 from overstory.discovery.plans import thresholds
 from overstory.protocol.errors import ParameterError
@@ -97,7 +98,7 @@ def test_the_group_follows_from_the_secret_and_nothing_else():
     plan = prefix_extension(epsilon=2.0)
     secrets = [i.to_bytes(16, "big") for i in range(2000)]
     groups = [plan.group_of(secret, "m") for secret in secrets]
-    assert groups == [Device(plan, secret=secret, metric="m").group for secret in secrets]
+    assert groups == [Device(plan, secret=secret, metric="m", consented=True).group for secret in secrets]
     assert groups != [plan.group_of(secret, "other") for secret in secrets]
     counts = Counter(groups)
     for index in range(len(plan.groups)):
@@ -106,8 +107,8 @@ def test_the_group_follows_from_the_secret_and_nothing_else():
 
 
 def test_asking_again_repeats_the_answer():
-    device = Device(prefix_extension(epsilon=0.5), secret=b"s" * 16, metric="m")
-    again = Device(prefix_extension(epsilon=0.5), secret=b"s" * 16, metric="m")
+    device = Device(prefix_extension(epsilon=0.5), secret=b"s" * 16, metric="m", consented=True)
+    again = Device(prefix_extension(epsilon=0.5), secret=b"s" * 16, metric="m", consented=True)
     assert len({device.answer(77) for _ in range(20)} | {again.answer(77)}) == 1
     assert device.epsilon <= 0.5
 
@@ -126,7 +127,10 @@ def test_asking_again_repeats_the_answer():
 )
 def test_what_real_devices_hold_is_found(plan):
     values = ["ok", "no", "ok"] if isinstance(plan.domain, Strings) else [4000, 77, 4000]
-    answers = [Device(plan, secret=i.to_bytes(16, "big"), metric="m").answer(values[i % 3]) for i in range(1500)]
+    answers = [
+        Device(plan, secret=i.to_bytes(16, "big"), metric="m", consented=True).answer(values[i % 3])
+        for i in range(1500)
+    ]
     found = find(plan, gather(plan, answers), correction="bonferroni")
     wanted = [b"ok", b"no"] if isinstance(plan.domain, Strings) else [4000, 77]
     assert found.raw_values[:2] == tuple(wanted)
@@ -137,7 +141,7 @@ def test_what_real_devices_hold_is_found(plan):
 def test_the_devices_half_needs_the_standard_library_alone():
     code = (
         "import sys; from overstory.discovery import Device, discover;"
-        "Device(discover(epsilon=1.0, known=[3]), secret=b'x' * 16, metric='m').answer(5);"
+        "Device(discover(epsilon=1.0, known=[3]), secret=b'x' * 16, metric='m', consented=True).answer(5);"
         "print([m for m in ('numpy', 'scipy', 'numba') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -210,8 +214,14 @@ def test_any_oracle_can_be_plugged_in():
         (lambda: bitwise(epsilon=1.0, key="k" * 65), "at most 64 bytes"),
         (lambda: bitwise(epsilon=1.0, key=5), "key = 5: give text"),
         (lambda: bitwise(epsilon=1.0, oracle="olh"), "give an oracle over numbers"),
-        (lambda: Device(prefix_extension(epsilon=1.0), secret=b"short", metric="m"), "at least 16 bytes"),
-        (lambda: Device(prefix_extension(epsilon=1.0), secret=b"s" * 16, metric=""), "give the metric's id"),
+        (
+            lambda: Device(prefix_extension(epsilon=1.0), secret=b"short", metric="m", consented=True),
+            "at least 16 bytes",
+        ),
+        (
+            lambda: Device(prefix_extension(epsilon=1.0), secret=b"s" * 16, metric="", consented=True),
+            "give the metric's id",
+        ),
     ],
 )
 def test_what_cannot_be_planned_is_refused(build, says):
@@ -227,14 +237,14 @@ def test_thresholds_follow_their_weights():
 @pytest.mark.parametrize("group", [-1, 8])
 def test_a_group_that_no_plan_has_is_refused(group):
     with pytest.raises(ParameterError, match=rf"group {group} does not exist: the plan has groups 0 \.\. 7"):
-        Device(prefix_extension(epsilon=1.0), secret=b"s" * 16, metric="m", group=group)
+        Device(prefix_extension(epsilon=1.0), secret=b"s" * 16, metric="m", consented=True, group=group)
 
 
 def test_a_weaker_plan_is_refused():
     built, weaker, stronger = (prefix_extension(epsilon=e) for e in (1.0, 1.1, 0.9))
-    Device(stronger, secret=b"s" * 16, metric="m", built_with=built)
+    Device(stronger, secret=b"s" * 16, metric="m", consented=True, built_with=built, ledger=OfferLedger())
     with pytest.raises(ParameterError, match="above the 1 that this program was built with"):
-        Device(weaker, secret=b"s" * 16, metric="m", built_with=built)
+        Device(weaker, secret=b"s" * 16, metric="m", consented=True, built_with=built)
 
 
 def test_a_plugged_in_oracle_over_a_small_domain_is_hashed_into():
@@ -248,3 +258,94 @@ def test_a_plugged_in_oracle_over_a_small_domain_is_hashed_into():
 def test_a_bit_of_no_value_is_refused():
     with pytest.raises(ParameterError, match="a bit of no value"):
         bitwise(epsilon=1.0, domain=TINY, buckets=4).groups[0].questions[0].value(None)
+
+
+# --- offers add up: F5
+
+LEVEL = {"epsilon": 1.0, "domain": Integers(2), "levels": (2,), "oracle": "olh"}
+BUILT = prefix_extension(**LEVEL)
+DEVICES = 300
+
+
+def guesses(plans, ledger, devices=DEVICES):
+    """The share of two-bit values guessed from all answers that each device gives to plans told apart by their key."""
+    right = 0
+    for number in range(devices):
+        secret, value = number.to_bytes(16, "big"), number % 4
+        odds = [0.0] * 4
+        for plan in plans:
+            try:
+                device = Device(plan, secret=secret, metric="m", consented=True, built_with=BUILT, ledger=ledger)
+            except ParameterError:
+                continue
+            (report,) = device.answer(value).reports
+            (question,) = plan.groups[0].questions
+            for code in range(4):
+                chances = symbol_chances(question, code, report.cohort)
+                odds[code] += math.log(chances[report.bits])
+        right += max(range(4), key=lambda code: (odds[code], code)) == value
+    return right / devices
+
+
+KEYED = [prefix_extension(**LEVEL, key=f"offer {number}") for number in range(40)]
+
+
+def test_plans_told_apart_by_their_key_say_no_more_than_the_ledger_states():
+    """Forty plans, none weaker: 98% of the values. The best guess at epsilon 1 among four is right for 47.5%."""
+    ledger, most = OfferLedger(), math.e / (math.e + 3)
+    guessed = guesses(KEYED, ledger)
+    assert 0.3 < guessed <= most + 5 * math.sqrt(most * (1 - most) / DEVICES)
+    assert all(ledger.spent(number.to_bytes(16, "big"), "m") <= 1.0 for number in range(DEVICES))
+
+
+def test_the_attack_takes_most_values_where_every_plan_is_answered():
+    assert guesses(KEYED, OfferLedger(limit=100.0), 100) > 0.9
+
+
+def test_without_a_ledger_another_plan_is_refused():
+    Device(BUILT, secret=b"s" * 16, metric="m", consented=True, built_with=BUILT)
+    with pytest.raises(ParameterError, match=r"give ledger=OfferLedger\(file\)"):
+        Device(KEYED[0], secret=b"s" * 16, metric="m", consented=True, built_with=BUILT)
+
+
+def test_a_second_value_is_charged_and_past_the_limit_the_first_answer_is_repeated(tmp_path):
+    plan, path = prefix_extension(epsilon=1.0), tmp_path / "answers.json"
+
+    def device(limit=None):
+        ledger = OfferLedger(path, limit=limit)
+        return Device(plan, secret=b"s" * 16, metric="m", consented=True, ledger=ledger)
+
+    first = device().answer(7)
+    assert device().spent <= 1.0
+    assert [device().answer(value) for value in (7, 8, 9)] == [first] * 3  # after a restart, too
+    assert device().nothing() == first
+    allowed = device(limit=2.5)
+    assert [allowed.answer(8), allowed.answer(9)][1] == first
+    assert 1.9 < allowed.spent <= 2.0
+    assert (b"s" * 16).hex() not in path.read_text()
+
+
+def test_a_device_that_has_no_value_answers_all_the_same():
+    plan = prefix_extension(epsilon=1.0, domain=Integers(8), step=4)
+    answers = [
+        Device(plan, secret=number.to_bytes(16, "big"), metric="m", consented=True).nothing() for number in range(2000)
+    ]
+    found = find(plan, gather(plan, answers), correction="bonferroni")
+    assert found.found() == ()
+    assert {len(answer.reports) for answer in answers} == {1}
+
+
+def test_nothing_is_answered_before_consent_nor_after_it_is_withdrawn():
+    plan, agreed = prefix_extension(epsilon=1.0), [True]
+    with pytest.raises(ConsentError, match="has not agreed"):
+        Device(plan, secret=b"s" * 16, metric="m", consented=False).answer(7)
+    device = Device(plan, secret=b"s" * 16, metric="m", consented=lambda: agreed[0])
+    device.answer(7)
+    agreed[0] = False
+    for ask in (lambda: device.answer(7), device.nothing):
+        with pytest.raises(ConsentError):
+            ask()
+    with pytest.raises(TypeError, match="consented"):
+        Device(plan, secret=b"s" * 16, metric="m")
+    with pytest.raises(ParameterError, match="consented = 'yes'"):
+        Device(plan, secret=b"s" * 16, metric="m", consented="yes")

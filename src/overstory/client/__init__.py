@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from overstory.client.client import Client
     from overstory.client.consent import Choice, Consent
     from overstory.client.errors import ConsentError, Fault, StateError
+    from overstory.client.offers import OfferLedger
     from overstory.client.outcomes import Flushed, Outcome
     from overstory.client.randomizer import Randomizer, new_secret
     from overstory.client.status import Status
@@ -25,6 +26,7 @@ __all__ = [
     "ConsentError",
     "Fault",
     "Flushed",
+    "OfferLedger",
     "Outcome",
     "Randomizer",
     "StateError",
@@ -39,6 +41,7 @@ _MODULES = {
     "ConsentError": "errors",
     "Fault": "errors",
     "Flushed": "outcomes",
+    "OfferLedger": "offers",
     "Outcome": "outcomes",
     "Randomizer": "randomizer",
     "StateError": "errors",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from overstory.protocol.derivation import context
 from overstory.protocol.encodings import check_count
@@ -12,6 +12,9 @@ from overstory.protocol.entropy import Entropy, KeyedEntropy, SystemEntropy, uni
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.mechanism import Mechanism, Report
 from overstory.protocol.permanence import check_secret
+
+if TYPE_CHECKING:
+    from overstory.client.offers import OfferLedger
 
 _new_report = tuple.__new__  # half the time of the named tuple's own constructor
 
@@ -36,6 +39,10 @@ class Randomizer:
         Only where the cohort was assigned elsewhere; otherwise it follows from the secret.
     built_with
         What the program was built with: parameters that come later, from a server, may protect more, never less.
+        Other ones than these are refused unless there is a ledger: each further set adds up.
+    offers
+        The ledger of the parameters that were accepted; by default they may cost as much together, per value, as
+        those that the program was built with.
     entropy
         Where fresh bits come from: the operating system, unless this is an experiment.
     memo_size
@@ -63,6 +70,7 @@ class Randomizer:
         metric: str,
         cohort: int | None = None,
         built_with: Mechanism | None = None,
+        offers: OfferLedger | None = None,
         entropy: Entropy | None = None,
         memo_size: int = 1024,
     ) -> None:
@@ -71,6 +79,7 @@ class Randomizer:
         check_count("memo_size", memo_size, 0, sys.maxsize)
         if built_with is not None:
             refuse_weaker(mechanism, built_with)
+            _accept(mechanism, built_with, offers, check_secret(secret), metric)
         self.mechanism, self.metric = mechanism, metric
         self._secret = check_secret(secret)
         self._memo: dict[Any, int] = {}
@@ -135,19 +144,54 @@ class Randomizer:
 
 
 NUMBERS: Final = (1, 2, 3, 5, 10, 20, 50, 100)
+CHANGES: Final = (2, 3, 5, 10)
 
 
 def refuse_weaker(offered: Mechanism, built_with: Mechanism) -> None:
-    """Raise ParameterError when `offered` reveals more than `built_with`, in one report, in several, or for ever.
+    """Raise ParameterError when `offered` reveals more than `built_with`, in any way that is looked at.
+
+    That is: one report, several, or any number of one value; a change of value; the number of cohorts or seeds, and the
+    size of a report, by which a device may be told again.
 
     Examples
     --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> refuse_weaker(mechanism("rappor", f=0.75), built_with=mechanism("rappor", f=0.5))
+    >>> refuse_weaker(mechanism("rappor", q=0.7), built_with=mechanism("rappor", q=0.75))
     """
     for reports in NUMBERS:
         _refuse_above(f"{reports} reports of one value", offered.epsilon_n(reports), built_with.epsilon_n(reports))
     _refuse_above("all reports of one value", offered.epsilon_permanent, built_with.epsilon_permanent)
+    from overstory.privacy.kinds import terms_of
+
+    terms = terms_of(offered), terms_of(built_with)
+    for reports in CHANGES:
+        leaks = (one.change_leak(reports) for one in terms)
+        _refuse_above(f"a change of value within {reports} reports", *leaks)
+    for what, most, limit in (
+        ("cohorts or seeds", offered.num_cohorts, built_with.num_cohorts),
+        ("bits in a report", offered.payload_bits, built_with.payload_bits),
+    ):
+        if most > limit:
+            raise ParameterError(
+                f"the parameters offered let a device be told again more easily: {most} {what}, at most {limit} were "
+                "agreed; a weaker collection needs a new metric and a new consent"
+            )
+
+
+def _accept(offered: Mechanism, built_with: Mechanism, offers: OfferLedger | None, secret: bytes, metric: str) -> None:
+    """Charge an offer to the ledger; without one, refuse any but the parameters that the program was built with."""
+    if offers is None:
+        if offered.digest != built_with.digest:
+            raise ParameterError(
+                f"{metric}: these are not the parameters that this program was built with; every further set of "
+                "parameters adds up, so give offers=OfferLedger(file) to keep account of them"
+            )
+        return
+    if not offers.charge(secret, metric, offered.digest, offered.epsilon_permanent, most=built_with.epsilon_permanent):
+        raise ParameterError(
+            f"{metric}: the parameters accepted so far cost epsilon {offers.spent(secret, metric):.6g} per value, and "
+            f"with these ({offered.epsilon_permanent:.6g} more) they would pass the limit of the ledger of offers"
+        )
 
 
 def _refuse_above(what: str, offered: float, limit: float) -> None:
