@@ -92,7 +92,7 @@ def test_many_reports_are_never_stated_below_few():
         assert stated == sorted(stated)
     with pytest.raises(ParameterError, match="reports = 0"):
         terms.epsilon_n(0)
-    assert terms_of(LOLOHA).epsilon_any(2) == math.inf
+    assert terms_of(oue(domain_size=5, epsilon=1)).epsilon_any(2) == math.inf
 
 
 def test_sums_are_rounded_up_only():

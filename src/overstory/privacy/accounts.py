@@ -91,13 +91,13 @@ class Account:
 
     @property
     def change_leak(self) -> float:
-        """Epsilon of one change of value among all reports, rounded up; infinite where it is not computed."""
+        """Epsilon of one change of value among all reports, rounded up; past a thousand, that of any two histories."""
         reports = self.reports
         if reports < 2:
             return 0.0
         if reports <= MAX_REPORTS:
             return self.terms.change_leak(reports)
-        return self.terms.epsilon_any(reports - 1)
+        return self.terms.epsilon_any(reports - 1 if self.terms.fresh else reports)
 
     def epsilon_window(self, reports: int) -> float:
         """Epsilon of any `reports` consecutive reports, rounded up: less than the whole where all noise is fresh."""

@@ -7,9 +7,11 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Final
 
+from overstory.privacy.any_bits import worst_of_bits
+from overstory.privacy.any_symbols import worst_of_symbols
 from overstory.privacy.changes import bits_change, symbol_change
 from overstory.privacy.histories import redraws_for_equal_bits
-from overstory.privacy.outcomes import check_reports
+from overstory.privacy.outcomes import Worst, check_reports
 from overstory.privacy.shapes import Shape, extreme_shapes
 from overstory.privacy.terms import Terms
 from overstory.protocol.channels import BinaryChannel, Rounds, SymbolChannel
@@ -78,6 +80,11 @@ class BitTerms(Terms):
         """Exact epsilon of one change within `reports` reports: all bits speak."""
         return bits_change(self.rounds, self.shapes, reports)
 
+    def _worst(self, reports: int) -> Worst:
+        if self.rounds.instantaneous.is_identity:
+            return super()._worst(reports)
+        return worst_of_bits(self.rounds, self.shapes, self.most_values, reports)
+
     def canonical(self) -> dict[str, Any]:
         """Return the terms as JSON values."""
         lists = {"differences": list(map(list, self.differences)), "shapes": list(map(list, self.shapes))}
@@ -117,6 +124,11 @@ class SymbolTerms(Terms):
     def change_leak(self, reports: int) -> float:
         """Exact epsilon of one change of symbol within `reports` reports."""
         return symbol_change(self.rounds, reports)
+
+    def _worst(self, reports: int) -> Worst:
+        if self.instantaneous == ONE:
+            return super()._worst(reports)
+        return worst_of_symbols(self.rounds, self.most_values or self.num_symbols, reports)
 
     def canonical(self) -> dict[str, Any]:
         """Return the terms as JSON values."""

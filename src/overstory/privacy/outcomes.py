@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from decimal import Context, Decimal, localcontext
 from itertools import product
-from typing import Final
+from typing import Final, NamedTuple
 
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.probability import log_ratio
@@ -37,6 +37,15 @@ Likelihood = Callable[[int, Mapping[int, int]], Decimal]
 PRECISE: Final = Context(prec=100)
 MAX_REPORTS: Final = 10_000
 MAX_OUTCOMES: Final = 100_000
+SLACK: Final = 1e-9
+"""What a bound in floats is raised by, relatively: more than its arithmetic can be wrong."""
+
+
+class Worst(NamedTuple):
+    """Epsilon between any two histories, rounded up, and whether it is the exact one or a bound."""
+
+    epsilon: float
+    exact: bool
 
 
 def check_reports(reports: int, least: int = 1, most: int = MAX_REPORTS) -> int:

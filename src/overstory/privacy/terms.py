@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from overstory.privacy.outcomes import MAX_REPORTS
+from overstory.privacy.outcomes import MAX_REPORTS, Worst
 from overstory.protocol.errors import ParameterError
 
 
@@ -70,12 +70,38 @@ class Terms(ABC):
         return add_up([(reports, _exact(self, 1))]) if self.fresh else self.epsilon_permanent
 
     def epsilon_any(self, reports: int) -> float:
-        """Epsilon between any two histories of `reports` reports, changing or not, where all noise is fresh.
+        """Epsilon between any two histories of `reports` reports, changing or not, rounded up.
 
-        n reports cost n times one: exactly, and whatever the values. Where permanent responses are memoized no such
-        number exists for n > 1, and the answer is infinite.
+        Where all noise is fresh, n reports cost n times one, whatever the values: exactly. Through two rounds it is
+        exact for a few reports (`epsilon_any_is_exact`), and a bound for more: finite, and rising with every report.
+        Where a report is the permanent response itself, two different reports prove a change: infinite for n > 1.
+
+        Raises
+        ------
+        ParameterError
+            When `reports` is not positive.
         """
-        return self.epsilon_n(reports) if self.fresh or reports == 1 else math.inf
+        return self._any_two(reports).epsilon
+
+    def epsilon_any_is_exact(self, reports: int) -> bool:
+        """Whether `epsilon_any` is what the worst two histories of `reports` reports come to, and not a bound above.
+
+        Raises
+        ------
+        ParameterError
+            When `reports` is not positive.
+        """
+        return self._any_two(reports).exact
+
+    def _any_two(self, reports: int) -> Worst:
+        if self.fresh or reports == 1:
+            return Worst(self.epsilon_n(reports), exact=True)
+        self.epsilon_n(reports)  # says so when this is no number of reports
+        return _worst(self, reports)
+
+    def _worst(self, reports: int) -> Worst:  # noqa: ARG002 - a report is the permanent response
+        """Epsilon between any two histories of `reports` reports, at least two, where responses are memoized."""
+        return Worst(math.inf, exact=True)
 
     def epsilon_values(self, values: int, *, reports: int | None = None) -> float:
         """Epsilon of a history of `values` distinct values: D times epsilon_permanent, rounded up.
@@ -120,3 +146,8 @@ def add_up(epsilons: Iterable[tuple[int, float]]) -> float:
 @lru_cache(maxsize=4096)
 def _exact(terms: Terms, reports: int) -> float:
     return terms._few(reports)  # noqa: SLF001 - its own class's
+
+
+@lru_cache(maxsize=4096)
+def _worst(terms: Terms, reports: int) -> Worst:
+    return terms._worst(reports)  # noqa: SLF001 - its own class's
