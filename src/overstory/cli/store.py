@@ -158,6 +158,7 @@ def _compact(args: argparse.Namespace) -> int:
         done = store.compact(time.time())
     lines = [f"{done.reports:,} reports counted and shuffled, {done.forgotten:,} batch ids forgotten"]
     lines += [f"waiting: {one}" for one in done.waiting]
+    lines += [f"still in the database's files: {one}" for one in done.remains]
     tell(args, asdict(done), "\n".join(lines))
     return 0
 

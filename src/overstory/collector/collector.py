@@ -24,6 +24,10 @@ from overstory.protocol.metrics import MetricRegistry
 _log: Final = logging.getLogger("overstory.collector")
 
 
+PATIENCE: Final = 60
+"""After how many compactions in a row that left something readable the operator hears of it: a backup takes a while."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rhythm:
     """How often, in seconds, something is done beside taking reports: 0 is never.
@@ -87,6 +91,7 @@ class Collector:
         ]
         self._started = False
         self._troubled = False
+        self._remains = 0  # compactions in a row after which deleted rows could still be read
 
     @property
     def state(self) -> str:
@@ -109,7 +114,7 @@ class Collector:
         self.committer.start()
         for seconds, where, work in (
             (self._rhythm.tokens, self._reading, self.access.refresh),
-            (self._rhythm.compact, self._keeping, lambda: self.store.compact(int(self.clock()))),
+            (self._rhythm.compact, self._keeping, self._compact),
             (self._rhythm.retain, self._keeping, lambda: self.store.retain(int(self.clock()))),
             (self._rhythm.settle, self._settling, self.store.settle),
         ):
@@ -133,6 +138,12 @@ class Collector:
     def _committed(self, commit: Committed) -> None:
         self._troubled = commit.failed
         self.meters.committed(commit)
+
+    def _compact(self) -> None:
+        remains = self.store.compact(int(self.clock())).remains
+        self._remains = self._remains + 1 if remains else 0
+        if self._remains % PATIENCE == 1 and self._remains > 1:
+            _log.warning("%s: deleted rows can still be read in its files: %s", self.store.url, "; ".join(remains))
 
     async def _every(self, seconds: float, where: Executor, work: Callable[[], Any]) -> None:
         """Do blocking work again and again; what is under way when this is cancelled is finished."""

@@ -22,7 +22,7 @@ from overstory.collector.store.errors import RecountError
 from overstory.collector.store.forgetting import forget
 from overstory.collector.store.known import Knowledge, Known, read_known
 from overstory.collector.store.reading import folded
-from overstory.collector.store.schema import CHUNKS, COUNTS, INBOX
+from overstory.collector.store.schema import BATCH_IDS, CHUNKS, COUNTS, INBOX
 from overstory.protocol.errors import ParameterError
 
 FOLD_BYTES: Final = 1 << 21
@@ -44,12 +44,15 @@ class Compacted:
         Batch ids forgotten.
     waiting
         What could not be counted, and why: a metric of which the store knows no mechanism, most often.
+    remains
+        What was deleted and can still be read in the database's files, and why; see `Database.erase`.
     """
 
     reports: int = 0
     rows: int = 0
     forgotten: int = 0
     waiting: tuple[str, ...] = ()
+    remains: tuple[str, ...] = ()
 
 
 @dataclass
@@ -78,7 +81,19 @@ def compact(database: Database, knowledge: Knowledge, now: float) -> Compacted:
         for key in waiting:
             if claim(key):
                 _attempt(tally, key, knowledge, lambda known, key: _fold_all(database, known, key, last, tally))
-    return Compacted(tally.reports, tally.rows, forget(database, now), tuple(tally.waiting))
+    forgotten = forget(database, now)
+    changed = _changed(rows=tally.rows, recounted=len(stale), forgotten=forgotten)
+    return Compacted(tally.reports, tally.rows, forgotten, tuple(tally.waiting), database.erase(changed))
+
+
+def _changed(*, rows: int, recounted: int, forgotten: int) -> set[str]:
+    """Return the tables that rows were deleted from; ids that came with the folded rows are among them."""
+    changed = {INBOX.name, CHUNKS.name, COUNTS.name, BATCH_IDS.name} if rows else set()
+    if recounted:
+        changed.add(COUNTS.name)
+    if forgotten:
+        changed.add(BATCH_IDS.name)
+    return changed
 
 
 def _attempt(tally: _Tally, key: Key, knowledge: Knowledge, work: Callable[[Known, Key], None]) -> None:

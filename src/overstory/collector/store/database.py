@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import ClassVar, Final, TypeVar
 
@@ -88,6 +88,17 @@ class Database(ABC):
     @abstractmethod
     def settle(self) -> None:
         """Do now, without holding anybody up, what the database would make a later writer do."""
+
+    @abstractmethod
+    def erase(self, tables: Iterable[str]) -> tuple[str, ...]:
+        """Take rows that were deleted from these tables out of the database's files.
+
+        Returns
+        -------
+        tuple of str
+            What can still be read in the files, and why; a later call tries again. Tables whose turn has not come, and
+            those that another process is working on, are not named.
+        """
 
     @abstractmethod
     def tidy(self) -> None:

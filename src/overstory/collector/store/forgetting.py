@@ -47,8 +47,11 @@ def _parts(*, few: bool) -> Iterable[tuple[ColumnElement[bool], ...]]:
 
 
 def _delete(database: Database, where: tuple[ColumnElement[bool], ...]) -> int:
-    deleted: int = database.write(lambda connection: connection.execute(delete(BATCH_IDS).where(*where)).rowcount)
-    return deleted
+    def work(connection: Connection) -> int:
+        database.alone(connection)  # ids that are being rewritten would be missed
+        return connection.execute(delete(BATCH_IDS).where(*where)).rowcount
+
+    return database.write(work)
 
 
 def _remember_day(database: Database, connection: Connection, day: str) -> None:
@@ -82,6 +85,8 @@ def retain(database: Database, knowledge: Knowledge, now: float) -> Retained:
         sizes = database.write(lambda connection: _delete_chunks(connection, metric, last))  # noqa: B023 - run at once
         reports, rows = reports + sum(sizes), rows + len(sizes)
     database.tidy()
+    if rows:
+        database.erase({CHUNKS.name})
     return Retained(reports, rows)
 
 

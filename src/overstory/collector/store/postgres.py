@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Final
@@ -10,6 +10,7 @@ from typing import Final
 from sqlalchemy import URL, Connection, Engine, create_engine, text
 
 from overstory.collector.store.database import Database
+from overstory.collector.store.erasing import Eraser
 from overstory.collector.store.errors import said
 
 CLAIM: Final = text(
@@ -37,6 +38,7 @@ class PostgresDatabase(Database):
             connect_args={"connect_timeout": 10, "application_name": "overstory"},
         )
         super().__init__(url.render_as_string(hide_password=True), engine)
+        self._eraser = Eraser(self)
 
     def _writing(self, engine: Engine) -> Engine:
         return engine
@@ -84,5 +86,10 @@ class PostgresDatabase(Database):
     def settle(self) -> None:
         """Do nothing: the server's checkpointer does."""
 
+    def erase(self, tables: Iterable[str]) -> tuple[str, ...]:
+        """Rewrite the tables into new files, and batch ids in their own order."""
+        with said(self.url):
+            return self._eraser.erase(tables)
+
     def tidy(self) -> None:
-        """Do nothing: autovacuum does."""
+        """Do nothing: rewriting a table gives its room back, and autovacuum does."""
