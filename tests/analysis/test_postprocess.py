@@ -114,8 +114,8 @@ def test_steps_follow_one_another():
     assert done.counts.sum() == pytest.approx(100)
     assert isinstance(postprocess(raw), Processed)
     assert postprocess(raw).steps == ()
-    with pytest.raises(ParameterError, match="choose one of est-freq"):
-        postprocess(raw, "clip")
+    with pytest.raises(ParameterError, match="choose one of clip, est-freq"):
+        postprocess(raw, "crop")
 
 
 SUPPORTS = st.lists(st.integers(0, 1000), min_size=2, max_size=8).filter(any)

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from running import overstory, within
 
+from overstory.collecting import figures
+
 STATES = ["Ohio"] * 500 + ["Utah"] * 300 + ["<b>$x$</b>"] * 195 + [""] * 5
 
 
@@ -149,3 +151,27 @@ def test_as_a_process_of_its_own(folder):
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert "Page: process/collect.html" in done.stdout
+
+
+def test_table_page_picture_and_files_show_one_interval(folder, monkeypatch):
+    """A11: one page had -2.6..1.2% in its picture, 0.00..1.20 in its table, and 158% estimated in 49.62..100%."""
+    drawn = []
+    draw = figures.against_truth
+    monkeypatch.setattr(figures, "against_truth", lambda names, **kw: drawn.append((names, kw)) or draw(names, **kw))
+    arguments = ("collect", "s.csv", "--column", "state", "--people", 3, "--seed", 2, "-o", "three")
+    shown = within(*arguments, cwd=folder).stdout
+    known = json.loads((folder / "three" / "collect.json").read_text())["estimates"]
+    with (folder / "three" / "learned.csv").open(newline="") as file:
+        lines = {line["string"]: line for line in csv.DictReader(file)}
+    page = (folder / "three" / "collect.html").read_text()
+    ((_, picture),) = drawn
+    assert any(not 0 <= row["raw_count"] <= 3 for row in known)  # the case in point
+    for i, row in enumerate(known):
+        low, high, share = (100 * row[key] for key in ("frequency_low", "frequency_high", "frequency"))
+        assert 0 <= low <= share <= high <= 100
+        assert f"{low:.2f}–{high:.2f}%" in shown
+        assert f"<td>{low:.2f} to {high:.2f}</td>" in page
+        assert f"<td>{row['raw_count']:,.0f}</td>" in page
+        line = lines[row["value"]]
+        assert [float(line["prop_low_95"]), float(line["prop_high_95"])] == pytest.approx([low / 100, high / 100])
+        assert [picture[key][i] for key in ("low", "high", "learned")] == pytest.approx([low, high, share])

@@ -45,6 +45,7 @@ def test_what_is_learned_is_near_the_truth(told):
     known, _ = told
     assert known["rmse"] < 2.5 * known["limit"]
     assert all(abs(row["raw_count"] - row["truth"]) < 6 * row["standard_error"] for row in known["estimates"])
+    assert all(0 <= row["low"] <= row["count"] <= row["high"] <= 20_000 for row in known["estimates"])
 
 
 def test_the_file_tools_read_the_demonstrations_files_and_agree(told, tmp_path):

@@ -1,10 +1,17 @@
 """Files and JSON of estimates: one dialect and one shape for every command that prints them; Google's files read."""
 
+import csv
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from running import within
+
+from overstory.analysis.oracle import FrequencyOracle
+from overstory.collector.store import Received, open_store
+from overstory.protocol.metrics import load_registry
 
 
 def test_decode_reads_googles_files_and_says_what_it_did(tmp_path: Path) -> None:
@@ -26,3 +33,105 @@ def test_decode_reads_googles_files_and_says_what_it_did(tmp_path: Path) -> None
     for words in ("6 rows are 2 for each of 3 cohorts", "1 row with an earlier row's candidate left out"):
         assert sum(words in note for note in said["notes"]) == 1
     assert json.loads((tmp_path / "out" / "metrics.json").read_text())["notes"] == said["notes"]
+
+
+GOOGLES = ["string", "estimate", "std_error", "proportion", "prop_std_error", "prop_low_95", "prop_high_95"]
+OURS = ["raw_estimate", "p_value", "q_value", "detected"]
+KEYS = {
+    *("value", "count", "raw_count", "standard_error", "frequency", "frequency_standard_error", "low", "high"),
+    *("frequency_low", "frequency_high", "z", "p_value", "q_value", "detected"),
+}
+REGISTRY = """
+registry = "2026-11-21"
+[metrics.colour]
+title = "Colour"
+description = "What a test asks."
+owner = "team@example.org"
+purpose = "https://example.org/1"
+oracle = "grr"
+parameters = { epsilon = 2.0 }
+domain = { kind = "categories", names = ["red", "green", "blue, dark"] }
+period = "day"
+retention_days = 90
+expires = 2040-01-01
+"""
+
+
+def run(folder: Path, *arguments: object) -> str:
+    ran = within(*arguments, cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, list[dict[str, Any]]]]:
+    """For every command that estimates: its CSV file, and the estimates of its JSON."""
+    folder = tmp_path_factory.mktemp("estimates")
+    (folder / "params.csv").write_text("k,h,m,p,q,f\n32,2,4,0.25,0.75,0.25\n")
+    trees = ["oak"] * 5 + ["ash, white"] * 3 + ["elm"] * 2
+    rows = "".join(f'c{i},{i % 4},"{trees[i % 10]}"\n' for i in range(4000))
+    (folder / "values.csv").write_text("client,cohort,value\n" + rows)
+    (folder / "trees.txt").write_text("oak\nash, white\nelm\nyew\nfir\n")
+    (folder / "metrics.toml").write_text(REGISTRY)
+    params = ("--params", "params.csv")
+    run(folder, "encode", *params, "--values", "values.csv", "--seed", 1, "-o", "reports.csv")
+    run(folder, "sum", *params, "--reports", "reports.csv", "-o", "counts.csv")
+    run(folder, "map", *params, "--candidates", "trees.txt", "-o", "map.csv")
+    files = (*params, "--counts", "counts.csv", "--map", "map.csv", "-o", "results")
+    of_files = json.loads(run(folder, "decode", *files, "--json"))["estimates"]
+    metric = load_registry(folder / "metrics.toml")["colour"]
+    oracle = FrequencyOracle(metric.mechanism)
+    sent = oracle.simulate(np.arange(900) % 5 // 3, np.random.default_rng(1))
+    with open_store(str(folder / "reports.db"), create=True) as store:
+        about = "colour", 20_700, bytes(16), metric.mechanism.digest
+        columns = sent.num_bits, sent.num_cohorts, len(sent), sent.cohorts.tobytes(), sent.octets().tobytes()
+        store.add([Received(*about, *columns, metric.accept_until(20_700))])
+    kept = ("--store", "reports.db", "--registry", "metrics.toml", "--metric", "colour", "-o", "kept")
+    of_store = json.loads(run(folder, "decode", *kept, "--json"))["readings"][0]["estimates"]
+    column = ("values.csv", "--column", "value", "--candidates", "trees.txt")
+    collected = json.loads(run(folder, "collect", *column, "-o", "mine", "--json"))
+    found = run(
+        folder, "discover", "values.csv", "--column", "value", "--bytes", 10, "--epsilon", 2, "--seed", 1, "--known",
+        "trees.txt", "--csv", "found.csv", "--json"
+    )  # fmt: skip
+    return {
+        "decode files": (folder / "results" / "results.csv", of_files),
+        "decode store": (folder / "kept" / "estimates.csv", of_store),
+        "collect": (folder / "mine" / "learned.csv", collected["estimates"]),
+        "discover": (folder / "found.csv", json.loads(found)["estimates"]),
+    }
+
+
+EXTRA = {"decode files": ([], []), "decode store": (["from", "to"], []), "collect": ([], ["truth"]),
+         "discover": ([], ["source"])}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", EXTRA)
+def test_one_dialect_and_one_shape(written: dict[str, tuple[Path, list[dict[str, Any]]]], command: str) -> None:
+    """A9: Google's columns by their names, ours after them, everywhere; file and JSON say the same of every value."""
+    path, estimates = written[command]
+    before, after = EXTRA[command]
+    with path.open(newline="", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    assert list(lines[0]) == [*before, *GOOGLES, *OURS, *after]
+    by_value = {line["string"]: line for line in lines}
+    assert set(by_value) == {row["value"] for row in estimates}
+    assert {row["detected"] for row in estimates} == {True, False}
+    for row in estimates:
+        assert set(row) >= KEYS
+        line = by_value[row["value"]]
+        assert line["detected"] == ("true" if row["detected"] else "false")
+        pairs = {
+            "estimate": "count", "std_error": "standard_error", "proportion": "frequency",
+            "prop_std_error": "frequency_standard_error", "prop_low_95": "frequency_low",
+            "prop_high_95": "frequency_high", "raw_estimate": "raw_count", "p_value": "p_value", "q_value": "q_value",
+        }  # fmt: skip
+        for column, key in pairs.items():
+            assert float(line[column]) == pytest.approx(row[key], rel=1e-8, abs=1e-12), (column, row)
+        assert row["low"] <= row["count"] <= row["high"]
+
+
+def test_the_truth_is_in_learned_csv(written: dict[str, tuple[Path, list[dict[str, Any]]]]) -> None:
+    with written["collect"][0].open(newline="", encoding="utf-8") as file:
+        truth = {line["string"]: line["truth"] for line in csv.DictReader(file)}
+    assert truth == {"oak": "2000", "ash, white": "1200", "elm": "800", "yew": "0", "fir": "0", "(not listed)": "0"}

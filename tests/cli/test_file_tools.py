@@ -99,7 +99,8 @@ def test_estimates_carry_the_keys_that_scripts_rely_on(folder: Any) -> None:
     assert list(about["epsilon_n"]) == ["1", "2", "3", "5", "10"]
     keys = {"value", "count", "standard_error", "frequency", "low", "high", "p_value", "q_value", "detected"}
     assert all(keys <= set(one) for one in about["estimates"])
-    assert {one["value"] for one in about["estimates"]} == set(SHARES)
+    assert {one["value"] for one in about["estimates"]} == {*SHARES, "yew", "larch"}
+    assert {one["value"] for one in about["estimates"] if one["detected"]} == set(SHARES)
     metrics = json.loads((folder / "out" / "metrics.json").read_text())
     assert metrics == {key: value for key, value in about.items() if key != "estimates"}
     with (folder / "out" / "results.csv").open(newline="") as file:
@@ -107,6 +108,7 @@ def test_estimates_carry_the_keys_that_scripts_rely_on(folder: Any) -> None:
     assert len(rows) == 6
     assert list(rows[0]) == [
         "string", "estimate", "std_error", "proportion", "prop_std_error", "prop_low_95", "prop_high_95",
+        "raw_estimate", "p_value", "q_value", "detected",
     ]  # fmt: skip
     assert rows[0]["string"] == "oak"
 

@@ -223,9 +223,9 @@ def test_json_and_csv_agree(store):
     lines = list(csv.DictReader(reading.csv_lines()))
     assert len(lines) == 9
     first = parsed["readings"][0]["estimates"][0]
-    assert lines[0]["value"] == first["value"] == "red"
-    assert float(lines[0]["count"]) == pytest.approx(first["count"])
-    assert (lines[0]["detected"], lines[2]["detected"]) == ("yes", "no")
+    assert lines[0]["string"] == first["value"] == "red"
+    assert float(lines[0]["estimate"]) == pytest.approx(first["count"])
+    assert (lines[0]["detected"], lines[2]["detected"]) == ("true", "false")
     assert {"value", "count", "standard_error", "frequency", "low", "high", "p_value", "q_value", "detected"} <= set(
         first
     )

@@ -63,8 +63,8 @@ def test_csv_is_read_back():
     held = io.StringIO()
     FOUND.to_csv(held)
     rows = list(csv.DictReader(io.StringIO(held.getvalue())))
-    assert [row["value"] for row in rows] == list(FOUND.values)
-    assert float(rows[0]["count"]) == FOUND.counts[0]
+    assert [row["string"] for row in rows] == list(FOUND.values)
+    assert float(rows[0]["estimate"]) == pytest.approx(FOUND.counts[0], rel=1e-9)
 
 
 def test_csv_to_a_file(tmp_path):

@@ -129,6 +129,13 @@ class Estimate:
         reach = selection.normal_reach(level) * self.standard_errors
         return self.raw_counts - reach, self.raw_counts + reach
 
+    def interval(self, level: float = 0.95) -> tuple[F64, F64]:
+        """Return the interval to show with `counts`, in reports: here, where these are raw, `confidence_interval`.
+
+        Where counts were changed after they were estimated, the interval goes with them (`selection.bounded_interval`).
+        """
+        return self.confidence_interval(level)
+
     def order(self) -> NDArray[np.intp]:
         """Return the values' indices, most frequent first."""
         return np.lexsort((-self.raw_counts, -self.counts))
@@ -157,7 +164,7 @@ class Estimate:
         return {**self.summary(), "estimates": self.rows(limit, level)}
 
     def to_csv(self, target: str | PathLike[str] | TextIO) -> None:
-        """Write RAPPOR's results.csv (see `estimate_output.CSV_HEADER`): every value, most frequent first."""
+        """Write results.csv (see `estimate_output.CSV_HEADER`): every value, most frequent first."""
         estimate_output.write_csv(self, target)
 
     def plot(self, ax: Any = None, limit: int = 50) -> Any:

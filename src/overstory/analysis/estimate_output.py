@@ -2,38 +2,70 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from overstory.analysis.selection import z_values
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import TextIO
+
+    from numpy.typing import NDArray
 
     from overstory.analysis.estimate import Estimate
 
-CSV_HEADER = ("string", "estimate", "std_error", "proportion", "prop_std_error", "prop_low_95", "prop_high_95")
+    F64 = NDArray[np.float64]
+
+CSV_HEADER = (
+    *("string", "estimate", "std_error", "proportion", "prop_std_error", "prop_low_95", "prop_high_95"),
+    *("raw_estimate", "p_value", "q_value", "detected"),
+)
+"""The seven columns of Google's results.csv, and ours: one dialect for every file of estimates."""
 
 
-def rows(estimate: Estimate, limit: int | None, level: float) -> list[dict[str, Any]]:
+class Shown(Protocol):
+    """What has estimates to show: an `Estimate`, or a discovery."""
+
+    @property
+    def values(self) -> Sequence[str]: ...  # noqa: D102 - see `Estimate`
+    @property
+    def counts(self) -> F64: ...  # noqa: D102
+    @property
+    def raw_counts(self) -> F64: ...  # noqa: D102
+    @property
+    def standard_errors(self) -> F64: ...  # noqa: D102
+    @property
+    def num_reports(self) -> int: ...  # noqa: D102
+    @property
+    def p_values(self) -> F64: ...  # noqa: D102
+    @property
+    def q_values(self) -> F64: ...  # noqa: D102
+    def detected(self) -> NDArray[np.bool_]: ...  # noqa: D102
+    def interval(self, level: float = 0.95) -> tuple[F64, F64]: ...  # noqa: D102
+    def order(self) -> NDArray[np.intp]: ...  # noqa: D102
+
+
+def rows(estimate: Shown, limit: int | None = None, level: float = 0.95) -> list[dict[str, Any]]:
     """Return a dictionary per value, most frequent first; infinite and undefined numbers become None."""
-    low, high = estimate.confidence_interval(level)
+    low, high = estimate.interval(level)
     detected = estimate.detected()
     scale = max(estimate.num_reports, 1)
     columns = {
         "count": estimate.counts,
         "raw_count": estimate.raw_counts,
         "standard_error": estimate.standard_errors,
-        "frequency": estimate.frequencies,
+        "frequency": estimate.counts / scale,
+        "frequency_standard_error": estimate.standard_errors / scale,
         "low": low,
         "high": high,
         "frequency_low": low / scale,
         "frequency_high": high / scale,
-        "z": estimate.z,
+        "z": z_values(estimate.raw_counts, estimate.standard_errors),
         "p_value": estimate.p_values,
         "q_value": estimate.q_values,
     }
@@ -58,28 +90,49 @@ def table(estimate: Estimate, limit: int | None, level: float) -> str:
     return "\n".join(lines)
 
 
-def write_csv(estimate: Estimate, target: str | PathLike[str] | TextIO) -> None:
-    """Write every value, most frequent first; an unknown number is an empty field."""
+def write_csv(
+    estimate: Shown, target: str | PathLike[str] | TextIO, more: Mapping[str, Sequence[Any]] | None = None
+) -> None:
+    """Write every value, most frequent first; `more` columns, in the order of the values, stand last."""
     if isinstance(target, str | PathLike):
         with Path(target).open("w", encoding="utf-8", newline="") as file:
-            write_csv(estimate, file)
+            write_csv(estimate, file, more)
         return
-    low, high = estimate.confidence_interval(0.95)
+    added = more or {}
+    target.write(csv_line((*CSV_HEADER, *added)))
+    for index, cells in csv_cells(estimate):
+        target.write(csv_line((*cells, *(column[index] for column in added.values()))))
+
+
+def csv_cells(estimate: Shown, limit: int | None = None) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yield each value's index and its cells under `CSV_HEADER`, most frequent first; an unknown number is empty."""
+    low, high = estimate.interval(0.95)
     scale = max(estimate.num_reports, 1)
+    detected = estimate.detected()
+    errors = estimate.standard_errors
     columns = (
-        estimate.counts,
-        estimate.standard_errors,
-        estimate.frequencies,
-        estimate.frequency_standard_errors,
-        low / scale,
-        high / scale,
+        *(estimate.counts, errors, estimate.counts / scale, errors / scale, low / scale, high / scale),
+        *(estimate.raw_counts, estimate.p_values, estimate.q_values),
     )
-    plain, careful = (csv.writer(target, lineterminator="\n", quoting=q) for q in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
-    plain.writerow(CSV_HEADER)
-    for index in estimate.order():
+    for index in estimate.order()[:limit]:
         cells = ("" if not math.isfinite(column[index]) else f"{column[index]:.10g}" for column in columns)
-        name = str(estimate.values[index])
-        (careful if "\r" in name else plain).writerow((name, *cells))  # csv leaves a lone carriage return unquoted
+        yield int(index), (str(estimate.values[index]), *cells, "true" if detected[index] else "false")
+
+
+def csv_line(cells: Iterable[Any]) -> str:
+    r"""Return cells as a line of CSV, its end included.
+
+    Examples
+    --------
+    >>> csv_line(["ash, white", 3, 'a "b" c'])
+    '"ash, white",3,"a ""b"" c"\n'
+    """
+    return ",".join(_quoted(str(cell)) for cell in cells) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """Quote a field that needs it; Python's own writer leaves a lone carriage return bare."""
+    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\r\n') else text
 
 
 def plot(estimate: Estimate, ax: Any, limit: int) -> Any:

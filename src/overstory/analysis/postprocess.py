@@ -17,7 +17,8 @@ import numpy as np
 
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.postprocess_smoothing import Smooth
-from overstory.analysis.postprocess_steps import BaseCut, EstFreq, Norm, NormSub, Step
+from overstory.analysis.postprocess_steps import BaseCut, Clip, EstFreq, Norm, NormSub, Step
+from overstory.analysis.selection import bounded_interval
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 STEPS: Final[Mapping[str, Callable[[], Step]]] = MappingProxyType(
     {
+        "clip": Clip,
         "est-freq": EstFreq,
         "est-freq-clipped": lambda: EstFreq(clipped=True),
         "norm": Norm,
@@ -47,6 +49,10 @@ class Processed(Estimate):
     """
 
     steps: tuple[str, ...] = ()
+
+    def interval(self, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the interval to show with `counts`, in reports: `selection.bounded_interval`."""
+        return bounded_interval(self.counts, self.raw_counts, self.standard_errors, self.num_reports, level)
 
     def summary(self) -> dict[str, Any]:
         """Return what is known about the estimate as a whole, ready for JSON."""

@@ -36,6 +36,20 @@ class Step(Protocol):
 
 
 @dataclass(frozen=True)
+class Clip:
+    """Move each count to the nearest one that is possible: not negative, and no more than the reports."""
+
+    @property
+    def name(self) -> str:
+        """The step's name."""
+        return "clip"
+
+    def __call__(self, estimate: Estimate) -> F64:
+        """Return the counts."""
+        return np.clip(estimate.counts, 0.0, estimate.num_reports)
+
+
+@dataclass(frozen=True)
 class EstFreq:
     """The thesis's Est_Freq (section 4.1): ``max(0, estimate) / sum(estimate)``, times the number of reports.
 

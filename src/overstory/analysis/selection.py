@@ -118,3 +118,27 @@ def normal_reach(level: float) -> float:
     if not 0.0 < level < 1.0:
         raise ParameterError(f"a confidence level lies between 0 and 1, not {level}")
     return float(ndtri(0.5 + level / 2.0))
+
+
+def bounded_interval(
+    counts: F64, raw: F64, standard_errors: F64, num_reports: int, level: float = 0.95
+) -> tuple[F64, F64]:
+    """Return an interval for each true count that holds the reported count, and lies between 0 and the reports.
+
+    It is the raw count's normal interval after the raw count was moved to the nearest possible one, stretched where
+    the reported count lies outside. What it leaves out of the raw interval is impossible, so it covers no less often,
+    and it is never empty.
+
+    Examples
+    --------
+    Raw counts of -30 and 95 with a standard error of 10, in 100 reports:
+
+    >>> low, high = bounded_interval(np.array([0.0, 95.0]), np.array([-30.0, 95.0]), np.array([10.0, 10.0]), 100)
+    >>> low.round(1).tolist(), high.round(1).tolist()
+    ([0.0, 75.4], [19.6, 100.0])
+    """
+    reach = normal_reach(level) * standard_errors
+    centre = np.clip(raw, 0.0, num_reports)
+    low = np.where(np.isfinite(reach), np.minimum(np.maximum(centre - reach, 0.0), counts), -np.inf)
+    high = np.where(np.isfinite(reach), np.maximum(np.minimum(centre + reach, num_reports), counts), np.inf)
+    return low, high

@@ -142,11 +142,12 @@ def _command(args: argparse.Namespace) -> str:
 
 def _written(summary: Summary, folder: Path, command: str) -> Path:
     """Write the page, every estimate and the JSON; return the page's path."""
+    from overstory.analysis.estimate_output import write_csv
     from overstory.collecting.page import write_page
     from overstory.files.opening import writing_text
 
     with writing_text(folder / "learned.csv") as text:
-        summary.learned.estimate.to_csv(text)
+        write_csv(summary.learned.shown, text, {"truth": summary.learned.people.counts.tolist()})
     with writing_text(folder / "collect.json") as text:
         text.write(json.dumps(summary.to_json(), indent=2, allow_nan=False) + "\n")
     return write_page(summary, folder, command)
@@ -164,7 +165,7 @@ def _show(summary: Summary, page: Path) -> None:
         table.add_column(name, justify="left" if name in {"value", "bin"} else "right", overflow="fold")
     shown = rows if summary.is_numeric else rows[:ROWS]
     for row in shown:
-        table.add_row(*map(Text, _cells(summary, row)), style=None if row["detected"] else "dim")
+        table.add_row(*map(Text, _cells(row)), style=None if row["detected"] else "dim")
     console.print(table)
     if len(rows) > len(shown):
         console.print(f"... and {len(rows) - len(shown):,} more")
@@ -185,9 +186,9 @@ def _print_lines(console: Any, lines: list[str]) -> None:
         console.print(Text(line), soft_wrap=True)
 
 
-def _cells(summary: Summary, row: dict[str, Any]) -> tuple[str, ...]:
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     from overstory.client.output import printable
 
-    low, high = summary.interval(row)
+    low, high = (100 * row[bound] for bound in ("frequency_low", "frequency_high"))
     learned = f"{row['frequency']:.2%}" if row["detected"] else "not detected"
     return printable(row["value"]), f"{row['true_frequency']:.2%}", learned, f"{low:.2f}–{high:.2f}%"

@@ -67,7 +67,7 @@ def add_parser(commands: Any) -> None:
         help="how many of the reports one device sent (uneven: sum of squares over sum; default: 1 of files, else as "
         "many as there are periods with reports)",
     )
-    parser.add_argument("--all", action="store_true", help="print the candidates that were not detected, too")
+    parser.add_argument("--all", action="store_true", help="also print what was not detected (JSON always has it)")
     parser.add_argument("-o", "--output", metavar="DIR", help="folder for the results; of files it must be given")
     add_reporting(parser)
 
@@ -148,7 +148,7 @@ def _run_files(args: argparse.Namespace) -> int:
         with picture(args.plot) as figure:
             decoded.plot(figure.subplots())
     if args.json:
-        print(json.dumps({**about, "estimates": chosen_rows(decoded, everything=args.all)}, indent=2, allow_nan=False))
+        print(json.dumps({**about, "estimates": decoded.rows()}, indent=2, allow_nan=False))
     elif not args.quiet:
         from overstory.cli.showing import show
 

@@ -26,7 +26,7 @@ def run_store(args: argparse.Namespace) -> int:
     reading = read_estimates(_counted(args, metric), kind, _choices(args))
     written = _write(args.output, reading) if args.output else None
     if args.json:
-        print(json.dumps(_shown(reading, everything=args.all), indent=2, allow_nan=False))
+        print(json.dumps(reading.to_json(), indent=2, allow_nan=False))
     elif not args.quiet:
         show_reading(reading, written, everything=args.all)
     return 0
@@ -57,14 +57,6 @@ def _choices(args: argparse.Namespace) -> Choices:
         candidates = tuple(read_candidates(args.candidates))
     steps = tuple(name.strip() for name in (args.steps or "").split(",") if name.strip())
     return Choices(args.reports_per_device, candidates, args.alpha, args.correction, args.method, args.complete, steps)
-
-
-def _shown(reading: Reading, *, everything: bool) -> dict[str, object]:
-    """Return the reading as JSON values, of each estimate what was detected unless everything is wanted."""
-    said = reading.to_json(0)
-    for part, shown in zip(reading.parts, said["readings"], strict=True):
-        shown["estimates"] = chosen_rows(part.estimate, everything=everything)
-    return said
 
 
 def _write(folder: str, reading: Reading) -> Path:

@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         with picture(args.plot) as figure:
             found.plot(figure.subplots())
     if args.json:
-        print(json.dumps({**found.to_json(), "plan": _about(plan)}, indent=2, allow_nan=False))
+        print(json.dumps({**found.to_json(everything=True), "plan": _about(plan)}, indent=2, allow_nan=False))
     elif not args.quiet:
         from overstory.cli.discover_table import show
 

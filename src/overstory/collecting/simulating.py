@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -13,6 +14,7 @@ from overstory.analysis.choosing import Choice, rank, recommend
 from overstory.analysis.counts import SupportCounts
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.oracle import FrequencyOracle
+from overstory.analysis.postprocess import Processed, postprocess
 from overstory.analysis.repeated import check_reports_per_device
 from overstory.analysis.reports import ReportBatch
 from overstory.collecting.counting import People
@@ -95,7 +97,7 @@ class Learned:
     oracle
         What they randomized with.
     estimate
-        What was learned, in rows: its counts compare with `people.counts`.
+        What was learned, in rows, unbiased: its counts compare with `people.counts`.
     seed
         What all randomness followed from.
     """
@@ -117,6 +119,11 @@ class Learned:
         devices = self.people.devices
         return float(self.budget.reports) if devices is None else devices.reports_per_device
 
+    @cached_property
+    def shown(self) -> Processed:
+        """The estimate as table, picture and files show it: counts and intervals that are possible."""
+        return postprocess(self.estimate, "clip")
+
     @property
     def rmse(self) -> float:
         """Root mean square error of the unbiased shares."""
@@ -124,8 +131,8 @@ class Learned:
 
     @property
     def inside(self) -> int:
-        """How many of the 95% intervals hold the truth."""
-        low, high = self.estimate.confidence_interval(0.95)
+        """How many of the 95% intervals, as they are shown, hold the truth."""
+        low, high = self.shown.interval(0.95)
         return int(np.count_nonzero((low <= self.people.counts) & (self.people.counts <= high)))
 
 

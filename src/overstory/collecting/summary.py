@@ -49,17 +49,12 @@ class Summary:
         """Return a dictionary per value, the truth beside what was learned; bins in order, values by the truth."""
         people = self.learned.people
         at = {label: i for i, label in enumerate(people.labels)}
-        rows = sorted(self.learned.estimate.rows(), key=lambda row: at[row["value"]])
+        rows = sorted(self.learned.shown.rows(), key=lambda row: at[row["value"]])
         full = [
             {"value": row["value"], "truth": count, "true_frequency": count / len(people), **row}
             for row, count in zip(rows, people.counts.tolist(), strict=True)
         ]
         return full if self.is_numeric else sorted(full, key=lambda row: -row["truth"])
-
-    def interval(self, row: dict[str, Any]) -> tuple[float, float]:
-        """Return a row's 95% interval in percent, as far as shares go."""
-        low, high = (100 * min(max(row[bound], 0.0), 1.0) for bound in ("frequency_low", "frequency_high"))
-        return low, high
 
     def quantiles(self) -> list[dict[str, float]]:
         """Return true and learned quantiles, by the bins; none for values that are no numbers.
@@ -83,7 +78,7 @@ class Summary:
         """Return everything as JSON values."""
         learned, people = self.learned, self.learned.people
         said = statement(learned.mechanism).to_json()
-        known = learned.estimate.summary()
+        known = learned.shown.summary()
         return {
             "file": self.column.path,
             "column": self.column.name,
@@ -97,7 +92,7 @@ class Summary:
             **{key: said[key] for key in ("epsilon_report", "epsilon_permanent", "epsilon_n", "change_leak")},
             "privacy": statement(learned.mechanism).plain_words(),
             "seed": learned.seed,
-            **{key: known[key] for key in ("reports", "detected", "alpha", "correction")},
+            **{key: known[key] for key in ("reports", "detected", "alpha", "correction", "steps")},
             "notes": [*people.notes, *known["notes"]],
             "rmse": learned.rmse,
             "inside_95": learned.inside,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from io import StringIO
 from typing import Any, Protocol
 
 from overstory.analysis.counts import SupportCounts
+from overstory.analysis.estimate_output import csv_line
 from overstory.protocol.encodings import Bloom
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.sampled import SampledBits
@@ -214,10 +213,3 @@ def _check_order(metric: Metric, first: int, last: int) -> None:
     if first > last:
         begin, end = metric.period.label(first), metric.period.label(last)
         raise ParameterError(f"the range from {begin} to {end} ends before it begins")
-
-
-def csv_line(cells: Sequence[Any]) -> str:
-    """Return cells as a line of CSV, its end included."""
-    line = StringIO()
-    csv.writer(line, lineterminator="\n").writerow(cells)
-    return line.getvalue()

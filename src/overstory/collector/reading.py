@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from overstory.analysis.counts import SupportCounts
 from overstory.analysis.estimate import Estimate
+from overstory.analysis.estimate_output import CSV_HEADER, csv_cells, csv_line
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess import postprocess
 from overstory.analysis.repeated import check_reports_per_device, sharing
-from overstory.collector.counted import Counted, csv_line
+from overstory.collector.counted import Counted
 from overstory.protocol.encodings import Bloom
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
@@ -116,29 +117,15 @@ class Reading:
                 yield {**self._ends(part), **row}
 
     def csv_lines(self, limit: int | None = None) -> Iterator[str]:
-        """Yield a header and a line per range and value; an unknown number is an empty field."""
-        yield csv_line(CSV_COLUMNS)
-        for row in self.rows(limit):
-            yield csv_line([_cell(row[name]) for name in CSV_COLUMNS])
+        """Yield a header and a line per range and value: from, to, and the columns of results.csv."""
+        yield csv_line(("from", "to", *CSV_HEADER))
+        for part in self.parts:
+            ends = self._ends(part).values()
+            for _, cells in csv_cells(part.estimate, limit):
+                yield csv_line((*ends, *cells))
 
     def _ends(self, part: Part) -> dict[str, Any]:
         return {"from": self.counted.label(part.first), "to": self.counted.label(part.last)}
-
-
-CSV_COLUMNS: Final = (
-    "from",
-    "to",
-    "value",
-    "count",
-    "raw_count",
-    "standard_error",
-    "frequency",
-    "low",
-    "high",
-    "p_value",
-    "q_value",
-    "detected",
-)
 
 
 def read_estimates(counted: Counted, kind: Kind = "total", choices: Choices | None = None) -> Reading:
@@ -247,9 +234,3 @@ def _notes(counted: Counted, kind: Kind, choices: Choices) -> Iterator[str]:
             f"with other parameters (digest {other.digest.hex()}): they mean something else and are not in these "
             "estimates; a registry file with those parameters reads them"
         )
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "" if value is None else f"{value:.10g}" if isinstance(value, float) else value

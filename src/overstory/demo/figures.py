@@ -15,11 +15,11 @@ def shares(collection: Collection) -> Picture:
     """Draw truth against estimate with its 95% interval, a row per state."""
     decoded, n = collection.decoded, len(collection.population)
     order = np.argsort(-collection.truth, kind="stable")
-    low, high = (100 * bound[order] / n for bound in decoded.confidence_interval(0.95))
+    low, high = (100 * bound[order] / n for bound in decoded.interval(0.95))
     figure = against_truth(
         [decoded.values[i] for i in order],
         truth=100 * collection.truth[order] / n,
-        learned=100 * decoded.raw_frequencies[order],
+        learned=100 * decoded.frequencies[order],
         low=low,
         high=high,
         detected=decoded.detected()[order],

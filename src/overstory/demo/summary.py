@@ -45,8 +45,8 @@ def as_json(collection: Collection, page: str | None) -> dict[str, Any]:
 
 
 def inside(collection: Collection) -> int:
-    """How many of the 95% intervals hold the truth."""
-    low, high = collection.decoded.confidence_interval(0.95)
+    """How many of the 95% intervals, as they are shown, hold the truth."""
+    low, high = collection.decoded.interval(0.95)
     return int(np.count_nonzero((low <= collection.truth) & (collection.truth <= high)))
 
 
@@ -62,7 +62,7 @@ def show(collection: Collection, console: Console) -> None:
     table.add_column("", no_wrap=True)
     for row in rows(collection):
         estimate = f"{row['count']:,.0f}" if row["detected"] else "not detected"
-        low, high = (100 * max(row[bound], 0) for bound in ("frequency_low", "frequency_high"))
+        low, high = (100 * row[bound] for bound in ("frequency_low", "frequency_high"))
         table.add_row(row["value"], f"{row['truth']:,}", estimate, f"{low:.1f}–{high:.1f}%", _bar(row, collection))
     console.print(table)
     for line in words(collection):

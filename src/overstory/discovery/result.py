@@ -126,6 +126,11 @@ class Discovered:
         return len(self.values)
 
     @property
+    def raw_counts(self) -> F64:
+        """The counts: they are unbiased."""
+        return self.counts
+
+    @property
     def frequencies(self) -> F64:
         """Counts as fractions of the reports."""
         return np.asarray(self.counts / max(self.num_reports, 1))
@@ -150,6 +155,14 @@ class Discovered:
         """
         reach = normal_reach(level) * self.standard_errors
         return self.counts - reach, self.counts + reach
+
+    def interval(self, level: float = 0.95) -> tuple[F64, F64]:
+        """Return `confidence_interval`: what is shown with unbiased counts."""
+        return self.confidence_interval(level)
+
+    def order(self) -> NDArray[np.intp]:
+        """Return the values' indices, most frequent first: as they stand."""
+        return np.arange(len(self))
 
     def summary(self) -> dict[str, Any]:
         """Return what is known about the discovery as a whole, ready for JSON."""

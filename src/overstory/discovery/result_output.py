@@ -2,54 +2,25 @@
 
 from __future__ import annotations
 
-import csv
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from overstory.analysis.estimate_output import aligned, finite
+from overstory.analysis import estimate_output
+from overstory.analysis.estimate_output import CSV_HEADER, aligned, csv_cells, csv_line
 
 if TYPE_CHECKING:
     from typing import TextIO
 
     from overstory.discovery.result import Discovered
 
-CSV_HEADER = (
-    "value",
-    "count",
-    "standard_error",
-    "frequency",
-    "low",
-    "high",
-    "p_value",
-    "q_value",
-    "source",
-    "detected",
-)
-
 
 def rows(found: Discovered, *, everything: bool, level: float = 0.95) -> list[dict[str, Any]]:
-    """Return a dictionary per value, most frequent first."""
-    low, high = found.confidence_interval(level)
-    detected, frequencies = found.detected(), found.frequencies
-    return [
-        {
-            "value": found.values[i],
-            "count": float(found.counts[i]),
-            "standard_error": finite(found.standard_errors[i]),
-            "frequency": float(frequencies[i]),
-            "low": finite(low[i]),
-            "high": finite(high[i]),
-            "p_value": float(found.p_values[i]),
-            "q_value": float(found.q_values[i]),
-            "source": found.sources[i],
-            "detected": bool(detected[i]),
-        }
-        for i in range(len(found))
-        if everything or detected[i]
-    ]
+    """Return a dictionary per value, most frequent first: as of any estimate, and the question it comes from."""
+    both = zip(estimate_output.rows(found, None, level), found.sources, strict=True)
+    return [{**row, "source": source} for row, source in both if everything or row["detected"]]
 
 
 def table(found: Discovered, *, everything: bool) -> str:
@@ -73,15 +44,16 @@ def cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def write_csv(found: Discovered, target: str | PathLike[str] | TextIO, *, everything: bool) -> None:
-    """Write rows under `CSV_HEADER`; an unknown number is an empty field."""
+    """Write the columns of results.csv, and each value's source."""
     if isinstance(target, str | PathLike):
         with Path(target).open("w", encoding="utf-8", newline="") as file:
             write_csv(found, file, everything=everything)
         return
-    writer = csv.writer(target, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-    writer.writerow(CSV_HEADER)
-    for row in rows(found, everything=everything):
-        writer.writerow(["" if row[name] is None else row[name] for name in CSV_HEADER])
+    target.write(csv_line((*CSV_HEADER, "source")))
+    detected = found.detected()
+    for index, cells in csv_cells(found):
+        if everything or detected[index]:
+            target.write(csv_line((*cells, found.sources[index])))
 
 
 def plot(found: Discovered, ax: Any) -> Any:

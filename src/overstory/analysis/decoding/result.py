@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from overstory.analysis.estimate import Estimate
+from overstory.analysis.selection import bounded_interval
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -43,6 +47,10 @@ class Decoded(Estimate):
     cohort_chi_square: float
     cohort_p_value: float
     colliding: tuple[tuple[str, ...], ...] = ()
+
+    def interval(self, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the interval to show with `counts`, in reports: `selection.bounded_interval`."""
+        return bounded_interval(self.counts, self.raw_counts, self.standard_errors, self.num_reports, level)
 
     def summary(self) -> dict[str, Any]:
         """Return what is known about the decoding as a whole, ready for JSON."""
