@@ -1,8 +1,10 @@
 """`overstory collect`: the table, the page, JSON, and what is said of bad input."""
 
 import csv
+import html
 import json
 import re
+import shlex
 
 import numpy as np
 import pytest
@@ -175,3 +177,29 @@ def test_table_page_picture_and_files_show_one_interval(folder, monkeypatch):
         line = lines[row["value"]]
         assert [float(line["prop_low_95"]), float(line["prop_high_95"])] == pytest.approx([low / 100, high / 100])
         assert [picture[key][i] for key in ("low", "high", "learned")] == pytest.approx([low, high, share])
+
+
+def test_a_file_of_semicolons_and_question_marks_without_an_option(folder):
+    """A10: UCI's household power, with the first command."""
+    rows = "".join(f"16/12/2006;17:24:{i % 60};{'?' if i % 40 == 3 else i % 300 / 100}\n" for i in range(2_000))
+    (folder / "power.txt").write_text("Date;Time;Global_active_power\n" + rows)
+    done = within("collect", "power.txt", "--column", "Global_active_power", "-o", "power", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert (
+        "1,950 simulated devices, one for each row, one report of each; 50 rows without a value sent nothing"
+        in done.stdout
+    )
+
+
+def test_how_a_file_is_written_can_be_said_and_is_in_the_pages_command(folder):
+    """A10: Adult: no header, a blank after each comma, ? for what is not known."""
+    (folder / "adult.data").write_bytes("39, caf\xe9, x\n50, ?, y\n38, caf\xe9, x\n".encode("latin-1"))
+    form = ("--no-header", "--missing", "?", "NA", "--encoding", "latin-1", "--delimiter", ",", "--strip")
+    done = within("collect", "adult.data", "--column", 2, *form, "-o", "adult", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    known = json.loads(done.stdout)
+    assert {row["value"]: row["truth"] for row in known["estimates"]} == {"caf\xe9": 2, "(another value)": 0}
+    command = re.search(r"<code>(overstory collect .*?)</code>", (folder / "adult" / "collect.html").read_text())
+    assert command
+    again = within(*shlex.split(html.unescape(command[1]))[1:], "-o", "adult", "--json", cwd=folder)
+    assert json.loads(again.stdout) == known

@@ -173,12 +173,12 @@ def test_one_value_has_another_beside_it(folder):
 @pytest.mark.parametrize(
     ("text", "error", "words"),
     [
-        ("", FormatError, "no sound CSV"),
+        ("", FormatError, "the file is empty"),
         ("n,c\n", ParameterError, "holds nothing to collect: no rows"),
         ("n,c\n1,\n2,\n", ParameterError, "2 rows, all without a value"),
         ("n,b\n1,2\n", ParameterError, "there is no column 'c'; there are: 'n', 'b'"),
         ("c,c\n1,2\n", ParameterError, "2 columns are called 'c'"),
-        ("n,c\n1,2\n3\n", FormatError, "Expected 2 columns, got 1"),
+        ("n,c\n1,2\n3\n", FormatError, "line 3: expected 2 fields, as in the header, found 1"),
     ],
 )
 def test_what_is_wrong_is_said(folder, text, error, words):

@@ -115,7 +115,11 @@ def test_params_are_found_by_their_header(tmp_path: Path) -> None:
         ("k,h,m,p,q,f\n12,2,3,.5,.5,.5\n", "line 2: p = q"),
         ("k,h,m,p,q,f\n12,2,3,.2,.7,1\n", "line 2: f = 1"),
         ("k,h,m,p,q,f\n12,12,3,.2,.7,.5\n", "line 2: num_hashes"),
-        (GOOD_PARAMS.encode("utf-16"), "expected a header"),
+        (
+            GOOD_PARAMS.encode("utf-16"),
+            "this is UTF-16 text: save it as UTF-8, or convert it (iconv -f utf-16 -t utf-8)",
+        ),
+        (b"PK\x03\x04\x14\x00", "this is a zip archive or an Excel workbook: unpack it, or save the sheet as CSV"),
     ],
 )
 def test_params_that_are_none(tmp_path: Path, text: Any, says: str) -> None:

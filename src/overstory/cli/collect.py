@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from overstory.cli.arguments import add_command
+from overstory.cli.csv_form import add_form, form_of, form_words
 
 if TYPE_CHECKING:
     from overstory.collecting.column import Column
@@ -40,6 +41,7 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("file", metavar="FILE", help="CSV with a header (gz too), or Parquet")
     parser.add_argument("--column", required=True, metavar="C", help="the column to collect")
+    add_form(parser)
     parser.add_argument("--oracle", default="auto", metavar="NAME", help="what devices use (default auto: the best)")
     parser.add_argument("--epsilon", type=float, metavar="E", help="epsilon of one report, in nats (default 1)")
     parser.add_argument("--epsilon-report", type=float, metavar="X", help="the same, beside --epsilon-permanent")
@@ -84,7 +86,8 @@ def _column(args: argparse.Namespace) -> Column:
         if not count.is_integer():
             raise ParameterError(f"--bins: {count:g} is no number of bins")
         bins = low, high, int(count)
-    return Column(args.file, args.column, bins, args.candidates, args.device_column, args.most_values, args.people)
+    asked = (args.file, args.column, bins, args.candidates, args.device_column, args.most_values, args.people)
+    return Column(*asked, form=form_of(args))
 
 
 def _budget(args: argparse.Namespace) -> Budget:
@@ -136,6 +139,7 @@ def _command(args: argparse.Namespace) -> str:
             words += ["--" + name.replace("_", "-"), str(getattr(args, name))]
     if args.bins is not None:
         words += ["--bins", *(repr(number).removesuffix(".0") for number in args.bins)]
+    words += form_words(args)
     words += ["--reports-per-device", str(args.reports_per_device), "--most-values", str(args.most_values)]
     return shlex.join([*words, "--seed", str(args.seed)])
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
-from overstory.collecting.counting import MOST_VALUES, People, TooManyValuesError, count_values
+from overstory.collecting.counting import ANOTHER, MOST_VALUES, People, TooManyValuesError, count_values
 from overstory.collecting.devices import count_devices
+from overstory.collecting.layout import Form
 from overstory.collecting.numbers import chosen_bins, count_bins
-from overstory.collecting.reading import Advance
+from overstory.collecting.reading import ANY_FORM, NO_NUMBERS, Advance
 from overstory.files.candidates import read_candidates
 from overstory.protocol.domains.bins import Bins
 from overstory.protocol.errors import ParameterError
@@ -41,6 +43,8 @@ class Column:
         Most distinct values.
     people
         So many devices are drawn from the rows, with replacement; unless given, each row is one.
+    form
+        How a CSV file is written, as far as it is known.
     """
 
     path: str
@@ -50,6 +54,7 @@ class Column:
     device: str | None = None
     most: int = MOST_VALUES
     people: int | None = None
+    form: Form = ANY_FORM
 
     def __post_init__(self) -> None:
         if sum(one is not None for one in (self.bins, self.candidates, self.device)) > 1:
@@ -85,23 +90,52 @@ def read_people(column: Column, rng: np.random.Generator, advance: Advance | Non
 
 
 def _counted(column: Column, rng: np.random.Generator, advance: Advance | None) -> People:
-    path, name = column.path, column.name
+    path, name, form = column.path, column.name, column.form
     if column.device is not None:
-        return count_devices(path, name, column.device, most=column.most, advance=advance)
+        return count_devices(path, name, column.device, most=column.most, form=form, advance=advance)
     if column.bins is not None:
         low, high, count = column.bins
-        return count_bins(path, name, Bins(low, high, count), advance=advance)
+        return count_bins(path, name, Bins(low, high, count), form=form, advance=advance)
     if column.candidates is not None:
-        return count_values(path, name, candidates=read_candidates(column.candidates), advance=advance)
+        listed = read_candidates(column.candidates)
+        return count_values(path, name, candidates=listed, form=form, advance=advance)
     try:
-        people = count_values(path, name, most=column.most, advance=advance)
+        people = count_values(path, name, most=column.most, form=form, advance=advance)
     except TooManyValuesError as error:
-        if not all_numbers(error.seen):
+        if not _numeric(error.seen):
             raise
     else:
-        if len(people.labels) <= MANY_NUMBERS or not all_numbers(people.labels):
-            return people
-    return count_bins(path, name, chosen_bins(path, name, rng), chosen=True)
+        if not _numeric(people.labels):
+            return _suspected(people)
+        if len(_numeric(people.labels)) <= MANY_NUMBERS:
+            return _without_marks(people)
+    return count_bins(path, name, chosen_bins(path, name, rng, form=form), chosen=True, form=form)
+
+
+def _numeric(labels: Sequence[str]) -> list[str]:
+    """Return the numbers of a column of numbers: what else stands there is a mark for none. Else nothing."""
+    there = [label for label in labels if label not in NO_NUMBERS and label != ANOTHER]
+    return there if there and all_numbers(there) else []
+
+
+def _without_marks(people: People) -> People:
+    """Take `?`, `NA`, NaN and infinities out of a column of a few different numbers: they are missing."""
+    numbers = {label for label in _numeric(people.labels) if math.isfinite(float(label))}
+    kept = [i for i, label in enumerate(people.labels) if label in numbers]
+    left = [i for i, label in enumerate(people.labels) if label not in numbers and label != ANOTHER]
+    if not left or not kept:
+        return people
+    labels, counts = tuple(people.labels[i] for i in kept), people.counts[kept]
+    if len(kept) == 1:
+        labels, counts = (*labels, ANOTHER), np.append(counts, 0)
+    return replace(people, labels=labels, counts=counts, missing=people.missing + int(people.counts[left].sum()))
+
+
+def _suspected(people: People) -> People:
+    """Note which of the values look as if they stood for none."""
+    marks = [label for label in people.labels if label in NO_NUMBERS]
+    notes = [f"{mark!r} was counted as a value: if it stands for none, give --missing '{mark}'" for mark in marks]
+    return replace(people, notes=(*people.notes, *notes))
 
 
 def all_numbers(values: Sequence[str]) -> bool:

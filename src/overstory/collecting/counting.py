@@ -6,14 +6,15 @@ a histogram is all that is kept of the file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.collecting.reading import BLOCK, Advance, blocks
+from overstory.collecting.layout import Form
+from overstory.collecting.reading import ANY_FORM, BLOCK, Advance, blocks
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ def count_values(
     *,
     most: int = MOST_VALUES,
     candidates: Sequence[str] | None = None,
+    form: Form = ANY_FORM,
     advance: Advance | None = None,
     block: int = BLOCK,
 ) -> People:
@@ -106,7 +108,7 @@ def count_values(
         So many distinct values are counted, no more.
     candidates
         The domain, if it is given: all other values count as one, ``(not listed)``.
-    advance, block
+    form, advance, block
         See `overstory.collecting.reading.blocks`.
 
     Raises
@@ -119,7 +121,8 @@ def count_values(
         When the file is damaged.
     """
     listed = None if candidates is None else dict.fromkeys([*candidates, NOT_LISTED], 0)
-    found, missing = _histogram(path, column, most, listed, advance, block)
+    read = blocks(path, [column], form=form, advance=advance, block=block)
+    found, missing = _histogram(read, path, column, most, listed)
     if not sum(found.values()):
         raise empty(path, column, missing)
     # A list of candidates keeps its order; what was found has none of its own, so the rows' order does not show.
@@ -131,10 +134,10 @@ def count_values(
 
 
 def _histogram(
-    path: str, column: str, most: int, listed: Mapping[str, int] | None, advance: Advance | None, block: int
+    read: Iterable[tuple[Any, ...]], path: str, column: str, most: int, listed: Mapping[str, int] | None
 ) -> tuple[dict[str, int], int]:
     found, missing = dict(listed or {}), 0
-    for (values,) in blocks(path, [column], advance=advance, block=block):
+    for (values,) in read:
         missing += values.null_count
         for entry in values.drop_null().value_counts().to_pylist():
             name = entry["values"] if listed is None or entry["values"] in listed else NOT_LISTED

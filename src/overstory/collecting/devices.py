@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.collecting.counting import ANOTHER, MOST_VALUES, READ_OFF, People, empty, too_many
-from overstory.collecting.reading import BLOCK, Advance, blocks
+from overstory.collecting.layout import Form
+from overstory.collecting.reading import ANY_FORM, BLOCK, Advance, blocks
 from overstory.protocol.errors import ParameterError
 
 MOST_DEVICES: Final = 5_000_000
@@ -88,6 +89,7 @@ def count_devices(
     device_column: str,
     *,
     most: int = MOST_VALUES,
+    form: Form = ANY_FORM,
     advance: Advance | None = None,
     block: int = BLOCK,
 ) -> People:
@@ -103,7 +105,7 @@ def count_devices(
     values: dict[str, int] = {}
     owners: dict[str, int] = {}
     held, whose, missing = [], [], 0
-    for symbols, devices in blocks(path, [column, device_column], advance=advance, block=block):
+    for symbols, devices in blocks(path, [column, device_column], form=form, advance=advance, block=block):
         there = symbols.is_valid()
         missing += symbols.null_count
         rows = devices.filter(there)

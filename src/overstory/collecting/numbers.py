@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from overstory.collecting.counting import I64, People, empty
-from overstory.collecting.reading import BLOCK, Advance, blocks
+from overstory.collecting.layout import Form
+from overstory.collecting.reading import ANY_FORM, BLOCK, Advance, blocks
 from overstory.protocol.domains.bins import Bins
 
 SAMPLE: Final = 100_000
@@ -22,7 +24,14 @@ F64 = NDArray[np.float64]
 
 
 def count_bins(
-    path: str, column: str, bins: Bins, *, chosen: bool = False, advance: Advance | None = None, block: int = BLOCK
+    path: str,
+    column: str,
+    bins: Bins,
+    *,
+    chosen: bool = False,
+    form: Form = ANY_FORM,
+    advance: Advance | None = None,
+    block: int = BLOCK,
 ) -> People:
     """Count the rows in every bin; numbers outside go to the nearest bin, what is no finite number is missing.
 
@@ -34,7 +43,7 @@ def count_bins(
         When the file is damaged, or holds what is no number.
     """
     counts, missing, outside = np.zeros(bins.count, np.int64), 0, 0
-    for (values,) in blocks(path, [column], numbers=True, advance=advance, block=block):
+    for (values,) in blocks(path, [column], numbers=True, form=form, advance=advance, block=block):
         numbers = values.drop_null().to_numpy(zero_copy_only=False)
         numbers = numbers[np.isfinite(numbers)]
         missing += len(values) - len(numbers)
@@ -74,6 +83,7 @@ def chosen_bins(
     rng: np.random.Generator,
     *,
     count: int = USUAL_BINS,
+    form: Form = ANY_FORM,
     advance: Advance | None = None,
     block: int = BLOCK,
 ) -> Bins:
@@ -86,17 +96,18 @@ def chosen_bins(
     FormatError
         When the file is damaged, or holds what is no number.
     """
-    sample, missing = _sampled(path, column, rng, advance, block)
+    read = blocks(path, [column], numbers=True, form=form, advance=advance, block=block)
+    sample, missing = _sampled(read, rng)
     if not sample.size:
         raise empty(path, column, missing)
     low, high = np.quantile(sample, TAILS).tolist()
     return round_bins(low, high, count)
 
 
-def _sampled(path: str, column: str, rng: np.random.Generator, advance: Advance | None, block: int) -> tuple[F64, int]:
+def _sampled(read: Iterable[tuple[Any, ...]], rng: np.random.Generator) -> tuple[F64, int]:
     """Return the numbers with the smallest random keys: a uniform sample, the same however the file is cut."""
     kept, keys, missing = np.empty(0), np.empty(0), 0
-    for (values,) in blocks(path, [column], numbers=True, advance=advance, block=block):
+    for (values,) in read:
         numbers = values.drop_null().to_numpy(zero_copy_only=False)
         numbers = numbers[np.isfinite(numbers)]
         missing += len(values) - len(numbers)

@@ -2,40 +2,50 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from overstory.protocol.errors import FormatError, ParameterError
+from overstory.client.output import printable
+from overstory.collecting.layout import Form, Layout, check_columns, fault, layout_of
+from overstory.files.opening import reading
+from overstory.protocol.errors import FormatError
 
 BLOCK: Final = 1 << 22
 """Bytes of CSV at a time."""
 ROWS: Final = 1 << 17
 """Rows of Parquet at a time."""
 PARQUET_MAGIC: Final = b"PAR1"
+NO_NUMBERS: Final = frozenset(
+    {
+        *("", "?", "-", ".", "..", "None", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND"),
+        *("1.#QNAN", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"),
+    }
+)
+"""What stands in columns of numbers where there is none."""
+ANY_FORM: Final = Form()
 
 Advance = Callable[[int], object]
 """Called with every number of bytes that were read."""
 
 
-def columns_of(path: str) -> tuple[str, ...]:
+def columns_of(path: str, form: Form = ANY_FORM) -> tuple[str, ...]:
     """Return the names of the file's columns.
 
     Raises
     ------
     FormatError
-        When the file is neither CSV with a header nor Parquet.
+        When the file is neither CSV nor Parquet.
     OSError
         When it cannot be opened.
     """
+    if not is_parquet(path):
+        return layout_of(path, form).names
     with _explained(path):
-        if is_parquet(path):
-            from pyarrow import parquet
+        from pyarrow import parquet
 
-            return tuple(parquet.read_schema(path).names)
-        return tuple(_csv(path, None, numbers=False, block=BLOCK).schema.names)
+        return tuple(parquet.read_schema(path).names)
 
 
 def is_parquet(path: str) -> bool:
@@ -45,19 +55,27 @@ def is_parquet(path: str) -> bool:
 
 
 def blocks(
-    path: str, columns: Sequence[str], *, numbers: bool = False, advance: Advance | None = None, block: int = BLOCK
+    path: str,
+    columns: Sequence[str],
+    *,
+    numbers: bool = False,
+    form: Form = ANY_FORM,
+    advance: Advance | None = None,
+    block: int = BLOCK,
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the columns block by block, each block a tuple of Arrow arrays of equal length.
 
     Parameters
     ----------
     path
-        A CSV file with a header (gz too), or a Parquet file; known by how it begins.
+        A CSV file (gz too), or a Parquet file; known by how it begins.
     columns
-        Which, in order. Missing are the nulls of Parquet and the empty, unquoted fields of CSV.
+        Which, in order. Missing are the nulls of Parquet, the empty, unquoted fields of CSV, and what `form` says.
     numbers
-        Whether the first column holds numbers: it is then an array of float64, and ``NA``, ``null``, ``NaN`` and their
-        like are missing. Otherwise all columns are text.
+        Whether the first column holds numbers: it is then an array of float64, and `NO_NUMBERS` are missing. Otherwise
+        all columns are text.
+    form
+        What is known of a CSV file.
     advance
         Told of the progress, in bytes.
     block
@@ -72,67 +90,125 @@ def blocks(
     OSError
         When it cannot be opened.
     """
-    check_columns(path, columns)
-    with _explained(path):
-        read = (
-            _parquet_batches(path, columns) if is_parquet(path) else _csv(path, columns, numbers=numbers, block=block)
-        )
-        size, told, done = Path(path).stat().st_size, 0, 0
-        for batch in read:
-            yield tuple(_typed(batch.column(name), numbers and i == 0) for i, name in enumerate(columns))
-            done += batch.nbytes
-            if advance is not None:  # the bytes in memory stand for those on the disk, which Arrow does not tell
-                share = min(done, size) - told
+    layout = None if is_parquet(path) else layout_of(path, form, columns)
+    check_columns(path, columns_of(path) if layout is None else layout.names, columns)
+    read = _parquet(path, columns, advance) if layout is None else _csv(path, layout, columns, advance, block)
+    no_numbers = NO_NUMBERS.union(form.missing)
+    for first, *others in read:
+        with _explained(path):
+            texts = [_text(values, form.missing) for values in others]
+            found = _text(first, form.missing) if not numbers else _numbers(first, no_numbers)
+        if found is None:
+            said = None if layout is None else fault(path, layout, columns[0], no_numbers)
+            raise said or FormatError("the column is to hold numbers", source=path, field=columns[0])
+        yield (found, *texts)
+
+
+def _csv(
+    path: str, layout: Layout, columns: Sequence[str], advance: Advance | None, block: int
+) -> Iterator[tuple[Any, ...]]:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    raw = [layout.raw_names[layout.names.index(name)] for name in columns]
+    quotes = _Quotes()
+    with reading(path, advance) as stream:
+        try:
+            for batch in csv.open_csv(
+                pa.PythonFile(quotes.watched(stream), mode="r"),
+                read_options=csv.ReadOptions(
+                    block_size=block,
+                    encoding=layout.encoding,
+                    column_names=None if layout.header else list(layout.raw_names),
+                ),
+                parse_options=csv.ParseOptions(delimiter=layout.delimiter, newlines_in_values=True),
+                convert_options=csv.ConvertOptions(
+                    column_types=dict.fromkeys(raw, pa.string()),
+                    include_columns=list(dict.fromkeys(raw)),
+                    strings_can_be_null=True,
+                    null_values=[""],
+                    quoted_strings_can_be_null=False,
+                ),
+            ):
+                yield tuple(_stripped(batch.column(name), layout) for name in raw)
+        except pa.ArrowException as error:
+            raise fault(path, layout, None, NO_NUMBERS) or _unsound(path, error) from error
+    if quotes.odd and (problem := fault(path, layout, None, NO_NUMBERS)):
+        raise problem
+
+
+class _Quotes:
+    """Counts quotes as they are read: an odd number says that one is not closed, or stands inside a plain field."""
+
+    def __init__(self) -> None:
+        self.odd = False
+
+    def watched(self, stream: Any) -> Any:
+        """Return the stream, whose quotes are counted."""
+        outer = self
+
+        class _Watched:
+            closed = False
+
+            def read(self, size: int = -1) -> bytes:
+                raw: bytes = stream.read(size)
+                outer.odd ^= bool(raw.count(b'"') % 2)
+                return raw
+
+            def close(self) -> None:
+                self.closed = True
+
+        return _Watched()
+
+
+def _stripped(values: Any, layout: Layout) -> Any:
+    from pyarrow import compute
+
+    return compute.utf8_trim_whitespace(values) if layout.strip else values
+
+
+def _parquet(path: str, columns: Sequence[str], advance: Advance | None) -> Iterator[tuple[Any, ...]]:
+    from pyarrow import parquet
+
+    with _explained(path), parquet.ParquetFile(path) as file:
+        size, rows, told, done = Path(path).stat().st_size, max(file.metadata.num_rows, 1), 0, 0
+        for batch in file.iter_batches(batch_size=ROWS, columns=list(dict.fromkeys(columns))):
+            yield tuple(batch.column(name) for name in columns)
+            done += batch.num_rows
+            if advance is not None:  # rows stand for bytes, which Arrow does not tell
+                share = size * done // rows - told
                 told += share
                 advance(share)
 
 
-def check_columns(path: str, columns: Sequence[str]) -> None:
-    """Raise ParameterError unless the file has each of the columns, once."""
-    names = columns_of(path)
-    for column in columns:
-        if column not in names:
-            raise ParameterError(f"{path}: there is no column {column!r}; there are: {', '.join(map(repr, names))}")
-        if names.count(column) > 1:
-            raise ParameterError(f"{path}: {names.count(column)} columns are called {column!r}: give each its own name")
-
-
-def _csv(path: str, columns: Sequence[str] | None, *, numbers: bool, block: int) -> Any:
+def _text(values: Any, missing: Collection[str]) -> Any:
+    """Return a column as text, without what stands for no value."""
     import pyarrow as pa
-    from pyarrow import csv
+    from pyarrow import compute
 
-    wanted = {} if columns is None else dict.fromkeys(columns, pa.string())
-    missing: dict[str, Any] = {"null_values": [""], "quoted_strings_can_be_null": False}
-    if numbers and columns:
-        wanted[columns[0]] = pa.float64()
-        missing = {}
-    return csv.open_csv(
-        path,
-        read_options=csv.ReadOptions(block_size=block),
-        parse_options=csv.ParseOptions(newlines_in_values=True),
-        convert_options=csv.ConvertOptions(
-            column_types=wanted, include_columns=list(wanted), strings_can_be_null=True, **missing
-        ),
-    )
+    text = values if values.type == pa.string() else values.cast(pa.string())
+    if not missing:
+        return text
+    absent = compute.is_in(text, value_set=pa.array(list(missing), pa.string()))
+    return compute.if_else(absent, pa.scalar(None, pa.string()), text)
 
 
-def _parquet_batches(path: str, columns: Sequence[str]) -> Iterator[Any]:
-    from pyarrow import parquet
-
-    with parquet.ParquetFile(path) as file:
-        yield from file.iter_batches(batch_size=ROWS, columns=list(dict.fromkeys(columns)))
-
-
-def _typed(values: Any, number: bool) -> Any:  # noqa: FBT001 - one of two kinds
+def _numbers(values: Any, no_numbers: Collection[str]) -> Any:
+    """Return a column as float64; None where a text is neither a number nor one of those that stand for none."""
     import pyarrow as pa
+    from pyarrow import compute
 
-    kind = pa.float64() if number else pa.string()
-    return values if values.type == kind else values.cast(kind, safe=not number)
+    if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
+        return values.cast(pa.float64(), safe=False)
+    try:
+        return _text(compute.utf8_trim_whitespace(values.cast(pa.string())), no_numbers).cast(pa.float64())
+    except pa.ArrowInvalid:
+        return None
 
 
 @contextmanager
 def _explained(path: str) -> Iterator[None]:
-    """Say in one error of ours what the reader says."""
+    """Say in one error of ours what Arrow says of a file."""
     import pyarrow as pa
 
     try:
@@ -140,16 +216,16 @@ def _explained(path: str) -> Iterator[None]:
     except pa.ArrowNotImplementedError as error:
         raise FormatError(f"a column of text or numbers is expected ({_first(error)})", source=path) from error
     except pa.ArrowException as error:
-        if "conversion error to double" in str(error) or "Failed to parse string" in str(error):
-            raise FormatError(f"the column is to hold numbers ({_first(error)})", source=path) from error
-        raise FormatError(f"this is no sound CSV or Parquet file ({_first(error)})", source=path) from error
+        raise _unsound(path, error) from error
     except OSError as error:
         if error.errno is not None:
             raise
-        raise FormatError(f"this is no sound CSV or Parquet file ({_first(error)})", source=path) from error
-    except UnicodeDecodeError as error:
-        raise FormatError("the header is not UTF-8 text", source=os.fspath(path)) from error
+        raise _unsound(path, error) from error
+
+
+def _unsound(path: str, error: Exception) -> FormatError:
+    return FormatError(f"this is no sound CSV or Parquet file ({_first(error)})", source=path)
 
 
 def _first(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
+    return printable(str(error).strip().partition("\n")[0])

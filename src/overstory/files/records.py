@@ -58,17 +58,41 @@ class Block:
     raw: bytes
 
 
+FOREIGN: Final = (
+    (b"PK\x03\x04", "a zip archive or an Excel workbook: unpack it, or save the sheet as CSV"),
+    (b"\xd0\xcf\x11\xe0", "an old Excel workbook: save the sheet as CSV"),
+    (b"\xff\xfe", "UTF-16 text: save it as UTF-8, or convert it (iconv -f utf-16 -t utf-8)"),
+    (b"\xfe\xff", "UTF-16 text: save it as UTF-8, or convert it (iconv -f utf-16 -t utf-8)"),
+    (b"\xfd7zXZ\0", "compressed by xz: unpack it (gz is read as it is)"),
+    (b"\x28\xb5\x2f\xfd", "compressed by zstd: unpack it (gz is read as it is)"),
+)
+"""How files begin that are not UTF-8 text, and what to do about them."""
+
+
+def foreign(head: bytes) -> str | None:
+    r"""Say what a file is that begins so and is no UTF-8 text; None when it may be.
+
+    Examples
+    --------
+    >>> foreign(b"PK\x03\x04..."), foreign(b"k,h,m,p,q,f")
+    ('this is a zip archive or an Excel workbook: unpack it, or save the sheet as CSV', None)
+    """
+    return next((f"this is {said}" for begins, said in FOREIGN if head.startswith(begins)), None)
+
+
 def blocks(stream: BinaryIO, source: str, size: int = BLOCK) -> Iterator[Block]:
     """Cut `stream` into blocks of whole records; a byte order mark is dropped.
 
     Raises
     ------
     FormatError
-        When a record does not end.
+        When a record does not end, or the first bytes are those of another kind of file.
     """
     line, held = 1, b""
     while chunk := stream.read(size):
         held += chunk
+        if line == 1 and len(held) == len(chunk) and (problem := foreign(held)):
+            raise FormatError(problem, source=source)
         if line == 1:
             held = held.removeprefix(BOM)
         cut = _record_end(held)
