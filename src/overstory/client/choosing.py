@@ -29,7 +29,9 @@ def choose(choice: str, setting: Setting, args: argparse.Namespace) -> int:
 
     if choice != "off" and not setting.registry:
         raise ParameterError("what is asked for? give --registry FILE, the metrics that the application was built with")
-    consent = choices.choose(setting.paths, setting.registry, choice, datetime.now(UTC).date())
+    consent = choices.choose(
+        setting.paths, setting.registry, choice, datetime.now(UTC).date(), moved=getattr(args, "moved", False)
+    )
     if args.json:
         setting.say_json(_chosen(setting, consent))
         return 0

@@ -11,13 +11,14 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from overstory.client.consent import Choice, Consent, choose
-from overstory.client.construction import WEEK, WarnsOnce, courier, delays, load, seconds
+from overstory.client.construction import CLEAR, WEEK, WarnsOnce, courier, delays, in_the_clear, load, seconds
 from overstory.client.errors import ConsentError, Fault, StateError
 from overstory.client.forking import watch
 from overstory.client.late_session import LateSession
@@ -128,6 +129,9 @@ class Client:
         self._wants_thread = background
         self._thread: Background | None = None
         self._warn = WarnsOnce(_log)
+        self._clear = in_the_clear(server)
+        if self._clear is not None:
+            self._warn("clear", CLEAR, self._clear)
         at_exit = seconds("exit_timeout", exit_timeout, 0.0, 60.0)
         self._late = LateSession(self._open, self._authority, self._warn, at_exit)
         self._starting, self._sending = threading.Lock(), threading.Lock()
@@ -170,6 +174,8 @@ class Client:
             return self._record(metric, value)
         except StateError as error:
             self._note(error)
+            if error.fault is Fault.ELSEWHERE:
+                return Outcome.NOT_ASKED
         except Exception as error:  # noqa: BLE001 - whatever it is, it is not the host program's
             # The message might hold the value: only the kind of the error is told.
             self._warn(f"record {type(error).__name__}", "recording failed: %s", type(error).__name__)
@@ -204,14 +210,22 @@ class Client:
         effective, pending, trouble = self._authority.now(), self._late.pending, self._late.trouble
         problem = None if trouble is None else str(trouble)
         try:
-            return read_status(
+            found = read_status(
                 self.paths, self.registry, effective, now=self._clock(), pending=pending, problem=problem
             )
+            return found if self._clear is None else replace(found, notes=(*found.notes, CLEAR % self._clear))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told
             return Status(effective, (), self.paths.folder, pending, problem=problem or str(error))
 
-    def consent(self, choice: Choice | str) -> Consent:
+    def consent(self, choice: Choice | str, *, moved: bool = False) -> Consent:
         """Make the person's choice, for the metrics of this registry; see `overstory.client.consent.choose`.
+
+        Parameters
+        ----------
+        choice
+            "on", "local" or "off".
+        moved
+            Where the state was begun on another machine: that this machine replaces it.
 
         Raises
         ------
@@ -221,7 +235,8 @@ class Client:
             When it cannot be kept. After an "off" that cannot, this client records nothing all the same.
         """
         try:
-            made = choose(self.paths, self.registry, choice, datetime.fromtimestamp(self._clock(), UTC).date())
+            today = datetime.fromtimestamp(self._clock(), UTC).date()
+            made = choose(self.paths, self.registry, choice, today, moved=moved)
         except ConsentError:
             self._refused = self._refused or choice != Choice.ON
             raise
@@ -317,6 +332,7 @@ class Client:
         if not self._sending.acquire(blocking=False):
             return None  # another thread is at it
         try:
+            self._state().check_machine()
             return self._courier().deliver(self._state(), self.registry, seconds=seconds, permit=self._permit)
         finally:
             self._sending.release()

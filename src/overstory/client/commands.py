@@ -83,6 +83,10 @@ REGISTRY_HELP: Final = (
 
 
 def _add_own(parser: argparse.ArgumentParser, name: str) -> None:
+    if name in {"on", "local"}:
+        parser.add_argument(
+            "--moved", action="store_true", help="this machine replaces the one where the state was begun"
+        )
     if name == "forget":
         parser.add_argument("--yes", action="store_true", help="do not ask")
     if name == "view":

@@ -117,7 +117,9 @@ def _from_json(read: Any) -> Consent:
     return Consent(Choice(read["choice"]), texts[0], texts[1], metrics, texts[2])
 
 
-def choose(paths: StatePaths, registry: MetricRegistry, choice: Choice | str, today: date) -> Consent:
+def choose(
+    paths: StatePaths, registry: MetricRegistry, choice: Choice | str, today: date, *, moved: bool = False
+) -> Consent:
     """Make a choice: the one way to change consent.json.
 
     What waits to be sent never outlives the consent that it was recorded under: it is dropped by `off`, kept from
@@ -136,6 +138,8 @@ def choose(paths: StatePaths, registry: MetricRegistry, choice: Choice | str, to
         "on", "local" or "off".
     today
         The day of the choice, UTC.
+    moved
+        Where the state was begun on another machine: that this one replaces it, secret and ledger included.
 
     Raises
     ------
@@ -144,13 +148,15 @@ def choose(paths: StatePaths, registry: MetricRegistry, choice: Choice | str, to
     ConsentError
         When it cannot be kept; the choice before stands.
     StateError
-        When the choice is `on` and an earlier consent's reports cannot be withdrawn, or the folder is another user's or
-        open to others; the choice before stands.
+        When the choice is `on` and an earlier consent's reports cannot be withdrawn; and for any but `off`, when the
+        folder is another user's or open to others, or the state was begun on another machine and has not `moved`. The
+        choice before stands.
     """
     if choice not in list(Choice):
         raise ParameterError(f"choice = {choice!r}: choose one of {', '.join(Choice)}")
     if choice != Choice.OFF:
         refuse_foreign(paths)
+        _settle_machine(paths, moved=moved)
     chosen, before = Choice(choice), _before(paths)
     renewed = before is not None and before.choice is Choice.ON and chosen is Choice.ON
     listed = MappingProxyType({name: metric.digest.hex() for name, metric in registry.items()})
@@ -165,6 +171,16 @@ def choose(paths: StatePaths, registry: MetricRegistry, choice: Choice | str, to
         with contextlib.suppress(StateError):
             _withdraw(paths, chosen)
     return consent
+
+
+def _settle_machine(paths: StatePaths, *, moved: bool) -> None:
+    from overstory.client.state import State
+
+    state = State(paths)
+    if moved:
+        state.move_here()
+    else:
+        state.check_machine()
 
 
 def _before(paths: StatePaths) -> Consent | None:

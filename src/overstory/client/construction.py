@@ -88,6 +88,30 @@ def courier(
     return made
 
 
+CLEAR: Final = "reports and the token travel unencrypted to %s: give an https:// address"
+
+
+def in_the_clear(server: str | None) -> str | None:
+    """Return the host that reports travel to unencrypted, over a network; None where they do not.
+
+    Examples
+    --------
+    >>> [in_the_clear(f"http://{host}") for host in ("example.org", "localhost:8080", "127.0.0.1", "[::1]:80")]
+    ['example.org', None, None, None]
+    """
+    import ipaddress
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(server or "")
+    host = parts.hostname or ""
+    if parts.scheme != "http" or host == "localhost" or host.endswith(".localhost"):
+        return None
+    try:
+        return None if ipaddress.ip_address(host).is_loopback else host
+    except ValueError:
+        return host
+
+
 def seconds(name: str, value: float, least: float, most: float) -> float:
     """Return a setting in seconds, or raise ParameterError when it is out of range."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:

@@ -30,6 +30,8 @@ class Fault(StrEnum):
         Another process has forgotten the state, and perhaps begun a new one, since this one read it.
     NEWER
         A later version of Overstory wrote it.
+    ELSEWHERE
+        It was begun on another machine.
     FOREIGN
         It is another user's, or open to others.
     """
@@ -43,6 +45,7 @@ class Fault(StrEnum):
     ALTERED = "altered"
     CHANGED = "changed"
     NEWER = "newer"
+    ELSEWHERE = "elsewhere"
     FOREIGN = "foreign"
 
 

@@ -21,11 +21,12 @@ from overstory.client.database import committed, connected, saying
 from overstory.client.errors import Fault, StateError
 from overstory.client.forking import no_fork
 from overstory.client.locking import locked
+from overstory.client.machine import ELSEWHERE, mark_of
 from overstory.client.memo import Memo
 from overstory.client.outbox import Bounds, Outbox
 from overstory.client.ownership import refuse_foreign
 from overstory.client.paths import StatePaths
-from overstory.client.secret_file import DeviceSecret
+from overstory.client.secret_file import DeviceSecret, read_secret
 
 PERIODS_KEPT: Final = 400
 """How many periods are remembered as reported, per metric; earlier ones are refused altogether."""
@@ -52,6 +53,16 @@ class Rows:
         """The fingerprint of the secret that everything here was made with."""
         found = self._connection.execute("SELECT value FROM about WHERE key = 'fingerprint'").fetchone()
         return None if found is None else bytes(found[0])
+
+    @property
+    def machine(self) -> bytes | None:
+        """What was kept of the machine that the state was begun on; None where it had no id, or by an older version."""
+        found = self._connection.execute("SELECT value FROM about WHERE key = 'machine'").fetchone()
+        return None if found is None else bytes(found[0])
+
+    def bind(self, machine: bytes) -> None:
+        """Keep the mark of another machine."""
+        self._connection.execute("REPLACE INTO about VALUES ('machine', ?)", (machine,))
 
     def claims(self, metric: str) -> Claims:
         """Return which periods of a metric have had their report."""
@@ -153,7 +164,18 @@ class State:
             with locked(self.paths.lock, wait) as lock:
                 secret = settle(self.paths, lock, wait)
         self._secret = secret
+        self._bind(secret, wait)
         return secret
+
+    def _bind(self, secret: DeviceSecret, timeout: float) -> None:
+        """Keep the mark of this machine where there is none; refuse that of another."""
+        self.check_machine()
+        here = mark_of(secret.reveal())
+        with self.snapshot() as rows:
+            bound = here is None or rows.machine is not None
+        if here is not None and not bound:
+            with self.transaction(timeout) as rows:
+                rows.bind(here)
 
     @contextmanager
     def transaction(self, timeout: float | None = None) -> Iterator[Rows]:
@@ -199,6 +221,36 @@ class State:
                 connection.backup(copy)
                 schema.upgrade(copy, version)
                 yield self._mine(Rows(copy, self.bounds))
+
+    def check_machine(self) -> None:
+        """Raise StateError where the state was begun on another machine than this one; a state without a mark is not.
+
+        Raises
+        ------
+        StateError
+            `elsewhere`; or when the state cannot be read.
+        """
+        secret = self._secret or read_secret(self.paths.secret)
+        here = None if secret is None else mark_of(secret.reveal())
+        if here is None or not self.exists:
+            return
+        with self.snapshot() as rows:
+            if rows.machine not in (None, here):
+                raise StateError(Fault.ELSEWHERE, f"{self.paths.folder}: {ELSEWHERE}")
+
+    def move_here(self) -> None:
+        """Bind the state to this machine, secret, ledger and all: it replaces the one where it was begun.
+
+        Raises
+        ------
+        StateError
+            When the state cannot be written.
+        """
+        secret = read_secret(self.paths.secret)
+        here = None if secret is None else mark_of(secret.reveal())
+        if here is not None and self.exists:
+            with self.transaction() as rows:
+                rows.bind(here)
 
     def _check_there(self, version: int) -> None:
         if version == 0:

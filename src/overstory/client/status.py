@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.consent import Choice
-from overstory.client.errors import StateError
+from overstory.client.errors import Fault, StateError
+from overstory.client.machine import UNCHECKED, machine_id
 from overstory.client.paths import StatePaths
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class Status:
         What is wrong with the clock; None when nothing is known to be.
     spent
         What each metric has cost.
+    notes
+        What a person should know that is no trouble: reports that travel in the clear, a machine without an id.
     """
 
     effective: Effective
@@ -68,6 +71,7 @@ class Status:
     failures: int = 0
     clock: str | None = None
     spent: tuple[Spent, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -90,6 +94,8 @@ class Status:
         for said in (self.clock, self.problem):
             if said is not None:
                 yield f"trouble: {said}"
+        for note in self.notes:
+            yield f"note: {note}"
 
     def _queue(self) -> Iterator[str]:
         waiting, local = (self.outbox.get(name, 0) for name in ("waiting", "local"))
@@ -117,6 +123,7 @@ class Status:
             "collector_failures": self.failures,
             "clock": self.clock,
             "problem": self.problem,
+            "notes": list(self.notes),
             "budget": [spent_json(spent) for spent in self.spent],
         }
 
@@ -167,11 +174,17 @@ def read_status(
     state = State(paths)
     if not state.exists:
         return found
+    if machine_id() is None:
+        found = replace(found, notes=(UNCHECKED,))
+    try:
+        state.check_machine()
+    except StateError as error:
+        found = replace(found, problem=str(error) if error.fault is Fault.ELSEWHERE else problem)
     try:
         with state.snapshot() as rows:
             return _completed(found, rows, registry, now)
     except StateError as error:
-        return replace(found, problem=problem or str(error))
+        return replace(found, problem=found.problem or str(error))
 
 
 def _completed(found: Status, rows: Rows, registry: Mapping[str, Metric], now: float) -> Status:

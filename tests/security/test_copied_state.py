@@ -1,0 +1,217 @@
+"""A state on two machines: the copy notices, records and sends nothing, and asks which of the two it is."""
+
+import io
+import logging
+import shutil
+import sqlite3
+import subprocess
+from types import SimpleNamespace
+
+import pytest
+
+from overstory.client import Client, Outcome, machine
+from overstory.client.beginning import erase
+from overstory.client.commands import main
+from overstory.client.errors import Fault, StateError
+from overstory.client.paths import StatePaths
+from overstory.client.state import State
+from overstory.client.upload import Answer
+from overstory.protocol.metrics import parse_registry
+
+NOON, DAY = 1_795_262_400.0, 86_400
+REGISTRY = """
+registry = "1"
+[metrics.m]
+title = "T"
+description = "D"
+owner = "O"
+purpose = "https://example.org"
+domain = {kind = "integers", min = 0, max = 3}
+oracle = "grr"
+parameters = {epsilon = 1.0}
+period = "day"
+retention_days = 1
+expires = 2099-01-01
+"""
+
+
+class Machines:
+    """Two machines' worth of ids, one in force at a time."""
+
+    def __init__(self, folder, monkeypatch):
+        self.file = folder / "machine-id"
+        monkeypatch.setattr(machine, "PLACES", (folder / "nothing here", self.file))
+        self.be("a" * 32)
+
+    def be(self, identity):
+        self.file.write_text(f"{identity}\n")
+
+
+@pytest.fixture
+def machines(tmp_path, monkeypatch):
+    return Machines(tmp_path, monkeypatch)
+
+
+class Device:
+    """A client on a folder, and what leaves it."""
+
+    def __init__(self, folder, day=0):
+        self.sent = []
+        settings = {"environ": {}, "policy": folder.parent / "none", "spread": 0, "server": "https://example.org"}
+        registry = parse_registry(REGISTRY)
+        self.client = Client(
+            "t", registry=registry, state=folder, clock=lambda: NOON + day * DAY, transport=self.take, **settings
+        )
+
+    def take(self, request):
+        self.sent.append(request.body)
+        return Answer(503)
+
+
+def copied(tmp_path):
+    """A state with a report that waits, and its copy."""
+    first = Device(tmp_path / "first")
+    first.client.consent("on")
+    assert first.client.record("m", 1) is Outcome.RECORDED
+    first.client.flush()
+    shutil.copytree(tmp_path / "first", tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def test_a_copy_on_another_machine_records_and_sends_nothing_and_says_why(tmp_path, machines):
+    folder = copied(tmp_path)
+    machines.be("b" * 32)
+    copy = Device(folder, day=1)
+    assert copy.client.record("m", 2) is Outcome.NOT_ASKED
+    assert "begun on another machine" in copy.client.flush().problem
+    assert copy.sent == []
+    assert "overstory on --moved" in copy.client.status().problem
+    assert "begun on another machine" in Device(folder).client.status().problem  # before anything is recorded
+    assert State(StatePaths(folder)).exists
+    with pytest.raises(StateError) as caught:
+        copy.client.consent("on")
+    assert caught.value.fault is Fault.ELSEWHERE
+
+
+def test_the_machine_where_it_was_begun_goes_on(tmp_path, machines):
+    copied(tmp_path)
+    first = Device(tmp_path / "first", day=1)
+    assert first.client.record("m", 2) is Outcome.RECORDED
+    first.client.flush()
+    assert first.sent
+    assert first.client.status().problem is None
+
+
+def test_who_moved_keeps_the_secret_and_the_ledger(tmp_path, machines):
+    folder = copied(tmp_path)
+    before = State(StatePaths(folder)).begin().fingerprint
+    machines.be("b" * 32)
+    moved = Device(folder, day=1)
+    moved.client.consent("on", moved=True)
+    assert moved.client.record("m", 1) is Outcome.RECORDED
+    assert moved.client.flush().problem is None
+    state = State(StatePaths(folder))
+    assert state.begin().fingerprint == before
+    with state.snapshot() as rows:
+        assert [response.reports for response in rows.memo.responses("m")] == [2]
+    machines.be("a" * 32)
+    assert Device(folder).client.record("m", 1) is Outcome.NOT_ASKED  # bound to the other one now
+
+
+def test_another_device_begins_anew(tmp_path, machines):
+    folder = copied(tmp_path)
+    before = State(StatePaths(folder)).begin().fingerprint
+    machines.be("b" * 32)
+    Device(folder).client.consent("off")  # a no is heard on any machine
+    erase(StatePaths(folder))
+    fresh = Device(folder, day=1)
+    fresh.client.consent("on")
+    assert fresh.client.record("m", 1) is Outcome.RECORDED
+    assert State(StatePaths(folder)).begin().fingerprint != before
+
+
+def test_the_commands_say_so_and_take_the_answer(tmp_path, machines, capsys):
+    folder = copied(tmp_path)
+    registry = tmp_path / "metrics.toml"
+    registry.write_text(REGISTRY)
+    machines.be("b" * 32)
+    words = ["--state", str(folder), "--registry", str(registry)]
+    assert main(["status", *words], environ={}) == 0
+    assert "begun on another machine" in capsys.readouterr().out
+    assert main(["on", *words], environ={}) == 2
+    assert "overstory on --moved" in capsys.readouterr().err
+    assert main(["on", "--moved", *words], environ={}) == 0
+    capsys.readouterr()
+    assert main(["status", *words], environ={}) == 0
+    assert "another machine" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("identity", ["", "uninitialized"])
+def test_a_machine_without_an_id_is_not_checked_and_status_says_so(tmp_path, machines, identity):
+    folder = copied(tmp_path)
+    machines.be(identity)
+    assert machine.machine_id() is None
+    there = Device(folder, day=1)
+    assert there.client.record("m", 2) is Outcome.RECORDED
+    assert any("has no id of its own" in line for line in there.client.status().words())
+
+
+def test_a_state_of_an_earlier_version_is_bound_when_it_is_first_opened(tmp_path, machines):
+    folder = copied(tmp_path)
+    connection = sqlite3.connect(folder / "state.db", isolation_level=None)
+    connection.execute("DELETE FROM about WHERE key = 'machine'")
+    connection.close()
+    assert Device(folder, day=1).client.record("m", 2) is Outcome.RECORDED
+    machines.be("b" * 32)
+    assert Device(folder, day=2).client.record("m", 2) is Outcome.NOT_ASKED
+
+
+def test_the_id_itself_is_kept_and_sent_nowhere(tmp_path, machines):
+    copied(tmp_path)
+    first = Device(tmp_path / "first", day=1)
+    first.client.record("m", 1)
+    first.client.flush()
+    mark = machine.mark_of(State(StatePaths(tmp_path / "first")).begin().reveal())
+    kept = b"".join(path.read_bytes() for path in (tmp_path / "first").iterdir())
+    assert mark in kept
+    for needle in (b"a" * 32, bytes.fromhex("a" * 32)):
+        assert needle not in kept + b"".join(first.sent)
+    assert mark not in b"".join(first.sent)
+
+
+def test_two_states_on_one_machine_have_marks_that_say_nothing_of_each_other(machines):
+    assert machine.mark_of(b"a" * 32) != machine.mark_of(b"b" * 32)
+
+
+def test_the_ids_of_other_platforms(monkeypatch):
+    said = '{\n  "IOPlatformSerialNumber" = "C02"\n  "IOPlatformUUID" = "8A6D-11"\n}\n'
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=said))
+    assert machine.machine_id("darwin") == "8A6D-11"
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(stdout="?"))
+    assert machine.machine_id("darwin") is None
+    registry = SimpleNamespace(
+        HKEY_LOCAL_MACHINE=1, OpenKey=lambda *_: io.StringIO(), QueryValueEx=lambda *_: ("c0ffee", 1)
+    )
+    monkeypatch.setitem(__import__("sys").modules, "winreg", registry)
+    assert machine.machine_id("win32") == "c0ffee"
+
+
+@pytest.mark.parametrize("server", ["http://collect.example.org", "http://10.0.0.1:8080"])
+def test_reports_in_the_clear_are_warned_about_once_and_in_the_status(tmp_path, caplog, server):
+    """F12: a server without TLS was taken without a word."""
+    with caplog.at_level(logging.WARNING, logger="overstory.client"):
+        client = Client("t", registry=parse_registry(REGISTRY), state=tmp_path / "s", server=server, environ={})
+        client.record("m", 1)
+        client.flush()
+    assert [record.getMessage() for record in caplog.records if "unencrypted" in record.getMessage()] == [
+        f"reports and the token travel unencrypted to {server.split('/')[2].split(':')[0]}: give an https:// address"
+    ]
+    assert any(line.startswith("note: reports and the token travel unencrypted") for line in client.status().words())
+    assert client.status().to_json()["notes"]
+
+
+@pytest.mark.parametrize("server", ["https://collect.example.org", "http://localhost:1", "http://127.0.0.1:1", None])
+def test_an_encrypted_or_a_local_server_is_not_warned_about(tmp_path, caplog, server):
+    client = Client("t", registry=parse_registry(REGISTRY), state=tmp_path / "s", server=server, environ={})
+    assert not caplog.records
+    assert not any("unencrypted" in line for line in client.status().words())
