@@ -170,9 +170,10 @@ class MemoMachine(WithFolder):
     def chosen(self, name, value):
         """The value really reported: the rule of the metric, in a few words."""
         known = self.known[name]
-        if value in known or name == "free" or len([v for v in known if v is not None]) < 3:
+        held = [v for v in known if v is not None]
+        if value in known or name == "free" or len(held) < 3:
             return value
-        by_rule = {"drop": None, "first": known[0], "nearest": min(known, key=lambda k: (abs(k - value), k))}
+        by_rule = {"drop": None, "first": known[0], "nearest": min(held, key=lambda k: (abs(k - value), k))}
         return by_rule[name]
 
     @rule(which=st.integers(0, 1), name=METRICS, value=VALUES)
@@ -381,10 +382,11 @@ def test_local_reports_are_not_charged_and_count_towards_the_cap(tmp_path):
     client.consent("on")
     clock.tomorrow()
     assert client.record("drop", 4) is Outcome.CAPPED
+    clock.tomorrow()
     assert client.record("drop", 2) is Outcome.RECORDED
     client.flush()
     with State(client.paths).snapshot() as rows:
-        assert [(r.reports, r.kept) for r in rows.memo.responses("drop")] == [(0, 1), (1, 1), (0, 1), (0, 1)]
+        assert [(r.reports, r.kept) for r in rows.memo.responses("drop")] == [(0, 1), (1, 1), (0, 1), (1, 1)]
         assert rows.outbox.tally()[RowState.LOCAL] == 4
 
 

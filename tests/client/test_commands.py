@@ -168,7 +168,7 @@ def test_one_report_is_spoken_of_as_one(here: Any, capsys: Any) -> None:
     assert "colour: 1 report of 1 distinct value; one report" in capsys.readouterr().out
     assert run("view", *ALL, "--explain", "colour=green") == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "has reported 1 distinct value, the most it may: this one would not be reported" in told
+    assert "has reported 1 distinct value, the most it may: the first one would be reported instead" in told
     assert "cohorts: there is 1 " in told
 
 

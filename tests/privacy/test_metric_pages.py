@@ -37,7 +37,7 @@ def facts(*more, **instead):
     ("outside", "says"),
     [
         ("clamp", "counts as the nearest"),
-        ("reject", "is not reported"),
+        ("reject", "is reported as nothing"),
         ("separate", "as below or above, and not how far"),
     ],
 )
@@ -57,8 +57,11 @@ def test_long_lists_are_cut_and_others_named():
     [
         ((), "all 3 that there are"),
         (("max_values = 3",), "all 3 that there are"),
-        (("max_values = 2",), "at most 2 different ones from one device, ever; further ones are not reported"),
-        (("max_values = 2", 'beyond = "first"'), "further ones are reported as the first one was"),
+        (
+            ("max_values = 2",),
+            "at most 2 different ones from one device, ever; further ones are reported as the first one was",
+        ),
+        (("max_values = 2", 'beyond = "drop"'), "further ones are reported as nothing"),
     ],
 )
 def test_how_many_values(more, says):
@@ -92,7 +95,8 @@ def test_every_epsilon_of_the_statement_is_on_the_page_and_the_lifetime_is_last(
 @pytest.mark.parametrize("name", ["search-engine", "theme", "open-tabs", "misspelling", "meter-memo"])
 def test_a_lifetime_is_the_values_allowed_times_the_permanent_epsilon(name):
     metric = EXAMPLES[name]
-    most = min(n for n in (metric.max_values, terms_of(metric.mechanism).most_values) if n is not None)
+    values = terms_of(metric.mechanism).most_values
+    most = min(n for n in (metric.max_responses, values and values + 1) if n is not None)
     assert lifetime_claim(metric).epsilon == pytest.approx(most * metric.mechanism.epsilon_permanent)
 
 
@@ -134,6 +138,7 @@ RAPPOR = {"domain": '{kind = "strings"}', "oracle": '"rappor"', "parameters": "{
         (("max_values = 3",), {}, "max_values", "has no effect: the domain has 3 values"),
         (("max_values = 3",), WINDOW, "max_values", "all noise is drawn afresh"),
         (('beyond = "first"',), {}, "beyond", "has no effect without max_values"),
+        (("max_values = 2",), {}, "max_values", "reported as nothing, which takes one of these places"),
         ((), RAPPOR, "max_values", "no cap: what one device may reveal by ever new values is without bound"),
     ],
 )
@@ -150,7 +155,7 @@ def test_what_is_worth_a_second_look(more, instead, key, says):
     [
         ((), {}),
         ((), {"expires": "2026-12-22"}),
-        (("max_values = 2", 'beyond = "first"'), {}),
+        (("max_values = 2", 'beyond = "drop"'), {}),
         (("max_values = 9",), RAPPOR),
         ((), WINDOW),
         ((), {"oracle": '"loloha"', "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0}"}),

@@ -1,12 +1,13 @@
 """What weakens a promise under the same id is found, whatever it is; what does not is not called so."""
 
+import itertools
 import math
 
 import pytest
 
 from overstory.privacy.histories import epsilon_between
 from overstory.privacy.kinds import terms_of
-from overstory.privacy.registry_changes import Kind, compare_registries, lifetime_epsilon
+from overstory.privacy.registry_changes import BEYOND, Kind, compare_registries, lifetime_epsilon
 from overstory.privacy.words import epsilon_text
 from overstory.protocol.metrics import parse_registry
 
@@ -72,6 +73,7 @@ WEAKER = [
     ({"max_values": 4}, "max_values"),
     ({"max_values": None}, "max_values"),
     ({"beyond": "nearest"}, "beyond"),
+    ({"beyond": "drop"}, "beyond"),
     ({"domain": '{kind = "bins", min = 0, max = 3, count = 4}'}, "domain"),
     ({"domain": '{kind = "integers", min = 1, max = 4}'}, "domain"),
     ({"period": "12 hours"}, "period"),
@@ -88,7 +90,6 @@ def test_what_weakens_is_called_so(new, what):
     "new",
     [
         {"max_values": 2},
-        {"beyond": "drop"},
         {"period": "week"},
         {"retention_days": 89},
         {"grace_days": 31},
@@ -225,16 +226,23 @@ def test_words_are_shown_and_harmless():
     assert (words.what, words.kind, words.said) == ("description", Kind.HARMLESS, "'Description.' becomes 'More.'")
 
 
-def test_a_lifetime_is_the_caps_values_or_the_domains():
-    terms = terms_of(registry()["m"].mechanism)
-    assert lifetime_epsilon(terms, 3) == pytest.approx(9.0, abs=1e-6)
-    assert lifetime_epsilon(terms, None) == lifetime_epsilon(terms, 9) == pytest.approx(12.0, abs=1e-6)
-    bloom = terms_of(
-        parse_registry(TEXT.format(**PLAIN | {"domain": '{kind = "strings"}', "oracle": "rappor", "parameters": "{}"}))[
-            "m"
-        ].mechanism
-    )
-    assert math.isinf(lifetime_epsilon(bloom, None))
+def test_the_first_response_reveals_least_and_nothing_is_one_more():
+    """F4: what fell silent was called the rule that reveals least."""
+    assert BEYOND == ("first", "drop", "nearest")
+    for old, new in itertools.combinations(BEYOND, 2):
+        assert weakened(changes({"beyond": new}, beyond=old)) == {"beyond"}
+        assert weakened(changes({"beyond": old}, beyond=new)) == set()
+
+
+def test_a_lifetime_is_the_caps_values_or_the_domains_and_nothing():
+    def lifetime(**said):
+        return lifetime_epsilon(registry(**said)["m"])
+
+    assert lifetime() == pytest.approx(9.0, abs=1e-6)
+    assert lifetime(beyond="drop") == pytest.approx(12.0, abs=1e-6)
+    assert lifetime(max_values=None) == lifetime(max_values=9) == pytest.approx(15.0, abs=1e-6)
+    strings = {"domain": '{kind = "strings"}', "oracle": "rappor", "parameters": "{}"}
+    assert math.isinf(lifetime(max_values=None, **strings))
 
 
 def test_every_weakening_of_the_epsilons_is_a_real_one():

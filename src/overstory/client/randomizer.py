@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from overstory.protocol.derivation import context
@@ -147,6 +148,7 @@ NUMBERS: Final = (1, 2, 3, 5, 10, 20, 50, 100)
 CHANGES: Final = (2, 3, 5, 10)
 
 
+@lru_cache(maxsize=256)
 def refuse_weaker(offered: Mechanism, built_with: Mechanism) -> None:
     """Raise ParameterError when `offered` reveals more than `built_with`, in any way that is looked at.
 

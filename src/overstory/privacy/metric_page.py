@@ -66,7 +66,7 @@ def metric_page(metric: Metric) -> MetricPage:
     >>> page = metric_page(parse_registry(EXAMPLE)["colour"])
     >>> for question, answer in page.facts[2:5]:
     ...     print(f"{question}: {answer}")
-    What a report can be about: one of 3: red, green, blue
+    What a report can be about: one of 3: red, green, blue; any other value is reported as nothing
     How often: one report of a device every week, at most
     How many values: all 3 that there are
     """
