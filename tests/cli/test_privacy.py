@@ -69,7 +69,9 @@ def test_a_person_reads_a_table_notes_a_picture_and_sentences(capsys, params):
     status, out, _ = run(capsys, "--params", params, "--reports", 1, "--values", 2)
     assert status == 0
     assert "2 distinct values" in out
-    assert "[1] The device draws" in out
+    assert "any 3 reports, whatever the value and however it changes: exactly" in out
+    assert "[1] Between any two histories" in out
+    assert "The best guess among 100 equally likely values" in " ".join(out.split())
     assert "█" in out
     assert "One report moves the odds" in out
 
@@ -84,8 +86,11 @@ def test_what_the_thesis_claims_stands_beside_its_number(capsys):
 def test_windows_and_what_has_no_bound(capsys):
     options = ("wb", "--param", "domain_size=5", "--param", "epsilon=1", "--param", "window=4")
     _, out, _ = run(capsys, *options, "--values", 2)
-    assert "any 4 consecutive reports" in out
+    assert "any 4 reports, whatever the value and however it changes:" in out
+    assert "at delta 1e-06" in out
     assert "no bound" in out
+    _, out, _ = run(capsys, *options, "--delta", "0.001", "--json")
+    assert json.loads(out)["delta"] == 0.001
     _, out, _ = run(capsys, *options, "--values", 2, "--json")
     assert json.loads(out)["epsilon_values"] is None
     _, out, _ = run(capsys, *options, "--values", 2, "--reports", 20)
@@ -130,6 +135,10 @@ def test_texts_and_flags_are_read_as_the_oracle_wants_them(capsys):
         (["rappor", "--hash-key", "m"], "--hash-key goes with --params"),
         (["rappor", "--plot", "epsilons.pdf"], "end the name in .svg or .png"),
         (["rappor", "--reports", "many"], "invalid int value"),
+        (
+            ["wb", "--param", "domain_size=5", "--param", "epsilon=1", "--param", "window=4", "--delta", "1"],
+            "delta = 1",
+        ),
         (["l-grr", "--param", "published=perhaps"], "give true or false"),
     ],
 )

@@ -20,6 +20,7 @@ from overstory.client.upload import Answer, Request
 from overstory.gateway.errors import GatewayError
 from overstory.gateway.gateway import Gateway, Settings
 from overstory.gateway.sinks import CollectorSink, FileSink
+from overstory.privacy import epsilon_at, terms_of
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.upload import decode_uploads
@@ -45,6 +46,8 @@ def test_the_window_s_budget_is_kept_across_restarts(tmp_path: Path) -> None:
         assert spent["windows"] == periods / 10
         assert spent["epsilon_window"] == pytest.approx(1.0, abs=1e-6)
         assert spent["epsilon_total"] == pytest.approx(periods * built.epsilon_report, rel=1e-9)
+        assert spent["epsilon_any"] == spent["epsilon_total"]
+        assert spent["epsilon_at_delta"] == epsilon_at(terms_of(built), periods, 1e-6) < spent["epsilon_any"]
 
 
 def test_a_second_run_of_the_same_file_reports_nothing(tmp_path: Path) -> None:

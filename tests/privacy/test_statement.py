@@ -32,8 +32,27 @@ def test_it_is_json_and_every_claim_has_its_assumption(said):
     read = json.loads(json.dumps(said.to_json(), allow_nan=False))
     assert read["epsilon_n"]["1"] == read["epsilon_report"] == said.epsilon_report
     assert all(claim["assumption"].endswith(".") for claim in read["claims"])
-    together = len(said.epsilon_any) - 1 if said.terms.fresh else 0
-    assert len(read["claims"]) == 2 + len(said.epsilon_n) + len(said.change_leak) + together
+    together = sum(math.isfinite(epsilon) for epsilon in said.epsilon_any.values()) or 1
+    further = 0 if said.terms.fresh else 1
+    assert len(read["claims"]) == 1 + len(said.epsilon_n) + len(said.change_leak) + together + further
+
+
+def test_the_first_claim_is_of_any_two_histories(said):
+    first = said.claims[0]
+    assert first.about.startswith("any 2 reports")
+    assert first.about.endswith("whatever the value and however it changes") == math.isinf(first.epsilon)
+    for claim, (n, epsilon) in zip(said.claims, said.epsilon_any.items(), strict=False):
+        if math.isfinite(epsilon):
+            exact = said.terms.epsilon_any_is_exact(n)
+            assert claim.epsilon == epsilon == said.terms.epsilon_any(n)
+            assert claim.about == (
+                f"any {n} reports, whatever the value and however it changes: {'exactly' if exact else 'at most'}"
+            )
+    read = said.to_json()
+    assert read["epsilon_any"]["2"] == first.to_json()["epsilon"]
+    assert (2 in read["epsilon_any_exact"]) == said.terms.epsilon_any_is_exact(2)
+    known = [n for n, epsilon in said.epsilon_any.items() if math.isfinite(epsilon)]
+    assert said.plain_words().startswith(f"Any {max(known)} reports of one device" if known else "One report")
 
 
 def test_the_terms_alone_say_what_the_mechanism_says(said):
@@ -54,7 +73,19 @@ def test_no_epsilon_is_printed_smaller_than_it_is(said):
         if math.isinf(claim.epsilon):
             assert (shown, odds) == ("no bound", "without bound")
         else:
-            assert 0 <= float(shown) - claim.epsilon + 1e-11 < 1e-4 + 1e-10
+            assert shown == claim.epsilon_words
+            assert 0 <= float(shown.split()[0]) - claim.epsilon + 4 * math.ulp(claim.epsilon) < 1e-4 + 1e-10
+
+
+def test_an_excess_that_no_float_explains_is_printed():
+    """What was 1e-11 above a number of four digits was printed as that number."""
+    assert epsilon_text(1.00000000001) == "1.0001"
+    assert epsilon_text(1.0 + 5 * math.ulp(1.0)) == "1.0001"
+    assert epsilon_text(1.0 + 4 * math.ulp(1.0)) == "1.0000"
+    assert [epsilon_text(n / 10_000) for n in (1, 10_001, 333_333)] == ["0.0001", "1.0001", "33.3333"]
+    assert epsilon_text(sum([0.1] * 3)) == "0.3000"
+    assert (epsilon_text(0.0), epsilon_text(5e-324)) == ("0.0000", "0.0001")
+    assert epsilon_text(1e22) == "10000000000000000000000.0000"
 
 
 def test_what_several_values_rest_on():
@@ -99,7 +130,7 @@ def test_a_map_is_stated_beside_the_bound():
     assert said.map_epsilon_report == pytest.approx(rappor.epsilon_report / 2)
     assert said.map_epsilon_permanent == pytest.approx(rappor.epsilon_permanent / 2)
     assert "candidates of the map" in said.plain_words()
-    assert len(said.claims) == 2 + 5 + 1 + 2
+    assert len(said.claims) == 2 + 5 + 1 + 2 + 4
 
 
 @pytest.mark.parametrize(

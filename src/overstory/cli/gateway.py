@@ -171,7 +171,11 @@ def words(outcome: dict[str, Any]) -> list[str]:
     window = ""
     if spent["window"] is not None:
         window = f", {_epsilon(spent['epsilon_window'])} for any {spent['window']} reports in a row"
-    total = f"{_epsilon(spent['epsilon_total'])} for all {spent['reports']:,} so far"
+    total = f"{_epsilon(spent['epsilon_any'])} for all {spent['reports']:,} so far, whatever they were"
+    if spent["epsilon_at_delta"] != spent["epsilon_any"]:
+        total += f" ({_epsilon(spent['epsilon_at_delta'])} at delta {spent['delta']:g})"
+    if spent["epsilon_total"] != spent["epsilon_any"]:
+        total += f", {_epsilon(spent['epsilon_total'])} between histories that change alike"
     return [readings, reports, f"privacy: epsilon {_epsilon(spent['epsilon_report'])} for one report{window}, {total}"]
 
 

@@ -54,6 +54,9 @@ def add_parser(subparsers: Any) -> None:
     add_params(parser, required=False)
     parser.add_argument("--reports", type=int, metavar="N", help="also for N reports of a device")
     parser.add_argument("--values", type=int, metavar="D", help="also for D distinct values of a device")
+    parser.add_argument(
+        "--delta", type=float, default=1e-6, help="state fresh noise also but for this chance (default: 1e-6)"
+    )
     parser.add_argument("--plot", metavar="FILE", help="draw epsilon against the reports into a .svg or .png file")
     add_hashing(parser, note=", with --params")
     parser.add_argument("--json", action="store_true", help="print the statement as JSON")
@@ -77,9 +80,9 @@ def run(args: argparse.Namespace) -> int:
     if metric is None:
         reports = tuple(sorted({*SHOWN, *asked}))
         changes = tuple(sorted({2, *(n for n in asked if n > 1)}))
-        said = statement(_mechanism(args), reports=reports, change_reports=changes)
+        said = statement(_mechanism(args), reports=reports, change_reports=changes, delta=args.delta)
     else:
-        said = metric_statement(metric, reports=asked)
+        said = metric_statement(metric, reports=asked, delta=args.delta)
         args.values = metric.max_values if args.values is None else args.values
     values = None if args.values is None else said.values_claim(args.values, reports=args.reports)
     if args.plot:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections import Counter
@@ -11,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
 from overstory.client import Client
-from overstory.client.budget import spent
+from overstory.client.budget import Spent, budget, spent
 from overstory.client.consent import Choice, choose
 from overstory.client.outbox import Bounds, RowState
 from overstory.client.outcomes import Outcome
@@ -22,6 +23,7 @@ from overstory.gateway.errors import GatewayError
 from overstory.gateway.handing import Hand
 from overstory.gateway.readings import Reading
 from overstory.gateway.sinks import Handed, Sink
+from overstory.privacy.approximate import DELTA
 from overstory.privacy.claims import finite
 from overstory.privacy.kinds import terms_of
 from overstory.protocol.metrics import Metric, MetricRegistry
@@ -224,6 +226,8 @@ class Gateway:
         """Return what became of the readings and the reports, and what was spent, as JSON values."""
         with self._state.snapshot() as rows:
             cost, waiting = spent(rows, self.metric), rows.outbox.tally()
+            mine = budget(rows, {self.metric.id: self.metric}, self.metric.id)
+        any_two = (math.inf, math.inf) if mine.unknown else (mine.ledger.epsilon_any, mine.ledger.epsilon_at(DELTA))
         return {
             "metric": self.metric.id,
             "period": str(self.metric.period),
@@ -233,20 +237,23 @@ class Gateway:
             "dropped": dict(self.handed.dropped),
             "waiting": waiting[RowState.WAITING],
             "trouble": self.handed.trouble or None,
-            "privacy": self._privacy(cost.reports, cost.distinct, cost.epsilon, cost.change_leak),
+            "privacy": self._privacy(cost, *any_two),
         }
 
-    def _privacy(self, reports: int, distinct: int, epsilon: float, change_leak: float) -> dict[str, Any]:
+    def _privacy(self, cost: Spent, epsilon_any: float, epsilon_at_delta: float) -> dict[str, Any]:
         built = self.metric.mechanism
         terms, window = terms_of(built), self.metric.window
         in_window = None if window is None else terms.epsilon_values(window, reports=window)
         return {
-            "reports": reports,
-            "distinct_values": distinct,
+            "reports": cost.reports,
+            "distinct_values": cost.distinct,
             "epsilon_report": built.epsilon_report,
             "window": window,
             "epsilon_window": finite(in_window),
-            "windows": None if window is None else reports / window,
-            "epsilon_total": finite(epsilon),
-            "change_leak": finite(change_leak),
+            "windows": None if window is None else cost.reports / window,
+            "epsilon_total": finite(cost.epsilon),
+            "epsilon_any": finite(epsilon_any),
+            "delta": DELTA,
+            "epsilon_at_delta": finite(epsilon_at_delta),
+            "change_leak": finite(cost.change_leak),
         }

@@ -1,9 +1,11 @@
-"""What a mechanism reveals, exactly: one report, n reports, many values, a change. The standard library alone.
+"""What a mechanism reveals, exactly: one report, n reports, any histories, a change. The standard library alone.
 
 `statement` gathers it all for one mechanism; `epsilon_between` compares any two histories of values; a `Ledger` keeps
 what one person has spent, as `Spend` after `Spend`.
 """
 
+from overstory.privacy.approximate import delta_at, epsilon_at
+from overstory.privacy.attack_success import Attack, attack
 from overstory.privacy.claims import Claim
 from overstory.privacy.histories import epsilon_between, memo
 from overstory.privacy.kinds import change_leak, terms_of
@@ -13,6 +15,7 @@ from overstory.privacy.spends import Event, Spend
 from overstory.privacy.statement import PrivacyStatement, statement
 
 __all__ = [
+    "Attack",
     "Claim",
     "Event",
     "Ledger",
@@ -22,7 +25,10 @@ __all__ = [
     "Spend",
     "across_devices",
     "across_people",
+    "attack",
     "change_leak",
+    "delta_at",
+    "epsilon_at",
     "epsilon_between",
     "map_differences",
     "memo",

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from overstory.privacy.approximate import epsilon_at
 from overstory.privacy.changes import MAX_REPORTS
 from overstory.privacy.kinds import terms_from_json
 from overstory.privacy.spends import Event, Spend, check_whole
@@ -88,6 +89,10 @@ class Account:
     def epsilon_any(self) -> float:
         """Epsilon between any two histories of as many reports, changing or not, rounded up."""
         return self.terms.epsilon_any(self.reports) if self.reports else 0.0
+
+    def epsilon_at(self, delta: float) -> float:
+        """The same but for a chance of `delta`, rounded up: less where all noise is fresh."""
+        return epsilon_at(self.terms, self.reports, delta) if self.reports else 0.0
 
     @property
     def change_leak(self) -> float:

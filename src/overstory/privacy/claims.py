@@ -20,17 +20,30 @@ class Claim:
         What is revealed, how much, and what has to be true for that.
     caution
         Where a paper claims more than this, or the number means less than it seems to.
+    delta, epsilon_at_delta
+        What it is but for a chance of `delta`, where that is less: only where all noise is fresh.
     """
 
     about: str
     epsilon: float
     assumption: str
     caution: str | None = None
+    delta: float | None = None
+    epsilon_at_delta: float | None = None
+
+    @property
+    def epsilon_words(self) -> str:
+        """The epsilon as it is printed, and in the same line what it is but for a chance of delta."""
+        plain = epsilon_text(self.epsilon)
+        if self.delta is None or self.epsilon_at_delta is None:
+            return plain
+        return f"{plain} ({epsilon_text(self.epsilon_at_delta)} at delta {self.delta:g})"
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; an epsilon without bound is null."""
         plain = {"about": self.about, "epsilon": finite(self.epsilon), "assumption": self.assumption}
-        return plain | ({"caution": self.caution} if self.caution else {})
+        approximate = {"delta": self.delta, "epsilon_at_delta": self.epsilon_at_delta} if self.delta else {}
+        return plain | approximate | ({"caution": self.caution} if self.caution else {})
 
 
 def notes_of(claims: Iterable[Claim]) -> dict[str, int]:
@@ -47,7 +60,7 @@ def rows_of(claims: Sequence[Claim]) -> Iterator[tuple[str, str, str, str]]:
     numbers = notes_of(claims)
     for claim in claims:
         marks = " ".join(f"[{numbers[words]}]" for words in _words(claim))
-        yield claim.about, epsilon_text(claim.epsilon), odds_text(claim.epsilon), marks
+        yield claim.about, claim.epsilon_words, odds_text(claim.epsilon), marks
 
 
 def _words(claim: Claim) -> tuple[str, ...]:
@@ -72,6 +85,9 @@ MEMO = (
     "All reports are of one unchanged value, from one memoized permanent response; only the instantaneous round is "
     "drawn afresh."
 )
+ANY_EXACT = "Between any two histories of as many reports: this is what the worst two come to."
+ANY_BOUND = "Between any two histories of as many reports: a bound, above what the worst two come to."
+ANY_CERTAIN = "A report is the permanent response itself, so two different reports prove that the value changed."
 FRESH = "All noise is drawn afresh for every report, so reports add up: exactly, and whether or not the values change."
 PERMANENT = "All reports are of one unchanged value; even the permanent response itself may be seen."
 NO_CEILING = "There is no ceiling: nothing is memoized, and every report adds its own."

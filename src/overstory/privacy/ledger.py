@@ -120,6 +120,19 @@ class Ledger:
         """All that was spent, rounded up: against any history of as many reports, whatever was held and changed."""
         return _sum(account.epsilon_any for account in self.accounts)
 
+    def epsilon_at(self, delta: float) -> float:
+        """The same but for a chance of `delta`, rounded up: accounts whose noise is all fresh share it equally.
+
+        Epsilons add up, and so do the deltas.
+
+        Raises
+        ------
+        ParameterError
+            When `delta` is not between 0 and 1.
+        """
+        fresh = sum(account.terms.fresh for account in self.accounts)
+        return _sum(account.epsilon_at(delta / max(fresh, 1)) for account in self.accounts)
+
     @property
     def change_leak(self) -> float:
         """What the reports tell of one change of value in every account, rounded up."""

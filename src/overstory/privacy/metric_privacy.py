@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
+from overstory.privacy.approximate import DELTA
 from overstory.privacy.claims import SAME_PATTERN, Claim
 from overstory.privacy.kinds import terms_of
 from overstory.privacy.registry_changes import lifetime_epsilon, most_responses
@@ -17,7 +18,7 @@ MOST_CHANGES: Final = 100
 """Up to this window the leak of a change is computed unasked: within a second."""
 
 
-def metric_statement(metric: Metric, *, reports: Iterable[int] = ()) -> PrivacyStatement:
+def metric_statement(metric: Metric, *, reports: Iterable[int] = (), delta: float = DELTA) -> PrivacyStatement:
     """Return the privacy statement of a metric: for a few reports, for its window, and for any others asked about.
 
     Examples
@@ -29,7 +30,8 @@ def metric_statement(metric: Metric, *, reports: Iterable[int] = ()) -> PrivacyS
     """
     asked, window = set(reports), metric.window or 1
     changes = {2, *asked, window if window <= MOST_CHANGES else 2} - {1}
-    return statement(metric.mechanism, reports=sorted({*SHOWN, *asked, window}), change_reports=sorted(changes))
+    numbers = sorted({*SHOWN, *asked, window})
+    return statement(metric.mechanism, reports=numbers, change_reports=sorted(changes), delta=delta)
 
 
 def lifetime_claim(metric: Metric) -> Claim:

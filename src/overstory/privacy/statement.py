@@ -8,8 +8,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from overstory.privacy.approximate import DELTA, epsilon_at
+from overstory.privacy.attack_success import Attack, attack
 from overstory.privacy.cautions import cautions
 from overstory.privacy.claims import (
+    ANY_BOUND,
+    ANY_CERTAIN,
+    ANY_EXACT,
     CHANGE,
     FRESH,
     FRESH_CHANGE,
@@ -26,7 +31,7 @@ from overstory.privacy.claims import (
 from overstory.privacy.kinds import domain_size, terms_of
 from overstory.privacy.maps import Positions, map_differences
 from overstory.privacy.terms import Terms
-from overstory.privacy.words import sentences
+from overstory.privacy.words import epsilon_text, sentences
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.mechanism import Mechanism
@@ -53,8 +58,12 @@ class PrivacyStatement:
         n reports of one value against n reports in which it changed once, by n.
     terms
         The integers that all of it follows from.
+    attack
+        What the best attacker achieves: a guess, and a suspicion at 1% false positives.
     epsilon_any
-        n reports of any values, changing or not, by n: where all noise is fresh, such as the window mechanisms'.
+        n reports between any two histories, changing or not, by n: exact or a bound, see `Terms.epsilon_any_is_exact`.
+    delta, epsilon_at_delta
+        The same but for a chance of delta, by n, where all noise is fresh.
     cautions
         Where a paper claims more than it proves, by claim.
     domain_size
@@ -70,7 +79,10 @@ class PrivacyStatement:
     epsilon_permanent: float
     change_leak: Mapping[int, float]
     terms: Terms
+    attack: Attack
     epsilon_any: Mapping[int, float] = field(default_factory=dict)
+    delta: float = DELTA
+    epsilon_at_delta: Mapping[int, float] = field(default_factory=dict)
     cautions: Mapping[str, str] = field(default_factory=dict)
     domain_size: int | None = None
     map_epsilon_report: float | None = None
@@ -103,6 +115,9 @@ class PrivacyStatement:
 
     def plain_words(self) -> str:
         """Say it to a person."""
+        return f"{self._odds()} {self.attack.plain_words()}"
+
+    def _odds(self) -> str:
         return sentences(
             report=self.epsilon_report,
             several=self.epsilon_n,
@@ -110,6 +125,8 @@ class PrivacyStatement:
             change={} if self.terms.fresh else self.change_leak,
             together=self.epsilon_any,
             on_map=self.map_epsilon_report,
+            approximate=self.epsilon_at_delta,
+            delta=self.delta,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -122,6 +139,10 @@ class PrivacyStatement:
             "epsilon_n": by_number(self.epsilon_n),
             "change_leak": by_number(self.change_leak),
             "epsilon_any": by_number(self.epsilon_any),
+            "epsilon_any_exact": [n for n in self.epsilon_any if self.terms.epsilon_any_is_exact(n)],
+            "delta": self.delta if self.epsilon_at_delta else None,
+            "epsilon_at_delta": by_number(self.epsilon_at_delta),
+            "attack": self.attack.to_json(),
             "most_values": self.terms.most_values,
             "domain_size": self.domain_size,
             "map_epsilon_report": finite(self.map_epsilon_report),
@@ -137,6 +158,7 @@ def statement(
     reports: Iterable[int] = (1, 2, 3, 5, 10),
     change_reports: Iterable[int] = (2,),
     positions: Positions | None = None,
+    delta: float = DELTA,
 ) -> PrivacyStatement:
     """Return the privacy statement of a mechanism, or of what takes numbers.
 
@@ -145,16 +167,18 @@ def statement(
     mechanism
         The mechanism.
     reports
-        For which n to state `epsilon_n`.
+        For which n to state `epsilon_n` and `epsilon_any`.
     change_reports
         For which n to state the leak of a change.
     positions
         A fixed candidate map (bit positions by cohort, candidate and hash), to state its exact epsilons beside.
+    delta
+        The chance for which `epsilon_at_delta` is stated; ignored where responses are memoized.
 
     Raises
     ------
     ParameterError
-        When a number of reports is out of range or the map does not fit the mechanism.
+        When a number of reports or `delta` is out of range, or the map does not fit the mechanism.
 
     Examples
     --------
@@ -165,9 +189,13 @@ def statement(
     (1.0743, 4.3944, 8.61)
     >>> round(said.epsilon_values(3), 3)
     13.183
+    >>> round(said.epsilon_any[2], 2), said.terms.epsilon_any_is_exact(2)
+    (9.68, True)
     """
     terms, epsilons = terms_of(mechanism), tuple(reports)
     on_map = {} if positions is None else _on_map(mechanism, positions)
+    together = _any_values(mechanism, terms, epsilons)
+    approximate = {n: epsilon_at(terms, n, delta) for n in together} if terms.fresh else {}
     return PrivacyStatement(
         mechanism=mechanism.name,
         parameters=MappingProxyType(dict(mechanism.parameters)),
@@ -176,17 +204,21 @@ def statement(
         epsilon_permanent=mechanism.epsilon_permanent,
         change_leak=MappingProxyType({n: terms.change_leak(n) for n in change_reports}),
         terms=terms,
-        epsilon_any=MappingProxyType(_any_values(mechanism, terms)),
+        attack=attack(mechanism),
+        epsilon_any=MappingProxyType(together),
+        delta=delta,
+        epsilon_at_delta=MappingProxyType(approximate),
         cautions=MappingProxyType(cautions(mechanism, terms)),
         domain_size=domain_size(mechanism),
         **on_map,
     )
 
 
-def _any_values(mechanism: Mechanism | NumericMechanism, terms: Terms) -> dict[int, float]:
-    """Reports of any values: a window's and ten windows', where there is a window."""
+def _any_values(mechanism: Mechanism | NumericMechanism, terms: Terms, reports: Iterable[int]) -> dict[int, float]:
+    """Any two histories: of as many reports as are asked for, of a window's and of ten windows'."""
     window: int | None = mechanism.parameters.get("window")
-    return {n: terms.epsilon_any(n) for n in (window, 10 * window)} if window else {}
+    numbers = {n for n in (*reports, *((window, 10 * window) if window else ())) if n > 1}
+    return {n: terms.epsilon_any(n) for n in sorted(numbers)}
 
 
 def _on_map(mechanism: Mechanism | NumericMechanism, positions: Positions) -> dict[str, float]:
@@ -202,11 +234,9 @@ def _on_map(mechanism: Mechanism | NumericMechanism, positions: Positions) -> di
 def _claims_of(said: PrivacyStatement) -> Iterator[Claim]:
     """Return every claim of a statement."""
     warn = said.cautions.get
+    yield from _any(said)
     yield Claim("one report", said.epsilon_report, REPORT, warn("report"))
     yield from _several(said)
-    if said.terms.fresh:
-        for n, epsilon in said.epsilon_any.items():
-            yield Claim(f"any {n} consecutive reports, of any values", epsilon, FRESH, warn("any"))
     yield Claim("any number of reports of one unchanged value", said.epsilon_permanent, _ever(said), warn("permanent"))
     if not said.terms.fresh:
         yield Claim("each further distinct value", said.epsilon_permanent, _values(said), warn("values"))
@@ -217,6 +247,22 @@ def _claims_of(said: PrivacyStatement) -> Iterator[Claim]:
         yield Claim("one report, candidates of the map", said.map_epsilon_report, MAP)
     if said.map_epsilon_permanent is not None:
         yield Claim("any number of reports, candidates of the map", said.map_epsilon_permanent, MAP)
+
+
+def _any(said: PrivacyStatement) -> Iterator[Claim]:
+    """Any two histories; where two reports prove a change, that is all there is to say."""
+    finite_ones = {n: epsilon for n, epsilon in said.epsilon_any.items() if math.isfinite(epsilon)}
+    warned = said.cautions.get("any")
+    for n, epsilon in finite_ones.items():
+        exact = said.terms.epsilon_any_is_exact(n)
+        about = f"any {n} reports, whatever the value and however it changes: {'exactly' if exact else 'at most'}"
+        rests = FRESH if said.terms.fresh else ANY_EXACT if exact else ANY_BOUND
+        less = said.epsilon_at_delta.get(n, epsilon)
+        spared = (said.delta, less) if epsilon_text(less) != epsilon_text(epsilon) else ()
+        yield Claim(about, epsilon, rests, warned, *spared)
+        warned = None
+    if said.epsilon_any and not finite_ones:
+        yield Claim("any 2 reports or more, whatever the value and however it changes", math.inf, ANY_CERTAIN)
 
 
 def _several(said: PrivacyStatement) -> Iterator[Claim]:

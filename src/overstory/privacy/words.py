@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import Final
+
+_DIGITS: Final = Decimal("0.0001")
 
 
 def epsilon_text(epsilon: float, unbounded: str = "no bound") -> str:
-    """Return an epsilon as it is printed: four digits, rounded up (but for what a float adds to a round number).
+    """Return an epsilon as it is printed: four digits, rounded up.
+
+    A float is rarely a round number: 0.1 is 5.6e-18 more. So an epsilon within four units in the last place of a
+    float above a number of four digits is printed as that number, and every other is rounded up.
 
     Examples
     --------
-    >>> epsilon_text(1.00001), epsilon_text(0.1), epsilon_text(math.inf)
-    ('1.0001', '0.1000', 'no bound')
+    >>> epsilon_text(1.00001), epsilon_text(1.00000000001), epsilon_text(0.1), epsilon_text(math.inf)
+    ('1.0001', '1.0001', '0.1000', 'no bound')
     """
-    return unbounded if math.isinf(epsilon) else f"{math.ceil(epsilon * 10_000 - 1e-7) / 10_000:.4f}"
+    if math.isinf(epsilon):
+        return unbounded
+    exact, wide = Decimal(epsilon), Context(prec=400)
+    below = exact.quantize(_DIGITS, ROUND_FLOOR, wide)
+    if below and exact - below <= 4 * Decimal(math.ulp(epsilon)):
+        return f"{below:f}"
+    return f"{exact.quantize(_DIGITS, ROUND_CEILING, wide):f}"
 
 
 def odds_text(epsilon: float) -> str:
@@ -51,17 +63,25 @@ def sentences(
     change: Mapping[int, float],
     on_map: float | None,
     together: Mapping[int, float],
+    approximate: Mapping[int, float],
+    delta: float,
 ) -> str:
-    """Say what the epsilons mean to the person who reports."""
-    said = [f"One report moves the odds between any two values at most {_shown(report)}."]
+    """Say what the epsilons mean to the person who reports: first what holds whatever the person does."""
+    said = []
+    number = max((n for n, epsilon in together.items() if math.isfinite(epsilon)), default=1)
+    if number > 1:
+        said.append(
+            f"Any {number} reports of one device, whatever it holds and however that changes, move the odds between "
+            f"any two histories at most {_shown(together[number])}."
+        )
+    if number in approximate and approximate[number] < together[number]:
+        said.append(f"But for a chance of {delta:g} it is at most {_shown(approximate[number])}.")
+    said.append(f"One report moves the odds between any two values at most {_shown(report)}.")
     if on_map is not None and on_map < report:
         said.append(f"Between the candidates of the map it is at most {_shown(on_map)}.")
     number = max(several, default=1)
     if number > 1 and several[number] < permanent:
         said.append(f"{number} reports of one unchanged value: at most {_shown(several[number])}.")
-    if together:
-        window = min(together)
-        said.append(f"Any {window} reports in a row, of whatever values: at most {_shown(together[window])}.")
     said.append(_permanent(permanent))
     if change:
         said.append(_change(min(change), change[min(change)]))

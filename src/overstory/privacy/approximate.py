@@ -1,0 +1,218 @@
+"""(epsilon, delta): what n reports of fresh noise tell, but for a chance of delta.
+
+Where all noise is fresh, reports are independent given the values, so their losses add up as random variables, and
+n of them hardly ever lose n times the worst. delta(epsilon) is the largest P(E) - e^epsilon Q(E) over events E.
+
+*The worst pair.* Let the encodings of a report's two values differ in `l` ones lowered and `l` zeros raised at most. A
+pair that differs less is that pair with some bits thrown away and made up again, so in every report the pair that
+differs most dominates all others, equal values too, and pairs that dominate report by report dominate together. So the
+numbers hold between any two histories, and two histories that differ most in every report attain them.
+
+*Its loss.* Of the N = n l lowered bits i are 1, of the N raised ones j: under P these are Bin(N, q) and Bin(N, p), under
+Q the other way round, and the loss is (i - j) ln(q (1-p) / (p (1-q))). Hence, with K = i - j and the largest k below
+epsilon,
+
+    delta(epsilon) = P(K > k) - e^epsilon Q(K > k),
+
+in closed form: two sums over binomial probabilities. These are floats; what rounding can do to them is added.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property, lru_cache
+from itertools import accumulate
+from operator import mul
+from typing import Final, NamedTuple
+
+from overstory.privacy.kinds import BitTerms
+from overstory.privacy.outcomes import SLACK
+from overstory.privacy.terms import Terms
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.probability import ONE
+
+DELTA: Final = 1e-6
+"""The chance that statements name unless asked for another."""
+MOST_BITS: Final = 2_000_000
+"""Past so many bits that differ in all reports together, the pure bound is all that is stated."""
+TINY: Final = 1e-300
+_ROUNDING: Final = 2.0**-53
+
+
+def epsilon_at(terms: Terms, reports: int, delta: float = DELTA) -> float:
+    """Epsilon between any two histories of `reports` reports but for a chance of `delta`, rounded up.
+
+    Never above `Terms.epsilon_any`, which it is where responses are memoized: there delta spares little.
+
+    Raises
+    ------
+    ParameterError
+        When `reports` is not positive, or `delta` is not between 0 and 1.
+
+    Examples
+    --------
+    >>> from overstory.privacy.kinds import terms_of
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> meter = terms_of(mechanism("opt-wb", domain_size=100, epsilon=1.0, window=10))
+    >>> round(meter.epsilon_any(334), 2), round(epsilon_at(meter, 334), 2), round(epsilon_at(meter, 334, 1e-9), 2)
+    (33.4, 6.53, 8.17)
+    """
+    _check_delta(delta)
+    pure = terms.epsilon_any(reports)
+    return min(pure, _epsilon_at(terms, reports, float(delta))) if terms.fresh else pure
+
+
+def delta_at(terms: Terms, reports: int, epsilon: float) -> float:
+    """Return the chance delta with which `reports` reports of fresh noise tell more than `epsilon`, rounded up.
+
+    Raises
+    ------
+    ParameterError
+        When `reports` is not positive, `epsilon` is negative, or responses are memoized.
+    """
+    if not isinstance(epsilon, int | float) or isinstance(epsilon, bool) or not epsilon >= 0:
+        raise ParameterError(f"epsilon = {epsilon!r}: give a number from 0")
+    if not terms.fresh:
+        raise ParameterError("permanent responses are memoized: only reports of fresh noise are counted here")
+    if epsilon >= terms.epsilon_any(reports):
+        return 0.0
+    losses = _losses(terms, reports)
+    return 1.0 if losses is None else losses.delta(epsilon)
+
+
+@lru_cache(maxsize=1024)
+def _epsilon_at(terms: Terms, reports: int, delta: float) -> float:
+    losses = _losses(terms, reports)
+    return math.inf if losses is None else losses.epsilon(delta)
+
+
+def _check_delta(delta: float) -> None:
+    if not isinstance(delta, int | float) or isinstance(delta, bool) or not 0 < delta < 1:
+        raise ParameterError(f"delta = {delta!r}: give a number between 0 and 1")
+
+
+def _losses(terms: Terms, reports: int) -> _Losses | None:
+    """Return the losses of the worst pair; None where there are too many, or two that no pair dominates."""
+    pure = terms.epsilon_n(1)
+    if math.isinf(pure):
+        return None
+    if isinstance(terms, BitTerms) and len(terms.differences) == 1 and len(set(terms.differences[0])) == 1:
+        bits, chances = reports * terms.differences[0][0], terms.instantaneous
+        if bits > MOST_BITS:
+            return None
+        q, p = max(chances) / ONE, min(chances) / ONE
+        log_odds = math.log(q) - math.log(p) + math.log1p(-p) - math.log1p(-q)
+        high, low = _Binomial.of(bits, q), _Binomial.of(bits, p)
+        return _Losses(log_odds, bits, (high, low), (low, high))
+    if reports > MOST_BITS:
+        return None
+    # No report tells more than a coin that says which of two values it is, and errs once in 1 + e^epsilon times.
+    unit = pure * (1 + SLACK)
+    right = 1 / (1 + math.exp(-unit))
+    none = _Binomial.of(0, 0.5)
+    return _Losses(unit, reports, (_Binomial.of(reports, right), none), (_Binomial.of(reports, 1 - right), none), 2)
+
+
+class _Binomial(NamedTuple):
+    """Probabilities of a binomial from `start` up, as far as they are above `TINY`, and the sums from each one up."""
+
+    start: int
+    chances: list[float]
+    above: list[float]
+
+    @classmethod
+    @lru_cache(maxsize=64)
+    def of(cls, trials: int, rate: float) -> _Binomial:
+        """Return Bin(trials, rate), from its mode outwards."""
+        mode, odds = min(int((trials + 1) * rate), trials), rate / (1 - rate)
+        up = _while_above(lambda k, chance: chance * (trials - k) / (k + 1) * odds, range(mode, trials))
+        down = _while_above(lambda k, chance: chance * k / (trials - k + 1) / odds, range(mode, 0, -1))
+        shape = [*reversed(down), 1.0, *up]
+        total = math.fsum(shape)
+        chances = [chance / total for chance in shape]
+        return cls(mode - len(down), chances, list(accumulate(reversed(chances)))[::-1])
+
+
+def _while_above(following: Callable[[int, float], float], steps: range) -> list[float]:
+    found, chance = [], 1.0
+    for k in steps:
+        chance = following(k, chance)
+        if chance < TINY:
+            break
+        found.append(chance)
+    return found
+
+
+class _Losses:
+    """The loss of a pair of histories: `unit` times (step i - j, less the middle), i and j being binomial.
+
+    Parameters
+    ----------
+    unit
+        What the lattice's step is worth.
+    most
+        The largest loss, in units.
+    first, second
+        (i, j) under the first history and under the second.
+    step
+        1: the loss is i - j. 2: it is 2 i - most.
+    """
+
+    def __init__(
+        self,
+        unit: float,
+        most: int,
+        first: tuple[_Binomial, _Binomial],
+        second: tuple[_Binomial, _Binomial],
+        step: int = 1,
+    ) -> None:
+        self.unit, self.most, self.first, self.second, self.step = unit, most, first, second, step
+
+    @cached_property
+    def rounding(self) -> float:
+        """How far, relatively, a sum can be off."""
+        longest = max(len(one.chances) for pair in (self.first, self.second) for one in pair)
+        return 16 * (longest + 4) * _ROUNDING
+
+    def delta(self, epsilon: float) -> float:
+        """Return delta, rounded up."""
+        near = math.floor(epsilon / self.unit)
+        most = max(self._excess(k, epsilon) for k in (near - 1, near, near + 1))
+        return min(max(most, 0.0), 1.0)
+
+    def epsilon(self, delta: float) -> float:
+        """Return the least epsilon whose delta is not above, rounded up."""
+        low, high = -1, self.most  # at all units nothing is left
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._excess(middle, middle * self.unit) <= delta else (middle, high)
+        if high == 0:
+            return 0.0
+        # From (high - 1) units up to high the event stays: losses of more than high - 1 units.
+        over, under = self._tails(high - 1)
+        within = math.log((over - delta) / under) if over > delta and under else self.unit * high
+        return max(self.unit * (high - 1), min(within, self.unit * high)) * (1 + SLACK) + 1e-12
+
+    def _excess(self, k: int, epsilon: float) -> float:
+        """P - e^epsilon Q of a loss of more than k units, rounded up; past what a float holds, P alone."""
+        over, under = self._tails(k)
+        return over - math.exp(epsilon) * under if epsilon < 700 else over
+
+    def _tails(self, k: int) -> tuple[float, float]:
+        """P(loss > k units) under the first history, rounded up, and under the second, rounded down."""
+        limit = k if self.step == 1 else (k + self.most) // 2
+        return (
+            min(_more(*self.first, limit) * (1 + self.rounding) + 1e-250, 1.0),
+            _more(*self.second, limit) * (1 - self.rounding),
+        )
+
+
+def _more(one: _Binomial, other: _Binomial, limit: int) -> float:
+    """P(i - j > limit)."""
+    # With j at other.start + n, i must be at place limit + 1 + j - one.start or above.
+    first = limit + 1 + other.start - one.start
+    total, skipped = 0.0, max(0, -first)
+    if skipped:  # for these j every i is enough
+        total += math.fsum(other.chances[:skipped]) * one.above[0]
+    return total + sum(map(mul, other.chances[skipped:], one.above[max(0, first) :]))
