@@ -8,9 +8,9 @@ pair that differs less is that pair with some bits thrown away and made up again
 differs most dominates all others, equal values too, and pairs that dominate report by report dominate together. So the
 numbers hold between any two histories, and two histories that differ most in every report attain them.
 
-*Its loss.* Of the N = n l lowered bits i are 1, of the N raised ones j: under P these are Bin(N, q) and Bin(N, p), under
-Q the other way round, and the loss is (i - j) ln(q (1-p) / (p (1-q))). Hence, with K = i - j and the largest k below
-epsilon,
+*Its loss.* Of the N = n l lowered bits i are 1, of the N raised ones j: under P these are Bin(N, q) and Bin(N, p),
+under Q the other way round, and the loss is K = i - j times ln(q (1-p) / (p (1-q))). Hence, with k that many times
+below epsilon,
 
     delta(epsilon) = P(K > k) - e^epsilon Q(K > k),
 
@@ -212,7 +212,8 @@ def _more(one: _Binomial, other: _Binomial, limit: int) -> float:
     """P(i - j > limit)."""
     # With j at other.start + n, i must be at place limit + 1 + j - one.start or above.
     first = limit + 1 + other.start - one.start
-    total, skipped = 0.0, max(0, -first)
+    total: float = 0.0
+    skipped = max(0, -first)
     if skipped:  # for these j every i is enough
         total += math.fsum(other.chances[:skipped]) * one.above[0]
-    return total + sum(map(mul, other.chances[skipped:], one.above[max(0, first) :]))
+    return total + math.fsum(map(mul, other.chances[skipped:], one.above[max(0, first) :]))

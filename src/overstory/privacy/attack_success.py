@@ -22,6 +22,7 @@ from fractions import Fraction
 from itertools import product
 from typing import Any, Final
 
+from overstory.privacy.kinds import domain_size
 from overstory.privacy.outcomes import PRECISE
 from overstory.privacy.words import epsilon_text
 from overstory.protocol.channels import BinaryChannel, SymbolChannel
@@ -149,8 +150,8 @@ def attack(mechanism: Mechanism | NumericMechanism, values: int | None = None) -
         raise ParameterError(f"values = {values!r}: give a whole number, at least 2")
     if isinstance(mechanism, NumericRandomizer | RangeRandomizer):
         size = mechanism.num_positions if isinstance(mechanism, NumericRandomizer) else mechanism.domain_size
-        ends = (_bounded(epsilon, size) for epsilon in (mechanism.epsilon_report, mechanism.epsilon_permanent))
-        return Attack(size, *ends, exact=False)
+        one, ever = (_bounded(epsilon, size) for epsilon in (mechanism.epsilon_report, mechanism.epsilon_permanent))
+        return Attack(size, one, ever, exact=False)
     if isinstance(mechanism, BitMechanism):
         return _on_bits(mechanism, values or CANDIDATES)
     if isinstance(mechanism, SymbolMechanism):
@@ -195,7 +196,8 @@ def _on_bits(mechanism: BitMechanism, candidates: int) -> Attack:
         else:
             guess = _most_guess(min(epsilon, mechanism.epsilon_permanent), values)
         ends.append(Success(guess, positives))
-    return Attack(values, *ends, exact=given is not None)
+    one, ever = ends
+    return Attack(values, one, ever, exact=given is not None)
 
 
 def _guess_of_bits(channel: BinaryChannel, asked: int, values: int) -> float:
@@ -226,12 +228,13 @@ def _on_symbols(mechanism: SymbolMechanism, candidates: int) -> Attack:
             reached = min(size, values)
             guess = _share(reached * keep + (size - reached) * other, values)
         ends.append(Success(guess, _positives(_symbol_atoms(channel))))
-    return Attack(values, *ends, exact=isinstance(encoding, Direct))
+    one, ever = ends
+    return Attack(values, one, ever, exact=isinstance(encoding, Direct))
 
 
 def _on_sets(mechanism: SetMechanism) -> Attack:
     total, own, shared = mechanism.encoding.sizes
-    values = mechanism.encoding.domain_size
+    values = domain_size(mechanism) or CANDIDATES
     with localcontext(PRECISE):
         inside, outside = _decimal(mechanism.inside / own), _decimal((1 - mechanism.inside) / (total - own))
         guess = _share(total * max(inside, outside), values)
