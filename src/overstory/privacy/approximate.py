@@ -9,8 +9,8 @@ differs most dominates all others, equal values too, and pairs that dominate rep
 numbers hold between any two histories, and two histories that differ most in every report attain them.
 
 *Its loss.* Of the N = n l lowered bits i are 1, of the N raised ones j: under P these are Bin(N, q) and Bin(N, p),
-under Q the other way round, and the loss is K = i - j times ln(q (1-p) / (p (1-q))). Hence, with k that many times
-below epsilon,
+under Q the other way round, and the loss is K = i - j steps of ln(q (1-p) / (p (1-q))). Hence, with k the most steps
+that epsilon holds,
 
     delta(epsilon) = P(K > k) - e^epsilon Q(K > k),
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
+from decimal import ROUND_CEILING, Context, Decimal, localcontext
 from fractions import Fraction
 from itertools import product
 from typing import Any, Final
@@ -41,7 +41,7 @@ from overstory.protocol.set_systems import Subsets
 from overstory.protocol.symbol_encodings import Direct
 
 CANDIDATES: Final = 100
-"""Of how many strings the attacker knows that it is one, where a domain does not say."""
+"""Among how many strings, or positions of a number, the attacker guesses, where no domain says."""
 FALSE_POSITIVES: Final = Fraction(1, 100)
 
 # P(report | this value), P(report | that value) of reports that are alike.
@@ -75,7 +75,7 @@ class Attack:
     Attributes
     ----------
     values
-        d, all equally likely before: the domain, or `CANDIDATES` strings.
+        d, all equally likely before: the domain, or `CANDIDATES` strings or positions of a number.
     report
         From one report.
     unchanged
@@ -114,13 +114,15 @@ class Attack:
 
 
 def percent(share: float) -> str:
-    """Return a probability in percent, rounded up to two digits after the point.
+    """Return a probability in percent, rounded up to two digits after the point, or to three digits below 1%.
 
     Examples
     --------
-    >>> percent(0.25), percent(0.10001)
-    ('25.00%', '10.01%')
+    >>> percent(0.25), percent(0.10001), percent(1 / 65536)
+    ('25.00%', '10.01%', '0.00153%')
     """
+    if 0 < share < 0.01:
+        return f"{Context(prec=3, rounding=ROUND_CEILING).multiply(Decimal(share), 100).normalize():f}%"
     return f"{Decimal(epsilon_text(share)) * 100:.2f}%"
 
 
@@ -149,7 +151,8 @@ def attack(mechanism: Mechanism | NumericMechanism, values: int | None = None) -
     if values is not None and (not isinstance(values, int) or isinstance(values, bool) or values < 2):
         raise ParameterError(f"values = {values!r}: give a whole number, at least 2")
     if isinstance(mechanism, NumericRandomizer | RangeRandomizer):
-        size = mechanism.num_positions if isinstance(mechanism, NumericRandomizer) else mechanism.domain_size
+        held = domain_size(mechanism) or CANDIDATES
+        size = min(held, values or CANDIDATES) if isinstance(mechanism, NumericRandomizer) else held
         one, ever = (_bounded(epsilon, size) for epsilon in (mechanism.epsilon_report, mechanism.epsilon_permanent))
         return Attack(size, one, ever, exact=False)
     if isinstance(mechanism, BitMechanism):
