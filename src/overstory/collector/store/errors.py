@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -59,6 +60,8 @@ def said(url: str) -> Iterator[None]:
         raise StoreError(f"{url}: {explain(error)}") from error
     except SQLAlchemyError as error:
         raise StoreError(f"{url}: {error}") from error
+    except sqlite3.Error as error:  # of a statement that went past SQLAlchemy
+        raise StoreError(f"{url}: {_meaning(str(error))}") from error
     except UnicodeDecodeError as error:  # SQLite says what is wrong in the words of the file, which are no text
         raise StoreError(f"{url}: {BY_TEXT['malformed']}") from error
 
@@ -69,10 +72,12 @@ def explain(error: DBAPIError) -> str:
     if state in BY_STATE:
         return BY_STATE[state]
     text = " ".join(str(error.orig).split())
-    lowered = text.lower()
-    for part, meaning in BY_TEXT.items():
-        if part in lowered:
-            return meaning
-    if error.connection_invalidated or "connect" in lowered:
+    meaning = _meaning(text)
+    if meaning == text and (error.connection_invalidated or "connect" in text.lower()):
         return f"the database server cannot be reached ({text})"
-    return text
+    return meaning
+
+
+def _meaning(text: str) -> str:
+    lowered = text.lower()
+    return next((meaning for part, meaning in BY_TEXT.items() if part in lowered), text)

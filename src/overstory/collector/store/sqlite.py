@@ -72,6 +72,7 @@ class SqliteDatabase(Database):
         event.listen(engine, "connect", _set_up)
         event.listen(engine, "begin", _begin)
         self._turns = Turns()
+        self._file = _identity(path)
         super().__init__(f"sqlite:///{path}", engine)
 
     def _writing(self, engine: Engine) -> Engine:
@@ -84,7 +85,23 @@ class SqliteDatabase(Database):
         would wait that long for an answer whenever a compaction writes. Threads of one process wake each other up.
         """
         with self._turns:
-            return super().write(work)
+            result = super().write(work)
+        self.check_in_place()  # before anybody is told: a file without a name keeps nothing
+        return result
+
+    def check_in_place(self) -> None:
+        """See that the file still has its name.
+
+        Raises
+        ------
+        StoreError
+            When it was deleted, moved or replaced: what is written now would be lost with the process.
+        """
+        if self._file is not None and _identity(self.path) != self._file:
+            raise StoreError(
+                f"{self.url}: the file was deleted, moved or replaced while it was open: nothing is taken any more; "
+                "put it back in its place, or stop the collector and start it on the file that is there now"
+            )
 
     def claim(self, connection: Connection, forget_after: Mapping[bytes, int]) -> set[bytes]:
         """Insert all ids, and look them up one by one only if some were there: this transaction is alone in writing."""
@@ -138,6 +155,7 @@ class SqliteDatabase(Database):
         only a pass that gets to the end flushes the file, which takes longest. Each pass finds less than the one
         before, the last ones next to nothing: one of those gets there between two commits, and nobody has to wait.
         """
+        self.check_in_place()
         with said(self.url), self.engine.connect() as connection:
             raw = _raw(connection)
             for _ in range(PASSES):
@@ -161,6 +179,15 @@ def begin_private(path: Path) -> None:
     """Make an empty file that its owner alone can read, unless there is one; SQLite gives its log the same rights."""
     with suppress(OSError):  # a folder that cannot be written, and the like: SQLite says so
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what a file keeps whatever it is called: its device and its number there; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _raw(connection: Connection) -> sqlite3.Connection:
