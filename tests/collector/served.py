@@ -65,16 +65,21 @@ class Wire:
 
     def answer(self) -> tuple[int, dict[str, str], bytes]:
         """Read one answer: status, headers, body."""
+        status, headers = self.head()
+        length = int(headers.get("content-length", "0"))
+        while len(self._rest) < length:
+            self._more()
+        body, self._rest = self._rest[:length], self._rest[length:]
+        return status, headers, body
+
+    def head(self) -> tuple[int, dict[str, str]]:
+        """Read the head of an answer: status, headers."""
         while b"\r\n\r\n" not in self._rest:
             self._more()
         head, self._rest = self._rest.split(b"\r\n\r\n", 1)
         status, *lines = head.decode("latin-1").split("\r\n")
         headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
-        length = int(headers.get("content-length", "0"))
-        while len(self._rest) < length:
-            self._more()
-        body, self._rest = self._rest[:length], self._rest[length:]
-        return int(status.split()[1]), headers, body
+        return int(status.split()[1]), headers
 
     def flood(self, raw: bytes) -> None:
         """Send all of it in a thread of its own, however long it takes to be read, until this is closed."""

@@ -41,9 +41,22 @@ def test_anything_but_one_whole_stream_is_damaged(encoding) -> None:
     whole = PACK[encoding](b"abc" * 100)
     assert refused(whole[:-1], encoding) == "damaged"
     assert refused(whole + b"x", encoding) == "damaged"
-    assert refused(whole + whole, encoding) == "damaged"
+    assert refused(whole + whole[:-1], encoding) == "damaged"
     assert refused(b"", encoding) == "damaged"
     assert refused(b"abc", encoding) == "damaged"
+
+
+@given(st.lists(st.binary(max_size=50), min_size=1, max_size=16), st.sampled_from(["gzip", "x-gzip"]))
+def test_a_gzip_body_may_have_several_members(parts, encoding) -> None:
+    body = b"".join(gzip.compress(part) for part in parts)
+    whole = b"".join(parts)
+    assert inflate(body, encoding, 1_000) == whole
+    assert not whole or refused(body, encoding, len(whole) - 1) == "too-large"
+
+
+def test_members_are_few_and_deflate_has_none() -> None:
+    assert refused(gzip.compress(b"") * 17, "gzip") == "damaged"
+    assert refused(zlib.compress(b"a") * 2, "deflate") == "damaged"
 
 
 @pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "gzip;q=1", "\x00"])

@@ -13,7 +13,7 @@ from overstory.protocol.reasons import Reason
 WRITE: Final = "write"
 ADMIN: Final = "admin"
 
-_BEARER: Final = re.compile(rb"[Bb]earer +([A-Za-z0-9._~+/-]+=*) *")
+_BEARER: Final = re.compile(rb"(?i:bearer) +([A-Za-z0-9._~+/-]+=*) *")
 
 
 class StoredToken(Protocol):

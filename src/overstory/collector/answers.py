@@ -57,8 +57,19 @@ class Answer(NamedTuple):
         return headers
 
 
-def refusal(reason: Reason, results: Sequence[dict[str, Any]] = (), *, close: bool = False) -> Answer:
+def refusal(reason: Reason, results: Sequence[dict[str, Any]] = (), *, where: str = "", close: bool = False) -> Answer:
     """Return the answer that refuses a request.
+
+    Parameters
+    ----------
+    reason
+        Why.
+    results
+        What was decided about each upload, where they were looked at.
+    where
+        What is wrong at which place of the body, where that is known.
+    close
+        Whether the connection ends with it.
 
     Examples
     --------
@@ -66,7 +77,7 @@ def refusal(reason: Reason, results: Sequence[dict[str, Any]] = (), *, close: bo
     >>> answer.status, answer.retry_after, answer.body[:22]
     (429, 5, b'{"reason":"queue-full"')
     """
-    said = {"reason": reason.value, "said": reason.said, "results": list(results)}
+    said = {"reason": reason.value, "said": reason.said, "results": list(results)} | ({"where": where} if where else {})
     return Answer(reason.status, _dumped(said), RETRY_AFTER.get(reason), close)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -65,6 +66,8 @@ def build_app(collector: Collector) -> HotPath:
         description=_SAID,
         docs_url=None,  # their scripts would come from elsewhere
         redoc_url=None,
+        openapi_url=None,  # the page is below, with the headers of all others
+        redirect_slashes=False,  # a redirect would go wherever the Host header says
         lifespan=lifespan,
     )
     handle_errors(app)
@@ -88,15 +91,29 @@ def _add_public_pages(app: FastAPI, collector: Collector) -> None:
         return _json(by_id[collector.registry[metric].id])
 
 
+def _need_admin(collector: Collector, request: Request) -> None:
+    authorization = request.headers.get("authorization", "").encode("latin-1")
+    reason = collector.access.refuse(authorization, ADMIN, collector.clock())
+    if reason is not None:
+        raise AccessError(reason)
+
+
+def _is_local(request: Request) -> bool:
+    """Whether a request comes from this machine; the address goes no further."""
+    if request.client is None:  # a socket in the file system
+        return True
+    try:
+        return ipaddress.ip_address(request.client.host).is_loopback
+    except ValueError:
+        return False
+
+
 def _add_admin_pages(app: FastAPI, collector: Collector) -> None:
     bearer = HTTPBearer(auto_error=False, scheme_name="token", description="A token of `overstory store tokens`.")
     readers = asyncio.Semaphore(READERS)
 
     def admin(request: Request) -> None:
-        authorization = request.headers.get("authorization", "").encode("latin-1")
-        reason = collector.access.refuse(authorization, ADMIN, collector.clock())
-        if reason is not None:
-            raise AccessError(reason)
+        _need_admin(collector, request)
 
     async def read(work: Callable[[], Response]) -> Response:
         async with readers:
@@ -134,8 +151,16 @@ def _add_health(app: FastAPI, collector: Collector) -> None:
             return _json({"ready": True})
         return as_response(refusal(Reason.CLOSING if collector.state == "closing" else Reason.STORE))
 
-    @app.get("/metrics", tags=["health"], summary="What an operator watches, for Prometheus", response_class=Response)
-    async def metrics() -> Response:
+    @app.get(
+        "/metrics",
+        tags=["health"],
+        summary="What an operator watches, for Prometheus; from another machine with an admin token",
+        response_class=Response,
+        responses=_responses(401),
+    )
+    async def metrics(request: Request) -> Response:
+        if not _is_local(request):
+            _need_admin(collector, request)
         return _text(collector.meters.expose(), "text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -156,6 +181,10 @@ def _describe(app: FastAPI) -> None:
         return app.openapi_schema
 
     app.openapi = described  # type: ignore[method-assign]
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi() -> Response:
+        return _json(described())
 
 
 def _shown(found: Counted | Reading, form: str) -> Response:

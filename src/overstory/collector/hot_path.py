@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
+from functools import partial
 from typing import Any, Final
 
 from overstory.collector.answers import Answer, too_slow, trouble
@@ -41,7 +42,11 @@ class HotPath:
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request (ASGI 3)."""
-        if scope["type"] != "http" or scope["path"] != PATH:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif scope["path"] != PATH and scope["method"] == "HEAD":
+            await self._app({**scope, "method": "GET"}, receive, partial(_without_body, send))
+        elif scope["path"] != PATH:
             await self._app(scope, receive, send)
         elif scope["method"] == "POST":
             await self._post(scope, receive, send)
@@ -106,6 +111,12 @@ class HotPath:
 def _settle(answered: asyncio.Future[Answer], answer: Answer) -> None:
     if not answered.done():  # a server that is stopped for good cancels who still waits
         answered.set_result(answer)
+
+
+async def _without_body(send: Send, message: Message) -> None:
+    if message["type"] == "http.response.body":
+        message = {**message, "body": b""}
+    await send(message)
 
 
 async def respond(send: Send, answer: Answer, *more: tuple[bytes, bytes]) -> None:

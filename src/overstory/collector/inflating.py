@@ -9,6 +9,9 @@ from overstory.protocol.errors import WireError
 
 _WINDOW_BITS: Final = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 
+MEMBERS: Final = 16
+"""A gzip body may have several members (RFC 1952, 2.2), up to so many."""
+
 
 def inflate(body: bytes, encoding: str, most: int) -> bytes:
     """Return the body that `encoding` (a Content-Encoding: gzip, deflate, identity or nothing) stands for.
@@ -34,13 +37,16 @@ def inflate(body: bytes, encoding: str, most: int) -> bytes:
         return body
     if encoding not in _WINDOW_BITS:
         raise WireError("wrong-type", f"Content-Encoding {encoding!r:.40} is not read here: send gzip or deflate")
-    inflater = zlib.decompressobj(_WINDOW_BITS[encoding])
-    try:
-        inflated = inflater.decompress(body, most + 1)
-    except zlib.error:
-        raise WireError("damaged", f"the body is not {encoding}") from None
-    if len(inflated) > most:
-        raise WireError("too-large", f"the body inflates to more than {most} bytes: send smaller batches")
-    if not inflater.eof or inflater.unused_data:
-        raise WireError("damaged", f"the body is not one complete {encoding} stream")
-    return inflated
+    inflated, rest = bytearray(), body
+    for _ in range(MEMBERS if encoding != "deflate" else 1):
+        inflater = zlib.decompressobj(_WINDOW_BITS[encoding])
+        try:
+            inflated += inflater.decompress(rest, most + 1 - len(inflated))
+        except zlib.error:
+            raise WireError("damaged", f"the body is not {encoding}") from None
+        if len(inflated) > most:
+            raise WireError("too-large", f"the body inflates to more than {most} bytes: send smaller batches")
+        rest = inflater.unused_data
+        if inflater.eof and not rest:
+            return bytes(inflated)
+    raise WireError("damaged", f"the body is not one complete {encoding} stream")

@@ -47,8 +47,8 @@ class Decision:
 
     Attributes
     ----------
-    refused
-        Why nothing of the body was looked at, or None.
+    refused, where
+        Why nothing of the body was looked at, or None; and what is wrong at which place of it, where that is known.
     results
         One per upload, in the body's order.
     received
@@ -62,6 +62,7 @@ class Decision:
     received: list[Received] = field(default_factory=list)
     num_reports: int = 0
     num_bytes: int = 0
+    where: str = ""
 
 
 class Ingest:
@@ -98,7 +99,7 @@ class Ingest:
         try:
             uploads = self._uploads(body, content_type, encoding)
         except WireError as error:
-            return Decision(Reason.of(error))
+            return Decision(Reason.of(error), where=str(error))
         decision = Decision()
         for upload in uploads:
             if not self._take(upload, now, decision):
@@ -124,9 +125,13 @@ class Ingest:
         if content_type != JSON:
             raise WireError("wrong-type", f"send {MEDIA_TYPE} or {JSON}")
         try:
-            parsed = json.loads(body)
-        except (ValueError, RecursionError):
-            raise WireError("damaged", "the body is not JSON") from None
+            parsed = json.loads(body, object_pairs_hook=_object)
+        except WireError:
+            raise
+        except ValueError as error:
+            raise WireError("damaged", f"the body is not JSON: {error}") from None
+        except RecursionError:
+            raise WireError("damaged", "the body is nested too deeply") from None
         return uploads_from_json(parsed, self.registry.metrics, self.limits.uploads)
 
     def _take(self, upload: Upload, now: float, decision: Decision) -> bool:
@@ -167,6 +172,16 @@ class Ingest:
             )
         )
         return decision.num_reports + len(columns.rejected) <= self.limits.reports
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return an object of JSON: of two values under one key nobody could say which was meant."""
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in made if keys.count(key) > 1)
+        raise WireError("json", f"the key {twice!r:.50} appears twice in one object")
+    return made
 
 
 def out_of_time(metric: Metric, period: int, now: float) -> Reason | None:

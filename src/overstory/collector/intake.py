@@ -121,7 +121,7 @@ class Intake:
         """Have what was decided committed; `answered` is called once, at once or after the commit."""
         self.meters.decided(decision)
         if decision.refused is not None:
-            answered(self._counted(refusal(decision.refused)))
+            answered(self._counted(refusal(decision.refused, where=decision.where)))
         elif not decision.received:
             answered(self._counted(answer_to(decision, ())))
         else:

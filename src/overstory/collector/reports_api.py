@@ -81,6 +81,10 @@ SCHEMAS: Final[dict[str, Any]] = {
         "properties": {
             "reason": {"enum": _CODES},
             "said": {"type": "string"},
+            "where": {
+                "type": "string",
+                "description": "What is wrong at which place of the body, where that is known.",
+            },
             "results": {"type": "array", "items": {"$ref": "#/components/schemas/Result"}},
         },
     },

@@ -1,0 +1,146 @@
+"""HTTP as others expect it: HEAD, schemes, redirects, headers, who may read /metrics, where a body is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from typing import Any
+
+import httpx
+import pytest
+from collector_in_process import METRICS, NOW, TODAY, FakeStore, batch_id, upload
+from served import Wire, served
+
+from overstory.collector.access import Access
+from overstory.collector.answers import ALWAYS
+from overstory.collector.app import build_app
+from overstory.collector.collector import Collector, Rhythm
+from overstory.collector.store.tokens import Token, sha256
+
+PAGES = ["/healthz", "/readyz", "/metrics", "/v1/metrics", "/v1/metrics/bloom", "/openapi.json"]
+ADMIN = "ova_token"
+
+
+@pytest.fixture(scope="module")
+def listening():
+    with served() as (_, address):
+        yield address
+
+
+def get(wire: Wire, path: str, method: str = "GET", host: str = "c") -> tuple[int, dict[str, str]]:
+    status, headers, _ = wire.send(f"{method} {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()).answer()
+    return status, headers
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_answers_head_as_get_without_its_body(listening, path) -> None:
+    with Wire(listening) as wire:
+        wanted = get(wire, path)
+        wire.send(f"HEAD {path} HTTP/1.1\r\nHost: c\r\n\r\n".encode())
+        status, headers = wire.head()
+        assert (status, headers.keys()) == (wanted[0], wanted[1].keys())
+        assert get(wire, path)[0] == wanted[0]  # nothing of a body came in between
+    with Wire(listening) as wire:
+        assert get(wire, path, "DELETE")[0] == 405
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_has_the_headers_of_all_others(listening, path) -> None:
+    with Wire(listening) as wire:
+        headers = get(wire, path)[1]
+        assert {name.decode() for name, _ in ALWAYS} <= headers.keys()
+
+
+@pytest.mark.parametrize("path", ["/v1/metrics/", "/healthz/", "/v1/metrics/bloom/", "//evil.example/"])
+def test_nothing_is_redirected_to_where_the_host_header_says(listening, path) -> None:
+    with Wire(listening) as wire:
+        status, headers = get(wire, path, host="evil.example")
+        assert (status, headers.get("location")) == (404, None)
+
+
+@pytest.mark.parametrize("scheme", [b"Bearer", b"bearer", b"BEARER"])
+def test_the_scheme_of_a_token_may_have_any_case(scheme) -> None:
+    token = Token("1", sha256("ovw_x"), "write", "app", 0, None, None)
+    access = Access(lambda: [token])
+    access.refresh()
+    assert access.refuse(scheme + b" ovw_x", "write", 0.0) is None
+    assert access.refuse(scheme + b"ovw_x", "write", 0.0) is not None
+
+
+@pytest.mark.parametrize(
+    ("client", "token", "status"),
+    [
+        (("127.0.0.1", 1), None, 200),
+        (("::1", 1), None, 200),
+        (None, None, 200),
+        (("203.0.113.5", 1), None, 401),
+        (("203.0.113.5", 1), "ova_other", 401),
+        (("203.0.113.5", 1), ADMIN, 200),
+        (("somewhere", 1), None, 401),
+    ],
+)
+def test_what_an_operator_watches_is_for_this_machine_or_an_admin(client, token, status) -> None:
+    async def main() -> int:
+        store = FakeStore()
+        store.listed = [Token("1", sha256(ADMIN), "admin", "app", 0, None, None)]
+        never = Rhythm(tokens=0, compact=0, retain=0, settle=0)
+        collector = Collector(METRICS, store, rhythm=never, clock=lambda: NOW)
+        await collector.start()
+        transport = httpx.ASGITransport(build_app(collector), client=client)
+        async with httpx.AsyncClient(transport=transport, base_url="http://collector") as http:
+            headers = {} if token is None else {"authorization": f"Bearer {token}"}
+            answer = await http.get("/metrics", headers=headers)
+        await collector.stop()
+        return answer.status_code
+
+    assert asyncio.run(main()) == status
+
+
+def entry(**changed: Any) -> dict[str, Any]:
+    metric = METRICS["bloom"]
+    sound = {
+        "batch": batch_id().hex(),
+        "metric": "bloom",
+        "period": TODAY,
+        "digest": metric.mechanism.digest.hex(),
+        "reports": [[0, "000000"], [1, "000000"]],
+    }
+    return sound | changed
+
+
+def as_json(*entries: Any) -> bytes:
+    return json.dumps({"uploads": entries}).encode()
+
+
+WRONG = {
+    "no JSON": (b'{"uploads": [}', "line 1 column 14"),
+    "too deep": (b'{"a":' * 100_000, "nested too deeply"),
+    "a report": (as_json(entry(), entry(reports=[[0, "000000"], [0, "xx"]])), "uploads[1].reports[1][1]"),
+    "a cohort": (as_json(entry(reports=[[-1, "000000"]])), "uploads[0].reports[0][0]"),
+    "a key": (as_json({"batch": 1}), "uploads[0]"),
+    "a digest": (as_json(entry(digest="x")), "uploads[0].digest"),
+    "two of a key": (
+        as_json(entry()).replace(b'"period":', b'"metric": "colour", "period":'),
+        "'metric' appears twice",
+    ),
+    "two of uploads": (b'{"uploads": [], "uploads": []}', "'uploads' appears twice"),
+}
+
+
+@pytest.mark.parametrize(("body", "where"), WRONG.values(), ids=WRONG)
+def test_a_mistake_in_json_is_told_with_its_place(listening, body, where) -> None:
+    address = f"http://{listening[0]}:{listening[1]}/v1/reports"
+    answer = httpx.post(address, content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 400
+    assert where in answer.json()["where"]
+    sound = httpx.post(address, content=as_json(entry()), headers={"content-type": "application/json"})
+    assert sound.json()["results"][0]["accepted"] == 2
+
+
+def test_a_gzip_body_of_two_members_is_read(listening) -> None:
+    body = upload("bloom", 5)
+    packed_up = gzip.compress(body[:40]) + gzip.compress(body[40:])
+    kind = {"content-type": "application/vnd.overstory.reports", "content-encoding": "gzip"}
+    answer = httpx.post(f"http://{listening[0]}:{listening[1]}/v1/reports", content=packed_up, headers=kind)
+    assert answer.json()["results"][0]["accepted"] == 5
