@@ -36,6 +36,13 @@ def add_parser(commands: Any) -> None:
         "--compact-every", type=float, default=10.0, metavar="S", help="seconds between compactions; 0: never (10)"
     )
     parser.add_argument(
+        "--compact-within",
+        type=float,
+        default=300.0,
+        metavar="S",
+        help="seconds that a few reports may wait for others before a large chunk is written again; 0: never (300)",
+    )
+    parser.add_argument(
         "--queue-reports", type=int, default=1_000_000, metavar="N", help="reports that may wait (default: 1000000)"
     )
     parser.add_argument(
@@ -52,8 +59,9 @@ def run(args: argparse.Namespace) -> int:
         raise ParameterError("--tls-certificate and --tls-key belong together: give both or neither")
     if not 0 <= args.port < 1 << 16:
         raise ParameterError(f"--port {args.port}: ports are 0 .. 65535")
-    if args.queue_reports < 1 or args.compact_every < 0 or args.grace < 0:
-        raise ParameterError("--queue-reports, --compact-every and --grace: give numbers that are not negative")
+    if args.queue_reports < 1 or min(args.compact_every, args.compact_within, args.grace) < 0:
+        names = "--queue-reports, --compact-every, --compact-within and --grace"
+        raise ParameterError(f"{names}: give numbers that are not negative")
     registry = load_registry(args.registry)
 
     from overstory.collector.collector import Collector, Rhythm
@@ -67,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         registry,
         _open(args.store, registry),
         limits=Limits(queue_reports=args.queue_reports),
-        rhythm=Rhythm(compact=args.compact_every),
+        rhythm=Rhythm(compact=args.compact_every, within=args.compact_within),
         open_writes=args.open_writes,
     )
     serve(collector, listening, told=lambda line: print(line, flush=True))

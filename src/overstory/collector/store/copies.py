@@ -1,6 +1,7 @@
 """Back up and restore: a backup is one SQLite file, whichever database it was taken from, and opens as a store.
 
-So a backup is also the way from one kind of database to the other.
+So a backup is also the way from one kind of database to the other. It holds a digest of each of its tables: one bit
+that is turned in a report, or in an id, is noticed when it is restored.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +26,9 @@ from overstory.collector.store.sqlite import SqliteDatabase, begin_private
 
 ROWS: Final = 1000
 """Rows copied at a time."""
+
+SEAL: Final = "digest of "
+"""How the keys of the digests start in the table of facts about a store."""
 
 FEW: Final = 16
 """The same, where a row is some megabytes of reports."""
@@ -41,7 +46,9 @@ def backup(database: Database, path: Path) -> int:
             _copy_into(database, SqliteDatabase(part))
         copy = SqliteDatabase(part)
         try:
-            return verify(copy)
+            reports = verify(copy)
+            copy.write(_seal)
+            return reports
         finally:
             copy.close()
 
@@ -87,12 +94,13 @@ def restore(path: Path, url: str) -> int:
     Raises
     ------
     StoreError
-        When the backup is damaged or of another schema, or there is a store already.
+        When the backup is damaged, of another schema, or was written to since it was made; or there is a store already.
     """
     source = connect(str(path))
     try:
         check(source)
         expected = verify(source)
+        _check_seal(source)
         target = connect(url, create=True)
         found = _copy_into(source, target)
     finally:
@@ -119,6 +127,7 @@ def _copy_tables(reading: Connection, target: Database, writing: Connection) -> 
         raise StoreError(f"{target.url}: there is a store already: name a new file, or an empty database")
     for table in METADATA.sorted_tables:
         _copy_table(reading, writing, table)
+    writing.execute(delete(ABOUT).where(ABOUT.c.key.startswith(SEAL)))  # of the file that it came from
 
 
 def _copy_table(reading: Connection, writing: Connection, table: Table) -> None:
@@ -133,6 +142,44 @@ def _copy_table(reading: Connection, writing: Connection, table: Table) -> None:
     )
     for some in rows.mappings().partitions():
         writing.execute(table.insert(), [dict(row) for row in some])
+
+
+def _seal(connection: Connection) -> None:
+    """Put a digest of each table into the backup itself."""
+    connection.execute(delete(ABOUT).where(ABOUT.c.key.startswith(SEAL)))
+    digests = _digests(connection)
+    connection.execute(ABOUT.insert(), [{"key": SEAL + name, "value": value} for name, value in digests.items()])
+
+
+def _check_seal(database: Database) -> None:
+    with database.snapshot() as connection:
+        rows = connection.execute(select(ABOUT).where(ABOUT.c.key.startswith(SEAL)))
+        sealed = {row.key.removeprefix(SEAL): row.value for row in rows}
+        if not sealed:  # a store, or a backup by an earlier program: nothing to hold it against
+            return
+        differing = sorted(name for name, value in _digests(connection).items() if sealed.get(name) != value)
+    if differing:
+        raise StoreError(
+            f"{database.url}: {', '.join(differing)}: not what was backed up: the file is damaged, or was used as a "
+            "store since; take another backup (of a file that is in use: overstory store backup)"
+        )
+
+
+def _digests(connection: Connection) -> dict[str, str]:
+    """Return a digest of each table's rows, but for those of digests."""
+    digests = {}
+    for table in METADATA.sorted_tables:
+        rows = select(table).order_by(*table.primary_key)
+        if table is ABOUT:
+            rows = rows.where(~ABOUT.c.key.startswith(SEAL))
+        digest = blake2b(digest_size=32)
+        for row in connection.execute(rows, execution_options={"yield_per": FEW}):
+            for value in row:
+                written = value if isinstance(value, bytes) else repr(value).encode()
+                digest.update(b"%s %d:" % (type(value).__name__.encode(), len(written)))
+                digest.update(written)
+        digests[table.name] = digest.hexdigest()
+    return digests
 
 
 def verify(database: Database) -> int:
