@@ -11,7 +11,7 @@ from random_collections import FALSE_ALARM, P_STAR, Q_STAR, two_sided
 
 from overstory.analysis.counts import SupportCounts
 from overstory.analysis.estimate import Estimate, debias
-from overstory.analysis.estimate_output import CSV_HEADER
+from overstory.analysis.estimate_output import CSV_HEADER, plot_height
 from overstory.protocol.errors import ParameterError
 
 
@@ -108,17 +108,58 @@ def test_table_lists_the_most_frequent_first() -> None:
     assert lines[-1] == "... and 3 more"
 
 
-def test_plot_draws_on_the_given_axes() -> None:
+def axes() -> Any:
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib.figure import Figure
 
-    ax = Figure().add_subplot()
+    return Figure().add_subplot()
+
+
+def test_plot_draws_on_the_given_axes() -> None:
+    ax = axes()
     assert estimate().plot(ax) is ax
-    labels = [label.get_text() for label in ax.get_xticklabels()]
+    labels = [label.get_text() for label in ax.get_yticklabels()]
     assert labels[:2] == ["ash", "elm"]
     assert sorted(labels) == sorted(NAMES)
+
+
+def many(detected: int, absent: int) -> Estimate:
+    counts = np.array([500.0 - i for i in range(detected)] + [0.0] * absent)
+    names = [f"V_{i}" for i in range(counts.size)]
+    errors = np.full(counts.size, 5.0)
+    return Estimate(values=names, counts=counts, raw_counts=counts, standard_errors=errors, num_reports=50_000)
+
+
+def test_a_picture_says_how_much_it_leaves_out() -> None:
+    """A13: 115 of 300 were detected, the picture ended at the fiftieth, and did not say so."""
+    ax = axes()
+    many(115, 185).plot(ax)
+    assert len(ax.get_yticklabels()) == 50
+    said = ax.get_title("left")
+    assert said == "50 of 300 values shown, the most frequent; 50 of the 115 detected are among them"
+    ax = axes()
+    many(3, 4).plot(ax)
+    assert ax.get_title("left") == "3 of 7 values detected"
+    assert plot_height(many(115, 185)) > 2 * plot_height(many(3, 4))
+
+
+@pytest.mark.parametrize("name", ["$x_$", "$5 to $10", "$\\frac$", "a\nb\x1b[31m", "x" * 300])
+def test_a_label_is_text_whatever_stands_in_it(name: str) -> None:
+    """T21: `$x_$` ended decode --plot with exit status 70, and `$5 to $10` was drawn as a formula."""
+    ax = axes()
+    values = [name, "plain"]
+    counts, errors = np.array([50.0, 20.0]), np.ones(2)
+    found = Estimate(values=values, counts=counts, raw_counts=counts, standard_errors=errors, num_reports=100)
+    found.plot(ax)
+    ax.figure.savefig(io.BytesIO(), format="svg")
+    label = ax.get_yticklabels()[0]
+    assert not label.get_parse_math()
+    assert all(c.isprintable() for c in label.get_text())
+    assert len(label.get_text()) <= 40
+    if "$" in name:
+        assert label.get_text() == name
 
 
 def test_no_reports_is_said_and_not_numbered() -> None:

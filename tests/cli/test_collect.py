@@ -203,3 +203,10 @@ def test_how_a_file_is_written_can_be_said_and_is_in_the_pages_command(folder):
     assert command
     again = within(*shlex.split(html.unescape(command[1]))[1:], "-o", "adult", "--json", cwd=folder)
     assert json.loads(again.stdout) == known
+
+
+def test_values_with_dollars_are_drawn_as_text(folder):
+    """T21, on the page: labels are people's, and no formulas."""
+    (folder / "prices.csv").write_text("price\n" + "$x_$\n$5 to $10\n" * 50)
+    done = within("collect", "prices.csv", "--column", "price", "-o", "prices", cwd=folder)
+    assert done.returncode == 0, done.stderr

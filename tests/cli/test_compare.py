@@ -86,7 +86,7 @@ def test_the_same_seed_measures_the_same(folder):
         (("--epsilon", 1, "--data", "empty.csv", "--column", "state"), "the column 'state' holds no values"),
         (("--epsilon", 1, "--data", "lists.parquet", "--column", "state"), "a column of text or numbers is expected"),
         (("--epsilon", 1, "--data", "data.parquet", "--column", "state"), "data.parquet"),
-        ((*NEEDS, "--plot", "errors"), "--plot errors: end the name in .svg or .png"),
+        ((*NEEDS, "--plot", "errors"), "--plot errors: end the name in .svg, .pdf or .png"),
     ],
 )
 def test_bad_input_is_one_sentence(folder, arguments, words):

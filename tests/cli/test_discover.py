@@ -111,7 +111,7 @@ def test_files_are_written(files):
         (["values.csv", "--column", "number", "--step", "0"], "step = 0"),
         (["values.csv", "--column", "number", "--alpha", "5"], "alpha is a fraction"),
         (["values.csv", "--column", "number", "--known", "known.txt"], "known.txt: 'oak' is no whole number"),
-        (["values.csv", "--column", "number", "--plot", "x.gif"], "end the name in .svg or .png"),
+        (["values.csv", "--column", "number", "--plot", "x.gif"], "end the name in .svg, .pdf or .png"),
     ],
 )
 def test_bad_input_is_one_message_and_status_2(files, arguments, says):

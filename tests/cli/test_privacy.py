@@ -133,7 +133,7 @@ def test_texts_and_flags_are_read_as_the_oracle_wants_them(capsys):
         (["rappor", "--values", "2", "--reports", "0"], "reports = 0"),
         (["rappor", "--hash-family", "google-rappor-python"], "an oracle takes --param hash_family=..."),
         (["rappor", "--hash-key", "m"], "--hash-key goes with --params"),
-        (["rappor", "--plot", "epsilons.pdf"], "end the name in .svg or .png"),
+        (["rappor", "--plot", "epsilons.gif"], "end the name in .svg, .pdf or .png"),
         (["rappor", "--reports", "many"], "invalid int value"),
         (
             ["wb", "--param", "domain_size=5", "--param", "epsilon=1", "--param", "window=4", "--delta", "1"],

@@ -102,7 +102,8 @@ def test_it_can_be_drawn(result):
     result = result or find(plan, simulate(plan, [], np.random.default_rng(1)))
     axes = result.plot(Figure().subplots())
     assert axes.get_ylabel() == "estimated frequency"
-    assert len(axes.get_xticks()) == len(result.levels)
+    names = [label.get_text() for label in axes.get_xticklabels()]
+    assert names == [level.name for level in result.levels] + ["detected"] * bool(result.found())  # A13: had no name
 
 
 def test_the_trace_adds_up():

@@ -168,7 +168,7 @@ class Estimate:
         estimate_output.write_csv(self, target)
 
     def plot(self, ax: Any = None, limit: int = 50) -> Any:
-        """Draw the most frequent values with their intervals; detected ones are filled. Returns the axes."""
+        """Draw the most frequent values with their intervals; the title says how many are left. Returns the axes."""
         return estimate_output.plot(self, ax, limit)
 
 

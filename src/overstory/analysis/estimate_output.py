@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
@@ -135,29 +135,57 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\r\n') else text
 
 
-def plot(estimate: Estimate, ax: Any, limit: int) -> Any:
-    """Draw raw frequencies with 95% intervals, in order; detected values filled, the others hollow."""
+ROW: Final = 0.21
+"""Inches that a row of the picture takes."""
+LONGEST: Final = 40
+"""Characters of a label in it."""
+
+
+def plot(estimate: Shown, ax: Any, limit: int) -> Any:
+    """Draw a row per value, most frequent on top: the estimate with its interval; what was detected is filled."""
     if ax is None:
         from matplotlib import pyplot as plt
 
         ax = plt.gca()
-    order = estimate.order()[:limit]
-    order = order[np.isfinite(estimate.standard_errors[order])]
-    raw = estimate.raw_frequencies[order]
-    low, high = (bound[order] / max(estimate.num_reports, 1) for bound in estimate.confidence_interval(0.95))
-    found = estimate.detected()[order]
-    place = np.arange(order.size)
-    for chosen, fill, label in ((found, "C0", "detected"), (~found, "none", "not detected")):
-        reach = np.vstack((raw - low, high - raw))[:, chosen]
-        ax.errorbar(
-            place[chosen], raw[chosen], reach, fmt="o", color="C0", markerfacecolor=fill, markersize=4, label=label
-        )
-    ax.bar(place, estimate.frequencies[order], color="C0", alpha=0.2, label="reported")
-    ax.axhline(0.0, color="0.5", linewidth=0.8)
-    ax.set_xticks(place, [str(estimate.values[index]) for index in order], rotation=90, fontsize=7)
-    ax.set_ylabel("frequency")
-    ax.legend()
+    order, detected, scale = estimate.order(), estimate.detected(), max(estimate.num_reports, 1)
+    known = order[np.isfinite(estimate.standard_errors[order])]
+    drawn = known[:limit]
+    shares, raw = estimate.counts[drawn] / scale, estimate.raw_counts[drawn] / scale
+    low, high = (bound[drawn] / scale for bound in estimate.interval(0.95))
+    place, found = np.arange(drawn.size), detected[drawn]
+    ax.hlines(place, low, high, color="C0", linewidth=2, alpha=0.5)
+    for chosen, fill, label in ((found, "C0", "detected, 95% interval"), (~found, "white", "not detected")):
+        if chosen.any():
+            style = {"color": "C0", "markerfacecolor": fill, "markersize": 5, "label": label}
+            ax.plot(shares[chosen], place[chosen], "o", linestyle="none", **style)
+    if not np.array_equal(shares, raw):
+        ax.plot(raw, place, "|", color="C1", markersize=7, linestyle="none", label="unbiased")
+    ax.axvline(0.0, color="0.5", linewidth=0.8)
+    # Values are people's texts: a pair of $ in one is no formula.
+    ax.set_yticks(place, [_label(str(estimate.values[index])) for index in drawn], fontsize=8, parse_math=False)
+    ax.set_ylim(max(drawn.size, 1) - 0.4, -0.6)
+    ax.set_xlabel("share of the reports")
+    ax.set_title(_title(drawn.size, known.size, found, detected), fontsize=9, loc="left")
+    if drawn.size:
+        ax.legend(fontsize=8)
     return ax
+
+
+def plot_height(estimate: Shown, limit: int = 50) -> float:
+    """Return how high a picture of an estimate should be, in inches."""
+    return 1.2 + ROW * max(min(len(estimate.values), limit), 4)
+
+
+def _title(drawn: int, known: int, found: NDArray[np.bool_], detected: NDArray[np.bool_]) -> str:
+    if drawn == known:
+        return f"{int(detected.sum()):,} of {known:,} values detected"
+    shown = f"{drawn:,} of {known:,} values shown, the most frequent"
+    return f"{shown}; {int(found.sum()):,} of the {int(detected.sum()):,} detected are among them"
+
+
+def _label(text: str) -> str:
+    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

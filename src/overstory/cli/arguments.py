@@ -61,8 +61,8 @@ def check_plot(path: str | None) -> None:
     """Raise ParameterError unless a picture can be drawn into a file of that name."""
     from overstory.protocol.errors import ParameterError
 
-    if path and not path.endswith((".svg", ".png")):
-        raise ParameterError(f"--plot {path}: end the name in .svg or .png")
+    if path and not path.endswith((".svg", ".pdf", ".png")):
+        raise ParameterError(f"--plot {path}: end the name in .svg, .pdf or .png")
 
 
 def add_output(parser: argparse.ArgumentParser, meaning: str, metavar: str = "FILE") -> None:

@@ -78,7 +78,7 @@ def _add_sources(parser: argparse.ArgumentParser) -> None:
     files.add_argument("--counts", metavar="FILE", help="counts, as `overstory sum` writes them")
     files.add_argument("--map", metavar="FILE", help="candidate map, as `overstory map` writes it")
     add_hashing(files, note="; the second one's rounding of f matters")
-    files.add_argument("--plot", metavar="FILE", help="draw the estimates into a .svg or .png file")
+    files.add_argument("--plot", metavar="FILE", help="draw the estimates into a .svg, .pdf or .png file")
     kept = parser.add_argument_group("of a store or a collector")
     kept.add_argument("--store", metavar="URL", help="a store: a file's name, or postgresql://...")
     kept.add_argument("--url", metavar="URL", help="a collector's address, read with an admin token")
@@ -143,9 +143,10 @@ def _run_files(args: argparse.Namespace) -> int:
     about = metrics(decoded, parameters, mechanism)
     results, _ = write_results(args.output, decoded, about)
     if args.plot:
+        from overstory.analysis.estimate_output import plot_height
         from overstory.cli.picture import picture
 
-        with picture(args.plot) as figure:
+        with picture(args.plot, height=plot_height(decoded)) as figure:
             decoded.plot(figure.subplots())
     if args.json:
         print(json.dumps({**about, "estimates": decoded.rows()}, indent=2, allow_nan=False))

@@ -50,7 +50,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--alpha", type=float, default=0.05, help="a fraction (default: 0.05)")
     parser.add_argument("--seed", type=int, metavar="N", help="makes the simulation repeatable")
     parser.add_argument("--csv", metavar="FILE", help="write every value that the last level kept there")
-    parser.add_argument("--plot", metavar="FILE", help="draw the search into a .svg or .png file")
+    parser.add_argument("--plot", metavar="FILE", help="draw the search into a .svg, .pdf or .png file")
     add_reporting(parser)
 
 

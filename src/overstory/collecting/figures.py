@@ -69,13 +69,12 @@ def people_for_shares(summary: Summary) -> Picture:
 
 
 def short(text: str) -> str:
-    r"""Return a label that fits beside a picture, with nothing in it that a drawing takes for mathematics.
+    """Return a label that fits beside a picture.
 
     Examples
     --------
     >>> short("x" * 40)[-4:], short("$5")
-    ('xxx…', '\\$5')
+    ('xxx…', '$5')
     """
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-    cut = shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
-    return cut.replace("$", r"\$")
+    return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"

@@ -68,9 +68,13 @@ def plot(found: Discovered, ax: Any) -> Any:
         ax.hlines(level.cut, at - 0.35, at + 0.35, color="C3", linewidth=1, label="cut" if not at else None)
     chosen = found.detected()
     if chosen.any():
-        end = np.full(int(chosen.sum()), len(found.levels) - 0.5)
+        end = np.full(int(chosen.sum()), float(len(found.levels)))
         ax.scatter(end, found.frequencies[chosen], s=20, facecolors="none", edgecolors="C2", label="detected")
-    ax.set_xticks(range(len(found.levels)), [level.name for level in found.levels], rotation=45)
+    names = [level.name for level in found.levels]
+    places = [float(at) for at in range(len(names))]
+    if chosen.any():
+        places, names = [*places, float(len(found.levels))], [*names, "detected"]
+    ax.set_xticks(places, names, rotation=45, parse_math=False)
     ax.set_ylabel("estimated frequency")
     if found.levels:
         ax.legend()

@@ -45,7 +45,7 @@ def against_truth(
         hollow = {"markerfacecolor": drawing.PAPER, "label": "not detected"}
         axes.plot(learned[~detected], at[~detected], "o", color=drawing.OURS, markersize=5, **hollow)
     axes.plot(truth, at, "|", color=drawing.THEIRS, markersize=11, markeredgewidth=2, label="truth")
-    axes.set_yticks(at, names)
+    axes.set_yticks(at, names, parse_math=False)  # people's texts: a pair of $ is no formula
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.set(xlabel=xlabel)
     axes.legend(frameon=False, labelcolor=drawing.INK, fontsize=9)
