@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import URL, Connection, Engine, create_engine, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 
 from overstory.collector.store.database import Database
 from overstory.collector.store.erasing import Eraser
@@ -17,6 +17,10 @@ CLAIM: Final = text(
     "INSERT INTO batch_ids (id, forget_after) "
     "SELECT * FROM unnest(CAST(:ids AS bytea[]), CAST(:until AS bigint[])) "
     "ON CONFLICT (id) DO NOTHING RETURNING id"
+)
+
+DURABLE: Final = (
+    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
 )
 
 TRY_LOCK: Final = text("SELECT pg_try_advisory_lock(:number)")
@@ -37,6 +41,7 @@ class PostgresDatabase(Database):
             pool_pre_ping=True,  # a server that was restarted is met with new connections
             connect_args={"connect_timeout": 10, "application_name": "overstory"},
         )
+        event.listen(engine, "connect", _durable)
         super().__init__(url.render_as_string(hide_password=True), engine)
         self._eraser = Eraser(self)
 
@@ -93,3 +98,10 @@ class PostgresDatabase(Database):
 
     def tidy(self) -> None:
         """Do nothing: rewriting a table gives its room back, and autovacuum does."""
+
+
+def _durable(raw: Any, _: Any) -> None:
+    """Let a commit wait for the disk, whatever the server, the database or the role was set to; any user may."""
+    with raw.cursor() as cursor:
+        cursor.execute(DURABLE)
+    raw.commit()  # undone with its transaction otherwise
