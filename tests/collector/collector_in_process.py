@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from overstory.collector.store import Received
+from overstory.collector.store.compaction import Compacted
 from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.metrics import Metric, parse_registry
 from overstory.protocol.upload import Upload, encode_upload
@@ -136,8 +137,15 @@ class FakeStore:
     def tokens(self) -> list[object]:
         return self.listed
 
-    def compact(self, now: float) -> None:
+    def compact(self, now: float, *, within: float = 0.0, forgetting: bool = True) -> Compacted:
         """Nothing to fold."""
+        return Compacted()
+
+    def prepare(self) -> None:
+        """Nothing to load."""
+
+    def last_day(self) -> None:
+        """Never forgot."""
 
     def retain(self, now: float) -> None:
         """Nothing to delete."""

@@ -17,7 +17,12 @@ from overstory.collector.serving import Listening, Server, _config
 
 @contextmanager
 def served(
-    limits: Limits | None = None, *, http: str | None = None, store: Any = None, **named: Any
+    limits: Limits | None = None,
+    *,
+    http: str | None = None,
+    store: Any = None,
+    rhythm: Rhythm | None = None,
+    **named: Any,
 ) -> Iterator[tuple[Collector, tuple[str, int]]]:
     """A collector on a store in memory, unless another is given, and where it listens.
 
@@ -28,9 +33,8 @@ def served(
         METRICS,
         FakeStore() if store is None else store,
         limits=limits,
-        rhythm=never,
-        clock=lambda: NOW,
-        **{"open_writes": True} | named,
+        rhythm=rhythm or never,
+        **{"open_writes": True, "clock": lambda: NOW} | named,
     )
     listening, ready = Listening(port=0, grace=0.0), threading.Event()
     config = _config(collector, listening)

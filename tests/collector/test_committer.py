@@ -132,6 +132,19 @@ def test_an_answer_that_fails_does_not_keep_the_others_from_theirs(caplog) -> No
     assert "an answer could not be given" in caplog.text
 
 
+def test_a_fault_before_the_store_is_asked_ends_no_thread_and_keeps_nobody_waiting() -> None:
+    async def work(_, committer, told) -> None:
+        outcomes = []
+        committer.submit(None, 1, 10, outcomes.append)  # no list of batches: gathering them fails
+        await until(lambda: told)
+        assert committer.alive
+        committer.submit(*received(), outcomes.append)
+        await committer.drain()
+        assert outcomes[-1] == [True]
+
+    assert run(work).num_reports == 1
+
+
 def test_large_groups_are_split(monkeypatch) -> None:
     monkeypatch.setattr("overstory.collector.committer.GROUP_BYTES", 1_000)
 

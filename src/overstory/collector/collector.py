@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
+import math
 import time
-from collections.abc import Callable, Coroutine
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from overstory.collector.access import Access
+from overstory.collector.clock_watch import ClockWatch, steady
 from overstory.collector.committer import Committed, Committer
 from overstory.collector.ingest import Ingest
 from overstory.collector.intake import Intake
 from overstory.collector.limits import Limits
 from overstory.collector.meters import Meters
 from overstory.collector.store import Store
-from overstory.protocol.errors import OverstoryError
+from overstory.collector.upkeep import Task, Upkeep
 from overstory.protocol.metrics import MetricRegistry
+from overstory.protocol.metrics.period import DAY
 
 _log: Final = logging.getLogger("overstory.collector")
+
+FAILED_SECONDS: Final = 60.0
+"""A commit that failed keeps a collector from being ready until one succeeds, or for this long where none is tried."""
 
 
 PATIENCE: Final = 60
@@ -37,7 +42,9 @@ class Rhythm:
     tokens
         Tokens are read again: one that was revoked works for no longer than this.
     compact
-        Reports that came in are counted and shuffled.
+        It is looked which reports that came in are to be counted and shuffled.
+    within
+        They are by then, however few.
     retain
         Reports past their metric's retention are deleted.
     settle
@@ -46,6 +53,7 @@ class Rhythm:
 
     tokens: float = 2.0
     compact: float = 10.0
+    within: float = 300.0
     retain: float = 3600.0
     settle: float = 1.0
 
@@ -63,6 +71,8 @@ class Collector:
         Bounds, and how often upkeep runs.
     open_writes
         Whether reports are taken without a token.
+    clock, even
+        Unix time in seconds; seconds of a clock that never jumps.
     """
 
     def __init__(
@@ -74,6 +84,7 @@ class Collector:
         rhythm: Rhythm | None = None,
         open_writes: bool = False,
         clock: Callable[[], float] = time.time,
+        even: Callable[[], float] = steady,
     ) -> None:
         self.registry, self.store, self.clock = registry, store, clock
         self.limits, self._rhythm = limits or Limits(), rhythm or Rhythm()
@@ -82,7 +93,7 @@ class Collector:
         self.committer = Committer(store, self.limits, self._committed)
         self.intake = Intake(Ingest(registry, self.limits), self.committer, self.access, self.meters, clock)
         self.meters.queue = lambda: (self.committer.reports, self.committer.size)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._upkeep = Upkeep(self.meters)
         # A thread each for what goes on for ever: it keeps its memory and its connection, and tokens are read however
         # long a compaction takes.
         names = "tokens", "upkeep", "settle"
@@ -90,17 +101,23 @@ class Collector:
             ThreadPoolExecutor(1, f"overstory-{name}") for name in names
         ]
         self._started = False
-        self._troubled = False
         self._remains = 0  # compactions in a row after which deleted rows could still be read
+        self._failed_commit = -math.inf
+        self._watch, self._trusted = ClockWatch(clock, even), True
 
     @property
     def state(self) -> str:
-        """`ready`, or why not: `starting`, `store` (the last thing asked of it failed) or `closing`."""
+        """`ready`, or why not: `starting`, `closing`, or `store`.
+
+        The last means that the last commit failed within a minute, that tokens cannot be read or the embedded store's
+        log not be copied, that a task of the upkeep is late, or that nothing commits any more.
+        """
         if self.intake.closing:
             return "closing"
         if not self._started:
             return "starting"
-        return "store" if self._troubled else "ready"
+        failed = time.monotonic() - self._failed_commit < FAILED_SECONDS
+        return "store" if failed or self._upkeep.troubled or not self.committer.alive else "ready"
 
     async def start(self) -> None:
         """Read the tokens, start the writer and the upkeep.
@@ -112,62 +129,55 @@ class Collector:
         """
         await asyncio.to_thread(self.access.refresh)
         self.committer.start()
-        for seconds, where, work in (
-            (self._rhythm.tokens, self._reading, self.access.refresh),
-            (self._rhythm.compact, self._keeping, self._compact),
-            (self._rhythm.retain, self._keeping, lambda: self.store.retain(int(self.clock()))),
-            (self._rhythm.settle, self._settling, self.store.settle),
-        ):
-            if seconds:
-                self._tasks.append(asyncio.create_task(self._every(seconds, where, work)))
-        if self._rhythm.compact:
-            self._tasks.append(asyncio.create_task(_to_the_end(self._try(self._keeping, self.store.prepare))))
+        rhythm, keeping = self._rhythm, self._keeping
+        tasks = (
+            Task("tokens", rhythm.tokens, 10.0, needed=True, threads=self._reading, work=self.access.refresh),
+            Task("compact", rhythm.compact, 300.0, needed=False, threads=keeping, work=self._compact),
+            Task("retain", rhythm.retain, 7200.0, needed=False, threads=keeping, work=self._retain),
+            Task("settle", rhythm.settle, 30.0, needed=True, threads=self._settling, work=self.store.settle),
+        )
+        self._upkeep.start(task for task in tasks if task.seconds)
+        if rhythm.compact:
+            self._upkeep.once(keeping, self.store.prepare)
         self._started = True
 
     async def stop(self) -> None:
         """Refuse what comes from now on, commit what is queued, end the upkeep, close the store."""
         self.intake.closing = True
         await self.committer.drain()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._upkeep.stop()
         await asyncio.to_thread(self.store.close)
         for executor in self._threads:
             executor.shutdown(wait=False)
 
     def _committed(self, commit: Committed) -> None:
-        self._troubled = commit.failed
+        self._failed_commit = time.monotonic() if commit.failed else -math.inf
         self.meters.committed(commit)
 
     def _compact(self) -> None:
-        remains = self.store.compact(int(self.clock())).remains
-        self._remains = self._remains + 1 if remains else 0
+        now = self._watch.read()
+        done = self.store.compact(int(now), within=self._rhythm.within, forgetting=self._forgetting(now))
+        self._remains = self._remains + 1 if done.remains else 0
         if self._remains % PATIENCE == 1 and self._remains > 1:
-            _log.warning("%s: deleted rows can still be read in its files: %s", self.store.url, "; ".join(remains))
+            remains = "; ".join(done.remains)
+            _log.warning("%s: deleted rows can still be read in its files: %s", self.store.url, remains)
 
-    async def _every(self, seconds: float, where: Executor, work: Callable[[], Any]) -> None:
-        """Do blocking work again and again; what is under way when this is cancelled is finished."""
-        while True:
-            await asyncio.sleep(seconds)
-            await _to_the_end(self._try(where, work))
+    def _retain(self) -> None:
+        now = self._watch.read()
+        if self._forgetting(now):
+            self.store.retain(int(now))
 
-    async def _try(self, where: Executor, work: Callable[[], Any]) -> None:
-        try:
-            await asyncio.get_running_loop().run_in_executor(where, work)
-        except OverstoryError as error:
-            self._troubled = True
-            self.meters.failed_upkeep += 1
-            _log.error("%s", error)
-        else:
-            self._troubled = False
-
-
-async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """Wait for work that a cancellation must not tear apart."""
-    task = asyncio.create_task(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        with contextlib.suppress(OverstoryError):
-            await task
-        raise
+    def _forgetting(self, now: float) -> bool:
+        """Whether the clock is trusted with what cannot be undone; say so where it is not any more."""
+        trusted = self._watch.trusted
+        if not trusted and not self._watch.jumped:
+            # It has not run for long: it is believed where it goes on from the day that the store last saw.
+            last = self.store.last_day()
+            trusted = last is None or now // DAY <= last + 1
+        if not trusted and self._trusted:
+            _log.warning(
+                "the clock has jumped, or differs from the store's last day: batch ids and reports past retention are "
+                "kept until it has run evenly for an hour"
+            )
+        self._trusted = trusted
+        return trusted

@@ -7,11 +7,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Final, NamedTuple, Protocol
 
 from overstory.collector.limits import MEBIBYTE, Limits
+from overstory.collector.sparse_log import SparseLog
 from overstory.collector.store import Received
 
 GROUP_BYTES: Final = 4 * MEBIBYTE
@@ -70,6 +72,8 @@ class Committer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._empty = asyncio.Event()
         self._empty.set()
+        self._too_much: _Waiting | None = None  # for the group before it
+        self._faults = SparseLog(_log)
         self._thread = threading.Thread(target=self._write, name="overstory-committer", daemon=True)
 
     def start(self) -> None:
@@ -95,25 +99,44 @@ class Committer:
         self._queue.put(_Waiting(received, reports, size, done))
         return True
 
+    @property
+    def alive(self) -> bool:
+        """Whether there is a writer: what is queued will be committed."""
+        return self._thread.is_alive()
+
     async def drain(self) -> None:
         """Wait until everything queued so far was committed and told, then end the thread."""
-        while self.reports:
-            await self._empty.wait()
+        while self.reports and self.alive:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self._empty.wait()
         self._queue.put(None)
-        if self._thread.is_alive():
+        if self.alive:
             await asyncio.to_thread(self._thread.join)
 
     def _write(self) -> None:
-        waiting = self._queue.get()
-        while waiting is not None:
-            group, waiting = self._group(waiting)
-            self._commit(group)
-            if waiting is None:
-                waiting = self._queue.get()
+        while True:
+            group: list[_Waiting] = []
+            new: list[bool] | None = None
+            started = time.perf_counter()
+            try:
+                if not self._gather(group):
+                    return
+                started = time.perf_counter()
+                new = self._store.add([one for waiting in group for one in waiting.received])
+            except Exception as error:  # noqa: BLE001 - whatever it is, nothing was kept, and the senders hear it
+                self._faults.error("the store took nothing", error)
+            if group:
+                self._hand_back(group, new, time.perf_counter() - started)
 
-    def _group(self, first: _Waiting) -> tuple[list[_Waiting], _Waiting | None]:
-        """Return what goes into one commit with `first`, and what was taken from the queue and is too much for it."""
-        group, size = [first], first.size
+    def _gather(self, group: list[_Waiting]) -> bool:
+        """Wait, and put into `group` what goes into one commit; False at the end."""
+        first = self._too_much or self._queue.get()
+        if first is None:
+            return False
+        group.append(first)
+        self._too_much = None
+        size = first.size
         while self._queue.qsize():  # nobody else takes from it
             waiting = self._queue.get()
             if waiting is None:
@@ -121,33 +144,35 @@ class Committer:
                 break
             size += waiting.size
             if size > GROUP_BYTES:
-                return group, waiting
+                self._too_much = waiting
+                break
             group.append(waiting)
-        return group, None
+        return True
 
-    def _commit(self, group: list[_Waiting]) -> None:
-        received = [one for waiting in group for one in waiting.received]
-        started = time.perf_counter()
-        new: list[bool] | None = None
-        try:
-            new = self._store.add(received)
-        except Exception as error:  # noqa: BLE001 - whatever a store raises, nothing was kept, and the senders hear it
-            _log.error("the store took nothing: %s: %s", type(error).__name__, error)
+    def _hand_back(self, group: list[_Waiting], new: list[bool] | None, seconds: float) -> None:
         assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._tell, group, new, time.perf_counter() - started)
+        while True:
+            try:
+                self._loop.call_soon_threadsafe(self._tell, group, new, seconds)
+            except MemoryError:
+                time.sleep(0.1)
+            except RuntimeError:  # the loop has ended: nobody waits for an answer
+                return
+            else:
+                return
 
     def _tell(self, group: list[_Waiting], new: list[bool] | None, seconds: float) -> None:
-        reports, at = 0, 0
+        reports = sum(waiting.reports for waiting in group)
+        self.reports -= reports
+        self.size -= sum(waiting.size for waiting in group)
+        at = 0
         for waiting in group:
-            end = at + len(waiting.received)
-            self.reports -= waiting.reports
-            self.size -= waiting.size
-            reports += waiting.reports
-            _say(waiting.done, None if new is None else new[at:end])
-            at = end
-        self._told(Committed(len(group), reports, seconds, new is None))
+            mine = None if new is None else new[at : at + len(waiting.received)]
+            at += 0 if mine is None else len(mine)
+            _say(waiting.done, mine)
         if not self.reports:
             self._empty.set()
+        self._told(Committed(len(group), reports, seconds, new is None))
 
 
 def _say(done: Done, new: Sequence[bool] | None) -> None:

@@ -13,6 +13,7 @@ from overstory.collector.answers import Answer, answer_to, refusal
 from overstory.collector.committer import Committer
 from overstory.collector.ingest import JSON, Decision, Ingest
 from overstory.collector.meters import Meters
+from overstory.collector.sparse_log import SparseLog
 from overstory.protocol.reasons import Reason
 from overstory.protocol.upload import MEDIA_TYPE
 
@@ -84,6 +85,7 @@ class Intake:
         self._ingest, self._committer, self._access = ingest, committer, access
         self.limits, self.meters, self._clock = ingest.limits, meters, clock
         self.closing = False
+        self._faults = SparseLog(_log)
 
     def admit(self, head: Head) -> Reason | None:
         """Say why a request is refused before its body is read, or None."""
@@ -96,6 +98,8 @@ class Intake:
             return Reason.WRONG_TYPE
         if head.length is not None and self.too_large(head, head.length):
             return Reason.TOO_LARGE
+        if not self._committer.alive:
+            return Reason.STORE
         return Reason.QUEUE_FULL if self._committer.full else None
 
     def too_large(self, head: Head, size: int) -> bool:
@@ -110,7 +114,7 @@ class Intake:
     def fault(self, error: BaseException, *, close: bool = False) -> Answer:
         """Return the answer to a request that something of ours failed on; log and count it."""
         self.meters.faults += 1
-        _log.error("a request failed by a fault of ours: %s", type(error).__name__, exc_info=error)
+        self._faults.error("a request failed by a fault of ours", error, trace=True)
         return self.refuse(Reason.FAULT, close=close)
 
     def decide(self, head: Head, body: bytes) -> Decision:

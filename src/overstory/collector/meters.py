@@ -17,6 +17,7 @@ from overstory.collector.ingest import Decision
 from overstory.protocol.reasons import Reason
 
 SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+UPKEEP: Final = ("tokens", "compact", "retain", "settle")
 SIZES: Final = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 
 
@@ -64,9 +65,10 @@ class Meters(Collector):
         self.commit_reports = Histogram(SIZES)
         self.batch_reports = Histogram(SIZES)
         self.failed_commits = 0
-        self.failed_upkeep = 0
+        self.failed_upkeep: Counter[str] = Counter()
         self.faults = 0
         self.untaken = 0
+        self.upkeep: Callable[[], dict[str, float]] = dict
         self.queue: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
@@ -110,8 +112,14 @@ class Meters(Collector):
         yield _histogram("commit_seconds", "Seconds that a commit took.", self.commits)
         yield _histogram("commit_reports", "Reports in a commit.", self.commit_reports)
         yield _histogram("batch_reports", "Reports in a batch.", self.batch_reports)
-        failed = {"commit": self.failed_commits, "upkeep": self.failed_upkeep}
+        failed = {"commit": self.failed_commits, **dict.fromkeys(UPKEEP, 0), **self.failed_upkeep}
         yield _counter("store_failures", "Times that the store failed, by what was asked of it.", "work", failed)
+        ages = GaugeMetricFamily(
+            "overstory_upkeep_age_seconds", "Seconds since a task last succeeded.", labels=["task"]
+        )
+        for task, age in self.upkeep().items():
+            ages.add_metric([task], age)
+        yield ages
         yield CounterMetricFamily("overstory_faults", "Requests that failed by a fault of ours.", value=self.faults)
         untaken = "Connections ended because their answers were not taken."
         yield CounterMetricFamily("overstory_answers_untaken", untaken, value=self.untaken)

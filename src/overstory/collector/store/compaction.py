@@ -22,6 +22,7 @@ from overstory.collector.store.errors import RecountError
 from overstory.collector.store.forgetting import forget
 from overstory.collector.store.known import Knowledge, Known, read_known
 from overstory.collector.store.reading import folded
+from overstory.collector.store.ripening import Ripening
 from overstory.collector.store.schema import BATCH_IDS, CHUNKS, COUNTS, INBOX
 from overstory.protocol.errors import ParameterError
 
@@ -66,12 +67,14 @@ class _OvertakenError(Exception):
     """Another process has folded one of these rows."""
 
 
-def compact(database: Database, knowledge: Knowledge, now: float) -> Compacted:
-    """Fold all that was in the inbox when this began; see `Store.compact`."""
+def compact(
+    database: Database, knowledge: Knowledge, now: float, ripening: Ripening, within: float, *, forgetting: bool
+) -> Compacted:
+    """Fold what was in the inbox when this began, and is worth it; see `Store.compact`."""
     with database.snapshot() as connection:
         knowledge = {**read_known(connection), **knowledge}
         last = connection.execute(select(func.max(INBOX.c.id))).scalar() or 0
-        waiting = keys_of(connection, INBOX)
+        waiting = ripening.ripe(connection, keys_of(connection, INBOX), within)
         stale = _stale(connection, knowledge)
     tally = _Tally()
     with database.claims() as claim:
@@ -81,7 +84,7 @@ def compact(database: Database, knowledge: Knowledge, now: float) -> Compacted:
         for key in waiting:
             if claim(key):
                 _attempt(tally, key, knowledge, lambda known, key: _fold_all(database, known, key, last, tally))
-    forgotten = forget(database, now)
+    forgotten = forget(database, now) if forgetting else 0
     changed = _changed(rows=tally.rows, recounted=len(stale), forgotten=forgotten)
     return Compacted(tally.reports, tally.rows, forgotten, tuple(tally.waiting), database.erase(changed))
 

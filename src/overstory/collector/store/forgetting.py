@@ -26,16 +26,23 @@ def forget(database: Database, now: float) -> int:
     A large table is gone through in slices, each a transaction: whoever writes does not wait for long.
     """
     today = int(now // DAY)
+    last = last_day(database)
+    if last is not None and last >= today:
+        return 0
     with database.snapshot() as connection:
-        last = connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == FORGOTTEN)).scalar()
-        if last is not None and int(last) >= today:
-            return 0
         some = select(BATCH_IDS.c.id).limit(FEW).subquery()
         few = connection.execute(select(func.count()).select_from(some)).scalar_one() < FEW
     expired = BATCH_IDS.c.forget_after <= now
     deleted = sum(_delete(database, (expired, *part)) for part in _parts(few=few))
     database.write(lambda connection: _remember_day(database, connection, str(today)))
     return deleted
+
+
+def last_day(database: Database) -> int | None:
+    """Return the day, counted from 1970, on which ids were last forgotten, if ever."""
+    with database.snapshot() as connection:
+        last = connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == FORGOTTEN)).scalar()
+    return None if last is None else int(last)
 
 
 def _parts(*, few: bool) -> Iterable[tuple[ColumnElement[bool], ...]]:

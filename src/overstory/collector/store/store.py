@@ -14,11 +14,12 @@ from overstory.collector.store.adding import add
 from overstory.collector.store.compaction import Compacted, compact
 from overstory.collector.store.database import Database
 from overstory.collector.store.exporting import export
-from overstory.collector.store.forgetting import Retained, retain
+from overstory.collector.store.forgetting import Retained, last_day, retain
 from overstory.collector.store.known import Knowledge, Known, remember
 from overstory.collector.store.opening import check, connect, migrate
 from overstory.collector.store.reading import read_counts, read_periods, read_tally
 from overstory.collector.store.received import Received
+from overstory.collector.store.ripening import Ripening
 from overstory.collector.store.summary import Summary, summarize
 from overstory.collector.store.tokens import Role, Token, add_token, find_token, read_tokens, revoke_token
 from overstory.protocol.metrics import Metric, MetricRegistry
@@ -32,6 +33,7 @@ class Store:
 
     def __init__(self, database: Database, knowledge: Knowledge) -> None:
         self._database, self._knowledge = database, knowledge
+        self._ripening = Ripening()
 
     @property
     def url(self) -> str:
@@ -74,7 +76,7 @@ class Store:
         """
         self._database.settle()
 
-    def compact(self, now: float) -> Compacted:
+    def compact(self, now: float, *, within: float = 0.0, forgetting: bool = True) -> Compacted:
         """Count what is in the inbox, shuffle it among the reports of its period, forget ids that have expired.
 
         Every report is counted exactly once, however many processes compact, and wherever one of them is killed.
@@ -83,13 +85,28 @@ class Store:
         ----------
         now
             Unix time in seconds.
+        within
+            A few reports of a metric and period, which would make a large chunk be written again, may wait for this
+            many seconds in the inbox; 0: everything is folded now.
+        forgetting
+            Whether ids are forgotten: `now` must be right for that.
 
         Raises
         ------
         StoreError
             When the database fails; what was folded until then stays folded.
         """
-        return compact(self._database, self._knowledge, now)
+        return compact(self._database, self._knowledge, now, self._ripening, within, forgetting=forgetting)
+
+    def last_day(self) -> int | None:
+        """Return the day, counted from 1970, on which ids were last forgotten, if ever.
+
+        Raises
+        ------
+        StoreError
+            When the database fails.
+        """
+        return last_day(self._database)
 
     def retain(self, now: float) -> Retained:
         """Delete the reports past their metric's retention. Their counts stay.

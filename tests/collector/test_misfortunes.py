@@ -1,0 +1,348 @@
+"""Ten seconds of misfortune, and everything goes on after it: posts, compaction, tokens, retention, readiness."""
+
+from __future__ import annotations
+
+import json
+import logging
+import resource
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from collector_in_process import METRICS, NOW, REGISTRY, TODAY, FakeStore, batch_id, upload
+from collector_processes import CollectorProcess
+from served import Wire, post, served
+from sqlalchemy import create_engine, text
+from store_databases import fresh
+
+from overstory.collector.collector import Rhythm
+from overstory.collector.store import StoreError, open_store
+from overstory.collector.store.compaction import CHUNKS, INBOX, Compacted
+from overstory.collector.store.database import Database
+from overstory.collector.store.opening import connect
+from overstory.collector.store.ripening import Ripening
+from overstory.protocol.metrics import parse_registry
+from overstory.protocol.metrics.period import DAY
+
+OFTEN = Rhythm(tokens=0.05, compact=0.05, retain=0.05, settle=0.05)
+
+
+class Upset(FakeStore):
+    """A store whose upkeep fails while it is told to; it counts what succeeded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.error: BaseException | None = None
+        self.done: dict[str, int] = {}
+
+    def _do(self, name: str) -> None:
+        if self.error is not None:
+            raise self.error
+        self.done[name] = self.done.get(name, 0) + 1
+
+    def tokens(self) -> list[object]:
+        self._do("tokens")
+        return self.listed
+
+    def compact(self, now: float, *, within: float = 0.0, forgetting: bool = True) -> Compacted:
+        self._do("compact")
+        return Compacted()
+
+    def retain(self, now: float) -> None:
+        self._do("retain")
+
+    def settle(self) -> None:
+        self._do("settle")
+
+
+def until(condition: Callable[[], object], seconds: float = 15.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def ready(wire: Wire) -> tuple[int, Any]:
+    status, _, body = wire.send(b"GET /readyz HTTP/1.1\r\nHost: c\r\n\r\n").answer()
+    return status, json.loads(body)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), sqlite3.OperationalError("disk I/O error"), RuntimeError("can't start new thread"), KeyError("x")],
+    ids=["memory", "bare sqlite3", "threads", "any"],
+)
+def test_no_task_of_the_upkeep_ends_by_an_error(error, monkeypatch) -> None:
+    monkeypatch.setattr("overstory.collector.upkeep.AGAIN", 0.05)
+    store = Upset()
+    with served(store=store, rhythm=OFTEN) as (collector, address), Wire(address) as wire:
+        until(lambda: len(store.done) == 4)
+        assert ready(wire)[0] == 200
+        store.error = error
+        until(lambda: set(collector.meters.failed_upkeep) == {"tokens", "compact", "retain", "settle"})
+        assert ready(wire) == (503, ready(wire)[1])
+        assert ready(wire)[1]["reason"] == "store"
+        store.error, store.done = None, {}
+        until(lambda: len(store.done) == 4)  # all of them go on
+        until(lambda: ready(wire)[0] == 200)
+        shown = collector.meters.expose().decode()
+        for task in store.done:
+            age = next(
+                line for line in shown.splitlines() if line.startswith(f'overstory_upkeep_age_seconds{{task="{task}"')
+            )
+            assert float(age.split()[-1]) < 5
+            assert f'overstory_store_failures_total{{work="{task}"}}' in shown
+
+
+def test_a_task_that_never_comes_back_is_noticed(monkeypatch) -> None:
+    from overstory.collector import upkeep
+
+    monkeypatch.setattr(upkeep.Task, "late", 0.3)
+    store, stuck = Upset(), threading.Event()
+    store.compact = lambda *_, **__: stuck.wait(20)  # type: ignore[method-assign]
+    try:
+        with served(store=store, rhythm=Rhythm(tokens=0.05, compact=0.05, retain=0, settle=0.05)) as (_, address):
+            with Wire(address) as wire:
+                until(lambda: ready(wire)[0] == 503)
+            stuck.set()
+    finally:
+        stuck.set()
+
+
+def test_a_failing_commit_keeps_the_collector_from_being_ready_whatever_else_succeeds() -> None:
+    store = Upset()
+
+    def full() -> None:
+        raise StoreError("the disk is full")
+
+    with served(store=store, rhythm=OFTEN) as (_, address), Wire(address) as wire, Wire(address) as poll:
+        store.before = full
+        seen = []
+        for _ in range(10):
+            assert wire.send(post(upload())).answer()[0] == 503
+            for _ in range(10):
+                seen.append(ready(poll)[0])
+                time.sleep(0.01)
+        assert seen == [503] * 100
+        store.before = lambda: None
+        assert wire.send(post(upload())).answer()[0] == 200
+        assert ready(poll)[0] == 200
+
+
+def test_a_store_that_is_away_is_logged_once_and_counted(caplog) -> None:
+    store = Upset()
+
+    def away() -> None:
+        raise StoreError("the database server cannot be reached")
+
+    store.before = away
+    with caplog.at_level(logging.ERROR, "overstory.collector"), served(store=store, rhythm=OFTEN) as (_, address):
+        store.error = StoreError("the database server cannot be reached")
+        with Wire(address) as wire:
+            for _ in range(300):
+                assert wire.send(post(upload())).answer()[0] == 503
+    lines = [record.getMessage() for record in caplog.records]
+    assert 1 <= len(lines) <= 5  # one for commits, one for each task
+    assert len(set(lines)) == len(lines)
+
+
+@contextmanager
+def process(folder: Path, *options: str) -> Iterator[CollectorProcess]:
+    (folder / "metrics.toml").write_text(REGISTRY)
+    running = CollectorProcess(folder / "metrics.toml", str(folder / "store.db"), options)
+    running.start()
+    try:
+        yield running
+    finally:
+        running.kill()
+
+
+def today(name: str = "bloom") -> int:
+    return METRICS[name].period.number(time.time())
+
+
+@pytest.mark.parametrize("how", ["deleted", "moved", "replaced"])
+def test_a_store_that_lost_its_file_acknowledges_nothing(tmp_path, how) -> None:
+    path = tmp_path / "store.db"
+    with process(tmp_path, "--open-writes") as running, Wire(running.address) as wire:
+        assert wire.send(post(upload(period=today()))).answer()[0] == 200
+        if how == "replaced":
+            open_store(str(tmp_path / "other.db"), create=True).close()
+            (tmp_path / "other.db").replace(path)
+        elif how == "moved":
+            path.rename(tmp_path / "moved.db")
+        else:
+            path.unlink()
+        for _ in range(20):
+            status, headers, body = wire.send(post(upload(period=today()))).answer()
+            assert (status, json.loads(body)["reason"]) == (503, "store")
+            assert int(headers["retry-after"]) > 0
+        until(lambda: ready(wire)[0] == 503)
+        if how == "moved":
+            (tmp_path / "moved.db").rename(path)
+            until(lambda: wire.send(post(upload(period=today()))).answer()[0] == 200)
+            until(lambda: ready(wire)[0] == 200)
+
+
+@pytest.mark.slow
+def test_without_memory_for_a_while_no_report_is_refused_and_everything_goes_on(tmp_path) -> None:
+    store_file = str(tmp_path / "store.db")
+    large = upload("bloom", 250_000 // 5, period=today())
+    with open_store(store_file, METRICS, create=True) as store, process(tmp_path, "--compact-every", "0.5") as running:
+        token = store.add_token("write", "app")
+
+        def status(body: bytes) -> int:
+            try:
+                with Wire(running.address) as wire:
+                    return wire.send(post(body, b"Authorization: Bearer " + token.encode())).answer()[0]
+            except (OSError, AssertionError):
+                return 0  # no answer: a sender asks again
+
+        until(lambda: status(upload(period=today())) == 200)
+        until(lambda: not _rows(store, INBOX))  # whatever is loaded when it is needed has been loaded
+        taken = int(Path(f"/proc/{running.pid}/statm").read_text().split()[0]) * resource.getpagesize()
+        unlimited = resource.prlimit(running.pid, resource.RLIMIT_AS, (taken, resource.RLIM_INFINITY))
+        statuses = {status(large) for _ in range(20)} | {status(upload(period=today())) for _ in range(100)}
+        time.sleep(5)
+        resource.prlimit(running.pid, resource.RLIMIT_AS, unlimited)
+        assert statuses <= {0, 200, 503}
+        assert statuses & {0, 503}, "memory was never short"
+        until(lambda: status(large) == 200)
+        until(lambda: not _rows(store, INBOX))
+        store.revoke_token(store.tokens()[0].id)
+        until(lambda: status(large) == 401)
+
+
+def _rows(store: Any, table: Any) -> int:
+    with store._database.snapshot() as connection:
+        return len(connection.execute(table.select()).all())
+
+
+class Clocks:
+    """A wall clock that can jump, and one that cannot."""
+
+    def __init__(self) -> None:
+        self.wall, self.started = 0.0, time.monotonic()
+
+    def now(self) -> float:
+        return NOW + self.wall + self.even()
+
+    def even(self) -> float:
+        return time.monotonic() - self.started
+
+
+@contextmanager
+def on_a_store(folder: Path, clocks: Clocks, **named: Any) -> Iterator[Any]:
+    store = open_store(str(folder / "store.db"), METRICS, create=not (folder / "store.db").exists())
+    with served(store=store, rhythm=OFTEN, clock=clocks.now, even=clocks.even, **named) as (collector, address):
+        yield collector, address, store
+
+
+def test_a_clock_that_jumps_ahead_makes_nothing_count_twice_and_deletes_nothing(tmp_path, caplog) -> None:
+    clocks = Clocks()
+    posts = [post(upload("bloom", 2, batch=batch_id())) for _ in range(50)]
+    with on_a_store(tmp_path, clocks) as (_, address, store), Wire(address) as wire:
+        assert {wire.send(one).answer()[0] for one in posts} == {200}
+        until(lambda: not _rows(store, INBOX))
+        clocks.wall = 400 * DAY
+        until(lambda: "the clock has jumped" in caplog.text)
+        time.sleep(0.5)
+        clocks.wall = 0.0
+        time.sleep(0.3)
+        for one in posts:
+            status, _, body = wire.send(one).answer()
+            assert (status, json.loads(body)["results"][0]["duplicate"]) == (200, True)
+        assert store.counts(METRICS["bloom"], TODAY, TODAY)[TODAY].num_reports == 100
+        with store._database.snapshot() as connection:
+            assert sum(row.num_reports for row in connection.execute(CHUNKS.select())) == 100
+    assert sum("the clock has jumped" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_a_start_with_a_wrong_clock_forgets_nothing_either(tmp_path) -> None:
+    right, wrong = Clocks(), Clocks()
+    wrong.wall = 400 * DAY
+    posts = [post(upload("bloom", 2, batch=batch_id())) for _ in range(20)]
+    with on_a_store(tmp_path, right) as (_, address, store), Wire(address) as wire:
+        assert {wire.send(one).answer()[0] for one in posts} == {200}
+        until(lambda: store.last_day() == TODAY)
+    with on_a_store(tmp_path, wrong) as (collector, _, _):
+        until(lambda: collector.meters.upkeep()["compact"] < 0.05)
+        time.sleep(0.5)
+    with on_a_store(tmp_path, right) as (_, address, store), Wire(address) as wire:
+        for one in posts:
+            assert json.loads(wire.send(one).answer()[2])["results"][0]["duplicate"] is True
+        assert store.counts(METRICS["bloom"], TODAY, TODAY)[TODAY].num_reports == 40
+
+
+def test_a_clock_that_runs_evenly_forgets_and_retains(tmp_path) -> None:
+    clocks = Clocks()
+    with on_a_store(tmp_path, clocks) as (_, address, store), Wire(address) as wire:
+        assert wire.send(post(upload())).answer()[0] == 200
+        until(lambda: store.last_day() == TODAY and not _rows(store, INBOX))
+        clocks.wall, clocks.started = 0.0, clocks.started - 400 * DAY  # both of them: 400 days have passed
+        until(lambda: store.last_day() == TODAY + 400)
+        until(lambda: not _rows(store, CHUNKS))
+        assert store.summary().batch_ids == 0
+
+
+def written() -> int:
+    """Bytes that this process has handed to the system to be written."""
+    with Path("/proc/self/io").open() as figures:
+        return next(int(line.split()[1]) for line in figures if line.startswith("wchar"))
+
+
+def trickle(store: Any, database: Database, rounds: int, within: float) -> int:
+    """Bytes written while single reports come in and are compacted."""
+    from overstory.collector.ingest import Ingest
+
+    ingest, before = Ingest(METRICS), written()
+    for _ in range(rounds):
+        for name in ("bloom", "colour"):
+            decision = ingest.decide(upload(name), "application/vnd.overstory.reports", NOW)
+            store.add(decision.received)
+        store.compact(NOW, within=within)
+        database.settle()
+    return written() - before
+
+
+def test_a_trickle_of_reports_does_not_write_whole_chunks_again_and_again(tmp_path) -> None:
+    from overstory.collector.ingest import Ingest
+
+    path = str(tmp_path / "store.db")
+    now = 0.0
+    with open_store(path, METRICS, create=True) as store:
+        store._ripening = Ripening(lambda: now)
+        for name in ("bloom", "colour"):
+            decision = Ingest(METRICS).decide(upload(name, 60_000), "application/vnd.overstory.reports", NOW)
+            store.add(decision.received)
+        assert store.compact(NOW, within=300).reports == 120_000  # many at once are folded at once
+        database = connect(path)
+        at_once = trickle(store, database, 10, within=0)
+        waiting = trickle(store, database, 10, within=300)
+        assert at_once > 5_000_000
+        assert waiting < at_once / 10
+        assert store.counts(METRICS["bloom"], TODAY, TODAY)[TODAY].num_reports == 60_020
+        now = 301.0
+        assert store.compact(NOW, within=300).reports == 20  # and some minutes later, however few
+        assert store.compact(NOW, within=300).reports == 0
+        database.close()
+
+
+def test_postgresql_commits_to_the_disk_whatever_it_was_set_to(shared_folder) -> None:
+    with fresh("postgresql", shared_folder) as url:
+        open_store(url, create=True).close()
+        engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            name = connection.execute(text("SELECT current_database()")).scalar()
+            connection.execute(text(f'ALTER DATABASE "{name}" SET synchronous_commit = off'))
+        engine.dispose()
+        with open_store(url, parse_registry(REGISTRY)) as store:
+            shown = text("SHOW synchronous_commit")
+            assert store._database.write(lambda connection: connection.execute(shown).scalar()) == "on"
+            with store._database.snapshot() as connection:
+                assert connection.execute(shown).scalar() == "on"
