@@ -7,7 +7,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -222,12 +222,19 @@ def test_a_sender_that_takes_its_answers_slowly_keeps_its_connection() -> None:
             time.sleep(0.1)
 
 
-@pytest.mark.parametrize("request_bytes", [post(upload()), post(upload("bloom", 10_000)), GET + b"\r\n"])
-def test_a_sender_that_has_said_all_it_has_to_say_is_answered(request_bytes) -> None:
+SAID: dict[str, Callable[[], bytes]] = {
+    "small": lambda: post(upload()),
+    "large": lambda: post(upload("bloom", 10_000)),
+    "page": lambda: GET + b"\r\n",
+}
+
+
+@pytest.mark.parametrize("said", SAID.values(), ids=SAID)
+def test_a_sender_that_has_said_all_it_has_to_say_is_answered(said) -> None:
     with served() as (_, address):
         for _ in range(5):
             with Wire(address) as wire:
-                wire.send(request_bytes)
+                wire.send(said())
                 wire.half_close()
                 assert wire.answer()[0] == 200
                 assert wire.ended()
