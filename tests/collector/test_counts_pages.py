@@ -1,6 +1,8 @@
 """Counts and estimates over HTTP: which range is meant, and what to do where a range cannot be read."""
 
 import asyncio
+import csv
+import io
 import random
 
 import httpx
@@ -60,3 +62,20 @@ def test_what_can_never_be_read_is_no_trouble_that_passes(tmp_path) -> None:
     assert answer.status_code == 400
     assert "retry-after" not in answer.headers
     assert "its reports were counted for another list of candidates" in answer.json()["said"]
+
+
+HOSTILE = ("=cmd|'/C calc'!A0", "@SUM(1)", "+1+1", "-2+3", 'a"=b', "-5", "ash", "a\rb")
+
+
+def test_no_cell_for_a_spreadsheet_is_a_formula(tmp_path) -> None:
+    metrics = registry(candidates=HOSTILE, folder=tmp_path)
+    url = str(tmp_path / "store.db")
+    with open_store(url, metrics, create=True) as store:
+        store.add([received(metrics["tree"], PERIOD, reports(metrics["tree"], 30, random.Random(8)))])
+    paths = [f"tree/{page}?format={form}" for page in ("counts", "estimates") for form in ("csv", "spreadsheet")]
+    tables = [list(csv.reader(io.StringIO(answer.text, newline=""))) for answer in asked(metrics, url, *paths)]
+    for plain, inert in (tables[:2], tables[2:]):
+        cells = [cell for row in inert for cell in row]
+        assert {f"'{value}" for value in HOSTILE[:4]} | set(HOSTILE[4:]) <= set(cells)
+        assert not any(cell.startswith(("=", "@", "+", "\t", "\r")) for cell in cells)
+        assert [[cell.removeprefix("'") for cell in row] for row in inert] == plain

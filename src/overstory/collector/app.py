@@ -17,7 +17,7 @@ from overstory import __version__
 from overstory.collector.access import ADMIN
 from overstory.collector.answers import ALWAYS, refusal
 from overstory.collector.collector import Collector
-from overstory.collector.counted import Counted, parse_range, read_store
+from overstory.collector.counted import Counted, for_spreadsheet, parse_range, read_store
 from overstory.collector.errors import AccessError, as_response, handle_errors
 from overstory.collector.hot_path import HotPath
 from overstory.collector.intake import PATH
@@ -37,7 +37,10 @@ First = Annotated[
     ),
 ]
 Last = Annotated[str | None, Query(alias="to", description="The last period's label, likewise; else the last stored.")]
-Form = Annotated[Literal["json", "csv"], Query(alias="format")]
+Form = Annotated[
+    Literal["json", "csv", "spreadsheet"],
+    Query(alias="format", description="Spreadsheet is CSV in which no cell is a formula, whatever a value is."),
+]
 Reads = Annotated[
     Kind, Query(description="One estimate of the whole range; one of each period; one of each and all before it.")
 ]
@@ -188,8 +191,9 @@ def _describe(app: FastAPI) -> None:
 
 
 def _shown(found: Counted | Reading, form: str) -> Response:
-    if form == "csv":
-        return _text("".join(found.csv_lines()).encode(), "text/csv; charset=utf-8")
+    if form in {"csv", "spreadsheet"}:
+        lines = found.csv_lines() if form == "csv" else for_spreadsheet(found.csv_lines())
+        return _text("".join(lines).encode(), "text/csv; charset=utf-8")
     return _json(found.to_json())
 
 
