@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -67,13 +68,29 @@ def check_plot(path: str | None) -> None:
 
 def add_output(parser: argparse.ArgumentParser, meaning: str, metavar: str = "FILE") -> None:
     """Add ``-o``."""
-    parser.add_argument("-o", "--output", required=True, metavar=metavar, help=meaning)
+    parser.add_argument("-o", "--output", required=True, metavar=metavar, help=f"{meaning} (-: standard output)")
 
 
 def add_reporting(parser: argparse.ArgumentParser) -> None:
     """Add ``--json`` and ``--quiet``."""
     parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress bar, no closing line")
+
+
+def check_pipes(args: argparse.Namespace, *inputs: str) -> None:
+    """Raise ParameterError when two inputs are standard input, or two outputs standard output."""
+    from overstory.protocol.errors import ParameterError
+
+    named = [getattr(args, name) for name in inputs]
+    if sum(name.count("-") if isinstance(name, list) else name == "-" for name in named) > 1:
+        raise ParameterError("standard input (-) can be read once: give it to one option")
+    if args.output == "-" and args.json:
+        raise ParameterError("-o - and --json both write to standard output: give one")
+
+
+def shown(output: str) -> str:
+    """Return an output's name in a sentence."""
+    return "standard output" if output == "-" else output
 
 
 def add_skipping(parser: argparse.ArgumentParser, what: str) -> None:
@@ -100,8 +117,11 @@ def read_mechanism(args: argparse.Namespace) -> tuple[RapporParameters, BitMecha
 
 
 def tell(args: argparse.Namespace, outcome: dict[str, Any], line: str) -> None:
-    """Print the outcome: as JSON when it is asked for, else as one line unless silence is."""
+    """Print the outcome: as JSON when it is asked for, else as one line unless silence is.
+
+    The line goes to the error stream where standard output has the data.
+    """
     if args.json:
         print(json.dumps(outcome, indent=2, allow_nan=False))
     elif not args.quiet:
-        print(line)
+        print(line, file=sys.stderr if getattr(args, "output", None) == "-" else sys.stdout)

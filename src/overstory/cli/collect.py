@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.arguments import add_command
+from overstory.cli.arguments import add_command, check_pipes
 from overstory.cli.csv_form import add_form, form_of, form_words
 
 if TYPE_CHECKING:
@@ -39,7 +42,7 @@ def add_parser(subparsers: Any) -> None:
     parser = add_command(
         subparsers, "collect", "your own column: what would have been learned?", more=MORE, example=EXAMPLE
     )
-    parser.add_argument("file", metavar="FILE", help="CSV with a header (gz too), or Parquet")
+    parser.add_argument("file", metavar="FILE", help="CSV (gz too) or Parquet; - for standard input")
     parser.add_argument("--column", required=True, metavar="C", help="the column to collect")
     add_form(parser)
     parser.add_argument("--oracle", default="auto", metavar="NAME", help="what devices use (default auto: the best)")
@@ -55,16 +58,21 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--most-values", type=int, default=10_000, metavar="M", help="distinct values (default 10,000)")
     parser.add_argument("--people", type=int, metavar="N", help="draw N people from the rows instead of one a row")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed gives the same output")
-    parser.add_argument("-o", "--out", default="out/collect", metavar="DIR", help="folder (default out/collect)")
+    meaning = "folder (default out/collect); -: learned.csv alone, to standard output"
+    parser.add_argument("-o", "--output", "--out", default="out/collect", metavar="DIR", help=meaning)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    column, budget = _column(args), _budget(args)
-    summary = _collected(args, column, budget)
-    folder = Path(args.out)
+    check_pipes(args)
+    with _file(args.file) as name:
+        summary = _collected(args, _column(args, name), _budget(args))
+    if args.output == "-":
+        _write_learned(summary, args.output)
+        return 0
+    folder = Path(args.output)
     folder.mkdir(parents=True, exist_ok=True)
     page = _written(summary, folder, _command(args))
     if args.json:
@@ -74,7 +82,22 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _column(args: argparse.Namespace) -> Column:
+@contextmanager
+def _file(name: str) -> Iterator[str]:
+    """Give the file's name; standard input is kept in a file while it is needed, as a column is read several times."""
+    if name != "-":
+        yield name
+        return
+    from overstory.files.opening import reading
+
+    with tempfile.TemporaryDirectory() as folder:
+        kept = Path(folder, "standard-input")
+        with reading(name) as stream, kept.open("wb") as file:
+            shutil.copyfileobj(stream, file)
+        yield str(kept)
+
+
+def _column(args: argparse.Namespace, path: str) -> Column:
     from overstory.collecting.column import Column
     from overstory.protocol.errors import ParameterError
 
@@ -86,7 +109,7 @@ def _column(args: argparse.Namespace) -> Column:
         if not count.is_integer():
             raise ParameterError(f"--bins: {count:g} is no number of bins")
         bins = low, high, int(count)
-    asked = (args.file, args.column, bins, args.candidates, args.device_column, args.most_values, args.people)
+    asked = (path, args.column, bins, args.candidates, args.device_column, args.most_values, args.people)
     return Column(*asked, form=form_of(args))
 
 
@@ -110,12 +133,12 @@ def _collected(args: argparse.Namespace, column: Column, budget: Budget) -> Summ
     from overstory.collecting.simulating import collect
     from overstory.collecting.summary import Summary
 
-    size = Path(args.file).stat().st_size
+    size = Path(column.path).stat().st_size
     with _bar("reading", size) as advance:
         people = read_people(column, np.random.default_rng([args.seed, 0]), advance)
     with _bar("devices report", len(people) * budget.reports) as advance:
         learned = collect(people, budget, args.oracle, args.seed, advance)
-    return Summary(column, learned, advise(learned))
+    return Summary(replace(column, path=args.file), learned, advise(learned))
 
 
 @contextmanager
@@ -146,15 +169,21 @@ def _command(args: argparse.Namespace) -> str:
 
 def _written(summary: Summary, folder: Path, command: str) -> Path:
     """Write the page, every estimate and the JSON; return the page's path."""
-    from overstory.analysis.estimate_output import write_csv
     from overstory.collecting.page import write_page
     from overstory.files.opening import writing_text
 
-    with writing_text(folder / "learned.csv") as text:
-        write_csv(summary.learned.shown, text, {"truth": summary.learned.people.counts.tolist()})
+    _write_learned(summary, str(folder / "learned.csv"))
     with writing_text(folder / "collect.json") as text:
         text.write(json.dumps(summary.to_json(), indent=2, allow_nan=False) + "\n")
     return write_page(summary, folder, command)
+
+
+def _write_learned(summary: Summary, path: str) -> None:
+    from overstory.analysis.estimate_output import write_csv
+    from overstory.files.opening import writing_text
+
+    with writing_text(path) as text:
+        write_csv(summary.learned.shown, text, {"truth": summary.learned.people.counts.tolist()})
 
 
 def _show(summary: Summary, page: Path) -> None:

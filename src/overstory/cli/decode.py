@@ -12,6 +12,7 @@ from overstory.cli.arguments import (
     add_hashing,
     add_params,
     add_reporting,
+    check_pipes,
     check_plot,
     read_mechanism,
 )
@@ -68,7 +69,8 @@ def add_parser(commands: Any) -> None:
         "many as there are periods with reports)",
     )
     parser.add_argument("--all", action="store_true", help="also print what was not detected (JSON always has it)")
-    parser.add_argument("-o", "--output", metavar="DIR", help="folder for the results; of files it must be given")
+    meaning = "folder for the results; of files it must be given; -: the CSV alone, to standard output"
+    parser.add_argument("-o", "--output", metavar="DIR", help=meaning)
     add_reporting(parser)
 
 
@@ -132,7 +134,9 @@ def _option(name: str) -> str:
 
 def _run_files(args: argparse.Namespace) -> int:
     check_plot(args.plot)
+    check_pipes(args, "params", "counts", "map")
     from overstory.files.counts_csv import read_counts
+    from overstory.files.opening import writing_text
     from overstory.files.results import metrics, write_results
 
     parameters, mechanism = read_mechanism(args)
@@ -141,7 +145,11 @@ def _run_files(args: argparse.Namespace) -> int:
     decoded = _decode(args, parameters, counts, mechanism.rounds, notes)
     decoded = replace(decoded, notes=(*notes, *decoded.notes))
     about = metrics(decoded, parameters, mechanism)
-    results, _ = write_results(args.output, decoded, about)
+    to_pipe = args.output == "-"
+    if to_pipe:
+        with writing_text(args.output) as text:
+            decoded.to_csv(text)
+    results = "-" if to_pipe else str(write_results(args.output, decoded, about)[0])
     if args.plot:
         from overstory.analysis.estimate_output import plot_height
         from overstory.cli.picture import picture
@@ -150,10 +158,10 @@ def _run_files(args: argparse.Namespace) -> int:
             decoded.plot(figure.subplots())
     if args.json:
         print(json.dumps({**about, "estimates": decoded.rows()}, indent=2, allow_nan=False))
-    elif not args.quiet:
+    elif not args.quiet and not to_pipe:
         from overstory.cli.showing import show
 
-        show(chosen_rows(decoded, everything=args.all), about, str(results))
+        show(chosen_rows(decoded, everything=args.all), about, results)
     return 0
 
 

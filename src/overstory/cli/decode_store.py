@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from overstory.cli.arguments import check_pipes
 from overstory.cli.decode import chosen_rows
 
 if TYPE_CHECKING:
@@ -23,7 +24,14 @@ def run_store(args: argparse.Namespace) -> int:
 
     metric = load_registry(args.registry)[args.metric]
     kind: Kind = "per-period" if args.per_period else "cumulative" if args.cumulative else "total"
+    check_pipes(args)
     reading = read_estimates(_counted(args, metric), kind, _choices(args))
+    if args.output == "-":
+        from overstory.files.opening import writing_text
+
+        with writing_text(args.output) as text:
+            text.writelines(reading.csv_lines())
+        return 0
     written = _write(args.output, reading) if args.output else None
     if args.json:
         print(json.dumps(reading.to_json(), indent=2, allow_nan=False))

@@ -12,7 +12,9 @@ from overstory.cli.arguments import (
     add_params,
     add_reporting,
     add_skipping,
+    check_pipes,
     read_mechanism,
+    shown,
     tell,
 )
 
@@ -53,6 +55,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    check_pipes(args, "params", "values")
     from overstory.cli.fleet import Fleet
     from overstory.cli.progress import reading_bar, tell_skipped
     from overstory.files.records import Skipped
@@ -69,8 +72,8 @@ def run(args: argparse.Namespace) -> int:
     spent = privacy(mechanism)
     outcome = {"reports": fleet.sent, "skipped": skipped.count if skipped else 0, "output": args.output, **spent}
     one, ever = epsilon_text(spent["epsilon_report"]), epsilon_text(spent["epsilon_permanent"])
-    line = f"{fleet.sent:,} reports in {args.output}; epsilon {one} for one report, {ever} for all reports of one value"
-    tell(args, outcome, line)
+    cost = f"epsilon {one} for one report, {ever} for all reports of one value"
+    tell(args, outcome, f"{fleet.sent:,} reports in {shown(args.output)}; {cost}")
     return 0
 
 

@@ -79,6 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         raise
     except Exception as error:  # noqa: BLE001 - a user sees one sentence, whatever happened
         status, message = explain(error)
+        if message.startswith(("-: ", "-, line")):
+            message = "standard input" + message[1:]
         print(f"overstory: error: {message}", file=sys.stderr)
     return status
 

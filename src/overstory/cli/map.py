@@ -11,7 +11,9 @@ from overstory.cli.arguments import (
     add_output,
     add_params,
     add_reporting,
+    check_pipes,
     read_mechanism,
+    shown,
     tell,
 )
 
@@ -38,6 +40,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    check_pipes(args, "params", "candidates")
     from overstory.analysis.collisions import colliding
     from overstory.cli.progress import reading_bar
     from overstory.files.candidates import hash_candidates, read_candidates
@@ -50,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     write_map(args.output, found)
     groups = [[candidates[i] for i in group] for group in colliding(found)]
     outcome = {"candidates": len(candidates), "colliding_candidates": groups, "output": args.output}
-    line = f"{len(candidates):,} candidates in {parameters.m} cohorts mapped into {args.output}"
+    line = f"{len(candidates):,} candidates in {parameters.m} cohorts mapped into {shown(args.output)}"
     if groups:
         line += f"; {len(groups)} groups set the same bits everywhere: only their sums can be learned"
     tell(args, outcome, line)

@@ -24,9 +24,14 @@ def reading_bar(args: argparse.Namespace, label: str, paths: Sequence[str]) -> I
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=sum(os.path.getsize(path) for path in paths) or None)  # noqa: PTH202
+        task = bar.add_task(label, total=_size(paths))
 
         yield lambda count: bar.advance(task, count)
+
+
+def _size(paths: Sequence[str]) -> int | None:
+    """Return how many bytes the files have; None where nobody knows, as of standard input."""
+    return None if "-" in paths else sum(os.path.getsize(path) for path in paths) or None  # noqa: PTH202
 
 
 def tell_skipped(skipped: Skipped | None, what: str) -> None:

@@ -12,6 +12,8 @@ from overstory.cli.arguments import (
     add_params,
     add_reporting,
     add_skipping,
+    check_pipes,
+    shown,
     tell,
 )
 
@@ -39,6 +41,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    check_pipes(args, "params", "reports")
     from overstory.cli.progress import reading_bar, tell_skipped
     from overstory.files.counts_csv import write_counts
     from overstory.files.params import read_params
@@ -70,5 +73,5 @@ def run(args: argparse.Namespace) -> int:
         "cohorts": counts.totals.tolist(),
         "output": args.output,
     }
-    tell(args, outcome, f"{counts.num_reports:,} reports in {parameters.m} cohorts summed into {args.output}")
+    tell(args, outcome, f"{counts.num_reports:,} reports in {parameters.m} cohorts summed into {shown(args.output)}")
     return 0

@@ -7,11 +7,12 @@ import io
 import os
 import secrets
 import stat
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO, TypeAlias, cast
+from typing import Any, BinaryIO, Final, TextIO, TypeAlias, cast
 
 from overstory.protocol.errors import FormatError
 
@@ -20,13 +21,18 @@ Advance: TypeAlias = Callable[[int], object]
 """Called with every number of bytes taken from the disk: what a progress bar needs."""
 
 GZIP_MAGIC = b"\x1f\x8b"
+STANDARD: Final = "-"
+"""In place of a file's name: standard input, or standard output."""
 
 
 class _Counted(io.FileIO):
     """A file that tells how many bytes were read."""
 
     def __init__(self, path: FilePath, advance: Advance) -> None:
-        super().__init__(path, "r")
+        if is_standard(path):
+            super().__init__(0, "r", closefd=False)
+        else:
+            super().__init__(path, "r")
         self._advance = advance
 
     def readinto(self, buffer: Any) -> int | None:
@@ -36,9 +42,14 @@ class _Counted(io.FileIO):
         return count
 
 
+def is_standard(path: FilePath) -> bool:
+    """Whether standard input or output is meant."""
+    return os.fspath(path) == STANDARD
+
+
 @contextmanager
 def reading(path: FilePath, advance: Advance | None = None) -> Iterator[BinaryIO]:
-    """Open `path` for reading bytes; gz is known by its first two bytes, whatever the file is called.
+    """Open `path` (``-``: standard input) for reading bytes; gz is known by its first two bytes, not by its name.
 
     Raises
     ------
@@ -104,8 +115,14 @@ def _create(temporary: Path, path: FilePath) -> None:
 def writing(path: FilePath) -> Iterator[BinaryIO]:
     """Open `path` for writing bytes, gz when its name ends so; an error leaves what was there before.
 
-    The gz header carries neither a name nor a time: equal content gives equal files.
+    The gz header carries neither a name nor a time: equal content gives equal files. ``-`` is standard output, where
+    what was written before an error stays.
     """
+    if is_standard(path):
+        sys.stdout.flush()
+        yield cast("BinaryIO", sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return
     with replacing(path) as name, open(name, "wb", buffering=1 << 18) as plain:  # noqa: PTH123 - buffered
         if not os.fspath(path).endswith(".gz"):
             yield plain
@@ -123,8 +140,12 @@ def writing_text(path: FilePath) -> Iterator[TextIO]:
     FormatError
         When a half of a surrogate pair is written: it is no text.
     """
-    with writing(path) as raw, io.TextIOWrapper(raw, encoding="utf-8", newline="") as text:
+    with writing(path) as raw:
+        text = io.TextIOWrapper(raw, encoding="utf-8", newline="")
         try:
             yield text
+            text.flush()
         except UnicodeEncodeError as error:
             raise FormatError(f"this cannot be written as UTF-8 ({error.reason})", source=os.fspath(path)) from error
+        finally:
+            text.detach()  # whoever opened the file closes it

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from overstory.analysis.counts import SupportCounts
-from overstory.files.opening import reading
+from overstory.files.opening import is_standard, reading
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.hashing import FAMILIES
 from overstory.protocol.wire import MAGIC
@@ -25,7 +25,7 @@ PARQUET_MAGIC: Final = b"PAR1"
 
 
 def kind_of(path: FilePath) -> str:
-    """Return which kind of report file a name asks for.
+    """Return which kind of report file a name asks for; standard output is CSV.
 
     Raises
     ------
@@ -37,6 +37,8 @@ def kind_of(path: FilePath) -> str:
     >>> kind_of("reports.csv.gz"), kind_of("reports.ovsb")
     ('csv', 'ovsb')
     """
+    if is_standard(path):
+        return "csv"
     for kind in KINDS:
         if os.fspath(path).endswith("." + kind):
             return kind.removesuffix(".gz")

@@ -1,0 +1,110 @@
+"""`-` for standard input and output, and standard streams that are closed."""
+
+import csv
+import io
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+OVERSTORY = [sys.executable, "-m", "overstory"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Parameters, values and candidates."""
+    path = tmp_path_factory.mktemp("pipes")
+    (path / "params.csv").write_text("k,h,m,p,q,f\n32,2,2,0.25,0.75,0.25\n")
+    rows = "".join(f"c{i},{i % 2},{'oak' if i % 3 else 'elm'}\n" for i in range(600))
+    (path / "values.csv").write_text("client,cohort,value\n" + rows)
+    (path / "trees.txt").write_text("oak\nelm\nyew\n")
+    return path
+
+
+def run(folder: Path, *arguments: str, given: str = "", status: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [*OVERSTORY, *arguments], cwd=folder, input=given, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_the_whole_path_through_pipes(folder: Path) -> None:
+    """A18: `-o -` wrote a file called `-`, `--counts -` read one."""
+    params = ("--params", "params.csv")
+    values = (folder / "values.csv").read_text()
+    reports = run(folder, "encode", *params, "--values", "-", "--seed", "1", "-o", "-", given=values)
+    assert reports.stdout.startswith("client,cohort,bloom,prr,irr\n")
+    assert reports.stderr.startswith("600 reports in standard output; epsilon ")
+    counts = run(folder, "sum", *params, "--reports", "-", "-o", "-", given=reports.stdout)
+    candidates = run(folder, "map", *params, "--candidates", "-", "-o", "-", given="oak\nelm\nyew\n")
+    (folder / "map.csv").write_text(candidates.stdout)
+    files = (*params, "--counts", "-", "--map", "map.csv")
+    results = run(folder, "decode", *files, "-o", "-", given=counts.stdout)
+    assert results.stderr == ""
+    lines = {line["string"]: line for line in csv.DictReader(io.StringIO(results.stdout))}
+    assert set(lines) == {"oak", "elm", "yew"}
+    assert abs(float(lines["oak"]["raw_estimate"]) - 400) < 5 * float(lines["oak"]["std_error"])
+    run(folder, "encode", *params, "--values", "values.csv", "--seed", "1", "-o", "named.csv")
+    assert (folder / "named.csv").read_text() == reports.stdout
+    assert not (folder / "-").exists()
+
+
+def test_a_column_through_a_pipe(folder: Path) -> None:
+    values = (folder / "values.csv").read_text()
+    done = run(folder, "collect", "-", "--column", "value", "--epsilon", "2", "-o", "-", given=values)
+    lines = {line["string"]: line["truth"] for line in csv.DictReader(io.StringIO(done.stdout))}
+    assert lines == {"oak": "400", "elm": "200"}
+    run(folder, "collect", "-", "--column", "value", "-o", "out", given=values)
+    assert "overstory collect - --column value" in (folder / "out" / "collect.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("command", "given", "says"),
+    [
+        ("sum --params - --reports - -o c.csv", "", "standard input (-) can be read once: give it to one option"),
+        ("sum --params params.csv --reports - - -o c.csv", "", "standard input (-) can be read once"),
+        ("map --params params.csv --candidates trees.txt -o - --json", "", "-o - and --json both write to standard"),
+        ("sum --params params.csv --reports - -o c.csv", "", "standard input: the file is empty"),
+        (
+            "sum --params params.csv --reports - -o c.csv",
+            "cohort,irr\n0,1\n",
+            "standard input, line 2, field irr: expe",
+        ),
+        ("collect - --column size", "a,b\n1,2\n", "there is no column 'size'; there are: 'a', 'b'"),
+    ],
+)
+def test_what_cannot_be_is_said(folder: Path, command: str, given: str, says: str) -> None:
+    done = run(folder, *shlex.split(command), given=given, status=2)
+    assert done.stderr.startswith(f"overstory: error: {says}") or says in done.stderr
+    assert done.stdout == ""
+
+
+CLOSED = ["--version", "--help", "sum --help", "sum --params params.csv --reports reports.csv -o counts.csv"]
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("command", CLOSED)
+def test_closed_streams_are_no_fault_of_ours(folder: Path, command: str, closed: str) -> None:
+    """A7: exit status 70, `'NoneType' object has no attribute 'flush'`: cron and some supervisors run so."""
+    (folder / "reports.csv").write_text("cohort,irr\n" + f"0,{'01' * 16}\n" * 10)
+    (folder / "counts.csv").unlink(missing_ok=True)
+    line = f"{shlex.join(OVERSTORY)} {command} {closed}"
+    done = subprocess.run(["bash", "-c", line], cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    if command.endswith("counts.csv"):
+        assert (folder / "counts.csv").read_text().splitlines()[0].startswith("10,")
+        assert len((folder / "counts.csv").read_text().splitlines()) == 2
+
+
+def test_a_reader_that_leaves_is_no_error(folder: Path) -> None:
+    encode = [*OVERSTORY, *shlex.split("encode --params params.csv --values values.csv -o -")]
+    line = f"{shlex.join(encode)} | head -1"
+    done = subprocess.run(["bash", "-c", line], cwd=folder, capture_output=True, text=True, check=False, env=os.environ)
+    assert done.stdout == "client,cohort,bloom,prr,irr\n"
+    assert "Traceback" not in done.stderr
+    assert "fault of ours" not in done.stderr
