@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from overstory.analysis.bit_counts import count_bits
 from overstory.analysis.counts import SupportCounts
 from overstory.protocol.encodings import MAX_COHORTS
 from overstory.protocol.errors import ParameterError
@@ -67,12 +68,10 @@ class ReportBatch:
         ParameterError
             When the cohorts are public seeds, too many to be counted apart: `FrequencyOracle.accumulate` reads those.
         """
-        from overstory.kernels.popcount import count_bits_by_cohort
-
         if self.num_cohorts > MAX_COHORTS:
             raise ParameterError(f"{self.num_cohorts} cohorts cannot be counted apart: name the values to count")
         cohorts = self.cohorts.astype(np.uint16, copy=False)
-        totals, ones = count_bits_by_cohort(self.bits, cohorts, self.num_cohorts)
+        totals, ones = count_bits(self.bits, cohorts, self.num_cohorts)
         return SupportCounts(totals, ones[:, : self.num_bits])
 
     def octets(self) -> NDArray[np.uint8]:
