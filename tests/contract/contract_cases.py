@@ -144,11 +144,11 @@ def some_values(mechanism: Mechanism, most: int) -> list[Any]:
     return [f"value-{i}" for i in range(most)] if size is None else list(range(min(most, size)))
 
 
-def is_keyed_by_filter_alone(mechanism: Mechanism) -> bool:
-    """Whether responses depend on the secret and the true bits alone: Google's derivation, kept for compatibility."""
+def answers_filters(mechanism: Mechanism) -> bool:
+    """Whether two values with one filter have one response: Google's permanent round."""
     return isinstance(getattr(mechanism, "permanence", None), GooglePermanence)
 
 
 def shares_responses(mechanism: Mechanism) -> bool:
     """Whether two values that are encoded alike on a device have one permanent response there."""
-    return is_keyed_by_filter_alone(mechanism) or isinstance(mechanism, SymbolMechanism)
+    return answers_filters(mechanism) or isinstance(mechanism, SymbolMechanism)

@@ -13,6 +13,7 @@ from contract_views import view_of
 
 from overstory.client import Randomizer
 from overstory.protocol.entropy import SeededEntropy
+from overstory.protocol.mechanisms.bits import as_googles_client
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.wire import encode_reports
 
@@ -28,6 +29,7 @@ INPUTS: dict[str, list[tuple[dict[str, Any], Any]]] = {
         ({"num_bits": 67, "num_hashes": 3, "num_cohorts": 5, "hash_key": "a.metric"}, "naïve ☂"),
         ({"num_bits": 16, "num_hashes": 2, "num_cohorts": 64} | GOOGLE, "v1"),
     ],
+    "rappor-google-devices": [({"num_bits": 16, "num_hashes": 2, "num_cohorts": 64} | GOOGLE, "v1")],
     "rappor-one-time": [({"f": 0.5}, ""), ({"p": 0.4, "q": 0.8, "num_bits": 20}, "Ohio")],
     "basic-rappor": [({"domain_size": 9}, 8), ({"domain_size": 4} | ODD, 0)],
     "basic-rappor-one-time": [({"domain_size": 70, "f": 0.25}, 69), ({"domain_size": 2, "p": 0.25, "q": 0.75}, 1)],
@@ -56,20 +58,25 @@ INPUTS: dict[str, list[tuple[dict[str, Any], Any]]] = {
     "loloha": [(TWO, "Ohio"), ({"domain_size": 9} | TWO, 8)],
 }
 
-MECHANISMS = {file: file for file in INPUTS} | {"projective-prime-powers": "projective"}
+MECHANISMS = {file: file for file in INPUTS} | {
+    "projective-prime-powers": "projective",
+    "rappor-google-devices": "rappor",
+}
 """Of each file; a file added later has a name of its own."""
 
 
-def answer(name: str, parameters: dict[str, Any], value: Any, secret: str, metric: str, seed: int) -> dict[str, Any]:
-    """All that follows from a vector's inputs."""
-    built = mechanism(name, **parameters)
-    device = Randomizer(built, secret=bytes.fromhex(secret), metric=metric, entropy=SeededEntropy(seed))
-    reports = [device.report(value) for _ in range(2)]
+def answer(
+    name: str, parameters: dict[str, Any], value: Any, secret: str, metric: str, seed: int, *, device: bool = False
+) -> dict[str, Any]:
+    """All that follows from a vector's inputs: on a device of a metric, or in Google's family as in Google's client."""
+    built = mechanism(name, **parameters) if device else as_googles_client(mechanism(name, **parameters))
+    one = Randomizer(built, secret=bytes.fromhex(secret), metric=metric, entropy=SeededEntropy(seed))
+    reports = [one.report(value) for _ in range(2)]
     return {
         "digest": built.digest.hex(),
-        "cohort": device.cohort,
-        "true_bits": f"{view_of(built).true_payload(value, device.cohort):x}",
-        "permanent": f"{device.permanent(value):x}",
+        "cohort": one.cohort,
+        "true_bits": f"{view_of(built).true_payload(value, one.cohort):x}",
+        "permanent": f"{one.permanent(value):x}",
         "reports": [f"{report.bits:x}" for report in reports],
         "batch": encode_reports(built, reports).hex(),
     }
@@ -83,6 +90,7 @@ def write(file: str) -> None:
         secret = bytes((7 * number + i) % 256 for i in range(32)).hex()
         inputs = {"parameters": parameters, "value": value, "secret": secret, "metric": f"metric-{number}"}
         inputs["seed"] = number
+        inputs |= {"device": True} if file.endswith("-devices") else {}
         vectors.append(inputs | {"answer": answer(name, **inputs)})
     if path.exists():
         raise SystemExit(f"{path} exists, and known answers are never rewritten")

@@ -11,7 +11,7 @@ import threading
 from types import FunctionType, ModuleType
 
 import pytest
-from contract_cases import TYPICAL_CASES, Case, domain_of, is_keyed_by_filter_alone, shares_responses, some_values
+from contract_cases import TYPICAL_CASES, Case, domain_of, shares_responses, some_values
 from contract_devices import as_rows, held_values
 from contract_statistics import Alarm, Sample, check_independent
 from contract_views import view_of
@@ -143,11 +143,10 @@ def test_others_are_independent(case):
     others["value"] = responses(built, values[1:] + values[:1], secrets)
     if built.num_cohorts > 1:
         others["cohort"] = responses(built, values, secrets, cohort=1)
-    if not is_keyed_by_filter_alone(built):
-        others["metric"] = responses(built, values, secrets, metric="law2")
-        others["parameters"] = responses(other_parameters(built), values, secrets)
+    others["metric"] = responses(built, values, secrets, metric="law2")
+    others["parameters"] = responses(other_parameters(built), values, secrets)
     for name, other in others.items():
-        alike = is_keyed_by_filter_alone(built) or (name == "value" and shares_responses(built))
+        alike = name == "value" and shares_responses(built)
         pair = without_equal_codes(base, other) if alike else (base, other)
         check_independent(*pair, channel)
 

@@ -22,7 +22,7 @@ VECTORS = [(file["mechanism"], vector) for file in FILES.values() for vector in 
 
 
 def inputs(vector):
-    return {name: vector[name] for name in ("parameters", "value", "secret", "metric", "seed")}
+    return {name: vector[name] for name in vector if name != "answer"}
 
 
 def altered(fault):

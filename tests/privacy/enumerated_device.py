@@ -12,7 +12,7 @@ from decimal import Context, Decimal
 from itertools import product
 from unittest import mock
 
-from overstory.protocol.permanence import GooglePermanence
+from overstory.protocol.permanence import GooglePermanence, Subject
 from overstory.protocol.sampling import drawer
 
 PRECISE = Context(prec=60)
@@ -43,7 +43,7 @@ class Device:
     def google_runs(self, word):
         """Every byte of the digest, for every bit: bytes of a digest are independent."""
         permanent = self.mechanism.rounds.permanent
-        responder = self.mechanism.permanence.responder(permanent, self.num_bits, b"s" * 16, None)
+        responder = self.mechanism.permanence.responder(permanent, self.num_bits, b"s" * 16, Subject("m", b"", 0))
         responses = []
         for byte in range(256):
             with mock.patch.object(hmac, "digest", lambda *_, byte=byte: bytes([byte]) * 32):

@@ -60,6 +60,12 @@ def google_permanent(bloom, num_bits, f, secret):
     return prr
 
 
+def google_key(secret, metric, digest, cohort):
+    """The key of a device's metric in Google's family: keyed BLAKE2b of what the responses are of."""
+    about = tagged(metric, digest, cohort)
+    return hashlib.blake2b(about, key=secret, digest_size=32, person=b"google response").digest()
+
+
 def google_positions(value, cohort, num_bits, num_hashes):
     digest = hashlib.md5(struct.pack(">L", cohort) + value).digest()
     return tuple(digest[i] % num_bits for i in range(num_hashes))

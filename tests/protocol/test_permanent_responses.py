@@ -3,10 +3,11 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from protocol_twins import cohort_of, google_permanent, google_positions, permanent_response
+from protocol_twins import cohort_of, google_key, google_permanent, google_positions, permanent_response
 
 from overstory.client import Randomizer
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.bits import as_googles_client
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.permanence import check_secret
 
@@ -30,13 +31,15 @@ def test_ours_equal_their_twin(secret, metric, value, f, bits):
 @given(secrets, st.text(max_size=8), noise, st.integers(0, 63), st.sampled_from([8, 16, 32]))
 def test_googles_equal_an_independent_client(secret, value, f, cohort, bits):
     built = mechanism("rappor", num_bits=bits, num_hashes=2, num_cohorts=64, f=f, hash_family="google-rappor-python")
-    device = Randomizer(built, secret=secret, metric="ignored", cohort=cohort)
+    device = Randomizer(as_googles_client(built), secret=secret, metric="ignored", cohort=cohort)
     raw = value.encode("utf-8", "surrogatepass")
     bloom = 0
     for position in google_positions(raw, cohort, bits, 2):
         bloom |= 1 << position
     assert built.encode(value, cohort) == bloom
     assert device.permanent(value) == google_permanent(bloom, bits, f, secret)
+    own = Randomizer(built, secret=secret, metric="m", cohort=cohort)
+    assert own.permanent(value) == google_permanent(bloom, bits, f, google_key(secret, "m", built.digest, cohort))
 
 
 @given(st.floats(0, 0.99))

@@ -12,7 +12,7 @@ from overstory.files.reports_csv import ReportRow
 from overstory.files.values import Holding
 from overstory.protocol.derivation import context
 from overstory.protocol.entropy import Entropy, KeyedEntropy, SystemEntropy
-from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.mechanisms.bits import BitMechanism, as_googles_client
 from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.wire import encode_reports
 
@@ -81,5 +81,10 @@ class Fleet:
     def _make(self, client: str, cohort: int) -> Randomizer:
         secret = KeyedEntropy(self._master, context(client), purpose=b"client").bits(256).to_bytes(32, "little")
         return Randomizer(
-            self.mechanism, secret=secret, metric=METRIC, cohort=cohort, entropy=self._entropy, memo_size=64
+            as_googles_client(self.mechanism),
+            secret=secret,
+            metric=METRIC,
+            cohort=cohort,
+            entropy=self._entropy,
+            memo_size=64,
         )

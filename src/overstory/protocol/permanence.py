@@ -75,10 +75,12 @@ class KeyedPermanence:
 
 
 class GooglePermanence:
-    """The derivation of Google's public Python client: one HMAC-SHA256 of the filter, a byte per bit.
+    """The permanent round of Google's public Python client: one HMAC-SHA256 of the filter, a byte per bit.
 
     A byte's lowest bit is the uniform bit, its upper seven say whether it replaces the true one: f is rounded up
-    to a multiple of 1/128. Two values with one filter share one response, whatever the metric.
+    to a multiple of 1/128. Two values with one filter share one response. The HMAC's key is derived from the secret
+    for each subject: one key for two metrics, or for two f, would share their noise, and two responses with shared
+    noise give bits away (test_law4_permanence).
     """
 
     max_bits: Final = 32  # the digest has 32 bytes
@@ -87,18 +89,36 @@ class GooglePermanence:
         """Return the channel of ``ceil(128 f) / 128``, the f that this derivation really uses."""
         return halves(Fraction(math.ceil(f * 128), 128))
 
-    def responder(self, channel: BinaryChannel, num_bits: int, secret: bytes, subject: Subject) -> Responder:  # noqa: ARG002
+    def responder(self, channel: BinaryChannel, num_bits: int, secret: bytes, subject: Subject) -> Responder:
         """Return the function to ``(bits and not noise) or (uniform and noise)``."""
-        replaced = int(2 * channel.raise_zero * 128)
+        about = context(subject.metric, subject.mechanism, subject.cohort)
+        key = hashlib.blake2b(about, key=check_secret(secret), digest_size=32, person=b"google response").digest()
+        return google_response(channel, num_bits, key)
 
-        def respond(value: bytes, bits: int) -> int:  # noqa: ARG001 - the filter alone decides
-            uniform = noise = 0
-            for i, byte in enumerate(hmac.digest(secret, bits.to_bytes(4, "big"), hashlib.sha256)[:num_bits]):
-                uniform |= (byte & 1) << i
-                noise |= (byte >> 1 < replaced) << i
-            return (bits & ~noise) | (uniform & noise)
 
-        return respond
+class GoogleClientPermanence(GooglePermanence):
+    """Google's client to the letter: the secret is the key. For files and known answers, never for a device's metrics.
+
+    All metrics and parameters of one secret share their noise.
+    """
+
+    def responder(self, channel: BinaryChannel, num_bits: int, secret: bytes, subject: Subject) -> Responder:  # noqa: ARG002
+        """Return `google_response` under the secret itself."""
+        return google_response(channel, num_bits, secret)
+
+
+def google_response(channel: BinaryChannel, num_bits: int, key: bytes) -> Responder:
+    """Return Google's function of the true bits under a key."""
+    replaced = int(2 * channel.raise_zero * 128)
+
+    def respond(value: bytes, bits: int) -> int:  # noqa: ARG001 - the filter alone decides
+        uniform = noise = 0
+        for i, byte in enumerate(hmac.digest(key, bits.to_bytes(4, "big"), hashlib.sha256)[:num_bits]):
+            uniform |= (byte & 1) << i
+            noise |= (byte >> 1 < replaced) << i
+        return (bits & ~noise) | (uniform & noise)
+
+    return respond
 
 
 def check_secret(secret: bytes) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final
@@ -12,7 +12,7 @@ from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.encodings import Encoding, bits_at, check_cohort, encode
 from overstory.protocol.entropy import Entropy
 from overstory.protocol.mechanisms.mechanism import Mechanism, Report
-from overstory.protocol.permanence import KeyedPermanence, Permanence, Subject
+from overstory.protocol.permanence import GoogleClientPermanence, GooglePermanence, KeyedPermanence, Permanence, Subject
 from overstory.protocol.sampling import Draw, drawer
 
 _NOTHING: Final = b"nothing"  # after a digest's 16 bytes: no mechanism has this digest
@@ -129,6 +129,16 @@ class BitMechanism(Mechanism):
         """Return all that a report's meaning and privacy depend on, as JSON values."""
         thresholds = [list(c.thresholds) for c in (self.rounds.permanent, self.rounds.instantaneous)]
         return {"name": self.name, "thresholds": thresholds, **self.encoding.canonical()}
+
+
+def as_googles_client(mechanism: Mechanism) -> Mechanism:
+    """Return the mechanism with the very permanent round of Google's client, where it has one like it.
+
+    Files of Google's tools are written so. Never a device's metrics: they would share their noise.
+    """
+    if isinstance(mechanism, BitMechanism) and isinstance(mechanism.permanence, GooglePermanence):
+        return replace(mechanism, permanence=GoogleClientPermanence())
+    return mechanism
 
 
 def _as_bytes(value: Any) -> bytes:
