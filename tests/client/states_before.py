@@ -63,10 +63,12 @@ def reports():
     """What a device with this secret reported on two days: the first as red, the second as blue."""
     from devices import DAY, NOON, REGISTRY
 
+    from overstory.client.keys import metric_key
     from overstory.client.recorder import MetricRecorder
     from overstory.client.secret_file import DeviceSecret
 
-    recorder = MetricRecorder(REGISTRY["colour"], DeviceSecret(RAW), None)
+    colour = REGISTRY["colour"]
+    recorder = MetricRecorder(colour, metric_key(DeviceSecret.of_version_1(RAW), colour, legacy=True))
     for day, colour in enumerate(("red", "blue")):
         period = int(NOON // DAY) + day
         made = recorder.make(colour, period)

@@ -202,7 +202,7 @@ class MemoMachine(WithFolder):
         return mine
 
     def permanent(self, name, value):
-        secret = State(self.clients[0].paths).begin().reveal()
+        secret = State(self.clients[0].paths).begin().key(name)
         randomizer = Randomizer(CAPPED[name].mechanism, secret=secret, metric=name)
         return randomizer.nothing() if value is None else randomizer.permanent(value)
 

@@ -101,7 +101,7 @@ def test_a_secret_comes_back_and_no_two_are_alike(tmp_path):
     assert read_secret(tmp_path / "secret").reveal() == secrets[0].reveal()
     assert read_secret(tmp_path / "nothing") is None
     with pytest.raises(ValueError, match="32 bytes"):
-        DeviceSecret(bytes(16))
+        DeviceSecret.of_root(bytes(16))
 
 
 def test_a_secret_that_cannot_be_opened_is_told(tmp_path):

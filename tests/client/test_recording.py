@@ -51,7 +51,7 @@ def test_the_bytes_are_one_upload_of_one_report_by_the_devices_randomizer(tmp_pa
     batch = decode_batch(upload.reports)
     assert batch.digest == metric.mechanism.digest
     (report,) = batch
-    secret = State(client.paths).begin().reveal()
+    secret = State(client.paths).begin().key("colour")
     randomizer = Randomizer(metric.mechanism, secret=secret, metric="colour")
     assert report.cohort == randomizer.cohort
     assert responses_of(client, "colour")[0].permanent == randomizer.permanent(metric.encode("green"))
@@ -187,7 +187,7 @@ def test_no_object_shows_a_value_or_a_secret(tmp_path, clock):
     client.record("engine", "the-value")
     session = client._late.session
     (pending,) = session._pending
-    secret = session._secret.reveal()
+    secret = session._secret.key("engine")
     shown = [client, session, session.state, pending, session._recorders["engine"], session._secret, client.status()]
     client.flush()
     shown += [*rows_of(client), *responses_of(client, "engine")]
@@ -291,7 +291,7 @@ def test_past_the_cap_the_metrics_rule_decides(tmp_path, clock, name, values, st
         clock.tomorrow()
         client.record(name, value)
     client.flush()
-    randomizer = Randomizer(metric.mechanism, secret=State(client.paths).begin().reveal(), metric=name)
+    randomizer = Randomizer(metric.mechanism, secret=State(client.paths).begin().key(name), metric=name)
     permanent = {response.number: response.permanent for response in responses_of(client, name)}
     assert len(permanent) == metric.max_responses
     sent = [permanent[row.response] for row in rows_of(client)]

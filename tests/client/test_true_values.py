@@ -8,6 +8,7 @@ from devices import BINS, Clock, device, registry
 
 from overstory.client import Outcome
 from overstory.client.budget import budget, spent
+from overstory.client.keys import metric_key
 from overstory.client.recorder import MetricRecorder
 from overstory.client.secret_file import DeviceSecret
 from overstory.client.state import State
@@ -54,7 +55,7 @@ def test_what_waits_in_memory_is_not_the_true_encoding(oracle):
     value = 3 if "integers" in str(metric.domain.canonical()) else "value"
     alike = 0
     for _ in range(60):
-        recorder = MetricRecorder(metric, DeviceSecret.fresh(), None)
+        recorder = MetricRecorder(metric, metric_key(DeviceSecret.fresh(), metric))
         made = recorder.make(value, 1)
         if made.permanent:
             true = truth(metric.mechanism, metric.encode(value), recorder._randomizer.cohort)

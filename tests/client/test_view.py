@@ -141,7 +141,11 @@ def test_the_bytes_shown_are_the_bytes_sent(tmp_path: Any) -> None:
     assert client.flush().sent.sent == 3
     view = look(client)
     after = shown(view, "colour").reports
-    assert {report.body for report in after} == waiting == set(collector.bodies)
+    assert waiting == set(collector.bodies)
+    assert {report.body for report in after} == {body[:8] + bytes(16) + body[24:] for body in waiting}
+    assert {part.meaning for report in after for part in report.parts if part.name == "batch id"} == {
+        "erased here once the report was settled"
+    }
     assert {report.said for report in after} == {"was sent"}
     told = text_of(view, reports=3).replace("\n", "").replace(" ", "")
     assert all(report.parts[-2].raw.hex() in told for report in after)
@@ -162,7 +166,7 @@ def test_when_and_how_often_is_shown_and_no_value(tmp_path: Any) -> None:
 
 def test_permanent_responses_are_the_devices_own(tmp_path: Any) -> None:
     client = recorded(tmp_path, ["a", "b", "a"], "engine")
-    secret = state_in(tmp_path).begin().reveal()
+    secret = state_in(tmp_path).begin().key("engine")
     own = Randomizer(ENGINE.mechanism, secret=secret, metric="engine")
     found = [response.bits for response in shown(look(client), "engine").responses]
     assert found == [drawn(ENGINE.mechanism, own.permanent(value)) for value in ("a", "b")]
@@ -293,7 +297,7 @@ def test_json_says_all_of_it(tmp_path: Any) -> None:
 def test_a_value_is_followed_to_its_own_report(tmp_path: Any) -> None:
     recorded(tmp_path, ["a", "b", "a"], "engine")
     found = explain(state_in(tmp_path), ENGINE, "a")
-    secret = state_in(tmp_path).begin().reveal()
+    secret = state_in(tmp_path).begin().key("engine")
     own = Randomizer(ENGINE.mechanism, secret=secret, metric="engine")
     assert (found.known, found.example, found.stranger, found.cohort) == (1, False, False, own.cohort)
     assert found.true == drawn(ENGINE.mechanism, ENGINE.mechanism.encode("a", own.cohort))

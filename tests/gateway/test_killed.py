@@ -58,7 +58,7 @@ def check(folder: Path, periods: int) -> None:
     assert [upload.period - FIRST for upload in sent] == list(range(periods)), "every period, and none twice"
     assert len({upload.batch for upload in sent}) == periods
     secret = State(StatePaths(folder / "state")).begin()
-    device = Randomizer(metric("fixed").mechanism, secret=secret.reveal(), metric="fixed")
+    device = Randomizer(metric("fixed").mechanism, secret=secret.key("fixed"), metric="fixed")
     by_symbol: Any = defaultdict(set)
     for upload in sent:
         by_symbol[metric("fixed").encode(((upload.period - FIRST) * 7 % 20) / 10 + 0.05)].add(bits(upload))

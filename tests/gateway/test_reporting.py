@@ -68,7 +68,7 @@ def test_the_permanent_response_of_a_value_is_the_same_in_every_run(tmp_path: Pa
     secret = State(
         Gateway(REGISTRY, Settings("fixed", tmp_path / "state", agree="local"), environ={}).client.paths
     ).begin()
-    device = Randomizer(metric("fixed").mechanism, secret=secret.reveal(), metric="fixed")
+    device = Randomizer(metric("fixed").mechanism, secret=secret.key("fixed"), metric="fixed")
     by_value = defaultdict(set)
     for upload in uploads(tmp_path):
         value = ((upload.period - FIRST) * 7 % 20) / 10 + 0.05

@@ -4,6 +4,7 @@ import datetime as dt
 
 from overstory.client import Client
 from overstory.client.consent import choose
+from overstory.client.keys import metric_key
 from overstory.client.outbox import RowState
 from overstory.client.recorder import MetricRecorder
 from overstory.client.state import State
@@ -99,7 +100,7 @@ def test_a_gateway_asks_for_consent_before_every_request(tmp_path):
 
     device.consent("on")
     state = State(device.paths)
-    recorder = MetricRecorder(REGISTRY["meter"], state.begin(), None)
+    recorder = MetricRecorder(REGISTRY["meter"], metric_key(state.begin(), REGISTRY["meter"]))
     with state.transaction() as rows:
         for period in range(20_000, 20_000 + 2 * AT_ONCE):
             made = recorder.make(3, period)

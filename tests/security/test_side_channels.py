@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from overstory.client.delivering import Courier
+from overstory.client.keys import metric_key
 from overstory.client.outbox import RowState
 from overstory.client.paths import StatePaths
 from overstory.client.randomizer import Randomizer
@@ -64,7 +65,7 @@ def test_all_reports_of_a_metric_have_one_size(name):
     values = VALUES[type(metric.domain)](metric.domain)
     sizes, ids = set(), set()
     for value, period in itertools.product(values, (0, 1, 20_000)):
-        made = MetricRecorder(metric, DeviceSecret.fresh(), None).make(value, period)
+        made = MetricRecorder(metric, metric_key(DeviceSecret.fresh(), metric)).make(value, period)
         sizes.add(len(made.body))
         ids.add(made.batch)
     assert len(sizes) == 1
@@ -82,7 +83,7 @@ def test_requests_of_two_devices_differ_in_their_bodies_alone(tmp_path):
     period = metric.period.number(now)
     for device in ("one", "two"):
         state = State(StatePaths(tmp_path / device))
-        made = MetricRecorder(metric, state.begin(), None).make("x", period)
+        made = MetricRecorder(metric, metric_key(state.begin(), metric)).make("x", period)
         with state.transaction() as rows:
             rows.outbox.add(made.batch, name, period, made.body, due=0.0, state=RowState.WAITING)
         Courier("http://collector.example", transport, clock=lambda: now).deliver(state, REGISTRY, seconds=5)

@@ -48,7 +48,8 @@ def dissect(body: bytes, metric: Metric | None) -> tuple[Part, ...]:
     batch = ovsb.decode_batch(upload.reports)
     cut = _Cutter(body)
     cut("format", 8, "an upload, version 1, and the length of the metric's name")
-    cut("batch id", 16, "random; a second copy of this report is known by it and not counted")
+    known = "from this device's secret; a second copy of this report is known by it and not counted"
+    cut("batch id", 16, known if any(upload.batch) else "erased here once the report was settled")
     cut("period", 4, f"{_period(metric, upload.period)}; no finer time is sent")
     cut("length", 4, f"{len(upload.reports)} bytes of reports follow")
     cut("metric", len(upload.metric), upload.metric)

@@ -4,6 +4,9 @@ Under the folder's lock: the secret goes to ``secret.new``; its fingerprint is c
 tables; ``secret.new`` becomes ``secret``; the lock file is marked. A crash between any two steps is completed or undone
 by whoever comes next. A file that is missing later is therefore known to have been there: the state is lost, and says
 so, instead of beginning anew with a fresh secret.
+
+Whoever opens a state also makes the secret file what the database says: without the keys of metrics that are over, in
+this version's form, and without the secret of version 1 once nothing needs it.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -19,11 +23,28 @@ from overstory.client.atomic import PRIVATE, sync_folder, unfinished
 from overstory.client.database import committed, connected, damage, saying
 from overstory.client.errors import Fault, StateError
 from overstory.client.forking import no_fork
+from overstory.client.lifetimes import Lifetimes
 from overstory.client.locking import locked
 from overstory.client.paths import StatePaths
-from overstory.client.secret_file import SECRET_BYTES, DeviceSecret, read_secret, write_secret
+from overstory.client.secret_file import (
+    DeviceSecret,
+    discard_replaced,
+    overwrite_secret,
+    read_secret,
+    replace_secret,
+    write_secret,
+)
 
 MARK: Final = b"begun\n"
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the database says of the secret: its fingerprint, whose keys it has lost, whether the old one is needed."""
+
+    fingerprint: bytes
+    erased: frozenset[str]
+    legacy: bool
 
 
 def settle(paths: StatePaths, lock: int, timeout: float) -> DeviceSecret:
@@ -52,12 +73,14 @@ def settle(paths: StatePaths, lock: int, timeout: float) -> DeviceSecret:
         secret = _begin(paths, timeout)
     elif secret is None:
         secret = _confirm(paths, known)
-    elif secret.fingerprint != known:
+    elif secret.fingerprint != known.fingerprint:
         raise StateError(
             Fault.ALTERED,
             f"{paths.secret}: this is not the secret that the reports so far were made with; put that one back, or "
             "forget the whole state",
         )
+    else:
+        secret = _brought_up_to_date(paths, secret, known)
     if not marked:
         os.lseek(lock, 0, os.SEEK_SET)
         os.write(lock, MARK)
@@ -83,14 +106,25 @@ def erase(paths: StatePaths, timeout: float = 5.0) -> None:
             _empty(paths, timeout)
         for path in (paths.database, Path(f"{paths.database}-journal")):
             path.unlink(missing_ok=True)
-        for path in (paths.unconfirmed, paths.secret):
-            _overwrite(path)
+        for path in (paths.unconfirmed, paths.next, paths.replaced, paths.secret):
+            overwrite_secret(path)
             path.unlink(missing_ok=True)
         os.ftruncate(lock, 0)
 
 
-def _open_database(paths: StatePaths, timeout: float) -> bytes | None:
-    """Return the fingerprint in the database, upgraded to this version; None where there are no tables."""
+def _brought_up_to_date(paths: StatePaths, secret: DeviceSecret, known: Known) -> DeviceSecret:
+    """Return the secret as the database says that it is by now, and write it so where it is not."""
+    discard_replaced(paths)
+    gone = frozenset(metric for metric in known.erased if secret.key(metric) is not None)
+    unneeded = secret.legacy is not None and not known.legacy
+    if gone or unneeded or secret.version == 1:
+        secret = secret.without(gone, legacy=known.legacy)
+        replace_secret(paths, secret)
+    return secret
+
+
+def _open_database(paths: StatePaths, timeout: float) -> Known | None:
+    """Return what the database says of the secret, upgraded to this version; None where there are no tables."""
     if not paths.database.exists():
         return None
     with connected(paths.database, "rw", timeout) as connection:
@@ -104,9 +138,11 @@ def _open_database(paths: StatePaths, timeout: float) -> bytes | None:
             with committed(connection):
                 schema.upgrade(connection, schema.version_of(connection))
         fingerprint = connection.execute("SELECT value FROM about WHERE key = 'fingerprint'").fetchone()
+        keys = Lifetimes(connection)
+        erased, legacy = keys.erased(), keys.needs_legacy()
     if fingerprint is None or not isinstance(fingerprint[0], bytes):
         raise StateError(Fault.DAMAGED, f"{paths.database}: it does not say which secret it belongs to")
-    return fingerprint[0]
+    return Known(fingerprint[0], erased, legacy)
 
 
 def _begin(paths: StatePaths, timeout: float) -> DeviceSecret:
@@ -124,10 +160,10 @@ def _begin(paths: StatePaths, timeout: float) -> DeviceSecret:
     return secret
 
 
-def _confirm(paths: StatePaths, known: bytes) -> DeviceSecret:
+def _confirm(paths: StatePaths, known: Known) -> DeviceSecret:
     """Complete a beginning that was cut off after the database knew the secret."""
     secret = read_secret(paths.unconfirmed)
-    if secret is None or secret.fingerprint != known:
+    if secret is None or secret.fingerprint != known.fingerprint:
         raise _lost("secret", paths)
     paths.unconfirmed.rename(paths.secret)
     sync_folder(paths.folder)
@@ -152,11 +188,3 @@ def _empty(paths: StatePaths, timeout: float) -> None:
         tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
         for (name,) in tables.fetchall():
             connection.execute(f'DROP TABLE "{name}"')
-
-
-def _overwrite(path: Path) -> None:
-    """Overwrite a secret before it is unlinked; on most disks that is all that can be done."""
-    with contextlib.suppress(OSError), path.open("r+b") as file:
-        file.write(bytes(2 * SECRET_BYTES))
-        file.flush()
-        os.fsync(file.fileno())

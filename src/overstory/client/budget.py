@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from overstory.client.memo import NOTHING
+from overstory.client.memo import ALL_VALUES, NOTHING
 from overstory.privacy.kinds import terms_of
 from overstory.privacy.ledger import Ledger
 from overstory.privacy.registry_changes import lifetime_epsilon
@@ -37,7 +37,7 @@ class Spent:
         One report, and any number of reports of one value, by the mechanism in force.
     epsilon
         All reports so far, exactly (rounded up), under every mechanism the metric has had; infinite where an earlier
-        version did not keep what a mechanism's privacy rests on.
+        version did not keep what a mechanism's privacy rests on, or let two metrics share their noise.
     change_leak
         What all reports tell of one change of value.
     most_values, most_epsilon
@@ -64,7 +64,7 @@ class Budget:
     ledger
         What is known.
     unknown
-        Metrics with reports by a mechanism of which nothing is known any more.
+        Metrics with reports by a mechanism of which nothing is known any more, or whose noise another one shared.
     """
 
     ledger: Ledger
@@ -89,6 +89,7 @@ def budget(rows: Rows, metrics: Mapping[str, Metric], metric: str | None = None)
         The one metric; None: all of them.
     """
     known = {one.mechanism.digest: terms_of(one.mechanism) for one in metrics.values()}
+    shared = rows.keys.shared(rows.memo, metrics)
     ledger, unknown = Ledger("person", (rows.fingerprint or b"").hex()[:8]), set()
     responses = rows.memo.responses(metric)
     with_nothing = {(one.metric, one.mechanism) for one in responses if one.tag == NOTHING}
@@ -96,7 +97,7 @@ def budget(rows: Rows, metrics: Mapping[str, Metric], metric: str | None = None)
         if not response.reports:
             continue
         terms = _terms(rows, response.mechanism, known)
-        if terms is None:
+        if terms is None or (response.metric, response.mechanism) in shared:
             unknown.add(response.metric)
         else:
             if terms.most_values is not None and (response.metric, response.mechanism) in with_nothing:
@@ -119,7 +120,7 @@ def spent(rows: Rows, metric: Metric) -> Spent:
     return Spent(
         metric=metric.id,
         reports=sum(response.reports for response in responses),
-        distinct=sum(response.permanent is not None for response in responses),
+        distinct=sum(response.tag != ALL_VALUES for response in responses),
         epsilon_report=metric.mechanism.epsilon_report,
         epsilon_permanent=permanent,
         epsilon=mine.epsilon,

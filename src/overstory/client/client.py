@@ -7,6 +7,7 @@ tell by what they return. Before the first `record` there is no thread and no fi
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 import time
@@ -18,7 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from overstory.client.consent import Choice, Consent, choose
-from overstory.client.construction import CLEAR, WEEK, WarnsOnce, courier, delays, in_the_clear, load, seconds
+from overstory.client.construction import CLEAR, HOUR, WEEK, WarnsOnce, courier, delays, in_the_clear, load, seconds
 from overstory.client.errors import ConsentError, Fault, StateError
 from overstory.client.forking import watch
 from overstory.client.late_session import LateSession
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from overstory.client.state import State
     from overstory.client.status import Status
     from overstory.client.upload import Transport
-    from overstory.protocol.entropy import Entropy
     from overstory.protocol.metrics import Metric, MetricRegistry
 
 _log: Final = logging.getLogger("overstory.client")
@@ -59,8 +59,6 @@ class Client:
         The folder of the state, where it is not the platform's.
     clock
         The time of day, in unix seconds.
-    entropy
-        Where instantaneous noise comes from: the operating system, unless this is an experiment.
     environ
         The environment to be honoured.
     policy
@@ -109,7 +107,6 @@ class Client:
         token: str = "",
         state: str | os.PathLike[str] | None = None,
         clock: Callable[[], float] = time.time,
-        entropy: Entropy | None = None,
         environ: Mapping[str, str] = os.environ,
         policy: str | os.PathLike[str] | None = None,
         background: bool = False,
@@ -122,7 +119,7 @@ class Client:
         self.app, self.registry = check_app(app), load(registry)
         self.paths = StatePaths(Path(state) if state is not None else state_folder(app, environ))
         self._courier = courier(server, token, transport, clock, environ)
-        self._clock, self._entropy, self._bounds = clock, entropy, bounds
+        self._clock, self._bounds = clock, bounds
         self._due = delays(spread)
         self._interval = seconds("interval", interval, 0.01, WEEK)
         self._authority = Authority(self.paths, environ, Path(policy) if policy is not None else policy_file(environ))
@@ -136,7 +133,7 @@ class Client:
         self._late = LateSession(self._open, self._authority, self._warn, at_exit)
         self._starting, self._sending = threading.Lock(), threading.Lock()
         self._closed = self._refused = False
-        self._process = os.getpid()
+        self._process, self._retired_at = os.getpid(), -math.inf
         watch(self)
 
     def __repr__(self) -> str:
@@ -195,13 +192,15 @@ class Client:
         written: Mapping[str, int] = {}
         try:
             written = self._late.persist(max(timeout, 0.0))
-            return Flushed(written, self._delivered(until - time.monotonic()))
+            delivered = self._delivered(until - time.monotonic())
+            self._retire()
         except StateError as error:
             self._note(error)
             return Flushed(written, problem=str(error))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is not the host program's
             self._warn(f"flush {type(error).__name__}", "flushing failed: %s", type(error).__name__)
             return Flushed(written, problem=f"flushing failed: {type(error).__name__}")
+        return Flushed(written, delivered)
 
     def status(self) -> Status:
         """Say what may be done and why, what waits, and what went wrong; never raises."""
@@ -301,7 +300,9 @@ class Client:
     def _open(self) -> Session:
         from overstory.client.session import Session
 
-        return Session(self._state(), self.registry, self._entropy)
+        session = Session(self._state(), self.registry, self._clock)
+        self._retired_at = self._clock()  # it looks by itself
+        return session
 
     def _state(self) -> State:
         from overstory.client.state import State
@@ -316,6 +317,25 @@ class Client:
                 if self._thread is None:
                     self._thread = Background(self, self._interval)
         self._thread.wake()
+
+    def _retire(self) -> None:
+        """Destroy the keys of metrics that are over; looks for some once an hour.
+
+        Raises
+        ------
+        StateError
+            When the state cannot be used.
+        """
+        now, session = self._clock(), self._late.session
+        if abs(now - self._retired_at) < HOUR or not self.paths.database.exists():
+            return
+        if session is not None:
+            session.retire()
+        else:
+            from overstory.client.retiring import retire
+
+            retire(self._state(), self.registry, now)
+        self._retired_at = now
 
     # --- flushing -------------------------------------------------------------------------------------------------
 
@@ -357,5 +377,6 @@ class Client:
             self.after_fork()
 
     def _note(self, error: StateError) -> None:
-        self._late.trouble = error
+        # The error was raised below `record`: its frames hold the value.
+        self._late.trouble = StateError(error.fault, str(error))
         self._warn(f"state {error.fault}", "%s", error)

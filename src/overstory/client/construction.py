@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric, MetricRegistry
 
 MOST_WARNINGS: Final = 100
+HOUR: Final = 3600.0
 WEEK: Final = 7 * 86_400.0
 DEFAULT_SPREAD: Final = 6 * 3600.0
 _uniform: Final = random.SystemRandom().random

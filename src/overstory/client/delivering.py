@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from overstory.client.lifetimes import COPIED
 from overstory.client.outbox import LONGEST_DELAY, OutboxRow, RowState
 from overstory.client.sending import Decision, Pace, Uniform, decide, unasked
 from overstory.client.state import Rows, State
@@ -228,6 +229,10 @@ def settle(rows: Rows, row: OutboxRow, decision: Decision, *, tried: bool) -> No
     tried
         Whether its bytes left.
     """
+    if decision.state is RowState.SENT and decision.answer == "duplicate" and not row.attempts:
+        rows.remember(COPIED, 1)  # it never left here, and is there: another copy of this state has sent it
+    if tried and decision.answer == "duplicate" and not row.attempts:
+        rows.remember(COPIED, 1)  # it never left here, and is there: another copy of this state has sent it
     rows.outbox.postpone(row.id, decision.due, row.attempts + tried, decision.answer)
     if decision.state is not RowState.WAITING and rows.outbox.settle(row.id, decision.state, decision.answer):
         rows.count("sent" if decision.state is RowState.SENT else f"dropped: {decision.answer}")

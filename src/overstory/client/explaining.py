@@ -8,6 +8,7 @@ from typing import Any, Final
 from overstory.client.anatomy import drawn, made_by, payload_words, report_in
 from overstory.client.errors import Fault, StateError
 from overstory.client.inference import Inference, infer
+from overstory.client.keys import MetricKey, metric_key
 from overstory.client.memo import Tagger
 from overstory.client.randomizer import Randomizer, new_secret
 from overstory.client.secret_file import read_secret
@@ -90,12 +91,13 @@ def explain(state: State, metric: Metric, value: Any) -> Explanation:
         When the state cannot be read, or its secret is lost.
     """
     encoded = metric.encode(value)
-    secret = _secret(state)
+    derived = _derived(state, metric)
     mechanism = metric.mechanism
-    device = Randomizer(mechanism, secret=secret or new_secret(), metric=metric.id, memo_size=1)
+    own = derived or MetricKey(mechanism, new_secret())
+    device = Randomizer(own.mechanism, secret=own.key, metric=metric.id, memo_size=0)
     permanent = device.permanent(encoded)
     fresh = terms_of(mechanism).fresh
-    before = Before() if fresh or secret is None else _before(state, metric, secret, device.cohort, encoded)
+    before = Before() if fresh or derived is None else _before(state, metric, derived.key, device.cohort, encoded)
     report = before.newest or device.report(encoded)
     true, words = _truth(mechanism, encoded, device.cohort)
     base, what = (true, "the truth") if fresh else (permanent, "the permanent response")
@@ -113,7 +115,7 @@ def explain(state: State, metric: Metric, value: Any) -> Explanation:
         report=drawn(mechanism, report.bits),
         report_words=_changes(mechanism, base, report.bits, what),
         example=before.newest is None,
-        stranger=secret is None,
+        stranger=derived is None,
         inference=infer(metric, [report]),
     )
 
@@ -134,15 +136,19 @@ def read_value(metric: Metric, text: str) -> Any:
         raise ParameterError(f"{metric.id}: {text!r} is no number, and this metric takes one") from None
 
 
-def _secret(state: State) -> bytes | None:
-    """Return the device's secret, None where nothing was recorded yet."""
+def _derived(state: State, metric: Metric) -> MetricKey | None:
+    """Return what the metric follows from on this device, None where nothing was recorded yet."""
     if not state.exists:
         return None
     secret = read_secret(state.paths.secret)
     with state.snapshot() as rows:
         if secret is None or secret.fingerprint != rows.fingerprint:
             raise StateError(Fault.LOST, f"{state.paths.secret}: the secret of the reports so far is not here")
-    return secret.reveal()
+        legacy = rows.keys.goes_on_with_legacy(metric, rows.memo)
+    derived = metric_key(secret, metric, legacy=legacy)
+    if derived is None:
+        raise StateError(Fault.LOST, f"{metric.id}: it has ended, and this device has destroyed its key")
+    return derived
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,13 @@
 """The outbox: reports that wait to be sent, and a bounded memory of those that were.
 
-What lies here are encoded uploads, the very bytes that every attempt sends, each with its random batch id; never a
-value. It is bounded in rows and bytes. When it is full, the *oldest* waiting report makes room: its period is the
-first that the collector closes, and a queue that nobody empties must not keep a device from ever reporting again. What
-was dropped stays charged in the ledger, so that the ledger errs on the safe side, and is counted.
+What lies here are encoded uploads, the very bytes that every attempt sends, each with its batch id; never a value. It
+is bounded in rows and bytes. When it is full, the *oldest* waiting report makes room: its period is the first that the
+collector closes, and a queue that nobody empties must not keep a device from ever reporting again. What was dropped
+stays charged in the ledger, so that the ledger errs on the safe side, and is counted.
 
 No time is kept but `due`, when a waiting row may be sent, which the random delay blurs; it is erased when the row is
-settled.
+settled. So is its batch id, by which a collector's files could be searched for the report: `batch` then says that it is
+erased, and the upload has 16 zero bytes in its place.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
+
+from overstory.client.schema import ERASE_ID
 
 if TYPE_CHECKING:
     import sqlite3
@@ -72,7 +75,7 @@ class OutboxRow:
     id
         Its number on this device; not sent.
     batch
-        The upload's 16 random bytes.
+        The upload's id, 16 bytes; of a settled report, words instead.
     metric, period
         What it reports on.
     body
@@ -150,7 +153,7 @@ class Outbox:
     def settle(self, number: int, state: RowState, answer: str | None) -> bool:
         """Say what became of a waiting report; return False when it waits no longer."""
         changed = self._connection.execute(
-            "UPDATE outbox SET state = ?, answer = ?, due = 0 WHERE id = ? AND state = ?",
+            f"UPDATE outbox SET state = ?, answer = ?, due = 0, {ERASE_ID} WHERE id = ? AND state = ?",  # noqa: S608 - own words
             (state.value, answer, number, RowState.WAITING.value),
         )
         self._forget_oldest()
@@ -177,7 +180,7 @@ class Outbox:
     def withdraw(self, to: RowState, answer: str) -> int:
         """Keep everything that waits from ever being sent; return how many reports that were."""
         changed = self._connection.execute(
-            "UPDATE outbox SET state = ?, answer = ?, due = 0 WHERE state = ?",
+            f"UPDATE outbox SET state = ?, answer = ?, due = 0, {ERASE_ID} WHERE state = ?",  # noqa: S608 - own words
             (to.value, answer, RowState.WAITING.value),
         )
         self._forget_oldest()
@@ -206,7 +209,7 @@ class Outbox:
             for place, held in enumerate(sizes)
         )
         self._connection.executemany(
-            "UPDATE outbox SET state = ?, answer = 'made room for newer reports', due = 0 WHERE id = ?",
+            f"UPDATE outbox SET state = ?, answer = 'made room for newer reports', due = 0, {ERASE_ID} WHERE id = ?",  # noqa: S608
             [(RowState.DROPPED.value, number) for number, _ in waiting[fitting:]],
         )
         self._forget_oldest()

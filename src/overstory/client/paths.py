@@ -37,6 +37,16 @@ class StatePaths:
         return self.folder / "secret.new"
 
     @property
+    def next(self) -> Path:
+        """A secret on its way to replace the one that is there; it exists for a moment, or after a crash in it."""
+        return self.folder / "secret.next"
+
+    @property
+    def replaced(self) -> Path:
+        """A secret of before a key was destroyed; it exists for a moment, or after a crash in that moment."""
+        return self.folder / "secret.old"
+
+    @property
     def database(self) -> Path:
         """What was reported and what waits."""
         return self.folder / "state.db"

@@ -13,6 +13,7 @@ from overstory.protocol.entropy import Entropy, KeyedEntropy, SystemEntropy, uni
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.mechanism import Mechanism, Report
 from overstory.protocol.permanence import check_secret
+from overstory.protocol.upload import ID_BYTES
 
 if TYPE_CHECKING:
     from overstory.client.offers import OfferLedger
@@ -45,7 +46,7 @@ class Randomizer:
         The ledger of the parameters that were accepted; by default they may cost as much together, per value, as
         those that the program was built with.
     entropy
-        Where fresh bits come from: the operating system, unless this is an experiment.
+        Where the fresh bits of `report` come from: the operating system, unless this is an experiment.
     memo_size
         How many permanent responses are kept in memory (they are derived anew otherwise).
 
@@ -89,6 +90,7 @@ class Randomizer:
         self._respond = mechanism.responder(self._secret, metric, self.cohort)
         self._instantaneous = mechanism.instantaneous
         self._random_bits = (entropy if entropy is not None else SystemEntropy()).bits
+        self._periods = KeyedEntropy(self._secret, context(metric, mechanism.digest, self.cohort), purpose=b"period")
 
     def _derive_cohort(self) -> int:
         drawn = KeyedEntropy(self._secret, context(self.metric), purpose=b"cohort")
@@ -134,6 +136,25 @@ class Randomizer:
     def nothing(self) -> int:
         """Return the device's permanent response to no value: what it reports where it has none to report."""
         return self.mechanism.nothing(self._secret, self.metric, self.cohort)
+
+    def report_in(self, period: int, permanent: int) -> tuple[bytes, Report]:
+        """Return a batch id and the report of a period, from the secret alone: the same ones whenever it is asked.
+
+        So a copy of a device, or one that forgot what it sent, repeats the very same upload, which is counted once.
+        Both are keyed functions of metric, parameters, cohort, period and permanent response: of another period, or
+        another response, they are independent.
+
+        Parameters
+        ----------
+        period
+            The number of the period.
+        permanent
+            A permanent response that `permanent` gave; where all noise is fresh, that is the true encoding.
+        """
+        held = permanent.to_bytes((permanent.bit_length() + 7) >> 3, "little")
+        drawn = self._periods.about(context(period, held))
+        batch = drawn.bits(8 * ID_BYTES).to_bytes(ID_BYTES, "little")
+        return batch, _new_report(Report, (self.cohort, self._instantaneous(permanent, drawn.bits)))
 
     def _remember(self, value: Any) -> int:
         bits = self._respond(value)

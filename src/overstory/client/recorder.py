@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.memo import ALL_VALUES, NEAREST_STEPS, NOTHING, Response, Tagger
 from overstory.client.outcomes import Outcome
 from overstory.client.randomizer import Randomizer
 from overstory.privacy.kinds import terms_of
 from overstory.protocol.domains import Domain
-from overstory.protocol.upload import ID_BYTES, Upload, encode_upload
+from overstory.protocol.upload import Upload, encode_upload
 from overstory.protocol.wire import encode_reports
 
 if TYPE_CHECKING:
-    from overstory.client.secret_file import DeviceSecret
+    from overstory.client.keys import MetricKey
     from overstory.client.state import Claims
-    from overstory.protocol.entropy import Entropy
-    from overstory.protocol.mechanisms.mechanism import Report
     from overstory.protocol.metrics import Metric
+
+MOST_KNOWN: Final = 1024
+"""Permanent responses kept in memory, by tag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Pending:
     metric, period
         What it reports on.
     batch, body
-        Its random id, and the upload's bytes.
+        Its id, and the upload's bytes.
     tag, permanent
         What it adds to the memo.
     due
@@ -76,10 +76,8 @@ class MetricRecorder:
     ----------
     metric
         What is recorded.
-    secret
-        The device's.
-    entropy
-        Where instantaneous noise comes from: the system, unless this is an experiment.
+    derived
+        What everything of this metric follows from on this device.
 
     Notes
     -----
@@ -88,20 +86,23 @@ class MetricRecorder:
 
     Whether there is a report never depends on the value: one that is outside the domain, or that the rule drops, is
     reported as nothing, by a permanent response of its own.
+
+    No value, and no true encoding, is held once `make` has returned: what is known of values is keyed by their tags.
     """
 
-    def __init__(self, metric: Metric, secret: DeviceSecret, entropy: Entropy | None) -> None:
+    def __init__(self, metric: Metric, derived: MetricKey) -> None:
         mechanism = metric.mechanism
         self.metric = metric
-        self._randomizer = Randomizer(mechanism, secret=secret.reveal(), metric=metric.id, entropy=entropy)
-        self._tagger = Tagger(mechanism, metric.id, secret.reveal(), self._randomizer.cohort)
+        self._randomizer = Randomizer(derived.mechanism, secret=derived.key, metric=metric.id, memo_size=0)
+        self._tagger = Tagger(mechanism, metric.id, derived.key, self._randomizer.cohort)
         self._width = (mechanism.payload_bits + 7) // 8
         self._fresh = terms_of(mechanism).fresh
         self._responses: dict[bytes, bytes] = {}  # of this mechanism, in order of first report
         self._elsewhere = 0  # permanent responses by other mechanisms that the metric had before
         self._reported: set[int] = set()
         self._first: int | None = None
-        self._nearest: dict[Any, bytes] = {}
+        self._by_tag: dict[bytes, bytes] = {}
+        self._nearest: dict[bytes, bytes] = {}
 
     def __repr__(self) -> str:
         return f"MetricRecorder({self.metric.id!r})"
@@ -133,7 +134,7 @@ class MetricRecorder:
         return None
 
     def make(self, value: Any, period: int) -> Made:
-        """Return a fresh report and take the period, whatever the value: one that cannot be reported is nothing.
+        """Return the period's report and take the period, whatever the value: one that cannot be reported is nothing.
 
         Raises
         ------
@@ -144,31 +145,30 @@ class MetricRecorder:
         try:
             encoded = self.metric.encode(value)
             if self._fresh:
-                report = self._randomizer.report(encoded)
+                noisy = self._randomizer.permanent(encoded)
             else:
                 tag, outcome, altered = self._chosen(encoded)
         except Exception:  # noqa: BLE001 - a value of the program's own class may raise anything
             outcome = Outcome.UNFIT
             if self._fresh:
-                report = self._randomizer.report_of(self._randomizer.nothing())
+                noisy = self._randomizer.nothing()
             else:
                 tag = self._no_value()
-        made = self._encoded(report, period, tag) if self._fresh else self.repeated(tag, self._responses[tag], period)
+        made = self._encoded(noisy, period, tag) if self._fresh else self.repeated(tag, self._responses[tag], period)
         self._reported.add(period)
         return replace(made, outcome=outcome, altered=altered)
 
     def repeated(self, tag: bytes, permanent: bytes, period: int) -> Made:
-        """Return a fresh report of a permanent response that was reported before; the period is the caller's."""
+        """Return the period's report of a permanent response that was reported before; the period is the caller's."""
         held = int.from_bytes(permanent, "little") & (1 << self.metric.mechanism.payload_bits) - 1
-        report = self._randomizer.report_of(held)
-        return self._encoded(report, period, tag, permanent)
+        return self._encoded(held, period, tag, permanent)
 
     def nothing(self) -> bytes:
         """Return the permanent response to no value."""
         return self._randomizer.nothing().to_bytes(self._width, "little")
 
-    def _encoded(self, report: Report, period: int, tag: bytes, permanent: bytes = b"") -> Made:
-        batch = os.urandom(ID_BYTES)
+    def _encoded(self, noisy: int, period: int, tag: bytes, permanent: bytes = b"") -> Made:
+        batch, report = self._randomizer.report_in(period, noisy)
         reports = encode_reports(self.metric.mechanism, [report])
         return Made(batch, encode_upload(Upload(batch, self.metric.id, period, reports)), tag, permanent)
 
@@ -178,13 +178,23 @@ class MetricRecorder:
         known = self._responses.get(tag)
         if known is None and self._full:
             return self._beyond(encoded)
-        permanent = self._randomizer.permanent(encoded).to_bytes(self._width, "little")
+        permanent = self._derived(tag, encoded)
         if known is None:
             self._responses[tag] = permanent
             self._nearest.clear()
         elif known != permanent:
             return self._no_value(), Outcome.RECORDED, True
         return tag, Outcome.RECORDED, False
+
+    def _derived(self, tag: bytes, encoded: Any) -> bytes:
+        """Return a value's permanent response; those known by their tags are not derived again."""
+        permanent = self._by_tag.get(tag)
+        if permanent is None:
+            permanent = self._randomizer.permanent(encoded).to_bytes(self._width, "little")
+            if len(self._by_tag) >= MOST_KNOWN:
+                self._by_tag.clear()
+            self._by_tag[tag] = permanent
+        return permanent
 
     @property
     def _full(self) -> bool:
@@ -198,9 +208,10 @@ class MetricRecorder:
         if rule == "drop":
             return self._no_value(), Outcome.CAPPED, False
         if rule == "nearest" and self._responses:
-            if encoded not in self._nearest:
-                self._nearest[encoded] = self._nearest_tag(encoded)
-            return self._nearest[encoded], Outcome.RECORDED, False
+            tag = self._tagger.tag(encoded)
+            if tag not in self._nearest:
+                self._nearest[tag] = self._nearest_tag(encoded)
+            return self._nearest[tag], Outcome.RECORDED, False
         return self._first_tag(), Outcome.RECORDED, False
 
     def _no_value(self) -> bytes:

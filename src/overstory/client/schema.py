@@ -27,6 +27,13 @@ FIRST: Final = (
         body BLOB NOT NULL, due REAL NOT NULL, attempts INTEGER NOT NULL, state TEXT NOT NULL, answer TEXT)""",
 )
 
+ERASE_ID: Final = (
+    "batch = CAST('erased ' || id AS BLOB),"
+    " body = CASE WHEN length(body) < 24 THEN body"
+    " ELSE CAST(substr(body, 1, 8) || zeroblob(16) || substr(body, 25) AS BLOB) END"
+)
+"""What takes the batch id out of a row of the outbox, and out of the upload in it."""
+
 STEPS: Final = (
     (  # 1 -> 2: responses recorded under `local`, what mechanisms' privacy rests on, tallies, which response was sent
         "ALTER TABLE responses ADD COLUMN kept INTEGER NOT NULL DEFAULT 0",
@@ -34,6 +41,13 @@ STEPS: Final = (
         "CREATE TABLE terms (mechanism BLOB PRIMARY KEY, terms TEXT NOT NULL) WITHOUT ROWID",
         "CREATE TABLE counts (what TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID",
         "CREATE INDEX outbox_by_state ON outbox (state, due)",
+    ),
+    (  # 2 -> 3: when each metric's key may go, what was made with the one secret of before; settled rows lose their ids
+        "CREATE TABLE keys (metric TEXT PRIMARY KEY, ends INTEGER, erased INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID",
+        "CREATE TABLE legacy (metric TEXT, mechanism BLOB, PRIMARY KEY (metric, mechanism)) WITHOUT ROWID",
+        "INSERT INTO keys (metric) SELECT DISTINCT metric FROM responses",
+        "INSERT INTO legacy SELECT DISTINCT metric, mechanism FROM responses",
+        f"UPDATE outbox SET {ERASE_ID} WHERE state IN ('sent', 'dropped')",  # noqa: S608 - own words
     ),
 )
 VERSION: Final = 1 + len(STEPS)

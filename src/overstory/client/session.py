@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.consent import Choice
 from overstory.client.errors import Fault, StateError
+from overstory.client.keys import metric_key
+from overstory.client.lifetimes import changes, ends_at, over
 from overstory.client.memo import NOTHING, changed_response
 from overstory.client.outbox import RowState
 from overstory.client.outcomes import Outcome
 from overstory.client.recorder import MetricRecorder, Pending
+from overstory.client.retiring import retire
 from overstory.client.state import Rows, State
 
 if TYPE_CHECKING:
     from overstory.client.policy import Authority, Effective
-    from overstory.protocol.entropy import Entropy
     from overstory.protocol.metrics import Metric
 
 MOST_PENDING: Final = 1000
@@ -48,8 +50,8 @@ class Session:
         Where it lies; it is begun, or opened, here.
     metrics
         The registry's.
-    entropy
-        Where instantaneous noise comes from; None: the system.
+    clock
+        The time of day, in unix seconds.
 
     Raises
     ------
@@ -57,8 +59,8 @@ class Session:
         When the state cannot be used.
     """
 
-    def __init__(self, state: State, metrics: Mapping[str, Metric], entropy: Entropy | None) -> None:
-        self.state, self._metrics, self._entropy = state, metrics, entropy
+    def __init__(self, state: State, metrics: Mapping[str, Metric], clock: Callable[[], float]) -> None:
+        self.state, self._metrics, self._clock = state, metrics, clock
         self._secret = state.begin()
         self._lock, self._writing = threading.Lock(), threading.Lock()
         self._pending: list[Pending] = []
@@ -90,6 +92,8 @@ class Session:
         """
         with self._lock:
             recorder = self._recorders.get(metric.id) or self._introduced(metric)
+            if recorder is None:
+                return Outcome.EXPIRED
             refused = recorder.refusal(period)
             if refused is not None:
                 return refused
@@ -146,14 +150,39 @@ class Session:
         with self._lock:
             del self._pending[: len(reports)]
             for name, (claims, responses) in seen.items():
-                self._recorders[name].learn(claims, responses, self._pending_of(name))
+                if name in self._recorders:
+                    self._recorders[name].learn(claims, responses, self._pending_of(name))
         return fates
 
-    def _introduced(self, metric: Metric) -> MetricRecorder:
-        """Return the recorder of a metric that this process records for the first time."""
-        recorder = MetricRecorder(metric, self._secret, self._entropy)
+    def retire(self) -> None:
+        """Destroy the keys of metrics that are over, on the disk and here.
+
+        Raises
+        ------
+        StateError
+            When a key is over and the state cannot be written.
+        """
+        with self._lock:
+            self._retire()
+
+    def _retire(self) -> None:
+        if retire(self.state, self._metrics, self._clock()):
+            self._secret = self.state.begin()
+            kept = self._recorders.items()
+            self._recorders = {name: one for name, one in kept if self._secret.key(name) is not None}
+
+    def _introduced(self, metric: Metric) -> MetricRecorder | None:
+        """Return the recorder of a metric that this process records for the first time; None where its key is gone."""
         with self.state.snapshot() as rows:
-            recorder.learn(rows.claims(metric.id), rows.memo.responses(metric.id), ())
+            claims, responses = rows.claims(metric.id), rows.memo.responses(metric.id)
+            legacy, lives = rows.keys.goes_on_with_legacy(metric, rows.memo), rows.keys.lives()
+        if changes(lives, self._metrics) or over(lives, self._clock()):
+            self._retire()
+        derived = metric_key(self._secret, metric, legacy=legacy)
+        if derived is None:
+            return None
+        recorder = MetricRecorder(metric, derived)
+        recorder.learn(claims, responses, ())
         self._recorders[metric.id] = recorder
         return recorder
 
@@ -164,6 +193,8 @@ class Session:
         """Write one report; return its fate in a word."""
         if allowed.choice is Choice.OFF or allowed.consent is None or allowed.consent.mark != report.mark:
             return "withdrawn"
+        if report.metric in rows.keys.erased():
+            return "ended"
         if not rows.claim(report.metric, report.period):
             return "already"
         kept = report.kept or allowed.choice is Choice.LOCAL
@@ -172,6 +203,7 @@ class Session:
             report = self._instead(rows, report)
             number = self._charged(rows, report, kept=kept, capped=False)
         rows.memo.keep_terms(self._metrics[report.metric].mechanism)
+        rows.keys.extend(report.metric, ends_at(self._metrics[report.metric]))
         state = RowState.LOCAL if kept else RowState.WAITING
         rows.outbox.add(
             report.batch,

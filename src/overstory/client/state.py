@@ -20,6 +20,7 @@ from overstory.client.beginning import settle
 from overstory.client.database import committed, connected, saying
 from overstory.client.errors import Fault, StateError
 from overstory.client.forking import no_fork
+from overstory.client.lifetimes import Lifetimes
 from overstory.client.locking import locked
 from overstory.client.machine import ELSEWHERE, mark_of
 from overstory.client.memo import Memo
@@ -47,6 +48,7 @@ class Rows:
         self._connection = connection
         self.outbox = Outbox(connection, bounds)
         self.memo = Memo(connection)
+        self.keys = Lifetimes(connection)
 
     @property
     def fingerprint(self) -> bytes | None:

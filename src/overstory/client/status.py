@@ -58,6 +58,8 @@ class Status:
         What each metric has cost.
     notes
         What a person should know that is no trouble: reports that travel in the clear, a machine without an id.
+    caveats
+        What `spent` does not know, a sentence each.
     """
 
     effective: Effective
@@ -72,6 +74,7 @@ class Status:
     clock: str | None = None
     spent: tuple[Spent, ...] = ()
     notes: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -89,6 +92,7 @@ class Status:
             yield f"not asked about yet, so not recorded: {', '.join(self.missing)}"
         yield f"state: {self.folder}"
         yield from self._queue()
+        yield from self.caveats
         if self.failures:
             yield f"the collector has failed {self.failures}x in a row; what waits is tried again later"
         for said in (self.clock, self.problem):
@@ -124,6 +128,7 @@ class Status:
             "clock": self.clock,
             "problem": self.problem,
             "notes": list(self.notes),
+            "caveats": list(self.caveats),
             "budget": [spent_json(spent) for spent in self.spent],
         }
 
@@ -189,6 +194,7 @@ def read_status(
 
 def _completed(found: Status, rows: Rows, registry: Mapping[str, Metric], now: float) -> Status:
     from overstory.client.budget import spent
+    from overstory.client.lifetimes import COPIED, caveats
 
     return replace(
         found,
@@ -198,6 +204,7 @@ def _completed(found: Status, rows: Rows, registry: Mapping[str, Metric], now: f
         failures=int(rows.recall("failures") or 0),
         clock=found.clock or _ahead(rows, registry, now),
         spent=tuple(spent(rows, metric) for metric in registry.values()),
+        caveats=tuple(caveats(rows.keys, rows.memo, registry, copied=rows.recall(COPIED) is not None)),
     )
 
 

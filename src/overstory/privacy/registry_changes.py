@@ -261,7 +261,9 @@ def _of_time(old: Metric, new: Metric) -> Iterator[Change]:
     if old.expires != new.expires:
         renewed = "renewed until" if new.expires > old.expires else "ends sooner, on"
         said = f"{renewed} {new.expires}, not {old.expires}: " + (
-            "allowed, and to be reviewed" if new.expires > old.expires else "less is collected"
+            "allowed, and to be reviewed; a device that saw the old end and its grace pass stays silent: its key is destroyed"
+            if new.expires > old.expires
+            else "less is collected"
         )
         yield Change(new.id, "expires", Kind.HARMLESS, said)
 

@@ -26,7 +26,7 @@ class Entropy(Protocol):
 
 
 class SystemEntropy:
-    """The operating system's randomness: the only source for a report that leaves a person's device."""
+    """The operating system's randomness: what a device's secret is drawn from, and reports outside of a client."""
 
     __slots__ = ()
 
@@ -40,8 +40,8 @@ class SystemEntropy:
 class KeyedEntropy:
     """A stream of bits that is a pseudo-random function of a key and a context (keyed BLAKE2b in counter mode).
 
-    The same key and context give the same bits for ever; any other context gives independent ones. It carries the
-    permanent responses (key: the device's secret) and, with a seed for key, repeatable experiments.
+    The same key and context give the same bits for ever; any other context gives independent ones. It carries a
+    device's permanent responses and its reports (key: the metric's) and, with a seed for key, repeatable experiments.
 
     Parameters
     ----------
@@ -79,6 +79,14 @@ class KeyedEntropy:
             counted.update(block.to_bytes(8, "little"))
             drawn |= _as_integer(counted.digest(), "little") << (block << 9)
         return drawn & ((1 << count) - 1)
+
+    def about(self, topic: bytes) -> KeyedEntropy:
+        """Return the stream of this context and `topic`, whose first bits `bits_about` gives."""
+        stream = object.__new__(KeyedEntropy)
+        stream._hash = self._hash.copy()
+        stream._hash.update(len(topic).to_bytes(9, "little") + topic)
+        stream._counter = stream._buffer = stream._held = 0
+        return stream
 
     def bits(self, count: int) -> int:
         """Return the stream's next `count` bits."""
