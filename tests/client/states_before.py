@@ -1,8 +1,9 @@
-"""The state of schema 1, as the first version of the client wrote it, in SQL of its own.
+"""The states of schemas 1 and 2, as the versions of the client before wrote them, in SQL of its own.
 
     python tests/client/states_before.py
 
-writes tests/vectors/client-state-1 again. The files are kept in the repository: what is tested is that they open.
+writes tests/vectors/client-state-1 and client-state-2 again. The files are kept in the repository: what is tested is
+that they open.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sqlite3
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[1] / "vectors" / "client-state-1"
+FOLDER_2 = FOLDER.with_name("client-state-2")
 RAW = bytes(range(100, 132))
 TABLES = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -24,6 +26,24 @@ CREATE TABLE outbox (id INTEGER PRIMARY KEY AUTOINCREMENT, batch BLOB NOT NULL U
     period INTEGER NOT NULL, body BLOB NOT NULL, due REAL NOT NULL, attempts INTEGER NOT NULL, state TEXT NOT NULL,
     answer TEXT);
 """
+TABLES_2 = """
+ALTER TABLE responses ADD COLUMN kept INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE outbox ADD COLUMN response INTEGER;
+CREATE TABLE terms (mechanism BLOB PRIMARY KEY, terms TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE counts (what TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX outbox_by_state ON outbox (state, due);
+"""
+
+
+def write_2(folder, rows, terms):
+    """Write a state of schema 2 with a waiting and a sent report of each row; `terms` are (mechanism, JSON)."""
+    write(folder, rows)
+    connection = sqlite3.connect(folder / "state.db", isolation_level=None)
+    connection.executescript(TABLES_2)
+    connection.execute("UPDATE about SET value = 2 WHERE key = 'schema'")
+    connection.execute("UPDATE outbox SET state = 'sent', answer = 'accepted', attempts = 1 WHERE id % 2 = 0")
+    connection.executemany("INSERT INTO terms VALUES (?, ?)", terms)
+    connection.close()
 
 
 def copy(folder):
@@ -59,6 +79,48 @@ def write(folder, rows):
     connection.close()
 
 
+GOOGLE = (
+    'domain = {{kind = "strings"}}\noracle = "rappor"\nperiod = "day"\n'
+    'parameters = {{num_bits = 32, num_cohorts = 1, f = {f}, hash_family = "google-rappor-python"}}\n'
+)
+
+
+def registry_2(**f):
+    """Return a registry of the colours, and of Google's family with these f: `page` alone, with 0.5, unless given."""
+    from devices import DEFAULT, registry
+
+    return registry(
+        colour=DEFAULT["colour"], **{name: GOOGLE.format(f=one) for name, one in (f or {"page": 0.5}).items()}
+    )
+
+
+def reports_2(metrics, told):
+    """Yield what a device with the secret of before reported: a value of a metric on each day."""
+    from devices import DAY, NOON
+
+    from overstory.client.keys import metric_key
+    from overstory.client.recorder import MetricRecorder
+    from overstory.client.secret_file import DeviceSecret
+
+    for day, (name, value) in enumerate(told):
+        metric, period = metrics[name], int(NOON // DAY) + day
+        recorder = MetricRecorder(metric, metric_key(DeviceSecret.of_version_1(RAW), metric, legacy=True))
+        made = recorder.make(value, period)
+        yield name, period, metric.mechanism.digest, made.tag, made.permanent, made.batch, made.body
+
+
+def terms_2(metrics):
+    """Yield the rows of `terms`."""
+    from overstory.privacy.kinds import terms_of
+    from overstory.protocol.derivation import canonical
+
+    for metric in metrics.values():
+        yield metric.mechanism.digest, canonical(terms_of(metric.mechanism).canonical())
+
+
+TOLD_2 = (("colour", "red"), ("colour", "blue"), ("page", "a page"), ("page", "another"))
+
+
 def reports():
     """What a device with this secret reported on two days: the first as red, the second as blue."""
     from devices import DAY, NOON, REGISTRY
@@ -77,3 +139,4 @@ def reports():
 
 if __name__ == "__main__":
     write(FOLDER, reports())
+    write_2(FOLDER_2, reports_2(registry_2(), TOLD_2), terms_2(registry_2()))

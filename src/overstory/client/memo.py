@@ -81,7 +81,7 @@ class Response:
     number
         In order of first report, from 0.
     permanent
-        The permanent response; None where all noise is fresh, and nothing is kept.
+        The permanent response; None where all noise is fresh, and nothing is kept, and where it was erased.
     reports
         How often it was queued for sending: what the ledger charges.
     kept
@@ -95,6 +95,11 @@ class Response:
     reports: int
     kept: int
     tag: bytes = field(repr=False, default=b"")
+
+    @property
+    def erased(self) -> bool:
+        """Whether its metric is over: then neither the permanent response nor its tag is kept."""
+        return self.permanent is None and self.tag != ALL_VALUES
 
 
 class Memo:

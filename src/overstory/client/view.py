@@ -168,6 +168,8 @@ def _label(metric: Metric | None, period: int) -> str:
 def _response(response: Response, metric: Metric | None) -> ShownResponse:
     if metric is None or response.mechanism != metric.mechanism.digest:
         return ShownResponse(response.number + 1, "", "by earlier parameters", response.reports, response.kept)
+    if response.erased:
+        return ShownResponse(response.number + 1, "", "erased: the metric is over", response.reports, response.kept)
     if response.permanent is None:
         said = "none is kept: the noise of every report is fresh"
         return ShownResponse(response.number + 1, "", said, response.reports, response.kept)

@@ -261,7 +261,7 @@ def _of_time(old: Metric, new: Metric) -> Iterator[Change]:
     if old.expires != new.expires:
         renewed = "renewed until" if new.expires > old.expires else "ends sooner, on"
         said = f"{renewed} {new.expires}, not {old.expires}: " + (
-            "allowed, and to be reviewed; a device that saw the old end and its grace pass stays silent: its key is destroyed"
+            "allowed, and to be reviewed; a device past the old end has destroyed its key, and reports no more"
             if new.expires > old.expires
             else "less is collected"
         )

@@ -1,0 +1,71 @@
+"""The key tree: what is taken away is gone, and nothing else is."""
+
+import hashlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from overstory.client.keys import DEPTH, KeyTree
+from overstory.client.secret_file import DeviceSecret, read_secret, write_secret
+
+ROOT = bytes(range(32))
+names = st.text("abcdefgh", min_size=1, max_size=6)
+
+
+def walked(root, metric):
+    """The keys on the way from the root to a metric's leaf, from the words that describe the tree."""
+    leaf = hashlib.blake2b(metric.encode(), digest_size=8, person=b"metric leaf").digest()
+    bits = "".join(f"{octet:08b}" for octet in leaf)
+    path = [root]
+    for bit in bits:
+        path.append(hashlib.blake2b(bytes([int(bit)]), key=path[-1], digest_size=32, person=b"key tree").digest())
+    return path
+
+
+@given(names)
+def test_a_key_is_the_end_of_the_way_down(metric):
+    path = walked(ROOT, metric)
+    assert len(path) == DEPTH + 1
+    assert KeyTree.of_root(ROOT).key(metric) == path[-1]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(names, max_size=6), st.lists(names, max_size=6))
+def test_only_what_is_taken_away_is_gone(taken, others):
+    tree = KeyTree.of_root(ROOT)
+    for metric in taken:
+        tree = tree.without(metric)
+    held = {node.key for node in tree}
+    for metric in taken:
+        assert tree.key(metric) is None
+        assert not held & set(walked(ROOT, metric)), "no node on its way is left"
+    for metric in set(others) - set(taken):
+        assert tree.key(metric) == walked(ROOT, metric)[-1]
+    assert len(held) <= 1 + DEPTH * len(set(taken))
+
+
+def test_a_tree_that_keeps_the_last_node_is_caught():
+    """What the check above is worth: the leaf's parent gives the key back."""
+    parent = walked(ROOT, "colour")[-2]
+    bit = walked(ROOT, "colour")[-1]
+    assert bit in {hashlib.blake2b(bytes([b]), key=parent, digest_size=32, person=b"key tree").digest() for b in (0, 1)}
+    assert parent not in {node.key for node in KeyTree.of_root(ROOT).without("colour")}
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(names, max_size=4), st.booleans())
+def test_a_secret_comes_back_from_its_file(tmp_path_factory, taken, legacy):
+    path = tmp_path_factory.mktemp("secret") / "secret"
+    secret = DeviceSecret.of_version_1(ROOT).without(frozenset(taken), legacy=legacy)
+    write_secret(path, secret)
+    again = read_secret(path)
+    assert again.reveal() == secret.reveal()
+    assert (again.fingerprint, again.legacy) == (secret.fingerprint, ROOT if legacy else None)
+    assert all(again.key(metric) is None for metric in taken)
+    assert again.key("another metric") == secret.key("another metric") is not None
+
+
+def test_a_root_has_its_length():
+    with pytest.raises(ValueError, match="32 bytes"):
+        KeyTree.of_root(bytes(31))

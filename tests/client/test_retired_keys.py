@@ -1,0 +1,239 @@
+"""Forward secrecy: once a metric is over, a device that is taken opens none of its reports, here or in a store.
+
+A thief here has the folder's files, and everything that the collector ever received; he tests guesses.
+"""
+
+import shutil
+
+import pytest
+from collector_doubles import CountingCollector
+from devices import BINS, DAY, NOON, STRINGS, Clock, device, registry
+from test_key_tree import walked
+from test_upgraded_secret import every_cut
+
+from overstory.client import Outcome
+from overstory.client.anatomy import report_in
+from overstory.client.budget import spent
+from overstory.client.keys import metric_key
+from overstory.client.lifetimes import ends_at
+from overstory.client.outbox import RowState
+from overstory.client.paths import StatePaths
+from overstory.client.randomizer import Randomizer
+from overstory.client.retiring import retire
+from overstory.client.secret_file import read_secret
+from overstory.client.state import State
+
+ENDS, STAYS = "ending", "staying"
+SOON, FAR = "2026-11-25", "2099-01-01"
+VALUES = ("a page", "another page")
+GUESSES = (*VALUES, "a third", "a fourth")
+
+
+def metrics(expires=SOON):
+    ending, staying = registry(expires=expires, ending=STRINGS), registry(expires=FAR, staying=STRINGS, counted=BINS)
+    return type(ending)({**ending, **staying}, "now")
+
+
+def reported(folder, clock, collector, *, hours=6):
+    """A device that has reported two pages in turn, under both metrics; one report of each waits."""
+    client = device(folder, clock=clock, registry=metrics(), server="http://c", transport=collector, spread=0)
+    for hour in range(hours):
+        clock.now += 3600
+        for name in (ENDS, STAYS):
+            assert client.record(name, VALUES[hour % 2]) is Outcome.RECORDED
+        if hour < hours - 1:
+            client.flush()
+    client._late.persist(5)
+    client._closed = True
+    return client.paths
+
+
+def opened(paths, bodies, name):
+    """Every report in these bodies that a guess opens: it is what the device with these files makes of the value."""
+    secret, metric, found = read_secret(paths.secret), metrics()[name], {}
+    key = metric_key(secret, metric)
+    if key is None:
+        return found
+    own = Randomizer(metric.mechanism, secret=key.key, metric=name)
+    for body in bodies:
+        upload, report = report_in(body)
+        for guess in GUESSES:
+            batch, said = own.report_in(upload.period, own.permanent(guess))
+            if upload.metric == name and said == report:
+                assert batch == upload.batch
+                found[body] = guess
+    return found
+
+
+def everything(paths):
+    return b"".join(path.read_bytes() for path in paths.folder.iterdir())
+
+
+@pytest.fixture
+def life(tmp_path):
+    """A device's files of before the end, and of after it, and all that a collector was sent."""
+    clock, collector = Clock(), CountingCollector()
+    paths = reported(tmp_path, clock, collector)
+    shutil.copytree(paths.folder, tmp_path / "before")
+    clock.now = ends_at(metrics()[ENDS])
+    again = device(tmp_path, clock=clock, registry=metrics(), choice=None)
+    assert again.flush().problem is None
+    with State(StatePaths(tmp_path / "before")).snapshot() as rows:
+        waiting = [row.body for row in rows.outbox.rows(state=RowState.WAITING)]
+    return StatePaths(tmp_path / "before"), paths, [*collector.bodies, *waiting], clock
+
+
+def test_before_the_end_who_takes_the_device_opens_everything(life):
+    """What the secret is worth while it is there; and that the thief of this test can open what can be opened."""
+    before, _, bodies, _ = life
+    for name in (ENDS, STAYS):
+        found = opened(before, bodies, name)
+        assert len(found) == 6
+        assert sorted(found.values()) == sorted(VALUES * 3)
+
+
+def test_after_the_end_nothing_of_it_can_be_opened(life):
+    before, after, bodies, _ = life
+    assert opened(after, bodies, ENDS) == {}
+    assert len(opened(after, bodies, STAYS)) == 6
+    (root,) = read_secret(before.secret)._tree
+    files = everything(after)
+    for node in walked(root.key, ENDS):
+        assert node not in files
+    with State(before).snapshot() as rows:
+        responses, queue = rows.memo.responses(ENDS), rows.outbox.rows(ENDS)
+    needles = [one.tag for one in responses] + [one.permanent.to_bytes(16, "little") for one in responses]
+    needles += [row.body[-20:-4] for row in queue] + [row.body[8:24] for row in queue if row.state is RowState.WAITING]
+    assert len(needles) > 10
+    assert all(needle in everything(before) for needle in needles)
+    assert not any(needle in files for needle in needles)
+
+
+def test_the_ledger_of_what_is_over_stays(life):
+    before, after, _, _ = life
+    states = []
+    for paths in (before, after):
+        with State(paths).snapshot() as rows:
+            cost = spent(rows, metrics()[ENDS])
+            states.append((cost.reports, cost.distinct, cost.epsilon, cost.change_leak, rows.claims(ENDS)))
+    assert states[0] == states[1]
+    assert states[0][:2] == (6, 2)
+
+
+def test_what_is_over_stays_over_whatever_a_later_registry_says(tmp_path, life):
+    *_, clock = life
+    client = device(tmp_path, clock=clock, registry=metrics(FAR))
+    assert client.record(ENDS, "a page") is Outcome.EXPIRED
+    assert client.record(STAYS, "a page") is Outcome.RECORDED
+    assert client.flush().written == {"queued": 1}
+    assert "erased: the metric is over" in str(shown(client.paths))
+
+
+def shown(paths):
+    from overstory.client.view import shown_metrics
+
+    with State(paths).snapshot() as rows:
+        return shown_metrics(rows, metrics())
+
+
+def test_a_renewal_in_time_keeps_the_key(tmp_path):
+    clock = Clock()
+    paths = reported(tmp_path, clock, CountingCollector())
+    renewed = device(tmp_path, clock=clock, registry=metrics(FAR))
+    renewed.record(ENDS, "a page")
+    renewed.close()
+    clock.now = ends_at(metrics()[ENDS]) + 1
+    assert device(tmp_path, clock=clock, registry=metrics(FAR)).record(ENDS, "a page") is Outcome.RECORDED
+    device(tmp_path, clock=clock, registry=metrics()).flush()  # an older program: the latest end counts
+    assert read_secret(paths.secret).key(ENDS) is not None
+
+
+def test_the_key_lives_until_the_last_report_can_be_sent(tmp_path):
+    clock = Clock()
+    paths = reported(tmp_path, clock, CountingCollector())
+    metric = metrics()[ENDS]
+    assert ends_at(metric) == metric.expires_at + metric.grace_days * DAY
+    clock.now = ends_at(metric) - 1
+    device(tmp_path, clock=clock, registry=metrics()).flush()
+    assert read_secret(paths.secret).key(ENDS) is not None
+
+
+def test_a_program_that_runs_on_destroys_the_key_too(tmp_path):
+    clock = Clock()
+    client = device(tmp_path, clock=clock, registry=metrics())
+    client.record(ENDS, "a page")
+    client.record(STAYS, "a page")
+    client.flush()
+    session = client._late.session
+    clock.now = ends_at(metrics()[ENDS])
+    client.flush()
+    assert session._secret.key(ENDS) is None
+    assert set(session._recorders) == {STAYS}
+    assert client.record(ENDS, "a page") is Outcome.EXPIRED
+    assert client.record(STAYS, "a page") is Outcome.RECORDED
+
+
+def test_a_report_in_memory_when_the_metric_ends_is_not_written(tmp_path):
+    clock = Clock()
+    client = device(tmp_path, clock=clock, registry=metrics())
+    client.record(ENDS, "a page")
+    client.flush()
+    clock.now += 3600
+    client.record(ENDS, "a page")
+    retire(State(client.paths), metrics(), ends_at(metrics()[ENDS]))  # another process
+    assert client.flush().written == {"ended": 1}
+    assert State(client.paths).begin().key(ENDS) is None
+
+
+def test_a_backup_of_before_brings_the_key_back(tmp_path, life):
+    """The documented limit: who keeps backups keeps keys."""
+    before, after, bodies, clock = life
+    shutil.rmtree(after.folder)
+    shutil.copytree(before.folder, after.folder)
+    assert len(opened(after, bodies, ENDS)) == 6
+    device(tmp_path, clock=clock, registry=metrics(), choice=None).flush()
+    assert opened(after, bodies, ENDS) == {}
+
+
+def test_killed_at_any_step_a_key_is_whole_or_gone_and_then_gone(tmp_path, monkeypatch):
+    clock = Clock()
+    whole = reported(tmp_path, clock, CountingCollector())
+    kept = read_secret(whole.secret).key(STAYS)
+    over = ends_at(metrics()[ENDS])
+
+    def make(number):
+        shutil.copytree(whole.folder, tmp_path / str(number))
+        return StatePaths(tmp_path / str(number))
+
+    def act(paths):
+        retire(State(paths), metrics(), over)
+
+    def check(paths):
+        state = State(paths)
+        state.begin()
+        retire(state, metrics(), over)
+        assert read_secret(paths.secret).key(ENDS) is None
+        assert read_secret(paths.secret).key(STAYS) == kept
+        assert sorted(path.name for path in paths.folder.iterdir()) == ["consent.json", "lock", "secret", "state.db"]
+        with state.snapshot() as rows:
+            assert rows.keys.erased() == {ENDS}
+
+    assert every_cut(monkeypatch, make, act, check) > 8
+
+
+# --- settled rows
+
+
+def test_what_is_settled_has_lost_its_batch_id(tmp_path):
+    """Who takes the device has no list of ids to search a store's files for; while it waits, a report needs its id."""
+    clock, collector = Clock(NOON), CountingCollector()
+    paths = reported(tmp_path, clock, collector)
+    files = everything(paths)
+    ids = {report_in(body)[0].batch for body in collector.bodies}
+    assert len(ids) == 10
+    assert not any(batch in files for batch in ids)
+    with State(paths).snapshot() as rows:
+        waiting = rows.outbox.rows(state=RowState.WAITING)
+    assert len(waiting) == 2
+    assert all(row.batch in files and row.batch not in ids for row in waiting)
+    assert all(row.batch == report_in(row.body)[0].batch for row in waiting)
