@@ -379,4 +379,4 @@ class Client:
     def _note(self, error: StateError) -> None:
         # The error was raised below `record`: its frames hold the value.
         self._late.trouble = StateError(error.fault, str(error))
-        self._warn(f"state {error.fault}", "%s", error)
+        self._warn(f"state {error.fault}", "%s", str(error))
