@@ -43,6 +43,7 @@ class Fleet:
 
     def __init__(self, mechanism: BitMechanism, seed: str | None = None, *, kept: int = 1 << 14) -> None:
         self.mechanism, self.sent = mechanism, 0
+        self._reporting = as_googles_client(mechanism)
         self._kept, self._devices = kept, OrderedDict[tuple[str, int], Randomizer]()
         seeded = None if seed is None else KeyedEntropy(b"overstory encode", seed.encode(), purpose=b"seed")
         self._master = os.urandom(32) if seeded is None else seeded.bits(256).to_bytes(32, "little")
