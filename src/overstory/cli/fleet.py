@@ -82,7 +82,7 @@ class Fleet:
     def _make(self, client: str, cohort: int) -> Randomizer:
         secret = KeyedEntropy(self._master, context(client), purpose=b"client").bits(256).to_bytes(32, "little")
         return Randomizer(
-            as_googles_client(self.mechanism),
+            self._reporting,
             secret=secret,
             metric=METRIC,
             cohort=cohort,
