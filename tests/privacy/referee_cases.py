@@ -1,0 +1,89 @@
+"""Every oracle of the registry on small domains, and the values and cohorts that a referee looks at."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+from referee_device import Device, Truth, device
+
+from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.protocol.mechanisms.registry import mechanism
+
+ONCE = {"epsilon": 1.0}
+TWICE = {"epsilon_permanent": 2.0, "epsilon_report": 1.0}
+BLOOM = {"num_bits": 4, "num_hashes": 2, "num_cohorts": 2}
+
+SIZED: dict[str, dict[str, Any]] = {
+    "grr": ONCE,
+    "sue": ONCE,
+    "oue": ONCE,
+    "blh": ONCE,
+    "olh": ONCE,
+    "hadamard": ONCE,
+    "subset": ONCE,
+    "projective": ONCE,
+    "random-matrix": ONCE,
+    "basic-rappor": {"f": 0.5, "p": 0.5, "q": 0.75},
+    "basic-rappor-one-time": {"f": 0.5},
+    "wb": {"epsilon": 1.0, "window": 3},
+    "opt-wb": {"epsilon": 1.0, "window": 3},
+    "opt-dr": {"epsilon_permanent": 1.0},
+    "l-grr": TWICE,
+    "l-sue": TWICE,
+    "l-osue": TWICE,
+    "l-soue": TWICE,
+    "dbitflip": ONCE | {"sampled_bits": 2},
+    "loloha": TWICE,
+}
+STRINGS: dict[str, dict[str, Any]] = {
+    "rappor": BLOOM | {"f": 0.5, "p": 0.5, "q": 0.75},
+    "rappor-one-time": BLOOM | {"f": 0.5},
+}
+SEEDS = 6
+
+
+def cases(sizes: range = range(2, 5)) -> list[tuple[str, dict[str, Any]]]:
+    sized = [(name, {"domain_size": size} | given) for name, given in SIZED.items() for size in sizes]
+    return [*sized, *STRINGS.items()]
+
+
+def of_case(name: str, given: dict[str, Any]) -> Mechanism:
+    return mechanism(name, **given)
+
+
+def values_of(one: Mechanism, most: int) -> list[Any]:
+    """Return the symbols, or strings: one for every encoding in cohort 0, and two with the same bits."""
+    size = getattr(one.encoding, "domain_size", None)
+    if size is not None:
+        return list(range(min(size, most)))
+    found: dict[Any, str] = {}
+    twin = None
+    for number in count():
+        value = f"v{number}"
+        bits = one.encode(value, 0)  # type: ignore[attr-defined]
+        if bits in found and twin is None:
+            twin = value
+        found.setdefault(bits, value)
+        if number >= 60:
+            break
+    full = (1 << one.payload_bits) - 1
+    far = next((a, b) for a in found for b in found if not a & b and a | b == full or a ^ b == full)
+    return [found[far[0]], found[far[1]], twin, *(v for bits, v in found.items() if bits not in far)][:most]
+
+
+def cohorts_of(one: Mechanism) -> list[int]:
+    """Return all cohorts where they are few, else as many seeds as tell all values apart and some that do not."""
+    if one.num_cohorts <= 8:
+        return list(range(one.num_cohorts))
+    values = values_of(one, 4)
+    symbol = one.encoding.symbol
+    apart = next(
+        s for s in count() if len({symbol(v, s) for v in values}) == min(len(values), one.encoding.num_symbols)
+    )
+    return [apart, *range(1, SEEDS)]
+
+
+def truth_of(one: Mechanism, *, most: int = 4, extra: tuple[Any, ...] = (), make: Any = device) -> Truth:
+    devices: list[Device] = [make(one, cohort) for cohort in cohorts_of(one)]
+    return Truth(devices, [*values_of(one, most), *extra])

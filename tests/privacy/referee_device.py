@@ -1,0 +1,251 @@
+"""A device as its reports show it: the exact law of any history of reports, and the worst two histories.
+
+The laws of its two rounds come from `referee_laws`; the rest is enumeration. A history is a tuple of values, one for
+each report. Reports of one value, or of values that share a permanent response, see one draw of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from decimal import Context, Decimal
+from fractions import Fraction
+from functools import cache
+from itertools import product
+from typing import Any
+from unittest import mock
+
+from referee_laws import BitLaw, Law, Script, law, scripted
+
+from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.protocol.mechanisms.symbols import SymbolMechanism
+from overstory.protocol.sampling import drawer
+
+PRECISE = Context(prec=50)
+ENDLESS = Decimal("Infinity")
+NOTHING = "what cannot be reported"
+SECRETS = [bytes([number]) * 32 for number in range(64)]
+
+History = tuple[Any, ...]
+
+
+class Device:
+    """One mechanism in one cohort.
+
+    `redrawn` is the device broken on purpose that draws its permanent response again for every report.
+    """
+
+    redrawn = False
+
+    def __init__(self, mechanism: Mechanism, cohort: int) -> None:
+        self.mechanism, self.cohort = mechanism, cohort
+        self._losses: dict[tuple[Any, Any], Decimal] = {}
+
+    def loss(self, one: History, other: History) -> Decimal:
+        """Worst log ratio, over everything that could be seen, of one history against the other."""
+        raise NotImplementedError
+
+    def permanent_loss(self, one: Any, other: Any) -> Decimal:
+        """Worst log ratio of seeing the permanent response itself."""
+        raise NotImplementedError
+
+    def patterns(self, history: History) -> tuple[Hashable, ...]:
+        """Return, for each report, which draw of a permanent response it sees."""
+        if self.redrawn:
+            return tuple(range(len(history)))
+        return tuple(self.response(value) for value in history)
+
+    @cache  # noqa: B019 - devices live as long as a test
+    def response(self, value: Any) -> Hashable:
+        """Return what values that share a permanent response have in common: the responses under many secrets."""
+        if value == NOTHING:
+            return NOTHING
+        responders = [self.mechanism.responder(secret, "metric", self.cohort) for secret in SECRETS]
+        same = tuple(respond(value) for respond in responders)
+        return same if len(set(same)) > 1 else value
+
+
+class BitDevice(Device):
+    """Bits are independent, so losses of bits add up."""
+
+    def __init__(self, mechanism: BitMechanism, cohort: int) -> None:
+        super().__init__(mechanism, cohort)
+        rounds, bits = mechanism.rounds, mechanism.encoding.num_bits
+        identity = rounds.permanent.is_identity
+        first = (lambda word, _: word) if identity else drawer(rounds.permanent, bits)
+        self.rounds = BitLaw(self.permanent(first), bits), BitLaw(mechanism.instantaneous, bits)
+
+    def permanent(self, draw: Any) -> Any:
+        """Return the sampler of the permanent round; a device that is broken on purpose returns another one."""
+        return draw
+
+    def word(self, value: Any) -> int:
+        if value == NOTHING:
+            return self.mechanism.encoding.nothing
+        return self.mechanism.encode(value, self.cohort)  # type: ignore[attr-defined, no-any-return]
+
+    def loss(self, one: History, other: History) -> Decimal:
+        first, second = list(map(self.word, one)), list(map(self.word, other))
+        patterns = numbered(self.patterns(one)), numbered(self.patterns(other))
+        total = Decimal(0)
+        for bit in range(self.mechanism.payload_bits):
+            key = bit, patterns, tuple(w >> bit & 1 for w in first), tuple(w >> bit & 1 for w in second)
+            if key not in self._losses:
+                self._losses[key] = worst(self.seen(bit, patterns[0], key[2]), self.seen(bit, patterns[1], key[3]))
+            total += self._losses[key]
+        return total
+
+    def seen(self, bit: int, pattern: tuple[int, ...], inputs: tuple[int, ...]) -> dict[Any, Fraction]:
+        """Return the law of one bit of all reports."""
+        permanent, instantaneous = self.rounds
+        lit = [instantaneous.chance(bit, z) for z in (0, 1)]
+        total = {}
+        for outcome in product((0, 1), repeat=len(inputs)):
+            chance = Fraction(1)
+            for group in sorted(set(pattern)):
+                times = [t for t, of in enumerate(pattern) if of == group]
+                one = permanent.chance(bit, inputs[times[0]])
+                chance *= sum(
+                    (one if z else 1 - one) * math.prod(lit[z] if outcome[t] else 1 - lit[z] for t in times)
+                    for z in (0, 1)
+                )
+            total[outcome] = chance
+        return total
+
+    def permanent_loss(self, one: Any, other: Any) -> Decimal:
+        total = Decimal(0)
+        for bit in range(self.mechanism.payload_bits):
+            chances = [self.rounds[0].chance(bit, self.word(value) >> bit & 1) for value in (one, other)]
+            total += worst(*({1: chance, 0: 1 - chance} for chance in chances))
+        return total
+
+
+class SymbolDevice(Device):
+    """One symbol, or one output of a set system."""
+
+    def __init__(self, mechanism: Mechanism, cohort: int) -> None:
+        super().__init__(mechanism, cohort)
+        self._second: dict[int, Law] = {}
+
+    @cache  # noqa: B019 - devices live as long as a test
+    def first(self, value: Any) -> Law:
+        """P(permanent response | value)."""
+        if value == NOTHING:
+            return law(self.of_nothing)
+        return scripted(self.mechanism, value, self.cohort)
+
+    def of_nothing(self, script: Script) -> int:
+        def below(bound: int, entropy: object) -> int:
+            del entropy
+            return script.below(bound)
+
+        module = "mechanisms.symbols" if isinstance(self.mechanism, SymbolMechanism) else "set_systems"
+        with mock.patch(f"overstory.protocol.{module}.uniform_below", below):
+            return self.mechanism.nothing(SECRETS[0], "metric", self.cohort)
+
+    def second(self, response: int) -> Law:
+        """P(report | permanent response)."""
+        if response not in self._second:
+            self._second[response] = law(lambda script: self.mechanism.instantaneous(response, script.bits))
+        return self._second[response]
+
+    @cache  # noqa: B019 - devices live as long as a test
+    def group(self, value: Any, reports: int) -> dict[tuple[int, ...], Fraction]:
+        """Return the law of so many reports that see one draw of a value's permanent response."""
+        total: dict[tuple[int, ...], Fraction] = {}
+        for response, chance in self.first(value).items():
+            for seen in product(self.second(response).items(), repeat=reports):
+                outcome = tuple(report for report, _ in seen)
+                total[outcome] = total.get(outcome, Fraction(0)) + chance * math.prod(part for _, part in seen)
+        return total
+
+    @cache  # noqa: B019 - devices live as long as a test
+    def seen(self, history: History) -> dict[Any, Fraction]:
+        """Return the law of all reports of a history."""
+        pattern = numbered(self.patterns(history))
+        total: dict[Any, Fraction] = {(None,) * len(history): Fraction(1)}
+        for one in sorted(set(pattern)):
+            times = [t for t, of in enumerate(pattern) if of == one]
+            extended = {}
+            for outcome, chance in total.items():
+                for reports, part in self.group(history[times[0]], len(times)).items():
+                    longer = list(outcome)
+                    for t, report in zip(times, reports, strict=True):
+                        longer[t] = report
+                    extended[tuple(longer)] = chance * part
+            total = extended
+        return {outcome: chance for outcome, chance in total.items() if chance}
+
+    def loss(self, one: History, other: History) -> Decimal:
+        return worst(self.seen(one), self.seen(other))
+
+    def permanent_loss(self, one: Any, other: Any) -> Decimal:
+        return worst(self.first(one), self.first(other))
+
+
+def device(mechanism: Mechanism, cohort: int) -> Device:
+    return BitDevice(mechanism, cohort) if isinstance(mechanism, BitMechanism) else SymbolDevice(mechanism, cohort)
+
+
+def numbered(pattern: Iterable[Hashable]) -> tuple[int, ...]:
+    """Return a pattern with its parts numbered as they come."""
+    numbers: dict[Hashable, int] = {}
+    return tuple(numbers.setdefault(one, len(numbers)) for one in pattern)
+
+
+def worst(one: dict[Any, Fraction], other: dict[Any, Fraction]) -> Decimal:
+    """Return the largest log ratio of `one` over `other`, to fifty digits; it is never below 0."""
+    if any(chance and not other.get(outcome) for outcome, chance in one.items()):
+        return ENDLESS
+    ratios = [(chance, other[outcome]) for outcome, chance in one.items() if chance]
+    near = [float(a / b) for a, b in ratios]
+    most = max(near)
+    # Of those that floats cannot tell apart, the largest.
+    ratio = max(a / b for (a, b), about in zip(ratios, near, strict=True) if about >= most * (1 - 1e-12))
+    return PRECISE.ln(PRECISE.divide(Decimal(ratio.numerator), Decimal(ratio.denominator)))
+
+
+class Truth:
+    """The worst over pairs of histories of a device's values, over all cohorts that were looked at."""
+
+    def __init__(self, devices: Sequence[Device], values: Sequence[Any]) -> None:
+        self.devices, self.values = devices, values
+
+    def constant(self, reports: int) -> Decimal:
+        """Return the loss of so many reports of one value against as many of another one."""
+        return self._worst(((a,) * reports, (b,) * reports) for a, b in product(self.values, repeat=2) if a != b)
+
+    def permanent(self) -> Decimal:
+        pairs = [(a, b) for a, b in product(self.values, repeat=2) if a != b]
+        return max(one.permanent_loss(a, b) for one in self.devices for a, b in pairs)
+
+    def change(self, reports: int) -> Decimal:
+        """Return the loss of an unchanged history against one that changes once, either way round."""
+        pairs = []
+        for a, b in product(self.values, repeat=2):
+            for before in range(1, reports) if a != b else ():
+                changed = (a,) * before + (b,) * (reports - before)
+                pairs += [((a,) * reports, changed), (changed, (a,) * reports)]
+        return self._worst(pairs)
+
+    def same_pattern(self, reports: int, distinct: int) -> Decimal:
+        """Return the loss between histories with so many permanent responses, equal and different at the same times."""
+        histories = list(product(self.values, repeat=reports))
+        worst_so_far = Decimal(0)
+        for one in self.devices:
+            by_pattern: dict[tuple[int, ...], list[History]] = {}
+            for history in histories:
+                by_pattern.setdefault(numbered(one.patterns(history)), []).append(history)
+            for pattern, alike in by_pattern.items():
+                if len(set(pattern)) == distinct:
+                    worst_so_far = max(worst_so_far, *(one.loss(a, b) for a, b in product(alike, repeat=2)))
+        return worst_so_far
+
+    def anything(self, reports: int) -> Decimal:
+        """Return the loss between any two histories."""
+        histories = list(product(self.values, repeat=reports))
+        return self._worst(product(histories, repeat=2))
+
+    def _worst(self, pairs: Iterable[tuple[History, History]]) -> Decimal:
+        return max((one.loss(a, b) for a, b in pairs for one in self.devices), default=Decimal(0))

@@ -1,0 +1,193 @@
+"""No printed number is below the truth: all oracles, all pairs of histories of up to three reports."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from referee_cases import SIZED, cases, of_case, truth_of
+from referee_device import ENDLESS, BitDevice, Device, SymbolDevice, Truth, device
+
+from overstory.privacy.ledger import Ledger
+from overstory.privacy.spends import Event, Spend
+from overstory.privacy.statement import statement
+from overstory.protocol.channels import BinaryChannel
+from overstory.protocol.mechanisms.registry import REGISTRY
+from overstory.protocol.sampling import drawer
+
+NEAR = 1e-9
+
+ALL = cases()
+
+
+def ids(case: tuple[str, dict[str, Any]]) -> str:
+    return f"{case[0]}-{case[1].get('domain_size', 'strings')}"
+
+
+def claims_of(one: Any, reports: int) -> dict[str, float]:
+    """Return every number that is printed about so many reports."""
+    told = statement(one, reports=(1, 2, 3), change_reports=(2, 3))
+    claims = {"n": told.epsilon_n[reports], "any": told.terms.epsilon_any(reports)}
+    if reports == 1:
+        claims |= {"report": told.epsilon_report, "permanent": told.epsilon_permanent}
+    else:
+        claims["change"] = told.change_leak[reports]
+    for distinct in range(1, reports + 1):
+        claims[f"values {distinct}"] = told.epsilon_values(distinct, reports=reports)
+    spent = Ledger(person="p", device="d")
+    for number in range(reports):
+        spent = spent.commit(Spend.of("metric", one, Event.VALUE, number=number))
+    claims[f"ledger of {reports} values"] = spent.epsilon
+    claims["ledger, any"] = spent.epsilon_any
+    claims["ledger, change"] = spent.change_leak
+    same = Ledger(person="p", device="d").commit(Spend.of("metric", one, Event.VALUE, number=0), reports)
+    claims["ledger of 1 values"] = same.epsilon
+    return claims
+
+
+def truths_of(truth: Truth, reports: int) -> dict[str, Decimal]:
+    found = {"n": truth.constant(reports), "any": truth.anything(reports)}
+    found["ledger, any"] = found["any"]
+    if reports == 1:
+        found |= {"report": found["n"], "permanent": truth.permanent(), "ledger, change": Decimal(0)}
+    else:
+        found["change"] = found["ledger, change"] = truth.change(reports)
+    for distinct in range(1, reports + 1):
+        found[f"values {distinct}"] = truth.same_pattern(reports, distinct)
+    found[f"ledger of {reports} values"] = found[f"values {reports}"]
+    found["ledger of 1 values"] = found["values 1"]
+    return found
+
+
+TIGHT = ("n", "report", "permanent", "change")
+
+
+def faults(claims: dict[str, float], truths: dict[str, Decimal]) -> list[str]:
+    """Return what is claimed too low, and of what is exact, what is claimed too high."""
+    found = []
+    for name, true in truths.items():
+        claimed = Decimal(claims[name])
+        if claimed < true:
+            found.append(f"{name}: {claimed} is below {true}")
+        elif name in TIGHT and true != ENDLESS and claimed > true + Decimal(NEAR):
+            found.append(f"{name}: {claimed} is above {true}")
+    return found
+
+
+def of_size(size: int) -> list[tuple[str, dict[str, Any]]]:
+    """Return the cases with so many values, and those of strings."""
+    return [case for case in ALL if case[1].get("domain_size", size) == size]
+
+
+def check(case: tuple[str, dict[str, Any]], reports: int, most: int) -> None:
+    one = of_case(*case)
+    assert faults(claims_of(one, reports), truths_of(truth_of(one, most=most), reports)) == []
+
+
+@pytest.mark.parametrize("reports", [1, 2])
+@pytest.mark.parametrize("case", ALL, ids=ids)
+def test_no_number_is_below_the_truth(case: tuple[str, dict[str, Any]], reports: int) -> None:
+    check(case, reports, 4)
+
+
+@pytest.mark.parametrize("case", of_size(3), ids=ids)
+def test_no_number_of_three_reports_is_below_the_truth(case: tuple[str, dict[str, Any]]) -> None:
+    check(case, 3, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [*of_size(4), *of_size(2)], ids=ids)
+def test_no_number_of_three_reports_of_four_values_is_below_the_truth(case: tuple[str, dict[str, Any]]) -> None:
+    check(case, 3, 4)
+
+
+def test_every_oracle_is_looked_at() -> None:
+    assert {name for name, _ in ALL} == set(REGISTRY)
+
+
+def test_values_that_share_a_symbol_are_one_value_to_the_numbers() -> None:
+    # Two values with one symbol against two with two: alike as values, not as responses, and no number bounds it.
+    one = of_case("olh", {"domain_size": 4, "epsilon": 1.0})
+    (split,) = truth_of(one).devices[:1]
+    together = next(
+        made
+        for made in (device(one, cohort) for cohort in range(1, 200))
+        if len({made.response(value) for value in (0, 1)}) == 1 and len({made.response(v) for v in (2, 3)}) == 2
+    )
+    assert together.loss((2, 3), (0, 1)) == ENDLESS
+    assert split.loss((0, 1), (2, 3)) <= Decimal(statement(one).epsilon_values(2, reports=2))
+
+
+class LeftAlone(BitDevice):
+    """Broken: bit 0 is never randomized permanently."""
+
+    def permanent(self, draw: Any) -> Any:
+        return lambda word, bits: draw(word, bits) & ~1 | word & 1
+
+
+class OftenKept(BitDevice):
+    """Broken: a 1 is kept once in a million times more often than it should be."""
+
+    def permanent(self, draw: Any) -> Any:
+        channel = self.mechanism.rounds.permanent
+        more = BinaryChannel(channel.keep_one + Fraction(1, 1 << 20), channel.raise_zero)
+        return drawer(more, self.mechanism.payload_bits)
+
+
+class Redrawn(SymbolDevice):
+    """Broken: the permanent response is drawn again for every report."""
+
+    redrawn = True
+
+
+class RedrawnBits(BitDevice):
+    redrawn = True
+
+
+class Loud(SymbolDevice):
+    """Broken: the second round is left out once in a million."""
+
+    def second(self, response: int) -> Any:
+        rare = Fraction(1, 10**6)
+        law = super().second(response)
+        return {one: part * (1 - rare) + rare * (one == response) for one, part in law.items()}
+
+
+BROKEN = [
+    (LeftAlone, "basic-rappor", 1),
+    (LeftAlone, "l-osue", 1),
+    (OftenKept, "l-sue", 1),
+    (Loud, "l-grr", 1),
+    (Loud, "loloha", 2),
+    (Redrawn, "grr", 2),
+    (Redrawn, "subset", 2),
+    (Redrawn, "l-grr", 3),
+    (RedrawnBits, "oue", 2),
+    (RedrawnBits, "opt-dr", 3),
+]
+
+
+@pytest.mark.parametrize(("broken", "name", "reports"), BROKEN, ids=lambda one: getattr(one, "__name__", str(one)))
+def test_a_device_that_is_broken_is_noticed(broken: type[Device], name: str, reports: int) -> None:
+    one = of_case(name, {"domain_size": 3} | SIZED[name])
+    truth = truth_of(one, most=3, make=broken)
+    assert any("below" in fault for fault in faults(claims_of(one, reports), truths_of(truth, reports)))
+
+
+@pytest.mark.parametrize("name", ["grr", "oue", "l-osue", "l-grr", "basic-rappor", "subset", "dbitflip", "loloha"])
+def test_a_number_that_is_a_little_lower_is_noticed(name: str) -> None:
+    one = of_case(name, {"domain_size": 3} | SIZED[name])
+    for reports in (1, 2):
+        truths, claims = truths_of(truth_of(one, most=3), reports), claims_of(one, reports)
+        for claim in truths:
+            exact = claims[claim] if claim in TIGHT else float(truths[claim])
+            if math.isinf(exact) or not exact:
+                continue
+            lowered = faults(claims | {claim: exact * (1 - 1e-9)}, truths)
+            assert [fault.split(":")[0] for fault in lowered] == [claim]
+            if claim in TIGHT:
+                raised = faults(claims | {claim: exact * (1 + 1e-8)}, truths)
+                assert [fault.split(":")[0] for fault in raised] == [claim]
