@@ -35,9 +35,8 @@ MOST_FILTERS: Final = 3
 MOST_STEPS: Final = 200_000
 # How many reports have response i in the first history and response j in the second.
 Pattern = tuple[tuple[tuple[int, int], int], ...]
-# Per outcome at a position, for each history: g of every response, for a true bit 0 and 1.
-Ratio = tuple[Decimal, Decimal]
-Outcomes = list[tuple[list[Ratio], list[Ratio]]]
+# Per outcome at a position: g of every response of a history, for a true bit 0 and 1.
+Outcomes = list[list[tuple[Decimal, Decimal]]]
 
 
 def worst_of_bits(rounds: Rounds, shapes: tuple[Shape, ...], most_values: int | None, reports: int) -> Worst:
@@ -81,7 +80,7 @@ class _Values:
         return cls(sum(shapes[0]), min(ones), max(ones), most_values, disjoint, free)
 
 
-Largest = Callable[[_Values, Outcomes, tuple[int, int], int], Decimal]
+Largest = Callable[[_Values, Outcomes, Outcomes], Decimal]
 
 
 @dataclass(frozen=True)
@@ -113,8 +112,8 @@ def _exact(rounds: Rounds, values: _Values, reports: int, largest: Largest) -> f
         for pattern in patterns(reports):
             sizes = 1 + max(i for (i, _), _ in pattern), 1 + max(j for (_, j), _ in pattern)
             if values.most is None or max(sizes) <= values.most:
-                for way in (0, 1):
-                    worst = max(worst, largest(values, _outcomes(seen, pattern, sizes), sizes, way))
+                one, other = _outcomes(seen, pattern, sizes)
+                worst = max(worst, largest(values, one, other), largest(values, other, one))
     return round_up(log_ratio(worst, Decimal(1)))
 
 
@@ -148,53 +147,52 @@ def _shares(reports: int) -> Iterator[tuple[int, ...]]:
     yield from labels
 
 
-def _outcomes(seen: dict[tuple[int, int, int], Decimal], pattern: Pattern, sizes: tuple[int, int]) -> Outcomes:
-    found: Outcomes = []
+def _outcomes(
+    seen: dict[tuple[int, int, int], Decimal], pattern: Pattern, sizes: tuple[int, int]
+) -> tuple[Outcomes, Outcomes]:
+    found: tuple[Outcomes, Outcomes] = ([], [])
     for bits in product((0, 1), repeat=len(pattern)):
-        both: tuple[list[Ratio], list[Ratio]] = ([], [])
         for which, responses in enumerate(sizes):
             counts = [[0, 0] for _ in range(responses)]
             for (labels, reports), bit in zip(pattern, bits, strict=True):
                 counts[labels[which]][bit] += reports
-            both[which].extend((seen[0, ones, zeros], seen[1, ones, zeros]) for zeros, ones in counts)
-        found.append(both)
+            found[which].append([(seen[0, ones, zeros], seen[1, ones, zeros]) for zeros, ones in counts])
     return found
 
 
-def _worst(outcomes: Outcomes, first: Sequence[int], second: Sequence[int], way: int) -> Decimal:
-    """Largest ratio at a position, whose bit in every response of the two histories is given."""
+def _chances(outcomes: Outcomes, bits: Sequence[int]) -> list[Decimal]:
+    """Probability of every outcome at a position whose bit in every response is given."""
+    return [
+        math.prod((chances[bit] for chances, bit in zip(one, bits, strict=True)), start=Decimal(1)) for one in outcomes
+    ]
+
+
+def _worst(over: list[Decimal], under: list[Decimal]) -> Decimal:
+    """Largest ratio of the probabilities of an outcome."""
     worst = Decimal(0)
-    for one, other in outcomes:
-        over = math.prod((chances[bit] for chances, bit in zip(one, first, strict=True)), start=Decimal(1))
-        under = math.prod((chances[bit] for chances, bit in zip(other, second, strict=True)), start=Decimal(1))
-        if way:
-            over, under = under, over
-        if over:
-            if not under:
+    for one, other in zip(over, under, strict=True):
+        if one > worst * other:
+            if not other:
                 return Decimal("Infinity")
-            worst = max(worst, over / under)
+            worst = one / other
     return worst
 
 
-def _one_hot(values: _Values, outcomes: Outcomes, sizes: tuple[int, int], way: int) -> Decimal:
+def _one_hot(values: _Values, first: Outcomes, second: Outcomes) -> Decimal:
     """Largest ratio over which values of the first history are values of the second."""
-    rows, columns = sizes
-
-    def at(one: int | None, other: int | None) -> Decimal:
-        return _worst(outcomes, [i == one for i in range(rows)], [j == other for j in range(columns)], way)
-
-    neither = at(None, None)
-    only_first, only_second = [at(i, None) for i in range(rows)], [at(None, j) for j in range(columns)]
-    both = {(i, j): at(i, j) for i in range(rows) for j in range(columns)}
+    rows, columns = len(first[0]), len(second[0])
+    over, under = (
+        {lit: _chances(side, [i == lit for i in range(len(side[0]))]) for lit in (None, *range(len(side[0])))}
+        for side in (first, second)
+    )
+    ratios = {(i, j): _worst(over[i], under[j]) for i in over for j in under}
     worst = Decimal(0)
     for match in _matches(rows, columns):
-        shared = [pair for pair in match if pair[1] is not None]
-        rest = values.bits - rows - columns + len(shared)
+        unmatched = set(range(columns)) - {j for _, j in match}
+        rest = values.bits - rows - len(unmatched)
         if rest >= 0:
-            unmatched = set(range(columns)) - {j for _, j in shared}
-            factors = [only_first[i] if j is None else both[i, j] for i, j in match]
-            factors += [only_second[j] for j in unmatched] + _times(neither, rest)
-            worst = max(worst, math.prod(factors, start=Decimal(1)))
+            factors = [ratios[pair] for pair in match] + [ratios[None, j] for j in unmatched]
+            worst = max(worst, math.prod(factors + _times(ratios[None, None], rest), start=Decimal(1)))
     return worst
 
 
@@ -214,11 +212,14 @@ def _power(ratio: Decimal, times: int) -> Decimal:
     return PRECISE.power(ratio, times)
 
 
-def _filters(values: _Values, outcomes: Outcomes, sizes: tuple[int, int], way: int) -> Decimal:
+def _filters(values: _Values, first: Outcomes, second: Outcomes) -> Decimal:
     """Largest ratio over how the filters overlap: position by position, ones that are left being the state."""
-    rows, responses = sizes[0], sum(sizes)
+    rows, responses = len(first[0]), len(first[0]) + len(second[0])
+    over, under = (
+        {bits: _chances(side, bits) for bits in product((0, 1), repeat=len(side[0]))} for side in (first, second)
+    )
     steps = _Steps.of(values.most_ones, responses)
-    ratios = [_worst(outcomes, bits[:rows], bits[rows:], way) for bits in steps.bits]
+    ratios = [_worst(over[bits[:rows]], under[bits[rows:]]) for bits in steps.bits]
     if any(ratio.is_infinite() for ratio in ratios):
         return Decimal("Infinity")
     best = [Decimal(0)] * steps.states
