@@ -40,6 +40,23 @@ def sample_of(mechanism: Mechanism, values: Sequence[Any], reports: Sequence[Seq
     return Sample(mechanism.num_cohorts, np.array(cohorts), truth, rows, sent)
 
 
+class InPeriods(Randomizer):
+    """A device as a client runs it: each report is that of a period, from the secret alone."""
+
+    period = 0
+
+    def report(self, value: Any) -> Report:
+        self.period += 1
+        return self.report_in(self.period, self.permanent(value))[1]
+
+
+class EveryPeriodTheSame(InPeriods):
+    """Broken: the period is left out of what the second round follows from."""
+
+    def report(self, value: Any) -> Report:
+        return self.report_in(0, self.permanent(value))[1]
+
+
 def held_values(mechanism: Mechanism, number: int) -> list[Any]:
     """Values for that many devices, so spread that every bit is 1 for some."""
     values = some_values(mechanism, 64)

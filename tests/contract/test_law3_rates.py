@@ -16,7 +16,7 @@ from contract_broken import (
     SharedNumber,
 )
 from contract_cases import TYPICAL_CASES, Case
-from contract_devices import sample_bulk, sample_devices, sample_strangers
+from contract_devices import EveryPeriodTheSame, InPeriods, sample_bulk, sample_devices, sample_strangers
 from contract_statistics import (
     FALSE_ALARM,
     Alarm,
@@ -46,6 +46,13 @@ def check_all(sample, mechanism) -> None:
 def test_devices(case):
     built = case.build()
     check_all(sample_devices(built, DEVICES), built)
+
+
+@pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
+def test_devices_in_their_periods(case):
+    """Reports that follow from the secret have the law of those that the system's randomness makes."""
+    built = case.build()
+    check_all(sample_devices(built, DEVICES, InPeriods), built)
 
 
 @pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
@@ -97,6 +104,7 @@ BROKEN = [
     (OnlyZerosFlipped, SYMBOLS, rates),
     (PermanentRedrawn, CLEAR, repeats),
     (PermanentRedrawn, LITTLE_NOISE, repeats),
+    (EveryPeriodTheSame, CLEAR, repeats),
     (CoarseNoise, LITTLE_NOISE, rates),
     (SharedNumber, SYMBOLS, pairs),
     (SharedNumber, STRINGS, pairs),

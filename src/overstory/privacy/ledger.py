@@ -2,7 +2,8 @@
 
 This page is a constitution. A ledger holds whole numbers, from which every epsilon follows anew; it is frozen, and a
 new one follows from it by a spend; n spends at once and n spends one after the other lead to the same ledger, in any
-order. What it states is never below the truth.
+order. What it states is never below the truth of what it was told. Of a state that went back, or has a copy, it was not
+told what the other one reported; the same value in the same period is the same report, and another is missing here.
 
 - *Sequential* composition is all there is within a ledger: the epsilons of metrics, of mechanisms and of values add up.
 - The reports of one memoized value are no sum: they share a permanent response. They are counted, and cost epsilon_n.
