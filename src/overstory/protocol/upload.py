@@ -3,8 +3,8 @@
     magic "OVSU" | version u8 | zero u8 | length of the metric's id u8 | zero u8 | batch id 16 bytes
     period i32 | length of the batch u32 | the metric's id, ASCII | a packed batch (`overstory.protocol.wire`)
 
-All integers are little-endian. The batch id is uniform bits, from a device's secret or drawn, and stays with its bytes: a
-retry is the very same upload, and is counted once. Nothing in it says who sent it, or when.
+All integers are little-endian. The batch id is uniform bits, from a device's secret or drawn, and stays with its bytes:
+a retry is the very same upload, and is counted once. Nothing in it says who sent it, or when.
 
 Programs in other languages may send JSON instead::
 
