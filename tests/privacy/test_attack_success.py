@@ -170,7 +170,7 @@ def test_it_is_in_the_statement():
 
 
 def test_percent_is_rounded_up():
-    assert [percent(share) for share in (0.005, 0.00123401, 0.0)] == ["0.5%", "0.124%", "0.00%"]
+    assert [percent(share) for share in (0.005, 0.00123401, 0.0)] == ["0.5%", "0.124%", "0%"]
     assert [percent(share) for share in (0.25, 0.2500001, 1.0, 1 / 3, 0.1)] == [
         "25.00%",
         "25.01%",

@@ -17,14 +17,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Context, Decimal, localcontext
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import product
 from typing import Any, Final
 
 from overstory.privacy.kinds import domain_size
 from overstory.privacy.outcomes import PRECISE
-from overstory.privacy.words import epsilon_text
+from overstory.privacy.words import rounded_up
 from overstory.protocol.channels import BinaryChannel, SymbolChannel
 from overstory.protocol.encodings import OneHot
 from overstory.protocol.errors import ParameterError
@@ -121,9 +121,9 @@ def percent(share: float) -> str:
     >>> percent(0.25), percent(0.10001), percent(1 / 65536)
     ('25.00%', '10.01%', '0.00153%')
     """
-    if 0 < share < 0.01:
-        return f"{Context(prec=3, rounding=ROUND_CEILING).multiply(Decimal(share), 100).normalize():f}%"
-    return f"{Decimal(epsilon_text(share)) * 100:.2f}%"
+    step = Decimal(10) ** (Decimal(share).adjusted() - 2 if 0 < share < 0.01 else -4)
+    shown = rounded_up(share, step) * 100
+    return f"{shown:.2f}%" if share >= 0.01 else f"{shown.normalize():f}%"
 
 
 def attack(mechanism: Mechanism | NumericMechanism, values: int | None = None) -> Attack:

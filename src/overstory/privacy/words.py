@@ -5,29 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from typing import Final
-
-_DIGITS: Final = Decimal("0.0001")
 
 
 def epsilon_text(epsilon: float, unbounded: str = "no bound") -> str:
-    """Return an epsilon as it is printed: four digits, rounded up.
-
-    A float is rarely a round number: 0.1 is 5.6e-18 more. So an epsilon within four units in the last place of a
-    float above a number of four digits is printed as that number, and every other is rounded up.
+    """Return an epsilon as it is printed: four digits after the point, rounded up; see `rounded_up`.
 
     Examples
     --------
     >>> epsilon_text(1.00001), epsilon_text(1.00000000001), epsilon_text(0.1), epsilon_text(math.inf)
     ('1.0001', '1.0001', '0.1000', 'no bound')
     """
-    if math.isinf(epsilon):
-        return unbounded
-    exact, wide = Decimal(epsilon), Context(prec=400)
-    below = exact.quantize(_DIGITS, ROUND_FLOOR, wide)
-    if below and exact - below <= 4 * Decimal(math.ulp(epsilon)):
-        return f"{below:f}"
-    return f"{exact.quantize(_DIGITS, ROUND_CEILING, wide):f}"
+    return unbounded if math.isinf(epsilon) else f"{rounded_up(epsilon, Decimal('0.0001')):f}"
+
+
+def rounded_up(number: float, step: Decimal) -> Decimal:
+    """Return the least multiple of `step`, a power of ten, that is not below `number`.
+
+    A float is rarely a round number: 0.1 is 5.6e-18 more. So a number within four units in the last place of a float
+    above a multiple of `step` is that multiple, and every other is rounded up.
+    """
+    exact, wide = Decimal(number), Context(prec=400)
+    below = exact.quantize(step, ROUND_FLOOR, wide)
+    if below and exact - below <= 4 * Decimal(math.ulp(number)):
+        return below
+    return exact.quantize(step, ROUND_CEILING, wide)
 
 
 def odds_text(epsilon: float) -> str:
