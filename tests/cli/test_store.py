@@ -65,7 +65,13 @@ def test_a_store_is_made_once(folder: Path) -> None:
 def test_compact_retain_and_summary(folder: Path) -> None:
     summary = answer(folder, "summary", "reports.db")
     assert [(one["metric"], one["counted"], one["waiting"]) for one in summary["metrics"]] == [("colour", 0, 30)]
-    assert answer(folder, "compact", "reports.db") == {"reports": 30, "rows": 2, "forgotten": 2, "waiting": [], "remains": []}
+    assert answer(folder, "compact", "reports.db") == {
+        "reports": 30,
+        "rows": 2,
+        "forgotten": 2,
+        "waiting": [],
+        "remains": [],
+    }
     assert "colour (grr " in within("store", "summary", "reports.db", cwd=folder).stdout
     assert (
         "30 reports counted, 30 of them kept, 0 in the inbox"

@@ -127,7 +127,7 @@ def after(run: Run, answers: tuple[int, ...], depth: int = 3) -> object:
 
 
 class BitLaw:
-    """P(output bit i is 1 | input bit i) of a sampler of bit vectors; that bits are independent of each other is checked.
+    """P(output bit i is 1 | input bit i) of a sampler of bit vectors; that bits are independent is checked.
 
     One question is asked: a number U for every bit, digit by digit. An output bit is 1 when its U is below a threshold
     of its own, another one for either value of the input bit.
