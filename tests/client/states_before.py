@@ -46,9 +46,13 @@ def write_2(folder, rows, terms):
     connection.close()
 
 
-def copy(folder):
-    """Copy the state to where it is used, closed to others as the client closed it; a repository keeps no modes."""
-    shutil.copytree(FOLDER, folder)
+def copy(folder, vector=FOLDER):
+    """Copy a state that the repository keeps, closed to others as a client makes it: git does not keep modes."""
+    shutil.copytree(vector, folder)
+    closed(folder)
+
+
+def closed(folder):
     folder.chmod(0o700)
     for path in folder.iterdir():
         path.chmod(0o600)
@@ -77,6 +81,7 @@ def write(folder, rows):
             row,
         )
     connection.close()
+    closed(folder)
 
 
 GOOGLE = (

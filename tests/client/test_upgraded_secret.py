@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -45,7 +44,7 @@ def test_the_fixture_is_what_the_code_makes(tmp_path):
     states_before.write_2(again, list(states_before.reports_2(metrics, states_before.TOLD_2)), [])
     found = []
     for folder in (states_before.FOLDER_2, again):
-        shutil.copytree(folder, tmp_path / f"copy of {folder.name}")
+        states_before.copy(tmp_path / f"copy of {folder.name}", folder)
         with State(StatePaths(tmp_path / f"copy of {folder.name}")).snapshot() as rows:
             found.append([(one.metric, one.tag, one.permanent) for one in rows.memo.responses()])
     assert found[0] == found[1]
@@ -54,7 +53,7 @@ def test_the_fixture_is_what_the_code_makes(tmp_path):
 
 @pytest.mark.parametrize("vector", [states_before.FOLDER, states_before.FOLDER_2], ids=lambda folder: folder.name)
 def test_a_state_of_before_opens_and_becomes_this_version(paths, vector):
-    shutil.copytree(vector, paths.folder)
+    states_before.copy(paths.folder, vector)
     secret = State(paths).begin()
     assert secret.legacy == states_before.RAW
     assert paths.secret.read_bytes()[4] == 2
@@ -64,7 +63,7 @@ def test_a_state_of_before_opens_and_becomes_this_version(paths, vector):
 
 def test_what_was_reported_keeps_its_permanent_responses(tmp_path, paths):
     """Two colours, and two pages of the one metric of Google's family."""
-    shutil.copytree(states_before.FOLDER_2, paths.folder)
+    states_before.copy(paths.folder, states_before.FOLDER_2)
     before = {name: responses(paths, name) for name in ("colour", "page")}
     client = device(tmp_path, registry=states_before.registry_2(), clock=Clock(LATER))
     for day, (name, value) in enumerate(states_before.TOLD_2):
@@ -77,7 +76,7 @@ def test_what_was_reported_keeps_its_permanent_responses(tmp_path, paths):
 
 
 def test_a_metric_that_was_not_reported_before_follows_from_the_tree(tmp_path, paths):
-    shutil.copytree(states_before.FOLDER_2, paths.folder)
+    states_before.copy(paths.folder, states_before.FOLDER_2)
     metrics = registry(engine=DEFAULT["engine"])
     client = device(tmp_path, registry=metrics, clock=Clock(LATER))
     client.record("engine", "x")
@@ -131,13 +130,13 @@ def test_parameters_that_changed_under_one_id_had_shared_their_noise_too(tmp_pat
 def test_copies_of_an_old_state_become_one_state(tmp_path):
     secrets = set()
     for name in "abc":
-        shutil.copytree(states_before.FOLDER_2, tmp_path / name)
+        states_before.copy(tmp_path / name, states_before.FOLDER_2)
         secrets.add(State(StatePaths(tmp_path / name)).begin().reveal())
     assert len(secrets) == 1
 
 
 def test_the_secret_of_before_goes_with_the_last_metric_that_needs_it(tmp_path, paths):
-    shutil.copytree(states_before.FOLDER_2, paths.folder)
+    states_before.copy(paths.folder, states_before.FOLDER_2)
     text = {"colour": DEFAULT["colour"], "page": states_before.GOOGLE.format(f=0.5)}
     metrics = registry(expires="2026-12-24", **text)
     with device(tmp_path, registry=metrics, clock=Clock(LATER)) as client:
@@ -208,11 +207,11 @@ def every_cut(monkeypatch, make, act, check):
 
 
 def test_an_upgrade_killed_at_any_step_is_completed(tmp_path, monkeypatch):
-    shutil.copytree(states_before.FOLDER_2, tmp_path / "reference")
+    states_before.copy(tmp_path / "reference", states_before.FOLDER_2)
     expected = State(StatePaths(tmp_path / "reference")).begin().reveal()
 
     def make(number):
-        shutil.copytree(states_before.FOLDER_2, tmp_path / str(number))
+        states_before.copy(tmp_path / str(number), states_before.FOLDER_2)
         return StatePaths(tmp_path / str(number))
 
     def check(paths):
