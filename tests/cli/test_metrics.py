@@ -9,6 +9,7 @@ import pytest
 from running import python, within
 
 from overstory.privacy import statement
+from overstory.privacy.metric_cost import metric_cost
 from overstory.privacy.words import epsilon_text
 from overstory.protocol.metrics import load_registry
 
@@ -43,7 +44,10 @@ def renewed(folder):
 def test_the_example_has_no_fault_and_shows_the_variety(folder):
     renewed(folder)
     ran = within("metrics", "lint", "metrics.toml", "--strict", cwd=folder)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "metrics.toml: 6 metrics, no fault\n", "")
+    note, said = ran.stdout.splitlines()
+    assert (ran.returncode, said, ran.stderr) == (0, "metrics.toml: 6 metrics, no fault", "")
+    assert note.startswith("metrics.toml: note: search-engine, theme,")
+    assert "name no attribute" in note
     registry = load_registry(EXAMPLE)
     assert tuple(registry) == NAMES
     assert len({metric.mechanism.name for metric in registry.values()}) == 6
@@ -76,7 +80,7 @@ def test_an_expiry_in_the_past_is_a_warning_to_lint_and_no_fault(folder):
     renewed(folder)
     ran = within("metrics", "lint", "metrics.toml", cwd=folder)
     assert ran.returncode == 0
-    first, last = ran.stdout.splitlines()
+    first, _, last = ran.stdout.splitlines()
     assert first == (
         "metrics.toml:36: warning: metrics.theme.expires: expired on 2020-05-31: nothing is collected any more; "
         "renew it or remove it"
@@ -118,19 +122,21 @@ def test_a_public_page_says_what_why_how_long_and_every_epsilon_with_what_it_res
         for text in (metric.title, metric.description, metric.owner, metric.purpose, str(metric.expires)):
             assert " ".join(text.split()) in words
         assert epsilon_text(said.epsilon_report) in words
-        assert all(" ".join(claim.assumption.split()) in words for claim in said.claims)
-        assert all(" ".join(claim.caution.split()) in words for claim in said.claims if claim.caution)
-        assert said.plain_words()[:60] in words
+        claims = metric_cost(metric).claims
+        assert all(" ".join(claim.assumption.split()) in words for claim in claims)
+        assert all(" ".join(claim.caution.split()) in words for claim in claims if claim.caution)
+        assert "whatever you hold and however it changes" in words
     read = json.loads(within("metrics", "show", "metrics.toml", name, "--json", cwd=folder).stdout)
     (entry,) = read["metrics"]
     assert entry["id"] == name
     assert entry["privacy"]["epsilon_report"] == said.epsilon_report
-    assert len(entry["privacy"]["claims"]) > len(said.claims)
+    assert entry["privacy"]["cost"] == metric_cost(metric).to_json()
 
 
 def test_all_pages_at_once(folder):
     out = within("metrics", "show", "metrics.toml", "--markdown", cwd=folder).stdout
-    assert out.count("\n## ") == 6
+    assert out.count("\n## ") == 7
+    assert "## Together: all metrics (search-engine, theme," in out
     assert out.startswith("# What is collected, and how privately\n\nRegistry 2026-11-21.")
     assert "\n- **Why**: <https://example.org/metrics/issues/1>\n" in out
     assert "opt-wb (domain\\_size = 100, epsilon = 1.0, window = 48)" in out
@@ -142,9 +148,10 @@ def test_all_pages_at_once(folder):
 def test_the_lifetime_is_the_cap_times_the_permanent_epsilon(folder):
     read = json.loads(within("metrics", "show", "metrics.toml", "search-engine", "--json", cwd=folder).stdout)
     privacy = read["metrics"][0]["privacy"]
-    assert privacy["epsilon_lifetime"] == pytest.approx(4 * privacy["epsilon_permanent"])
+    (values,) = [line for line in privacy["cost"]["lines"] if line["kind"] == "values"]
+    assert values["epsilon"] == pytest.approx(4 * privacy["epsilon_permanent"])
     read = json.loads(within("metrics", "show", "metrics.toml", "meter-window", "--json", cwd=folder).stdout)
-    assert read["metrics"][0]["privacy"]["epsilon_lifetime"] is None
+    assert "values" not in {line["kind"] for line in read["metrics"][0]["privacy"]["cost"]["lines"]}
 
 
 def test_what_could_steer_a_terminal_is_shown_escaped(folder):

@@ -271,11 +271,14 @@ class ConsentMachine(WithFolder):
         made = self.client.consent(choice)
         assert made == read_consent(self.client.paths)
         assert made.date == datetime.fromtimestamp(self.clock.now, UTC).date().isoformat()
-        if not (choice is Choice.ON and self.choice is Choice.ON):
-            self.unflushed, self.waiting = [], []  # neither may go out any more
-        self.choice = choice
-        self.covered = {(name, m.digest) for name, m in self.registries[self.shown].items()}
-        assert made.missing(self.registries[self.shown]) == ()
+        covered = {(name, m.digest) for name, m in self.registries[self.shown].items()}
+        renewed = choice is Choice.ON and self.choice is Choice.ON
+        going_on = {name for name, _ in covered & self.covered} if renewed else set()
+        # What the new choice does not cover as it was may not go out any more.
+        self.unflushed = [report for report in self.unflushed if report[0] in going_on]
+        self.waiting = [report for report in self.waiting if report[0] in going_on]
+        self.choice, self.covered = choice, covered
+        assert made.missing(self.registries[self.shown]) == {}
 
     @rule(name=st.sampled_from(["colour", "engine", "extra"]))
     def record(self, name):

@@ -109,7 +109,9 @@ def test_on_in_json(here: Any, capsys: Any) -> None:
     assert (told["choice"], told["effective"], told["registry"]) == ("on", "on", "2026-11-21")
     assert [metric["id"] for metric in told["metrics"]] == ["colour", "engine"]
     assert told["metrics"][0]["max_values"] == 2
-    assert round(told["metrics"][0]["epsilon_permanent"], 4) == 2.1972
+    lines = {line["kind"]: line["epsilon"] for line in told["metrics"][0]["cost"]["lines"]}
+    assert round(lines["permanent"], 4) == 2.1972
+    assert next(iter(lines)) == "any"
 
 
 def test_on_says_when_something_else_forbids_it(here: Any, capsys: Any, monkeypatch: Any) -> None:
@@ -154,7 +156,8 @@ def test_status_states_the_budget(here: Any, capsys: Any) -> None:
     told = json.loads(capsys.readouterr().out)
     colour = next(spent for spent in told["budget"] if spent["metric"] == "colour")
     assert (colour["reports"], colour["distinct"], colour["most_values"]) == (2, 2, 2)
-    assert round(colour["epsilon"], 4) == round(2 * colour["epsilon_report"], 4)
+    one = next(line["epsilon"] for line in colour["lines"] if line["kind"] == "report")
+    assert round(colour["epsilon_same_pattern"], 4) == round(2 * one, 4)
     assert run("status", *ALL) == 0
     assert "colour: 2 reports of 2 distinct values" in capsys.readouterr().out
 
@@ -162,10 +165,10 @@ def test_status_states_the_budget(here: Any, capsys: Any) -> None:
 def test_one_report_is_spoken_of_as_one(here: Any, capsys: Any) -> None:
     (here / "metrics.toml").write_text(METRICS.replace("max_values = 2", "max_values = 1"))
     run("on", *ALL)
-    assert "at most 1 distinct value, ever" in capsys.readouterr().out
+    assert "1 distinct value, no more" in capsys.readouterr().out
     record(here, "red")
     assert run("status", *ALL) == 0
-    assert "colour: 1 report of 1 distinct value; one report" in capsys.readouterr().out
+    assert "colour: 1 report of 1 distinct value\n" in capsys.readouterr().out
     assert run("view", *ALL, "--explain", "colour=green") == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "has reported 1 distinct value, the most it may: the first one would be reported instead" in told

@@ -14,6 +14,7 @@ from devices import BINS, DEFAULT, REGISTRY, device, registry
 from processes import in_child
 
 from overstory.client import Choice, ConsentError, Outcome
+from overstory.client.agreement import Agreement
 from overstory.client.consent import choose, read_consent
 from overstory.client.paths import policy_file, state_folder
 from overstory.client.policy import CI_VARIABLES, Authority, effective, of_environment
@@ -157,12 +158,13 @@ def test_a_choice_says_when_for_which_registry_and_for_which_metrics(paths):
     choose(paths, REGISTRY, "on", TODAY)
     read = json.loads(paths.consent.read_text())
     assert {key: read[key] for key in ("consent", "choice", "date", "registry")} == {
-        "consent": 1,
+        "consent": 2,
         "choice": "on",
         "date": "2026-11-21",
         "registry": "2026-11-21",
     }
-    assert read["metrics"] == {name: REGISTRY[name].digest.hex() for name in DEFAULT}
+    assert read["metrics"] == {name: Agreement.to(REGISTRY[name]).to_json() for name in DEFAULT}
+    assert all(agreed["digest"] == REGISTRY[name].digest.hex() for name, agreed in read["metrics"].items())
 
 
 @pytest.mark.parametrize("choice", ["yes", "", None, 1, "ON"])
@@ -178,7 +180,7 @@ def test_a_new_metric_asks_again_and_the_others_go_on(tmp_path):
     client = device(tmp_path, registry=later, choice=None)
     assert client.record("extra", 1) is Outcome.NOT_ASKED
     assert client.record("colour", "red") is Outcome.RECORDED
-    assert client.status().missing == ("extra",)
+    assert client.status().missing == {"extra": ("it is new",)}
     client.consent("on")
     assert client.record("extra", 1) is Outcome.RECORDED
     assert client.flush().written == {"queued": 2}  # a renewed consent does not take back what it covers
@@ -190,13 +192,13 @@ def test_a_metric_whose_privacy_changed_asks_again(tmp_path):
     weaker = DEFAULT | {"colour": DEFAULT["colour"].replace("epsilon = 1.0", "epsilon = 2.0")}
     client = device(tmp_path, registry=registry(**weaker), choice=None)
     assert client.record("colour", "red") is Outcome.NOT_ASKED
-    assert client.status().missing == ("colour",)
+    assert list(client.status().missing) == ["colour"]
 
 
 def test_off_is_an_answer_to_what_is_asked_later_too(tmp_path):
     device(tmp_path, choice="off", registry=registry(colour=DEFAULT["colour"]))
     later = device(tmp_path, choice=None)
-    assert later.status().missing == ()
+    assert later.status().missing == {}
     assert later.record("engine", "x") is Outcome.OFF
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from overstory.privacy.kinds import terms_of
+from overstory.privacy.metric_cost import metric_cost
 from overstory.privacy.metric_page import metric_page
-from overstory.privacy.metric_privacy import lifetime_claim, metric_statement
+from overstory.privacy.metric_privacy import metric_statement
 from overstory.privacy.registry_warnings import registry_warnings
 from overstory.privacy.words import epsilon_text
 from overstory.protocol.metrics import load_registry, parse_registry
@@ -78,11 +79,12 @@ def test_how_long():
 
 
 @pytest.mark.parametrize("name", list(EXAMPLES))
-def test_every_epsilon_of_the_statement_is_on_the_page_and_the_lifetime_is_last(name):
+def test_every_epsilon_of_the_page_is_from_the_one_function_and_the_unconditional_one_is_first(name):
     metric = EXAMPLES[name]
     page = metric_page(metric)
-    assert page.claims[:-1] == metric_statement(metric).claims
-    assert page.claims[-1] == lifetime_claim(metric)
+    assert page.claims == metric_cost(metric).claims
+    assert page.claims[0].about.startswith("whatever you hold and however it changes")
+    assert page.claims[0].epsilon == terms_of(metric.mechanism).epsilon_any(metric.window or 30)
     rows = list(page.table())
     assert [row[0] for row in rows] == [claim.about for claim in page.claims]
     notes = page.notes()
@@ -98,15 +100,18 @@ def test_a_lifetime_is_the_values_allowed_times_the_permanent_epsilon(name):
     metric = EXAMPLES[name]
     values = terms_of(metric.mechanism).most_values
     most = min(n for n in (metric.max_responses, values and values + 1) if n is not None)
-    assert lifetime_claim(metric).epsilon == pytest.approx(most * metric.mechanism.epsilon_permanent)
+    assert metric_cost(metric).line("values").epsilon == pytest.approx(most * metric.mechanism.epsilon_permanent)
 
 
 def test_no_cap_and_fresh_noise_are_without_bound():
     strings = parse_registry(text(domain='{kind = "strings"}', oracle='"rappor"', parameters="{}"))["colour"]
-    assert math.isinf(lifetime_claim(strings).epsilon)
-    assert "no cap" in lifetime_claim(strings).assumption
+    values = metric_cost(strings).line("values")
+    assert math.isinf(values.epsilon)
+    assert "no cap" in values.words
     assert "any number" in dict(metric_page(strings).facts)["How many values"]
-    assert math.isinf(lifetime_claim(EXAMPLES["meter-window"]).epsilon)
+    window = metric_cost(EXAMPLES["meter-window"])
+    assert window.line("values") is None
+    assert math.isinf(window.line("permanent").epsilon)
 
 
 def test_a_window_is_stated_and_a_long_one_without_its_change():

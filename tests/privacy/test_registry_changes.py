@@ -223,7 +223,8 @@ def test_words_are_shown_and_harmless():
     (words,) = compare_registries(
         registry(), parse_registry(text.replace("Description.", "More.").replace('"1"', '"2"'))
     )[1:]
-    assert (words.what, words.kind, words.said) == ("description", Kind.HARMLESS, "'Description.' becomes 'More.'")
+    said = "'Description.' becomes 'More.': devices ask about it again"
+    assert (words.what, words.kind, words.said) == ("description", Kind.HARMLESS, said)
 
 
 def test_the_first_response_reveals_least_and_nothing_is_one_more():

@@ -24,6 +24,7 @@ overstory metrics lint metrics.toml
 
 FOUND: Final = 1
 BAD_INPUT: Final = 2
+MOST_REPORTS: Final = 1_000_000
 
 
 def add_parser(subparsers: Any) -> None:
@@ -61,6 +62,7 @@ def _add_show(actions: Any) -> None:
     )
     show.add_argument("file", metavar="FILE", help="the registry")
     show.add_argument("metric", metavar="METRIC", nargs="?", help="a metric's id")
+    show.add_argument("--reports", type=int, metavar="N", help="state it for N reports (default: the window, or 30)")
     form = show.add_mutually_exclusive_group()
     form.add_argument("--markdown", action="store_true", help="print Markdown")
     form.add_argument("--json", action="store_true", help="print JSON")
@@ -107,6 +109,7 @@ def _lint(args: argparse.Namespace) -> int:
     import datetime as dt
     from pathlib import Path
 
+    from overstory.privacy.registry_notes import registry_notes
     from overstory.privacy.registry_warnings import registry_warnings
     from overstory.protocol.metrics import RegistryError, parse_registry, registry_text
 
@@ -114,17 +117,20 @@ def _lint(args: argparse.Namespace) -> int:
     try:
         registry = parse_registry(text, Path(args.file).parent, source=args.file)
     except RegistryError as error:
-        faults, warnings, count = error.faults, [], 0
+        faults, warnings, notes, count = error.faults, [], [], 0
     else:
         faults, count = (), len(registry)
         warnings = registry_warnings(registry, text, dt.datetime.now(dt.UTC).date())
+        notes = list(registry_notes(registry))
     if args.json:
         listed = {"faults": [vars(fault) for fault in faults], "warnings": [vars(fault) for fault in warnings]}
-        print(json.dumps({"file": args.file, "metrics": count} | listed, indent=2))
+        print(json.dumps({"file": args.file, "metrics": count} | listed | {"notes": notes}, indent=2))
     else:
         for kind, these in (("", faults), ("warning: ", warnings)):
             for fault in these:
                 print(f"{args.file}:{fault.line}: {kind}{fault.field}{': ' if fault.field else ''}{fault.message}")
+        for note in notes:
+            print(f"{args.file}: note: {note}")
         print(f"{args.file}: {_counted(len(faults), 'fault')}" if faults else _fine(args.file, count, len(warnings)))
     return BAD_INPUT if faults else FOUND if warnings and args.strict else 0
 
@@ -140,21 +146,30 @@ def _counted(count: int, what: str) -> str:
 
 def _show(args: argparse.Namespace) -> int:
     from overstory.privacy.metric_page import metric_page
+    from overstory.privacy.outcomes import check_reports
+    from overstory.privacy.person_budget import budget_words
+    from overstory.privacy.total_cost import total_costs
     from overstory.protocol.metrics import load_registry
 
     registry = load_registry(args.file)
     names = list(registry) if args.metric is None else [args.metric]
-    pages = [metric_page(registry[name]) for name in names]
+    reports = None if args.reports is None else check_reports(args.reports, 1, MOST_REPORTS)
+    pages = [metric_page(registry[name], reports=reports) for name in names]
+    totals = total_costs([page.cost for page in pages]) if len(pages) > 1 else ()
+    words = () if registry.budget is None else tuple(budget_words(registry.budget, registry.values()))
     if args.json:
-        whole = {"registry": registry.version, "digest": registry.digest.hex()}
+        held = None if registry.budget is None else registry.budget.to_json()
+        whole: dict[str, Any] = {"registry": registry.version, "digest": registry.digest.hex(), "budget": held}
+        whole |= {"budget_words": list(words), "totals": [total.to_json() for total in totals]}
         print(json.dumps(whole | {"metrics": [page.to_json() for page in pages]}, indent=2, allow_nan=False))
     else:
         from overstory.cli import metrics_page
 
         if args.markdown:
-            print("\n".join(metrics_page.markdown(registry, pages)))
+            print("\n".join((*metrics_page.markdown(registry, pages), *metrics_page.markdown_end(totals, words))))
         else:
             metrics_page.show(pages)
+            metrics_page.show_end(totals, words)
     return 0
 
 
@@ -164,14 +179,22 @@ def _diff(args: argparse.Namespace) -> int:
 
     changes = compare_registries(load_registry(args.old), load_registry(args.new))
     weaker = list(dict.fromkeys(change.metric for change in changes if change.kind == Kind.WEAKENS))
+    larger = "" in weaker
     broken = list(dict.fromkeys(change.metric for change in changes if change.kind == Kind.BREAKS))
     if args.json:
-        said = {"needs_new_id": weaker, "breaks_counts": broken, "changes": [change.to_json() for change in changes]}
+        said = {
+            "needs_new_id": [name for name in weaker if name],
+            "larger_budget": larger,
+            "breaks_counts": broken,
+            "changes": [change.to_json() for change in changes],
+        }
         print(json.dumps({"old": args.old, "new": args.new} | said, indent=2))
     else:
         _show_changes(changes)
-        for name in weaker:
+        for name in filter(None, weaker):
             print(f"{name} needs a new metric id: people agreed to less than this")
+        if larger:
+            print("the budget allows more than people agreed to: devices record nothing until they are asked again")
         for name in broken:
             print(f"{name}: counts stored so far cannot go on under this id")
         if not weaker and not broken:

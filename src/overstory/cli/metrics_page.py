@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from overstory.client.output import printable
+from overstory.client.wording import columns
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from overstory.privacy.metric_page import MetricPage
+    from overstory.privacy.total_cost import TotalCost
     from overstory.protocol.metrics import MetricRegistry
 
 
@@ -68,6 +70,26 @@ def markdown(registry: MetricRegistry, pages: Iterable[MetricPage]) -> Iterator[
         yield ""
         for words, note in page.notes().items():
             yield f"[{note}] {_escaped(words)}\n"
+
+
+def show_end(totals: Iterable[TotalCost], budget: Sequence[str]) -> None:
+    """Print what the metrics cost together, and what the budget allows."""
+    for total in totals:
+        print(f"\nTogether: {printable(total.about)}")
+        print("\n".join(columns(total.pairs())))
+    if budget:
+        print("\nBudget")
+        print("\n".join(f"  {printable(sentence)}" for sentence in budget))
+
+
+def markdown_end(totals: Iterable[TotalCost], budget: Sequence[str]) -> Iterator[str]:
+    """Return the lines of what the metrics cost together, and of what the budget allows."""
+    for total in totals:
+        yield from ("", f"## Together: {_escaped(total.about)}", "")
+        yield from (f"- {_escaped(amount)}: {_escaped(words)}" for amount, words in total.pairs())
+    if budget:
+        yield from ("", "## Budget", "")
+        yield from (f"- {_escaped(sentence)}" for sentence in budget)
 
 
 def _escaped(text: str) -> str:

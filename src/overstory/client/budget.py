@@ -7,16 +7,17 @@ charged, so the statement is never below the truth. What was recorded under `loc
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from overstory.client.memo import ALL_VALUES, NOTHING
 from overstory.privacy.kinds import terms_of
 from overstory.privacy.ledger import Ledger
-from overstory.privacy.registry_changes import lifetime_epsilon
+from overstory.privacy.metric_cost import MetricCost, metric_cost
 from overstory.privacy.spends import Event, Spend
 from overstory.privacy.terms import Terms
+from overstory.privacy.total_cost import TotalCost, total_so_far
 
 if TYPE_CHECKING:
     from overstory.client.state import Rows
@@ -33,26 +34,24 @@ class Spent:
         Its id.
     reports, distinct
         Reports queued for sending, and the permanent responses among them: none where all noise is fresh.
-    epsilon_report, epsilon_permanent
-        One report, and any number of reports of one value, by the mechanism in force.
+    most_values
+        The cap on distinct values; None without.
     epsilon
-        All reports so far, exactly (rounded up), under every mechanism the metric has had; infinite where an earlier
-        version did not keep what a mechanism's privacy rests on, or let two metrics share their noise.
+        All reports so far, with the same pattern of changes, under every mechanism that the metric has had; infinite
+        where an earlier version did not keep what a mechanism's privacy rests on, or let two metrics share their noise.
     change_leak
         What all reports tell of one change of value.
-    most_values, most_epsilon
-        The cap on distinct values, and the most that the metric can ever cost under it; None and infinite without.
+    cost
+        Every line that a person is shown.
     """
 
     metric: str
     reports: int
     distinct: int
-    epsilon_report: float
-    epsilon_permanent: float
+    most_values: int | None
     epsilon: float
     change_leak: float
-    most_values: int | None
-    most_epsilon: float
+    cost: MetricCost
 
 
 @dataclass(frozen=True)
@@ -72,8 +71,38 @@ class Budget:
 
     @property
     def epsilon(self) -> float:
-        """All that was spent, rounded up; infinite where something is unknown."""
+        """All that was spent, rounded up, with the same pattern of changes; infinite where something is unknown."""
         return math.inf if self.unknown else self.ledger.epsilon
+
+    @property
+    def epsilon_any(self) -> float:
+        """All that was spent, rounded up, whatever was held and however it changed; infinite likewise."""
+        return math.inf if self.unknown else self.ledger.epsilon_any
+
+    def of(self, metrics: Collection[str]) -> Budget:
+        """Return the part of some metrics."""
+        accounts = tuple(account for account in self.ledger.accounts if account.metric in metrics)
+        return Budget(replace(self.ledger, accounts=accounts), self.unknown.intersection(metrics))
+
+    def totals(self, attributes: Mapping[str, str]) -> tuple[TotalCost, ...]:
+        """Return what all metrics have cost together, then those of each attribute that several share.
+
+        Parameters
+        ----------
+        attributes
+            The attribute of each metric that has one, by id.
+        """
+        reported = {account.metric for account in self.ledger.accounts} | self.unknown
+        if not reported:
+            return ()
+        shared: dict[str, set[str]] = {}
+        for name in reported.intersection(attributes):
+            shared.setdefault(attributes[name], set()).add(name)
+        parts = ((name, self.of(group)) for name, group in sorted(shared.items()) if len(group) > 1)
+        return (
+            total_so_far(self.ledger, forgotten=bool(self.unknown)),
+            *(total_so_far(part.ledger, name, forgotten=bool(part.unknown)) for name, part in parts),
+        )
 
 
 def budget(rows: Rows, metrics: Mapping[str, Metric], metric: str | None = None) -> Budget:
@@ -116,18 +145,20 @@ def spent(rows: Rows, metric: Metric) -> Spent:
     """Return what a metric has cost on this device."""
     mine = budget(rows, {metric.id: metric}, metric.id)
     responses = [response for response in rows.memo.responses(metric.id) if response.reports]
-    permanent, most = metric.mechanism.epsilon_permanent, metric.max_values
     return Spent(
         metric=metric.id,
         reports=sum(response.reports for response in responses),
         distinct=sum(response.tag != ALL_VALUES for response in responses),
-        epsilon_report=metric.mechanism.epsilon_report,
-        epsilon_permanent=permanent,
+        most_values=metric.max_values,
         epsilon=mine.epsilon,
         change_leak=math.inf if mine.unknown else mine.ledger.change_leak,
-        most_values=most,
-        most_epsilon=math.inf if most is None else lifetime_epsilon(metric),
+        cost=metric_cost(metric, so_far=mine.ledger, forgotten=bool(mine.unknown)),
     )
+
+
+def planned(metric: Metric) -> Spent:
+    """Return what a metric would cost, where there is no state to have reports in."""
+    return Spent(metric.id, 0, 0, metric.max_values, 0.0, 0.0, metric_cost(metric))
 
 
 def _terms(rows: Rows, mechanism: bytes, known: dict[bytes, Terms]) -> Terms | None:

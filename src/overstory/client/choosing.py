@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.setting import Setting
-from overstory.client.wording import counted
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -26,17 +25,27 @@ def choose(choice: str, setting: Setting, args: argparse.Namespace) -> int:
         When the choice cannot be written.
     """
     from overstory.client import consent as choices
+    from overstory.client.asking import asked_of, question, question_json
 
     if choice != "off" and not setting.registry:
         raise ParameterError("what is asked for? give --registry FILE, the metrics that the application was built with")
-    consent = choices.choose(
-        setting.paths, setting.registry, choice, datetime.now(UTC).date(), moved=getattr(args, "moved", False)
-    )
+    server = getattr(args, "server", None)
+    if server is not None:
+        from overstory.client.upload import endpoint
+
+        endpoint(server)  # says so where it is no address
+    today = datetime.now(UTC).date()
+    asked = None if choice == "off" else asked_of(setting, server, today)
+    moved = getattr(args, "moved", False)
+    consent = choices.choose(setting.paths, setting.registry, choice, today, server=server, moved=moved)
     if args.json:
-        setting.say_json(_chosen(setting, consent))
+        setting.say_json((question_json(asked) if asked else {"metrics": []}) | _chosen(setting, consent))
         return 0
-    if choice != "off":
-        _show_asked(setting)
+    if asked:
+        from overstory.client.terminal import as_text
+
+        setting.out.write(as_text(question(asked)))
+        setting.say("")
     setting.say(f"{choice}, from {consent.date}: {CHOSEN[choice]}")
     effective = setting.effective
     if not effective.asked:
@@ -56,49 +65,9 @@ NOT_KEPT: Final = "this could not be written down, so it stands as if nobody had
 
 
 def _chosen(setting: Setting, consent: Consent) -> dict[str, Any]:
-    asked = [_asked(setting, name) for name in setting.registry] if consent.choice != "off" else []
     effective = setting.effective
     about = {"choice": str(consent.choice), "date": consent.date, "registry": consent.registry}
-    return about | {"metrics": asked, "effective": str(effective.choice), "cause": effective.cause}
-
-
-def _asked(setting: Setting, name: str) -> dict[str, Any]:
-    """What is asked for by one metric, with what it can cost."""
-    from overstory.privacy.claims import finite
-
-    metric = setting.registry[name]
-    return {
-        "id": name,
-        "title": metric.title,
-        "description": metric.description,
-        "owner": metric.owner,
-        "purpose": metric.purpose,
-        "period": str(metric.period),
-        "expires": metric.expires.isoformat(),
-        "epsilon_report": finite(metric.mechanism.epsilon_report),
-        "epsilon_permanent": finite(metric.mechanism.epsilon_permanent),
-        "max_values": metric.max_values,
-    }
-
-
-def _show_asked(setting: Setting) -> None:
-    from overstory.client.story import Facts, Heading, Says, epsilon_words
-    from overstory.client.terminal import as_text
-
-    for name in setting.registry:
-        metric = setting.registry[name]
-        cap = "no cap" if metric.max_values is None else f"at most {counted(metric.max_values, 'distinct value')}, ever"
-        facts = (
-            ("asked by", metric.owner),
-            ("why", metric.purpose),
-            ("how often", f"at most one report per {metric.period}, until {metric.expires.isoformat()}"),
-            ("one report", epsilon_words(metric.mechanism.epsilon_report)),
-            ("one value, for ever", epsilon_words(metric.mechanism.epsilon_permanent)),
-            ("further values", f"each costs that again; {cap}"),
-        )
-        blocks = (Heading(3, f"{metric.title} ({name})"), Says(metric.description), Facts(facts))
-        setting.out.write(as_text(blocks))
-    setting.say("")
+    return about | {"effective": str(effective.choice), "cause": effective.cause}
 
 
 FORGETTING: Final = (

@@ -25,6 +25,7 @@ from overstory.client.forking import watch
 from overstory.client.late_session import LateSession
 from overstory.client.outcomes import MADE, Flushed, Outcome
 from overstory.client.paths import StatePaths, check_app, policy_file, state_folder
+from overstory.client.permission import Permission
 from overstory.client.policy import UNASKED, Authority, Effective
 from overstory.protocol.errors import ParameterError
 
@@ -123,6 +124,8 @@ class Client:
         self._due = delays(spread)
         self._interval = seconds("interval", interval, 0.01, WEEK)
         self._authority = Authority(self.paths, environ, Path(policy) if policy is not None else policy_file(environ))
+        self._permission = self.permission(server)
+        self._server = server
         self._wants_thread = background
         self._thread: Background | None = None
         self._warn = WarnsOnce(_log)
@@ -210,14 +213,20 @@ class Client:
         problem = None if trouble is None else str(trouble)
         try:
             found = read_status(
-                self.paths, self.registry, effective, now=self._clock(), pending=pending, problem=problem
+                self.paths,
+                self.registry,
+                effective,
+                now=self._clock(),
+                pending=pending,
+                problem=problem,
+                server=self._permission.server,
             )
             return found if self._clear is None else replace(found, notes=(*found.notes, CLEAR % self._clear))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told
-            return Status(effective, (), self.paths.folder, pending, problem=problem or str(error))
+            return Status(effective, {}, self.paths.folder, pending, problem=problem or str(error))
 
     def consent(self, choice: Choice | str, *, moved: bool = False) -> Consent:
-        """Make the person's choice, for the metrics of this registry; see `overstory.client.consent.choose`.
+        """Make the person's choice, for this registry and this collector; see `overstory.client.consent.choose`.
 
         Parameters
         ----------
@@ -235,7 +244,7 @@ class Client:
         """
         try:
             today = datetime.fromtimestamp(self._clock(), UTC).date()
-            made = choose(self.paths, self.registry, choice, today, moved=moved)
+            made = choose(self.paths, self.registry, choice, today, server=self._server, moved=moved)
         except ConsentError:
             self._refused = self._refused or choice != Choice.ON
             raise
@@ -257,6 +266,10 @@ class Client:
         """What may be done now, and its cause."""
         return self._authority.now()
 
+    def permission(self, server: str | None) -> Permission:
+        """Return what may be recorded and sent to a collector that something other than this client sends to."""
+        return Permission(self._authority, self.registry, server, self._state)
+
     # --- recording ------------------------------------------------------------------------------------------------
 
     def _record(self, name: str, value: Any) -> Outcome:
@@ -272,7 +285,7 @@ class Client:
         consent = allowed.consent
         if allowed.choice is Choice.OFF or self._refused:
             return Outcome.NOT_ASKED if allowed.cause == UNASKED else Outcome.OFF
-        if consent is None or not consent.covers(metric.id, metric.digest):
+        if consent is None or not self._permission.covers(consent, metric):
             return Outcome.NOT_ASKED
         self._notice_fork()
         return self._made(metric, value, allowed.choice is Choice.LOCAL, consent.mark)
@@ -347,22 +360,27 @@ class Client:
         StateError
             When the state cannot be used.
         """
-        if self._courier is None or self._permit() is None or not self.paths.database.exists():
+        consent = self._permit()
+        if self._courier is None or consent is None or not self.paths.database.exists():
             return None
         if not self._sending.acquire(blocking=False):
             return None  # another thread is at it
         try:
             self._state().check_machine()
-            return self._courier().deliver(self._state(), self.registry, seconds=seconds, permit=self._permit)
+            self._permission.meet(consent)
+            return self._courier().deliver(
+                self._state(),
+                self.registry,
+                seconds=seconds,
+                permit=self._permit,
+                covers=self._permission.may_send,
+            )
         finally:
             self._sending.release()
 
-    def _permit(self) -> str | None:
-        """Return the mark of the consent that allows sending, None when nothing does."""
-        allowed = self._authority.now()
-        if allowed.choice is not Choice.ON or allowed.consent is None or self._refused:
-            return None
-        return allowed.consent.mark
+    def _permit(self) -> Consent | None:
+        """Return the choice that allows sending, None when nothing does."""
+        return None if self._refused else self._permission.sends()
 
     # --- forks and warnings ---------------------------------------------------------------------------------------
 

@@ -87,6 +87,7 @@ def _add_own(parser: argparse.ArgumentParser, name: str) -> None:
         parser.add_argument(
             "--moved", action="store_true", help="this machine replaces the one where the state was begun"
         )
+        parser.add_argument("--server", metavar="URL", help="the collector that reports go to, where it is known")
     if name == "forget":
         parser.add_argument("--yes", action="store_true", help="do not ask")
     if name == "view":

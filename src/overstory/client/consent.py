@@ -3,8 +3,9 @@
 `on` records and sends. `local` records, so that a person can see what would be sent, and never sends it, also not after
 a later `on`. `off` records nothing. Nobody asked is like `off`, and says so.
 
-A metric that was not there when the person chose, or whose meaning or privacy has changed since, is not covered by the
-choice: the program asks again.
+A choice covers what was shown: every metric with its words, its privacy, how long its reports are kept and until when
+it is collected; the collector that reports go to; the budget. Where one of these is another, or allows more, the
+program asks again. A choice that names no collector is for the first one that reports could go to after it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import date
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
+from overstory.client.agreement import Agreement
 from overstory.client.atomic import make_folder, overwrite, sync_folder, write_atomically
 from overstory.client.errors import ConsentError, StateError
 from overstory.client.ownership import refuse_foreign
@@ -26,9 +29,13 @@ from overstory.client.paths import StatePaths
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from overstory.protocol.metrics import Metric, MetricRegistry
+    from overstory.client.state import Rows
+    from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
 
-VERSION: Final = 1
+VERSION: Final = 2
+
+NEW: Final = "it is new"
+EARLIER: Final = "the choice was made with an earlier version, whose page promised more than it held: choose again"
 
 
 class Choice(StrEnum):
@@ -57,31 +64,75 @@ class Consent:
     registry
         The version of the registry that was shown.
     metrics
-        The digest, in hexadecimal, of each metric that it listed, by id.
+        What was shown of each metric, by id.
     mark
         Random: choices that differ in it do not vouch for each other's reports.
+    server
+        The collector that reports may go to, as scheme, host and port; None where none was named.
+    budget
+        The budget of the registry that was shown; None where it had none.
+    earlier
+        Whether an earlier version wrote it, which kept a digest of each metric and nothing else.
     """
 
     choice: Choice
     date: str
     registry: str
-    metrics: Mapping[str, str]
+    metrics: Mapping[str, Agreement]
     mark: str
+    server: str | None = None
+    budget: PersonBudget | None = None
+    earlier: bool = False
 
-    def covers(self, metric: str, digest: bytes) -> bool:
-        """Whether the choice was made about this metric, as it is."""
-        return self.metrics.get(metric) == digest.hex()
+    def covers(self, metric: Metric, *, server: str | None = None, budget: PersonBudget | None = None) -> bool:
+        """Whether the choice was made about this metric, this collector and this budget, as they are."""
+        return next(self.reasons(metric, server=server, budget=budget), None) is None
 
-    def missing(self, registry: Mapping[str, Metric]) -> tuple[str, ...]:
-        """Return the ids of metrics that the program has to ask about again: none after `off`, which is about all."""
+    def reasons(
+        self, metric: Metric, *, server: str | None = None, budget: PersonBudget | None = None
+    ) -> Iterator[str]:
+        """Return why the program has to ask about a metric again: nothing where the choice covers it.
+
+        What is recorded under `local` goes nowhere, so collector and budget do not matter to it.
+
+        Parameters
+        ----------
+        metric
+            The metric, as it is.
+        server
+            Where its reports would go; None where that is not decided here.
+        budget
+            The registry's budget.
+        """
+        agreed = self.metrics.get(metric.id)
+        sends = self.choice is Choice.ON
+        if agreed is None:
+            yield NEW
+        elif self.earlier:
+            if sends or agreed.digest != metric.digest.hex():
+                yield EARLIER
+        else:
+            yield from agreed.changes(metric)
+            if sends and server is not None and self.server is not None and server != self.server:
+                yield f"reports would go to {server}, not to {self.server}"
+            if sends and self.budget is not None and (budget is None or budget.allows_more_than(self.budget)):
+                yield "its reports may cost more than the budget that was shown"
+
+    def missing(
+        self, registry: Mapping[str, Metric], *, server: str | None = None, budget: PersonBudget | None = None
+    ) -> dict[str, tuple[str, ...]]:
+        """Return the metrics that the program has to ask about again, and why: none after `off`, which is about all."""
         if self.choice is Choice.OFF:
-            return ()
-        return tuple(name for name, metric in registry.items() if not self.covers(name, metric.digest))
+            return {}
+        asked = {name: (*self.reasons(one, server=server, budget=budget),) for name, one in registry.items()}
+        return {name: reasons for name, reasons in asked.items() if reasons}
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
-        about = {"choice": str(self.choice), "date": self.date, "registry": self.registry}
-        return {"consent": VERSION, **about, "metrics": dict(self.metrics), "mark": self.mark}
+        about = {"choice": str(self.choice), "date": self.date, "registry": self.registry, "server": self.server}
+        budget = None if self.budget is None else self.budget.to_json()
+        metrics = {name: agreed.to_json() for name, agreed in self.metrics.items()}
+        return {"consent": VERSION, **about, "budget": budget, "metrics": metrics, "mark": self.mark}
 
 
 def read_consent(paths: StatePaths) -> Consent | None:
@@ -107,23 +158,51 @@ def read_consent(paths: StatePaths) -> Consent | None:
 
 
 def _from_json(read: Any) -> Consent:
-    if read["consent"] != VERSION:
+    if read["consent"] not in {1, VERSION}:
         raise ValueError("a later version's")
+    earlier = read["consent"] == 1
     texts = [read[name] for name in ("date", "registry", "mark")]
-    metrics = MappingProxyType(dict(read["metrics"]))
-    if not all(isinstance(text, str) for text in (*texts, *metrics, *metrics.values())):
+    if not all(isinstance(text, str) for text in (*texts, *read["metrics"])):
         raise TypeError("not text")
     date.fromisoformat(read["date"])
-    return Consent(Choice(read["choice"]), texts[0], texts[1], metrics, texts[2])
+    agreed = _agreements_of_version_1 if earlier else _agreements
+    consent = Consent(Choice(read["choice"]), texts[0], texts[1], MappingProxyType(agreed(read["metrics"])), texts[2])
+    return replace(consent, earlier=True) if earlier else _with_terms(consent, read)
+
+
+def _agreements(read: Mapping[str, Any]) -> dict[str, Agreement]:
+    return {name: Agreement.from_json(agreed) for name, agreed in read.items()}
+
+
+def _agreements_of_version_1(read: Mapping[str, Any]) -> dict[str, Agreement]:
+    if not all(isinstance(digest, str) for digest in read.values()):
+        raise TypeError("not text")
+    return {name: Agreement(digest) for name, digest in read.items()}
+
+
+def _with_terms(consent: Consent, read: Mapping[str, Any]) -> Consent:
+    from overstory.protocol.metrics.budget import PersonBudget
+
+    server, budget = read["server"], read["budget"]
+    if server is not None and not isinstance(server, str):
+        raise TypeError("not text")
+    return replace(consent, server=server, budget=None if budget is None else PersonBudget.from_json(budget))
 
 
 def choose(
-    paths: StatePaths, registry: MetricRegistry, choice: Choice | str, today: date, *, moved: bool = False
+    paths: StatePaths,
+    registry: MetricRegistry,
+    choice: Choice | str,
+    today: date,
+    *,
+    server: str | None = None,
+    moved: bool = False,
 ) -> Consent:
     """Make a choice: the one way to change consent.json.
 
     What waits to be sent never outlives the consent that it was recorded under: it is dropped by `off`, kept from
-    being sent for ever by `local`, and does not come back with a later `on`.
+    being sent by `local`, and does not come back with a later `on`. An `on` after an `on` drops what waits of metrics
+    that it does not cover as they were, and everything where it names another collector.
 
     Where there is no room for a new file, as on a full disk, a choice that allows less is written over the one before.
     `off` holds even where that cannot be: the choice before is deleted, and it is as if nobody had been asked.
@@ -138,6 +217,8 @@ def choose(
         "on", "local" or "off".
     today
         The day of the choice, UTC.
+    server
+        The collector's address that was shown, where it is known.
     moved
         Where the state was begun on another machine: that this one replaces it, secret and ledger included.
 
@@ -158,18 +239,25 @@ def choose(
         refuse_foreign(paths)
         _settle_machine(paths, moved=moved)
     chosen, before = Choice(choice), _before(paths)
-    renewed = before is not None and before.choice is Choice.ON and chosen is Choice.ON
-    listed = MappingProxyType({name: metric.digest.hex() for name, metric in registry.items()})
-    mark = before.mark if before is not None and renewed else secrets.token_hex(8)
-    consent = Consent(chosen, today.isoformat(), registry.version, listed, mark)
-    if chosen is Choice.ON and not renewed:
-        _withdraw(paths, Choice.OFF)
+    named = None if server is None else origin(server)
+    listed = MappingProxyType({name: Agreement.to(metric) for name, metric in registry.items()})
+    kept = None if chosen is not Choice.ON or before is None else _renewed(paths, before, listed, named)
+    mark = secrets.token_hex(8) if before is None or kept is None else before.mark
+    if kept is not None and before is not None and named is None:
+        named = before.server
+    consent = Consent(chosen, today.isoformat(), registry.version, listed, mark, named, registry.budget)
+    # Where the list is the same, whatever waits is of metrics that both choices cover.
+    narrowed = kept is None or before is None or not set(kept) == set(before.metrics) == set(listed)
+    if chosen is Choice.ON and narrowed:
+        _withdraw(paths, Choice.OFF, kept or ())
     _write(paths, consent)
-    if chosen is not Choice.ON:
-        # First the file, then the rows: a flush that comes between them reads the file inside its transaction. Should
-        # the rows be out of reach, nothing sends them meanwhile, and a later `on` withdraws them first.
-        with contextlib.suppress(StateError):
+    # First the file, then the rows: a flush that comes between them reads the file inside its transaction. Should the
+    # rows be out of reach, nothing sends them meanwhile, and a later `on` withdraws them first.
+    with contextlib.suppress(StateError):
+        if chosen is not Choice.ON:
             _withdraw(paths, chosen)
+        elif narrowed:
+            _withdraw(paths, Choice.OFF, tuple(listed))
     return consent
 
 
@@ -181,6 +269,57 @@ def _settle_machine(paths: StatePaths, *, moved: bool) -> None:
         state.move_here()
     else:
         state.check_machine()
+
+
+def origin(server: str) -> str:
+    """Return the scheme, host and port of an address, as a consent names them.
+
+    Examples
+    --------
+    >>> origin("https://Collector.example:443/eu/"), origin("http://localhost:8080")
+    ('https://collector.example', 'http://localhost:8080')
+    """
+    parts = urlsplit(server)
+    usual = {"https": 443, "http": 80}.get(parts.scheme)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme}://{host}" + ("" if parts.port in {None, usual} else f":{parts.port}")
+
+
+def pinned(rows: Rows, consent: Consent) -> str | None:
+    """Return the collector that reports under a choice may go to: the one it names, or the first one since."""
+    if consent.server is not None:
+        return consent.server
+    mark, _, server = str(rows.recall("collector") or "").partition(" ")
+    return server if mark == consent.mark else None
+
+
+def pin(rows: Rows, consent: Consent, server: str) -> str:
+    """Keep the first collector that reports under a choice without one could go to; return the one that was kept."""
+    before = pinned(rows, consent)
+    if before is None:
+        rows.remember("collector", f"{consent.mark} {server}")
+    return before or server
+
+
+def _renewed(
+    paths: StatePaths, before: Consent, listed: Mapping[str, Agreement], server: str | None
+) -> tuple[str, ...] | None:
+    """Return the metrics of which an `on` after this choice covers what waits as well; None where it begins afresh."""
+    if before.choice is not Choice.ON or before.earlier:
+        return None
+    if server is not None and _collector(paths, before) not in {None, server}:
+        return None
+    return tuple(n for n, agreed in before.metrics.items() if n in listed and listed[n].digest == agreed.digest)
+
+
+def _collector(paths: StatePaths, consent: Consent) -> str | None:
+    from overstory.client.state import State
+
+    state = State(paths)
+    if consent.server is not None or not state.exists:
+        return consent.server
+    with state.snapshot() as rows:
+        return pinned(rows, consent)
 
 
 def _before(paths: StatePaths) -> Consent | None:
@@ -213,7 +352,8 @@ def _forbidden(paths: StatePaths, consent: Consent) -> bool:
     return False
 
 
-def _withdraw(paths: StatePaths, choice: Choice) -> None:
+def _withdraw(paths: StatePaths, choice: Choice, kept: Collection[str] = ()) -> None:
+    """Keep what waits from being sent, but for some metrics' reports."""
     from overstory.client.outbox import RowState
     from overstory.client.state import State
 
@@ -221,4 +361,4 @@ def _withdraw(paths: StatePaths, choice: Choice) -> None:
     if state.exists:
         to = RowState.LOCAL if choice is Choice.LOCAL else RowState.DROPPED
         with state.transaction() as rows:
-            rows.outbox.withdraw(to, "consent withdrawn")
+            rows.outbox.withdraw(to, "consent withdrawn", kept)

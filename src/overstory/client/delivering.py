@@ -23,6 +23,12 @@ AT_ONCE: Final = 64  # reports taken, and shuffled, together
 Permit = Callable[[], object]
 """Answers None when nothing may be sent; else something equal as long as it is the same consent that allows it."""
 
+Covers = Callable[[Metric], bool]
+"""Answers whether that consent covers a metric as it is now."""
+
+NOT_ASKED: Final = "not asked about as it is now"
+HELD: Final = 3600.0  # seconds until a report that no consent covers is looked at again
+
 
 @dataclass(frozen=True)
 class Health:
@@ -132,7 +138,13 @@ class Courier:
         return decide(row, answer, now=self.clock(), failures=failures, pace=self.pace, uniform=self.uniform)
 
     def deliver(
-        self, state: State, metrics: Mapping[str, Metric], *, seconds: float, permit: Permit = lambda: True
+        self,
+        state: State,
+        metrics: Mapping[str, Metric],
+        *,
+        seconds: float,
+        permit: Permit = lambda: True,
+        covers: Covers = lambda _: True,
     ) -> Round:
         """Send what is due and return what became of it.
 
@@ -146,7 +158,7 @@ class Courier:
             The registry's, by id.
         seconds
             How long it may take, all together.
-        permit
+        permit, covers
             Asked before every request.
 
         Raises
@@ -154,7 +166,7 @@ class Courier:
         StateError
             When the state cannot be used. A report that was sent and not settled is sent again, the same bytes.
         """
-        return _Delivery(self, state, metrics, permit, time.monotonic() + seconds).run()
+        return _Delivery(self, state, metrics, permit, covers, time.monotonic() + seconds).run()
 
 
 @dataclass
@@ -165,6 +177,7 @@ class _Delivery:
     state: State
     metrics: Mapping[str, Metric]
     permit: Permit
+    covers: Covers
     until: float
     health: Health = field(default_factory=Health)
     done: Round = field(default_factory=Round)
@@ -202,7 +215,7 @@ class _Delivery:
     def _one(self, row: OutboxRow, left: float) -> Decision:
         """Decide on a row, asking the collector if need be, and write down what became of it."""
         by, metric = self.by, self.metrics.get(row.metric)
-        found = unasked(row, metric, by.clock())
+        found = without_asking(row, metric, by.clock(), self.covers)
         decision = found or by.ask(row, self.health.failures, left)
         health = self.health.after(decision) if found is None else self.health
         with self.state.transaction() as rows:
@@ -213,6 +226,14 @@ class _Delivery:
                 rows.remember(f"sent {row.metric}", metric.period.number(by.clock()))
         self.health, self.done = health, self.done.after(decision)
         return decision
+
+
+def without_asking(row: OutboxRow, metric: Metric | None, now: float, covers: Covers) -> Decision | None:
+    """Return what happens to a row that is not sent now: it is too late for it, or no consent covers it; else None."""
+    decision = unasked(row, metric, now)
+    if decision is None and metric is not None and not covers(metric):
+        return Decision(RowState.WAITING, NOT_ASKED, now + HELD)
+    return decision
 
 
 def settle(rows: Rows, row: OutboxRow, decision: Decision, *, tried: bool) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from overstory.privacy.attackers import posterior
+from overstory.privacy.metric_cost import unchanged_cost
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.metrics.metric import Metric, Strings
@@ -36,8 +36,8 @@ class Inference:
         How many values are thought possible, and how likely each was before: all alike.
     beliefs
         The likeliest values, likeliest first.
-    epsilon
-        What the mechanism promises for so many reports of one value: no odds move by more than e to this.
+    epsilon, promise
+        What is promised of so many reports, and the same in words, with its condition.
     """
 
     reports: int
@@ -45,6 +45,7 @@ class Inference:
     prior: float
     beliefs: tuple[Belief, ...]
     epsilon: float
+    promise: str
 
     @property
     def moved(self) -> float:
@@ -72,7 +73,8 @@ def infer(metric: Metric, reports: Sequence[Report]) -> Inference | str:
         return f"nothing consistent: {error}"
     best = sorted(believed.items(), key=lambda pair: -pair[1])[:SHOWN]
     beliefs = tuple(Belief(_label(metric, value), probability) for value, probability in best)
-    return Inference(len(reports), len(values), prior, beliefs, metric.mechanism.epsilon_n(len(reports)))
+    promised = unchanged_cost(metric, len(reports))
+    return Inference(len(reports), len(values), prior, beliefs, promised.epsilon, promised.words)
 
 
 def _values(metric: Metric) -> Sequence[Hashable] | str:
@@ -87,19 +89,3 @@ def _values(metric: Metric) -> Sequence[Hashable] | str:
 
 def _label(metric: Metric, value: Any) -> str:
     return str(value) if isinstance(metric.domain, Strings) else metric.labels[value]
-
-
-def odds_words(epsilon: float) -> str:
-    """Return how far an epsilon lets the odds of two values move, in words.
-
-    Examples
-    --------
-    >>> odds_words(1.0743), odds_words(25.2), odds_words(math.inf)
-    ('odds move at most 2.93-fold', 'odds may move more than a million-fold', 'odds may move without bound')
-    """
-    from overstory.privacy.words import factor
-
-    if math.isinf(epsilon):
-        return "odds may move without bound"
-    said = factor(epsilon)
-    return f"odds may move {said}-fold" if said.startswith("more") else f"odds move at most {said}-fold"

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from overstory.client.setting import Setting
-from overstory.client.wording import counted
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -25,13 +24,7 @@ def show_status(setting: Setting, args: argparse.Namespace) -> int:
         setting.say_json(status.to_json())
         return 0
     setting.say(*status.words())
-    for spent in status.spent:
-        from overstory.client.story import epsilon_words
-
-        values = f" of {counted(spent.distinct, 'distinct value')}" if spent.distinct else ""
-        made = f"{counted(spent.reports, 'report')}{values}"
-        each, all_of_them = epsilon_words(spent.epsilon_report), epsilon_words(spent.epsilon)
-        setting.say(f"{spent.metric}: {made}; one report {each}; all so far {all_of_them}")
+    setting.say(*status.costs())
     return 0
 
 

@@ -12,7 +12,7 @@ erased, and the upload has 16 zero bytes in its place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate
@@ -177,11 +177,12 @@ class Outbox:
             "UPDATE outbox SET due = ? WHERE id = ? AND state = ?", (due, number, RowState.WAITING.value)
         )
 
-    def withdraw(self, to: RowState, answer: str) -> int:
-        """Keep everything that waits from ever being sent; return how many reports that were."""
+    def withdraw(self, to: RowState, answer: str, kept: Collection[str] = ()) -> int:
+        """Keep everything that waits from ever being sent, but for these metrics; return how many reports that were."""
+        others = f"metric NOT IN ({', '.join('?' * len(kept))})"
         changed = self._connection.execute(
-            f"UPDATE outbox SET state = ?, answer = ?, due = 0, {ERASE_ID} WHERE state = ?",  # noqa: S608 - own words
-            (to.value, answer, RowState.WAITING.value),
+            f"UPDATE outbox SET state = ?, answer = ?, due = 0, {ERASE_ID} WHERE state = ? AND {others}",  # noqa: S608 - own words
+            (to.value, answer, RowState.WAITING.value, *kept),
         )
         self._forget_oldest()
         return changed.rowcount

@@ -22,6 +22,8 @@ class Outcome(StrEnum):
         This period has its report, from here or from another process.
     CAPPED
         One distinct value too many, and the metric's rule is to drop it: a report of nothing is in memory.
+    SPENT
+        The person's budget is used up: this report would exceed it.
     OFF
         Something forbids it; `status` tells what.
     NOT_ASKED
@@ -43,6 +45,7 @@ class Outcome(StrEnum):
     RECORDED = "recorded"
     ALREADY = "already"
     CAPPED = "capped"
+    SPENT = "spent"
     OFF = "off"
     NOT_ASKED = "not-asked"
     UNKNOWN = "unknown-metric"
@@ -65,7 +68,7 @@ class Flushed:
     ----------
     written
         What became of the reports that were in memory: how many were "queued", "kept" for the person alone, "already"
-        reported on by another process, or "withdrawn" because consent was.
+        reported on by another process, "withdrawn" because consent was, or "spent" where the budget is.
     sent
         What the round of sending did; None when nothing was to be sent, or nobody to send it to.
     problem

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Final
 
-from overstory.client.story import Block, Facts, Grid, Heading, Says
+from overstory.client.story import Block, Costs, Facts, Grid, Heading, Says
 
 STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1d2520; --soft: #566059; --mark: #1f6f4a; --paper: #fbfaf6; --line: #cfd4ca; }
@@ -83,7 +83,7 @@ def _html(block: Block, name: str, *, unfolded: bool) -> str:
         return f'<h{block.level} id="{name}">{escape(block.text)}</h{block.level}>'
     if isinstance(block, Says):
         return f"<p>{escape(block.text)}</p>"
-    if isinstance(block, Facts):
+    if isinstance(block, Facts | Costs):
         pairs = (f"<dt>{escape(key)}</dt><dd>{_linked(said)}</dd>" for key, said in block.pairs)
         return f"<dl>{''.join(pairs)}</dl>"
     if "bytes" not in block.columns:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,8 +25,9 @@ from overstory.client.retiring import retire
 from overstory.client.state import Rows, State
 
 if TYPE_CHECKING:
+    from overstory.client.allowance import Allowance
     from overstory.client.policy import Authority, Effective
-    from overstory.protocol.metrics import Metric
+    from overstory.protocol.metrics import Metric, MetricRegistry
 
 MOST_PENDING: Final = 1000
 """Reports held in memory while the disk cannot take them; further ones are refused."""
@@ -49,7 +50,7 @@ class Session:
     state
         Where it lies; it is begun, or opened, here.
     metrics
-        The registry's.
+        The registry.
     clock
         The time of day, in unix seconds.
 
@@ -59,12 +60,15 @@ class Session:
         When the state cannot be used.
     """
 
-    def __init__(self, state: State, metrics: Mapping[str, Metric], clock: Callable[[], float]) -> None:
+    def __init__(self, state: State, metrics: MetricRegistry, clock: Callable[[], float]) -> None:
         self.state, self._metrics, self._clock = state, metrics, clock
         self._secret = state.begin()
         self._lock, self._writing = threading.Lock(), threading.Lock()
         self._pending: list[Pending] = []
         self._recorders: dict[str, MetricRecorder] = {}
+        self._allowance: Allowance | None = None  # none yet, or no budget to keep to
+        self._silent: set[tuple[str, int]] = set()  # periods without a report since the budget was used up
+        self._counted: set[tuple[str, int]] = set()  # those of them that the state counts
 
     def __repr__(self) -> str:
         return f"Session({self.state!r}, {len(self._pending)} reports in memory)"
@@ -77,7 +81,7 @@ class Session:
     def after_fork(self) -> None:
         """Go on in a child: the parent writes what it recorded, and no lock is held by a thread that is not here."""
         self._lock, self._writing = threading.Lock(), threading.Lock()
-        self._pending = []
+        self._pending, self._allowance = [], None
 
     def record(self, metric: Metric, value: Any, period: int, leave: Leave) -> Outcome:
         """Make a report and hold it in memory; of a value that cannot be reported, a report of nothing.
@@ -97,6 +101,9 @@ class Session:
             refused = recorder.refusal(period)
             if refused is not None:
                 return refused
+            if not leave.kept and not self._allows(metric):
+                self._silent.add((metric.id, period))
+                return Outcome.SPENT
             if len(self._pending) >= MOST_PENDING:
                 raise StateError(Fault.FULL, f"{MOST_PENDING} reports wait in memory for a disk that takes none")
             made = recorder.make(value, period)
@@ -113,6 +120,8 @@ class Session:
                     mark=leave.mark,
                 )
             )
+            if self._allowance is not None and not leave.kept:
+                self._allowance.take(metric)
             if made.altered:
                 raise changed_response(metric.id)
             return made.outcome
@@ -134,13 +143,15 @@ class Session:
 
     def _flushed(self, authority: Authority, timeout: float) -> Counter[str]:
         with self._lock:
-            reports = list(self._pending)
-        if not reports:
+            reports, silent = list(self._pending), self._silent - self._counted
+        if not reports and not silent:
             return Counter()
         with self.state.transaction(timeout) as rows:
             # Inside the transaction: a choice made before is obeyed, one made after withdraws what is written here.
             allowed = authority.now()
-            fates = Counter(self._written(rows, report, allowed) for report in reports)
+            allowance = self._allowance_in(rows)
+            fates = Counter(self._written(rows, report, allowed, allowance) for report in reports)
+            fates += Counter(spent=len(silent))
             for fate, number in (*fates.items(), ("made-room", rows.outbox.trim())):
                 if number:
                     rows.count(fate, number)
@@ -149,6 +160,8 @@ class Session:
             }
         with self._lock:
             del self._pending[: len(reports)]
+            self._counted |= silent
+            self._allowance = None  # another process may have reported as well: it is counted again at the next record
             for name, (claims, responses) in seen.items():
                 if name in self._recorders:
                     self._recorders[name].learn(claims, responses, self._pending_of(name))
@@ -189,15 +202,44 @@ class Session:
     def _pending_of(self, metric: str) -> list[Pending]:
         return [report for report in self._pending if report.metric == metric]
 
-    def _written(self, rows: Rows, report: Pending, allowed: Effective) -> str:
-        """Write one report; return its fate in a word."""
-        if allowed.choice is Choice.OFF or allowed.consent is None or allowed.consent.mark != report.mark:
+    def _allows(self, metric: Metric) -> bool:
+        """Whether the budget, where there is one, allows a report more than there are, here and in memory."""
+        if self._metrics.budget is None:
+            return True
+        if self._allowance is None:
+            with self.state.snapshot() as rows:
+                pending = [self._metrics[report.metric] for report in self._pending if not report.kept]
+                self._allowance = self._allowance_in(rows, pending)
+        return self._allowance is None or self._allowance.allows(metric)
+
+    def _allowance_in(self, rows: Rows, pending: Iterable[Metric] = ()) -> Allowance | None:
+        budget = self._metrics.budget
+        if budget is None:
+            return None
+        from overstory.client.allowance import Allowance
+
+        return Allowance(self._metrics, budget, rows, pending)
+
+    def _withheld(self, report: Pending, allowed: Effective, allowance: Allowance | None, *, kept: bool) -> str | None:
+        """Return why a report is not written, in a word: another choice, or the budget; None where it may be."""
+        metric, consent = self._metrics[report.metric], allowed.consent
+        if allowed.choice is Choice.OFF or consent is None or consent.mark != report.mark:
             return "withdrawn"
+        if not consent.covers(metric, budget=self._metrics.budget):
+            return "withdrawn"
+        return "spent" if allowance is not None and not kept and not allowance.allows(metric) else None
+
+    def _written(self, rows: Rows, report: Pending, allowed: Effective, allowance: Allowance | None) -> str:
+        """Write one report; return its fate in a word."""
+        metric = self._metrics[report.metric]
+        kept = report.kept or allowed.choice is Choice.LOCAL
+        withheld = self._withheld(report, allowed, allowance, kept=kept)
+        if withheld is not None:
+            return withheld
         if report.metric in rows.keys.erased():
             return "ended"
         if not rows.claim(report.metric, report.period):
             return "already"
-        kept = report.kept or allowed.choice is Choice.LOCAL
         number = self._charged(rows, report, kept=kept)
         if number is None:
             report = self._instead(rows, report)
@@ -214,6 +256,9 @@ class Session:
             state=state,
             response=number if report.permanent else None,
         )
+        if allowance is not None and not kept:
+            allowance.take(metric)
+            allowance.keep(rows, metric)
         return "kept" if kept else "queued"
 
     def _charged(self, rows: Rows, report: Pending, *, kept: bool, capped: bool = True) -> int | None:

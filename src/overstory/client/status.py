@@ -8,15 +8,17 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.client.consent import Choice
+from overstory.client.consent import NEW, Choice, pinned
 from overstory.client.errors import Fault, StateError
 from overstory.client.machine import UNCHECKED, machine_id
 from overstory.client.paths import StatePaths
+from overstory.client.wording import columns, counted
 
 if TYPE_CHECKING:
     from overstory.client.budget import Spent
     from overstory.client.policy import Effective
     from overstory.client.state import Rows
+    from overstory.privacy.total_cost import TotalCost
     from overstory.protocol.metrics import Metric
 
 DROPPED: Final = "dropped: "
@@ -25,6 +27,7 @@ _LOST: Final = {
     "withdrawn": "consent was withdrawn",
     "capped": "one distinct value too many",  # by an earlier version, which sent no report then
     "altered": "its permanent response had changed",  # likewise
+    "spent": "the budget was used up",
 }
 
 
@@ -37,7 +40,9 @@ class Status:
     effective
         What may be done now, and its cause.
     missing
-        Metrics that the person has not been asked about.
+        Metrics that the person has not been asked about as they are, with what is new or has changed.
+    server
+        The collector that reports may go to under the choice; None where none is known yet.
     folder
         Where the state lies, or would.
     pending
@@ -54,8 +59,8 @@ class Status:
         How often in a row the collector has failed.
     clock
         What is wrong with the clock; None when nothing is known to be.
-    spent
-        What each metric has cost.
+    spent, totals
+        What each metric has cost, and what they have cost together.
     notes
         What a person should know that is no trouble: reports that travel in the clear, a machine without an id.
     caveats
@@ -63,7 +68,7 @@ class Status:
     """
 
     effective: Effective
-    missing: tuple[str, ...]
+    missing: Mapping[str, tuple[str, ...]]
     folder: Path
     pending: int = 0
     outbox: Mapping[str, int] = field(default_factory=dict)
@@ -75,6 +80,8 @@ class Status:
     spent: tuple[Spent, ...] = ()
     notes: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
+    totals: tuple[TotalCost, ...] = ()
+    server: str | None = None
 
     @property
     def dropped(self) -> dict[str, int]:
@@ -88,8 +95,9 @@ class Status:
         consent = self.effective.consent
         if consent is not None and consent.choice is not Choice.OFF:
             yield f"chosen on {consent.date} for registry {consent.registry}: {', '.join(consent.metrics) or 'nothing'}"
-        if self.missing and self.effective.asked:
-            yield f"not asked about yet, so not recorded: {', '.join(self.missing)}"
+            yield f"reports go to: {self.server or 'the first collector that this application names'}"
+        if self.effective.asked:
+            yield from self._asks_again()
         yield f"state: {self.folder}"
         yield from self._queue()
         yield from self.caveats
@@ -101,6 +109,14 @@ class Status:
         for note in self.notes:
             yield f"note: {note}"
 
+    def _asks_again(self) -> Iterator[str]:
+        new = [name for name, reasons in self.missing.items() if reasons == (NEW,)]
+        if new:
+            yield f"not asked about yet, so not recorded: {', '.join(new)}"
+        for name, reasons in self.missing.items():
+            if name not in new:
+                yield f"asked about again, so not recorded until you choose: {name} ({'; '.join(reasons)})"
+
     def _queue(self) -> Iterator[str]:
         waiting, local = (self.outbox.get(name, 0) for name in ("waiting", "local"))
         yield f"waiting: {waiting + self.pending}, sent: {self.counts.get('sent', 0)}, kept here alone: {local}"
@@ -110,6 +126,17 @@ class Status:
         if self.dropped:
             yield f"dropped: {', '.join(f'{number} ({reason})' for reason, number in self.dropped.items())}"
 
+    def costs(self) -> Iterator[str]:
+        """Say what the reports have cost, a line at a time: each metric, and all of them together."""
+        for spent in self.spent:
+            values = f" of {counted(spent.distinct, 'distinct value')}" if spent.distinct else ""
+            yield f"{spent.metric}: {counted(spent.reports, 'report')}{values}"
+            if not spent.cost.planned:
+                yield from columns(spent.cost.pairs())
+        for total in self.totals:
+            yield f"together, {total.about}:"
+            yield from columns(total.pairs())
+
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; an epsilon without bound is null."""
         consent = self.effective.consent
@@ -118,6 +145,8 @@ class Status:
             "cause": self.effective.cause,
             "consent": None if consent is None else _consent(consent.to_json()),
             "not_asked": list(self.missing),
+            "asked_again": {name: list(reasons) for name, reasons in self.missing.items()},
+            "server": self.server,
             "folder": str(self.folder),
             "waiting": self.outbox.get("waiting", 0) + self.pending,
             "local": self.outbox.get("local", 0),
@@ -130,6 +159,7 @@ class Status:
             "notes": list(self.notes),
             "caveats": list(self.caveats),
             "budget": [spent_json(spent) for spent in self.spent],
+            "totals": [total.to_json() for total in self.totals],
         }
 
 
@@ -139,11 +169,7 @@ def _consent(written: dict[str, Any]) -> dict[str, Any]:
 
 def spent_json(spent: Spent) -> dict[str, Any]:
     """Return what a metric has cost as JSON values; an epsilon without bound is null."""
-    from dataclasses import asdict
-
-    from overstory.privacy.claims import finite
-
-    return {key: finite(value) if isinstance(value, float) else value for key, value in asdict(spent).items()}
+    return {"distinct": spent.distinct, "most_values": spent.most_values} | spent.cost.to_json()
 
 
 def read_status(
@@ -154,6 +180,7 @@ def read_status(
     now: float,
     pending: int = 0,
     problem: str | None = None,
+    server: str | None = None,
 ) -> Status:
     """Return the status of a state, which is only read.
 
@@ -169,13 +196,17 @@ def read_status(
         The time, in unix seconds.
     pending, problem
         What only the running program knows: reports in memory, and what went wrong last.
+    server
+        The origin of the collector that the program sends to, where it is known.
     """
     from overstory.client.state import State
 
-    consent = effective.consent
-    missing = tuple(registry) if consent is None else consent.missing(registry)
+    consent, budget = effective.consent, getattr(registry, "budget", None)
+    new = dict.fromkeys(registry, (NEW,))
+    missing = new if consent is None else consent.missing(registry, server=server, budget=budget)
     clock = _before_consent(None if consent is None else consent.date, now)
-    found = Status(effective, missing, paths.folder, pending, problem=problem, clock=clock)
+    named = None if consent is None else consent.server
+    found = Status(effective, missing, paths.folder, pending, problem=problem, clock=clock, server=named)
     state = State(paths)
     if not state.exists:
         return found
@@ -187,15 +218,16 @@ def read_status(
         found = replace(found, problem=str(error) if error.fault is Fault.ELSEWHERE else problem)
     try:
         with state.snapshot() as rows:
-            return _completed(found, rows, registry, now)
+            return _elsewhere(_completed(found, rows, registry, now), rows, registry, server)
     except StateError as error:
         return replace(found, problem=found.problem or str(error))
 
 
 def _completed(found: Status, rows: Rows, registry: Mapping[str, Metric], now: float) -> Status:
-    from overstory.client.budget import spent
+    from overstory.client.budget import budget, spent
     from overstory.client.lifetimes import COPIED, caveats
 
+    attributes = {name: metric.attribute for name, metric in registry.items() if metric.attribute is not None}
     return replace(
         found,
         outbox={str(name): number for name, number in rows.outbox.tally().items()},
@@ -205,7 +237,23 @@ def _completed(found: Status, rows: Rows, registry: Mapping[str, Metric], now: f
         clock=found.clock or _ahead(rows, registry, now),
         spent=tuple(spent(rows, metric) for metric in registry.values()),
         caveats=tuple(caveats(rows.keys, rows.memo, registry, copied=rows.recall(COPIED) is not None)),
+        totals=budget(rows, registry).totals(attributes),
     )
+
+
+def _elsewhere(found: Status, rows: Rows, registry: Mapping[str, Metric], server: str | None) -> Status:
+    """Add the collector that the choice is held to, and say where reports were kept from going to another one."""
+    from overstory.client.permission import refused
+
+    consent = found.effective.consent
+    if consent is None or consent.choice is not Choice.ON:
+        return found
+    first, other = pinned(rows, consent), server or refused(rows, consent)
+    if first is None or other in {None, first} or None not in {consent.server, server}:
+        return replace(found, server=first)
+    reason = f"reports would go to {other}, not to {first}"
+    missing = {name: (*found.missing.get(name, ()), reason) for name in registry}
+    return replace(found, server=first, missing=missing)
 
 
 def _last_success(rows: Rows, registry: Mapping[str, Metric]) -> dict[str, str]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from overstory.client.budget import Spent
 from overstory.client.explaining import Explanation
-from overstory.client.inference import Inference, odds_words
+from overstory.client.inference import Inference
 from overstory.client.status import Status
 from overstory.client.view import ShownMetric, ShownReport
 from overstory.client.wording import counted
-from overstory.privacy.words import epsilon_text
+from overstory.privacy.total_cost import TotalCost
 
 PERIODS_SHOWN: Final = 30
 
@@ -50,7 +49,14 @@ class Grid:
     code: frozenset[str] = frozenset()
 
 
-Block = Heading | Says | Facts | Grid
+@dataclass(frozen=True)
+class Costs:
+    """Epsilons, each in one line with its condition, which nothing may part from it."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+
+Block = Heading | Says | Facts | Grid | Costs
 
 
 @dataclass(frozen=True)
@@ -92,6 +98,9 @@ def tell(view: View, *, reports: int) -> Iterator[Block]:
         yield from _explained(explained)
     for shown in view.metrics:
         yield from _metric(shown, reports)
+    if view.status.totals:
+        yield Heading(2, "Privacy spent, all together")
+        yield from _together(view.status.totals)
     if not view.metrics:
         yield Says("No metric is known here, and none was recorded.")
 
@@ -170,8 +179,8 @@ def _responses(shown: ShownMetric) -> Iterator[Block]:
         return
     yield Heading(3, f"Permanent responses: {shown.id}")
     yield Says(
-        "A value gets one noisy response for ever, and every report is drawn from that. Which value a response is of "
-        "is written nowhere."
+        "A value gets one noisy response, and every report of it is drawn from that. Which value a response is of is "
+        "written nowhere."
     )
     rows = ((str(r.number), r.bits, r.words, str(r.reports), str(r.kept)) for r in shown.responses)
     columns = ("response", "bits", "in words", "reports", "kept here alone")
@@ -222,34 +231,18 @@ def _told(caption: str, found: Inference | str) -> Iterator[Block]:
     yield Grid(caption + together, ("value", "before", "after"), rows)
     yield Says(
         f"Before: any of {found.candidates} values, all alike. After: the likeliest is {found.moved:.2f} times as "
-        f"likely as before. What the mechanism promises of any two values: {odds_words(found.epsilon)}."
+        f"likely as before. What is promised of any two values: {found.promise}."
     )
 
 
 def _spent(spent: Spent) -> Iterator[Block]:
-    yield Heading(3, f"Privacy spent: {spent.metric}")
-    most = "no cap" if spent.most_values is None else f"at most {spent.most_values}"
-    yield Facts(
-        (
-            ("reports queued", str(spent.reports)),
-            ("distinct values", f"{spent.distinct} ({most})"),
-            ("one report", epsilon_words(spent.epsilon_report)),
-            ("all reports so far", epsilon_words(spent.epsilon)),
-            ("any number of reports of one value", epsilon_words(spent.epsilon_permanent)),
-            ("the most this metric can ever cost", epsilon_words(spent.most_epsilon)),
-            ("a change of value, beyond that", epsilon_words(spent.change_leak)),
-        )
-    )
+    yield Heading(3, f"Privacy spent: {spent.metric}" if spent.reports else f"Privacy, planned: {spent.metric}")
+    most = "no cap" if spent.most_values is None else f"cap {spent.most_values}"
+    yield Facts((("reports queued", str(spent.reports)), ("distinct values", f"{spent.distinct} ({most})")))
+    yield Costs(tuple(spent.cost.pairs()))
 
 
-def epsilon_words(epsilon: float) -> str:
-    """Return an epsilon with what it means.
-
-    Examples
-    --------
-    >>> epsilon_words(1.0743), epsilon_words(math.inf), epsilon_words(0.0)
-    ('epsilon 1.0743: odds move at most 2.93-fold', 'no bound', 'nothing')
-    """
-    if math.isinf(epsilon):
-        return "no bound"
-    return f"epsilon {epsilon_text(epsilon)}: {odds_words(epsilon)}" if epsilon else "nothing"
+def _together(totals: Iterable[TotalCost]) -> Iterator[Block]:
+    for total in totals:
+        yield Heading(3, f"Together: {total.about}")
+        yield Costs(tuple(total.pairs()))

@@ -6,7 +6,8 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from overstory.client.output import printable
-from overstory.client.story import Block, Facts, Grid, Heading, Says
+from overstory.client.story import Block, Costs, Facts, Grid, Heading, Says
+from overstory.client.wording import columns
 
 
 def as_text(blocks: Iterable[Block], width: int = 100) -> str:
@@ -32,6 +33,8 @@ def _lines(block: Block, width: int) -> Iterator[str]:
         yield from textwrap.wrap(printable(block.text), width, break_long_words=False, break_on_hyphens=False)
     elif isinstance(block, Facts):
         yield from _columns([(name, said) for name, said in block.pairs], width)
+    elif isinstance(block, Costs):
+        yield from columns([(printable(amount), printable(words)) for amount, words in block.pairs])
     else:
         yield ""
         yield printable(block.caption)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from overstory.client.anatomy import Part, dissect, drawn, made_by, payload_words, report_in
-from overstory.client.budget import Spent, spent
+from overstory.client.budget import Spent, planned, spent
 from overstory.client.inference import Inference, infer
 from overstory.client.memo import Response
 from overstory.client.outbox import OutboxRow, RowState
@@ -226,4 +226,4 @@ def told(queue: Sequence[OutboxRow], metric: Metric) -> Told:
 
 def shown_without_state(registry: Mapping[str, Metric]) -> tuple[ShownMetric, ...]:
     """Return what can be shown of the registry's metrics where nothing was recorded, or nothing can be read."""
-    return tuple(ShownMetric(name, metric, (), (), (), Told(), None) for name, metric in registry.items())
+    return tuple(ShownMetric(name, metric, (), (), (), Told(), planned(metric)) for name, metric in registry.items())

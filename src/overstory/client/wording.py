@@ -1,6 +1,8 @@
-"""Numbers in sentences."""
+"""Numbers in sentences, and pairs in lines."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
 
 
 def counted(number: int, thing: str) -> str:
@@ -12,3 +14,17 @@ def counted(number: int, thing: str) -> str:
     ('1 report', '0 reports', '1,200 distinct values')
     """
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def columns(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
+    r"""Return each pair as one indented line, however long, the second part of all at the same place.
+
+    Examples
+    --------
+    >>> print(*columns([("epsilon 1.0000", "one report"), ("no bound", "two")]), sep="\n")
+      epsilon 1.0000  one report
+      no bound        two
+    """
+    listed = list(pairs)
+    room = max((len(first) for first, _ in listed), default=0)
+    yield from (f"  {first:<{room}}  {second}" for first, second in listed)

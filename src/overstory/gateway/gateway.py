@@ -128,19 +128,23 @@ class Gateway:
             spread=spread,
             bounds=BOUNDS,
         )
+        self._server: str | None = getattr(sink, "server", None)
+        self._permission = self.client.permission(self._server)
         self._allow(sink)
         self._state = State(self.client.paths, timeout=10.0, bounds=BOUNDS)
         done = self._begin()
         self.aligner = Aligner(self.metric, pick=settings.pick, missing=settings.missing, done=done)
         lease = 120.0 if settings.clock == "real" else 0.0
-        self._hand = None if sink is None else Hand(self._state, registry, sink, self._permit, lease)
+        permit, covers = self._permission.sends, self._permission.may_send
+        self._hand = None if sink is None else Hand(self._state, registry, sink, permit, lease, covers)
         self.handed, self.outcomes = Handed(), Counter[str]()
         self._pending = 0
 
     def _allow(self, sink: Sink | None) -> None:
         if self.settings.agree is not None:
             # On the day that it is, whatever the readings' own time.
-            choose(self.client.paths, self.client.registry, self.settings.agree, datetime.now(UTC).date())
+            today = datetime.now(UTC).date()
+            choose(self.client.paths, self.client.registry, self.settings.agree, today, server=self._server)
         effective = self.client.effective
         if not effective.asked:
             raise GatewayError(
@@ -149,6 +153,13 @@ class Gateway:
             )
         if effective.choice is Choice.OFF:
             raise GatewayError(f"nothing may be reported: {effective.cause}")
+        consent = effective.consent
+        if consent is not None and not self._permission.covers(consent, self.metric):
+            budget = self.client.registry.budget
+            reasons = consent.reasons(self.metric, server=self._permission.server, budget=budget)
+            raise GatewayError(
+                f"nobody has agreed to {self.metric.id} as it is (--agree on does): {'; '.join(reasons)}"
+            )
         if effective.choice is Choice.ON and sink is None:
             raise GatewayError("name a collector (--server) or a file (--output): reports must go somewhere")
 
@@ -162,10 +173,6 @@ class Gateway:
             self._moment.report(float(self.metric.period.start(done + 1) - 1))
             self._moment.go_on()
         return done
-
-    def _permit(self) -> str | None:
-        effective = self.client.effective
-        return effective.consent.mark if effective.choice is Choice.ON and effective.consent else None
 
     def take(self, reading: Reading) -> None:
         """Take a reading, and report the periods that are over by it.
@@ -200,9 +207,11 @@ class Gateway:
             self._pending = 0
             if flushed.problem is not None:
                 raise GatewayError(f"the device's state cannot be written: {flushed.problem}")
-            for word in ("withdrawn", "already"):
+            for word in ("withdrawn", "already", "spent"):
                 self.outcomes[word] += flushed.written.get(word, 0)
-        if self._hand is not None:
+        consent = self._permission.sends()
+        if self._hand is not None and consent is not None:
+            self._permission.meet(consent)
             self._hand.over(self._moment(), self.handed)
 
     def close(self) -> None:

@@ -8,18 +8,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from overstory.client.delivering import Health, settle
+from overstory.client.delivering import Covers, Health, Permit, settle, without_asking
 from overstory.client.outbox import OutboxRow
-from overstory.client.sending import Decision, unasked
+from overstory.client.sending import Decision
 from overstory.client.state import State
 from overstory.gateway.sinks import Handed, Sink
 from overstory.protocol.metrics import Metric
 
 AT_ONCE: Final = 500
 """Reports taken together, as many as one request carries."""
-
-Permit = Callable[[], str | None]
-"""Answers None when nothing may leave; else the mark of the consent that allows it."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +29,8 @@ class Hand:
         Where reports wait, and the registry's metrics.
     sink
         Where they go.
-    permit
-        Asked before every request.
+    permit, covers
+        Asked before every request; see `overstory.client.delivering`.
     lease
         Seconds for which reports that were taken belong to this process. 0 where time is simulated: one process then.
     shuffle
@@ -45,6 +42,7 @@ class Hand:
     sink: Sink
     permit: Permit
     lease: float = 120.0
+    covers: Covers = lambda _: True
     shuffle: Callable[[list[OutboxRow]], None] = field(default_factory=lambda: random.SystemRandom().shuffle)
 
     def over(self, now: float, handed: Handed) -> None:
@@ -70,11 +68,11 @@ class Hand:
         self.shuffle(taken)
         return health, taken
 
-    def _still(self, mark: str) -> bool:
-        return self.permit() == mark
+    def _still(self, allowed: object) -> bool:
+        return self.permit() == allowed
 
     def _without_asking(self, taken: Sequence[OutboxRow], now: float) -> dict[int, Decision]:
-        found = ((row.id, unasked(row, self.metrics.get(row.metric), now)) for row in taken)
+        found = ((row.id, without_asking(row, self.metrics.get(row.metric), now, self.covers)) for row in taken)
         return {number: decision for number, decision in found if decision is not None}
 
     def _settle(

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from overstory.privacy.claims import Claim, finite, notes_of, rows_of
-from overstory.privacy.metric_privacy import lifetime_claim, metric_statement
+from overstory.privacy.claims import Claim, notes_of, rows_of
+from overstory.privacy.metric_cost import MetricCost, metric_cost
+from overstory.privacy.metric_privacy import metric_statement
 from overstory.privacy.statement import PrivacyStatement
 from overstory.protocol.domains import Bins, Categories, Domain, Integers
 from overstory.protocol.metrics import Metric, Strings
@@ -27,24 +28,31 @@ class MetricPage:
         What a person asks first, each with its answer.
     privacy
         The statement of the metric's mechanism.
-    claims
-        Every epsilon with what it rests on, the lifetime's last.
+    cost
+        What its reports cost the person who sends them.
     """
 
     metric: Metric
     facts: tuple[tuple[str, str], ...]
     privacy: PrivacyStatement
-    claims: tuple[Claim, ...]
+    cost: MetricCost
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """Every epsilon with its condition and what it rests on, the one without a condition first."""
+        return self.cost.claims
 
     def plain_words(self) -> str:
-        """Say to a person what the epsilons mean."""
-        return self.privacy.plain_words()
+        """Say to a person what holds without a condition, and what there is to say beside the epsilons."""
+        line = self.cost.headline
+        return " ".join((f"{line.amount[:1].upper()}{line.amount[1:]}: {line.words}.", *self.cost.notes))
 
     def to_json(self) -> dict[str, Any]:
         """Return the registry's entry with its privacy, as JSON values."""
         privacy = self.privacy.to_json() | {
             "claims": [claim.to_json() for claim in self.claims],
-            "epsilon_lifetime": finite(self.claims[-1].epsilon),
+            "plain_words": self.plain_words(),
+            "cost": self.cost.to_json(),
         }
         return self.metric.to_json() | {"facts": dict(self.facts), "privacy": privacy}
 
@@ -57,8 +65,15 @@ class MetricPage:
         return notes_of(self.claims)
 
 
-def metric_page(metric: Metric) -> MetricPage:
+def metric_page(metric: Metric, *, reports: int | None = None) -> MetricPage:
     """Return the page of a metric.
+
+    Parameters
+    ----------
+    metric
+        The metric.
+    reports
+        How many reports to state it for; see `overstory.privacy.metric_cost`.
 
     Examples
     --------
@@ -71,12 +86,14 @@ def metric_page(metric: Metric) -> MetricPage:
     How many values: all 3 that there are
     """
     said = metric_statement(metric)
-    return MetricPage(metric, tuple(_facts(metric, said)), said, (*said.claims, lifetime_claim(metric)))
+    return MetricPage(metric, tuple(_facts(metric, said)), said, metric_cost(metric, reports))
 
 
 def _facts(metric: Metric, said: PrivacyStatement) -> Iterator[tuple[str, str]]:
     yield "Why", metric.purpose
     yield "Who answers for it", metric.owner
+    if metric.attribute is not None:
+        yield "What it tells of", f"{metric.attribute}, as every metric with this attribute does"
     yield "What a report can be about", _domain(metric)
     yield "How often", f"one report of a device every {metric.period}, at most"
     yield "How many values", _values(metric, said)

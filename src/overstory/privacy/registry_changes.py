@@ -25,7 +25,7 @@ from overstory.privacy.terms import add_up
 from overstory.privacy.words import epsilon_text
 from overstory.protocol.domains import Categories, Domain
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics import Metric, MetricRegistry, Strings
+from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget, Strings
 
 NUMBERS: Final = (2, 3, 5, 10, 20, 50, 100)
 CHANGES: Final = (2, 5, 10)
@@ -100,6 +100,18 @@ def _of_the_whole(old: MetricRegistry, new: MetricRegistry) -> Iterator[Change]:
             f"still version {old.version}, though metrics changed: consent could not tell the two apart; give another"
         )
         yield Change("", "registry", Kind.HARMLESS, said)
+    if old.budget != new.budget:
+        before, after = (_limits(registry.budget) for registry in (old, new))
+        weaker = old.budget is not None and (new.budget is None or new.budget.allows_more_than(old.budget))
+        said = f"{before} becomes {after}" + (": devices ask about every metric again" if weaker else "")
+        yield Change("", "budget", Kind.WEAKENS if weaker else Kind.HARMLESS, said)
+
+
+def _limits(budget: PersonBudget | None) -> str:
+    if budget is None:
+        return "none"
+    own = "".join(f", {most:g} for {name}" for name, most in budget.attributes.items())
+    return f"epsilon {budget.epsilon:g} ({budget.against}){own}"
 
 
 def _of_a_metric(old: Metric, new: Metric) -> Iterator[Change]:
@@ -111,9 +123,10 @@ def _of_a_metric(old: Metric, new: Metric) -> Iterator[Change]:
         yield from _of_the_domain(old, new)
     if old.candidates != new.candidates:
         yield _of_the_candidates(new)
-    for key in ("title", "description", "owner", "purpose"):
+    for key in ("title", "description", "owner", "purpose", "attribute"):
         if getattr(old, key) != getattr(new, key):
-            yield Change(new.id, key, Kind.HARMLESS, f"{getattr(old, key)!r} becomes {getattr(new, key)!r}")
+            said = f"{getattr(old, key)!r} becomes {getattr(new, key)!r}: devices ask about it again"
+            yield Change(new.id, key, Kind.HARMLESS, said)
     if old.window != new.window and "window" not in new.mechanism.parameters:
         said = f"privacy is stated for {new.window or 'no'} reports, not for {old.window or 'none'}"
         yield Change(new.id, "window", Kind.HARMLESS, said)

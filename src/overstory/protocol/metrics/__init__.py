@@ -1,5 +1,6 @@
 """Metrics: what is collected, why, how privately, how often, for how long. The standard library alone."""
 
+from overstory.protocol.metrics.budget import PersonBudget
 from overstory.protocol.metrics.faults import Fault, RegistryError
 from overstory.protocol.metrics.metric import Beyond, Metric, Strings
 from overstory.protocol.metrics.period import Period
@@ -17,6 +18,7 @@ __all__ = [
     "Metric",
     "MetricRegistry",
     "Period",
+    "PersonBudget",
     "RegistryError",
     "Strings",
     "UnknownMetricError",

@@ -25,6 +25,7 @@ KEYS: Final = (
     "description",
     "owner",
     "purpose",
+    "attribute",
     "domain",
     "oracle",
     "parameters",
@@ -75,6 +76,7 @@ def build_metric(fields: Fields, folder: Path | None) -> Metric | None:
         "description": fields.text("description", "what is collected, for the person it is collected from"),
         "owner": fields.text("owner", "who answers for it"),
         "purpose": fields.link("purpose", "a link to why it is collected"),
+        "attribute": fields.identifier("attribute", METRIC_ID),
     }
     domain, candidates = read_domain(fields, folder)
     built = _mechanism(fields, name, domain)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import difflib
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,6 +68,16 @@ class Fields:
             self.fault(key, f"give {wanted}: text of 1 to {MOST_TEXT} characters")
             return None
         return " ".join(value.split())
+
+    def identifier(self, key: str, form: re.Pattern[str]) -> str | None:
+        """Return a short id, or None where there is none."""
+        value = self.table.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, str) or form.fullmatch(value) is None:
+            self.fault(key, f"{value!r:.100}: give up to 64 of a-z, 0-9, '.', '_' and '-', a-z or 0-9 first")
+            return None
+        return value
 
     def link(self, key: str, wanted: str) -> str | None:
         """Return a link."""

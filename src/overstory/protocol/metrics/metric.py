@@ -79,6 +79,9 @@ class Metric:
         The first day, in UTC, on which nothing is collected any more.
     candidates
         The lines of the candidate file, where there is one and it was read.
+    attribute
+        What about the person it tells, as a short id that metrics share which tell of the same; None where none is
+        given. It changes no report, so no digest of reports has it.
     """
 
     id: str
@@ -96,6 +99,7 @@ class Metric:
     grace_days: int
     expires: dt.date
     candidates: tuple[str, ...] | None = None
+    attribute: str | None = None
 
     def encode(self, value: Any) -> Any:
         """Return the symbol, or the string, that the mechanism takes for a value.
@@ -197,7 +201,7 @@ class Metric:
             "expires": self.expires.isoformat(),
             "mechanism_digest": self.mechanism.digest.hex(),
             "digest": self.digest.hex(),
-        }
+        } | ({} if self.attribute is None else {"attribute": self.attribute})
 
     @property
     def _candidate_file(self) -> dict[str, str]:

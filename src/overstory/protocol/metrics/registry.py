@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from overstory.protocol.derivation import digest
 from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.metrics.budget import PersonBudget, read_budget
 from overstory.protocol.metrics.building import build_metric
 from overstory.protocol.metrics.faults import Fault, RegistryError
 from overstory.protocol.metrics.fields import Fields
@@ -34,6 +35,8 @@ class MetricRegistry(Mapping[str, Metric]):
         By id, in the order of the file.
     version
         The version that the file states; a person's consent names it.
+    budget
+        How much all reports of one person may cost; None where the file sets no budget.
 
     Examples
     --------
@@ -44,6 +47,7 @@ class MetricRegistry(Mapping[str, Metric]):
 
     metrics: Mapping[str, Metric]
     version: str
+    budget: PersonBudget | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metrics", MappingProxyType(dict(self.metrics)))
@@ -67,7 +71,8 @@ class MetricRegistry(Mapping[str, Metric]):
 
     def to_json(self) -> dict[str, Any]:
         """Return the public registry as JSON values."""
-        return {"registry": self.version, "metrics": [self.metrics[name].to_json() for name in sorted(self.metrics)]}
+        plain = {"registry": self.version, "metrics": [self.metrics[name].to_json() for name in sorted(self.metrics)]}
+        return plain | ({} if self.budget is None else {"budget": self.budget.to_json()})
 
 
 class UnknownMetricError(ParameterError, KeyError):
@@ -135,10 +140,11 @@ def parse_registry(text: str, folder: Path | None = None, *, source: str | None 
     """
     root = read_root(text, source=source)
     version, metrics = _version(root), _metrics(root, folder)
+    budget = read_budget(root, metrics)
     if root.faults:
         raise RegistryError(root.faults, source=source)
     assert version is not None
-    return MetricRegistry(metrics, version)
+    return MetricRegistry(metrics, version, budget)
 
 
 def read_root(text: str, *, source: str | None = None) -> Fields:
@@ -165,7 +171,7 @@ def _syntax(error: Exception, text: str) -> Fault:
 
 
 def _version(root: Fields) -> str | None:
-    root.unknown(("registry", "metrics"))
+    root.unknown(("registry", "budget", "metrics"))
     return root.text("registry", "the registry's version, such as its date")
 
 

@@ -1,0 +1,353 @@
+"""F7: a choice covers what was shown, and nothing that was shown otherwise; what it does not cover is not sent."""
+
+import json
+from dataclasses import replace
+from datetime import date
+
+import pytest
+from devices import DEFAULT, NOON, Clock, device, registry
+
+from overstory.client import Client, Outcome
+from overstory.client.agreement import Agreement
+from overstory.client.commands import main
+from overstory.client.consent import EARLIER, choose, read_consent
+from overstory.client.status import read_status
+from overstory.client.upload import Answer
+from overstory.protocol.metrics import MetricRegistry, PersonBudget, parse_registry
+from overstory.protocol.upload import decode_uploads
+
+HOME = "https://one.example"
+TWO = registry(colour=DEFAULT["colour"], engine=DEFAULT["engine"])
+TODAY = date(2026, 11, 21)
+
+
+class Collector:
+    """A transport that writes down what it is sent, and takes it."""
+
+    def __init__(self):
+        self.bodies, self.urls = [], []
+
+    def __call__(self, request):
+        self.bodies.append(request.body)
+        self.urls.append(request.url)
+        (upload,) = decode_uploads(request.body, 1)
+        answer = {"results": [{"batch": upload.batch.hex(), "accepted": 1}]}
+        return Answer(200, {}, json.dumps(answer).encode())
+
+    @property
+    def metrics(self):
+        return [decode_uploads(body, 1)[0].metric for body in self.bodies]
+
+
+def client(folder, asked=TWO, *, choice=None, collector=None, server=HOME, clock=None):
+    more = {} if server is None else {"server": server, "transport": collector or Collector()}
+    return device(folder, registry=asked, choice=choice, spread=0, clock=clock, **more)
+
+
+def changed(metric="colour", of=TWO, **to):
+    return MetricRegistry(dict(of) | {metric: replace(of[metric], **to)}, of.version, of.budget)
+
+
+WIDER = [
+    ({"title": "Age"}, "its title was 'T'"),
+    ({"description": "How old you are."}, "its description was 'D'"),
+    ({"owner": "Somebody"}, "its owner was 'O'"),
+    ({"purpose": "https://example.org/2"}, "its purpose was 'https://example.org/issues/1'"),
+    ({"attribute": "age"}, "its attribute was not given"),
+    ({"retention_days": 3650}, "reports are to be kept for 3650 days, not for 90"),
+    ({"grace_days": 300}, "late reports are to be taken for 300 days, not for 30"),
+    ({"expires": date(2100, 1, 1)}, "it is to end on 2100-01-01, not on 2099-01-01"),
+    ({"max_values": 2}, "what its reports mean, or how private they are, is not what was shown"),
+]
+
+
+@pytest.mark.parametrize(("to", "reason"), WIDER, ids=[next(iter(to)) for to, _ in WIDER])
+def test_what_was_shown_otherwise_is_not_covered_and_status_says_why(tmp_path, to, reason):
+    client(tmp_path, choice="on")
+    collector = Collector()
+    other = client(tmp_path, changed(**to), collector=collector)
+    assert other.record("colour", "red") is Outcome.NOT_ASKED
+    assert other.status().missing == {"colour": (reason,)}
+    assert any(f"colour ({reason})" in line for line in other.status().words())
+    assert other.record("engine", "x") is Outcome.RECORDED
+    other.flush()
+    assert collector.metrics == ["engine"]
+    other.consent("on")
+    assert other.record("colour", "red") is Outcome.RECORDED
+
+
+@pytest.mark.parametrize(
+    "to", [{"retention_days": 10}, {"grace_days": 0}, {"expires": date(2098, 1, 1)}], ids=["retention", "grace", "end"]
+)
+def test_what_promises_more_is_covered(tmp_path, to):
+    client(tmp_path, choice="on")
+    other = client(tmp_path, changed(**to))
+    assert other.record("colour", "red") is Outcome.RECORDED
+    assert other.status().missing == {}
+
+
+@pytest.mark.parametrize(("to", "_"), WIDER, ids=[next(iter(to)) for to, _ in WIDER])
+def test_what_waits_is_not_sent_by_a_program_whose_registry_says_more(tmp_path, to, _):
+    recorder = client(tmp_path, choice="on", server=None)
+    recorder.record("colour", "red")
+    recorder.flush()
+    collector = Collector()
+    other = client(tmp_path, changed(**to), collector=collector)
+    other.flush()
+    assert collector.bodies == []
+    assert other.status().outbox["waiting"] == 1
+    client(tmp_path, collector=collector, clock=Clock(NOON + 7200)).flush()
+    assert collector.metrics == ["colour"], "it waits for a program that asks for what was agreed to"
+
+
+# --- the collector
+
+
+def test_another_collector_is_asked_about(tmp_path):
+    client(tmp_path, choice="on")
+    collector = Collector()
+    other = client(tmp_path, collector=collector, server="https://two.example")
+    assert other.record("colour", "red") is Outcome.NOT_ASKED
+    assert other.status().missing["colour"] == (f"reports would go to https://two.example, not to {HOME}",)
+    client(tmp_path, server=None).record("colour", "red")
+    other.flush()
+    assert collector.bodies == []
+
+
+@pytest.mark.parametrize("server", ["https://one.example:443/", "https://ONE.example/eu"])
+def test_the_same_collector_by_another_address(tmp_path, server):
+    client(tmp_path, choice="on")
+    other = client(tmp_path, server=server)
+    assert other.record("colour", "red") is Outcome.RECORDED
+    assert other.flush().sent.sent == 1
+
+
+@pytest.mark.parametrize("server", ["http://one.example", "https://one.example:444", "https://www.one.example"])
+def test_another_scheme_port_or_host_is_another_collector(tmp_path, server):
+    client(tmp_path, choice="on")
+    assert client(tmp_path, server=server).record("colour", "red") is Outcome.NOT_ASKED
+
+
+def test_a_choice_without_a_collector_is_held_to_the_first_one(tmp_path):
+    client(tmp_path, choice="on", server=None)
+    first, second = Collector(), Collector()
+    one = client(tmp_path, collector=first)
+    one.record("colour", "red")
+    one.flush()
+    assert first.metrics == ["colour"]
+    two = client(tmp_path, collector=second, server="https://two.example", clock=Clock(NOON + 86_400))
+    assert two.record("colour", "red") is Outcome.NOT_ASKED
+    two.flush()
+    assert second.bodies == []
+    reason = f"reports would go to https://two.example, not to {HOME}"
+    assert two.status().missing["colour"] == (reason,)
+    found = read_status(two.paths, TWO, two.effective, now=NOON)
+    assert found.missing["colour"] == (reason,), "also for a command that does not know the program's collector"
+    assert found.server == HOME
+
+
+def test_what_waits_for_one_collector_does_not_go_to_the_next(tmp_path):
+    recorder = client(tmp_path, choice="on", server=None)
+    recorder.record("colour", "red")
+    recorder.flush()
+    client(tmp_path, collector=lambda _: Answer(503)).flush()  # it is the first, and takes nothing
+    second = Collector()
+    other = client(tmp_path, collector=second, server="https://two.example", clock=Clock(NOON + 86_400))
+    other.flush()
+    assert second.bodies == []
+    other.consent("on")
+    other.flush()
+    assert second.bodies == [], "also where that one is agreed to later"
+    assert other.record("engine", "x") is Outcome.RECORDED
+    other.flush()
+    assert second.metrics == ["engine"]
+
+
+# --- a narrowed choice
+
+
+def test_a_narrowed_choice_drops_what_waits(tmp_path):
+    collector = Collector()
+    recorder = client(tmp_path, choice="on", server=None)
+    recorder.record("colour", "red")
+    recorder.record("engine", "x")
+    recorder.flush()
+    choose(recorder.paths, registry(engine=DEFAULT["engine"]), "on", TODAY)
+    wide = client(tmp_path, collector=collector, clock=Clock(NOON + 7200))
+    assert wide.record("colour", "red") is Outcome.NOT_ASKED
+    wide.flush()
+    assert collector.metrics == ["engine"]
+    wide.consent("on")
+    wide.flush()
+    assert collector.metrics == ["engine"], "and a wider choice does not bring it back"
+
+
+def test_a_report_in_memory_does_not_outlive_a_narrowed_choice(tmp_path):
+    recorder = client(tmp_path, choice="on", server=None)
+    recorder.record("colour", "red")
+    recorder.record("engine", "x")
+    choose(recorder.paths, registry(engine=DEFAULT["engine"]), "on", TODAY)
+    assert recorder.flush().written == {"withdrawn": 1, "queued": 1}
+
+
+def test_a_choice_narrowed_while_a_report_travels_keeps_the_others_from_leaving(tmp_path):
+    collector, clock = Collector(), Clock()
+    recorder = client(tmp_path, choice="on", server=None, clock=clock)
+    for _ in range(4):
+        recorder.record("colour", "red")
+        recorder.flush()
+        clock.tomorrow()
+
+    def narrowing(request):
+        choose(recorder.paths, registry(engine=DEFAULT["engine"]), "on", TODAY)
+        return collector(request)
+
+    client(tmp_path, collector=narrowing, clock=clock).flush()
+    client(tmp_path, collector=narrowing, clock=clock).flush()
+    assert collector.metrics == ["colour"]
+
+
+def test_a_renewed_choice_keeps_what_it_covers_and_drops_what_was_made_otherwise(tmp_path):
+    recorder = client(tmp_path, choice="on", server=None)
+    recorder.record("colour", "red")
+    recorder.record("engine", "x")
+    recorder.flush()
+    other = changed(max_values=2)
+    choose(recorder.paths, other, "on", TODAY)
+    collector = Collector()
+    client(tmp_path, other, collector=collector).flush()
+    assert collector.metrics == ["engine"]
+
+
+# --- the budget
+
+
+def with_budget(*limits):
+    return MetricRegistry(dict(TWO), TWO.version, PersonBudget(*limits) if limits else None)
+
+
+@pytest.mark.parametrize(
+    ("later", "covered"),
+    [
+        ((20.0,), True),
+        ((10.0,), True),
+        ((20.5,), False),
+        ((), False),
+        ((20.0, "same-pattern"), False),
+    ],
+)
+def test_a_larger_budget_is_asked_about(tmp_path, later, covered):
+    client(tmp_path, with_budget(20.0), choice="on")
+    other = client(tmp_path, with_budget(*later))
+    assert (other.record("colour", "red") is Outcome.RECORDED) is covered
+    assert bool(other.status().missing) is not covered
+
+
+# --- choices of earlier versions
+
+
+def of_version_1(tmp_path, choice):
+    """Write what version 1 wrote."""
+    folder = tmp_path / "state"
+    folder.mkdir()
+    digests = {name: metric.digest.hex() for name, metric in TWO.items()}
+    about = {"consent": 1, "choice": choice, "date": "2026-11-20", "registry": TWO.version}
+    (folder / "consent.json").write_text(json.dumps(about | {"metrics": digests, "mark": "0123456789abcdef"}))
+
+
+def test_on_of_version_1_is_asked_about_again_and_sends_nothing(tmp_path):
+    of_version_1(tmp_path, "on")
+    collector = Collector()
+    asking = client(tmp_path, collector=collector)
+    assert asking.record("colour", "red") is Outcome.NOT_ASKED
+    assert asking.status().missing == {"colour": (EARLIER,), "engine": (EARLIER,)}
+    assert "promised more than it held" in " ".join(asking.status().words())
+    asking.consent("on")
+    assert asking.record("colour", "red") is Outcome.RECORDED
+
+
+def test_what_waits_under_on_of_version_1_is_never_sent(tmp_path):
+    collector = Collector()
+    recorder = client(tmp_path, choice="on", server=None)
+    recorder.record("colour", "red")
+    recorder.flush()
+    agreed = read_consent(recorder.paths)
+    recorder.paths.consent.unlink()
+    digests = {name: one.digest for name, one in agreed.metrics.items()}
+    about = {"consent": 1, "choice": "on", "date": "2026-11-20", "registry": TWO.version}
+    recorder.paths.consent.write_text(json.dumps(about | {"metrics": digests, "mark": agreed.mark}))
+    sending = client(tmp_path, collector=collector, clock=Clock(NOON + 7200))
+    sending.flush()
+    sending.consent("on")
+    sending.flush()
+    assert collector.bodies == []
+
+
+@pytest.mark.parametrize(("choice", "outcome"), [("off", Outcome.OFF), ("local", Outcome.RECORDED)])
+def test_off_and_local_of_version_1_are_what_they_were(tmp_path, choice, outcome):
+    of_version_1(tmp_path, choice)
+    collector = Collector()
+    asking = client(tmp_path, collector=collector)
+    assert asking.record("colour", "red") is outcome
+    asking.flush()
+    assert asking.status().missing == {}
+    asking.consent("on")
+    asking.flush()
+    assert collector.bodies == []
+
+
+# --- the file
+
+
+def test_a_choice_is_read_as_it_was_written(paths):
+    asked = MetricRegistry(dict(changed(attribute="taste")), "1", PersonBudget(9.0, "same-pattern", {"taste": 2.0}))
+    made = choose(paths, asked, "on", TODAY, server="https://c.example:8443/x")
+    assert made.server == "https://c.example:8443"
+    assert read_consent(paths) == made
+    assert made.metrics["colour"] == Agreement.to(asked["colour"])
+
+
+@pytest.mark.parametrize(
+    ("where", "wrong"),
+    [
+        (("server",), 5),
+        (("budget",), {"epsilon": -1, "against": "any-history"}),
+        (("budget",), {"epsilon": 1.0, "against": "everything"}),
+        (("metrics", "colour", "title"), 5),
+        (("metrics", "colour", "retention_days"), "90"),
+        (("metrics", "colour", "retention_days"), True),
+        (("metrics", "colour", "expires"), "soon"),
+        (("metrics", "colour"), "0123"),
+        (("consent",), 3),
+    ],
+)
+def test_a_file_that_was_not_written_here_is_off(tmp_path, where, wrong):
+    asking = client(tmp_path, choice="on")
+    read = json.loads(asking.paths.consent.read_text())
+    at = read
+    for key in where[:-1]:
+        at = at[key]
+    at[where[-1]] = wrong
+    asking.paths.consent.write_text(json.dumps(read))
+    fresh = client(tmp_path)
+    assert fresh.record("colour", "red") is Outcome.OFF
+    assert "not a choice that was written here" in fresh.effective.cause
+
+
+def test_the_command_names_a_collector(tmp_path, capsys, monkeypatch):
+    text = 'registry = "1"\n[metrics.colour]\ntitle = "T"\ndescription = "D"\nowner = "O"\n'
+    text += 'purpose = "https://example.org/1"\nretention_days = 9\nexpires = 2099-01-01\n' + DEFAULT["colour"]
+    (tmp_path / "metrics.toml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    ask = ["on", "--state", "state", "--registry", "metrics.toml"]
+    assert main([*ask, "--server", "https://C.example/x"], environ={}) == 0
+    assert "https://c.example" in capsys.readouterr().out
+    reporting = Client("t", registry=parse_registry(text), state="state", environ={}, policy="none", server=HOME)
+    assert reporting.record("colour", "red") is Outcome.NOT_ASKED
+    assert main([*ask, "--server", "no address"], environ={}) == 2
+    assert main(ask, environ={}) == 0
+    assert "reports go to: https://c.example" in capsys.readouterr().out
+    assert read_consent(reporting.paths).server == "https://c.example", "a renewed choice keeps what it named"
+    assert main(["local", *ask[1:]], environ={}) == 0
+    assert main(ask, environ={}) == 0
+    assert "reports go to: the first collector that this application names" in capsys.readouterr().out

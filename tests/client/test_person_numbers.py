@@ -1,0 +1,234 @@
+"""F2: every number that a person is shown bounds any two histories, or names its condition in the same line."""
+
+import itertools
+import json
+import math
+import re
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+from devices import Clock
+
+from overstory.cli.main import main
+from overstory.client import Client
+from overstory.privacy.histories import epsilon_between
+from overstory.protocol.metrics import parse_registry
+
+HEAD = 'registry = "1"\n'
+ENTRY = """[metrics.{id}]
+title = "Theme"
+description = "Which theme."
+owner = "O"
+purpose = "https://example.org/issues/1"
+domain = {{kind = "categories", names = ["a", "b", "c", "d"]}}
+period = "day"
+retention_days = 9
+expires = 2099-01-01
+{rest}
+"""
+CONDITIONS = (
+    "only while the value never changes",
+    "only with the same pattern of changes",
+    "only on whether the value",
+)
+REPORTS = re.compile(r"([\d,]+|one) reports?")
+
+CASES = {
+    "basic-rappor": "max_values = 2",
+    "grr": "parameters = {epsilon = 1.0}",
+    "l-grr": "parameters = {epsilon_permanent = 2.0, epsilon_report = 1.0}\nmax_values = 3",
+    "l-osue": "parameters = {epsilon_permanent = 2.0, epsilon_report = 1.0}",
+    "oue": "parameters = {epsilon = 1.0}",
+    "subset": "parameters = {epsilon = 1.0}\nmax_values = 2",
+    "opt-wb": "parameters = {epsilon = 2.0, window = 4}",
+    "opt-dr": "parameters = {epsilon_permanent = 2.0}",
+}
+
+
+@pytest.fixture(autouse=True)
+def nothing_forbids(monkeypatch, tmp_path):
+    from overstory.client.policy import CI_VARIABLES
+
+    for name in (*CI_VARIABLES, "DO_NOT_TRACK", "OVERSTORY", "OVERSTORY_STATE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def entry(rest, name="theme"):
+    return ENTRY.format(id=name, rest=rest)
+
+
+def reported(values, rest, capsys):
+    """Report values, one a day, through a client that was agreed to; return its registry."""
+    Path("metrics.toml").write_text(HEAD + entry(rest))
+    registry = parse_registry(Path("metrics.toml").read_text())
+    clock = Clock()
+    with Client("t", registry=registry, state="state", clock=clock, environ={}, policy="none") as client:
+        client.consent("on")
+        for value in values:
+            assert client.record("theme", value) == "recorded"
+            client.flush()
+            clock.tomorrow()
+    capsys.readouterr()
+    return registry
+
+
+def printed(capsys, *argv):
+    assert main([*argv]) == 0
+    return capsys.readouterr().out
+
+
+ON = ("on", "--state", "state", "--registry", "metrics.toml")
+STATUS = ("status", "--state", "state", "--registry", "metrics.toml")
+VIEW = ("view", "--state", "state", "--registry", "metrics.toml")
+
+
+def surfaces(capsys, reports):
+    show = ("metrics", "show", "metrics.toml", "theme", "--reports", str(reports))
+    return {
+        "status": printed(capsys, *STATUS),
+        "view": printed(capsys, *VIEW),
+        "on": printed(capsys, *ON),
+        "show": printed(capsys, *show),
+        "markdown": printed(capsys, *show, "--markdown"),
+    }
+
+
+def numbers(text):
+    """Return (line, epsilon, reports) of every line with an epsilon; infinite without a bound, 1 for one report."""
+    for line in text.splitlines():
+        found = re.search(r"(?i)epsilon (\d+\.\d+)", line)
+        cells = re.match(
+            r"\W*(whatever .*?|[\d,]+ reports,.*?|any number .*?|one report)(?: {2,}| \| )(no bound|\d+\.\d+)\s", line
+        )
+        if not found and not cells and not re.search(r"(?i)no bound", line):
+            continue
+        amount = found[1] if found else cells[2] if cells else "no bound"
+        counted = REPORTS.search(line)
+        reports = 1 if counted is None or counted[1] == "one" else int(counted[1].replace(",", ""))
+        yield line, math.inf if amount == "no bound" else float(amount), reports
+
+
+@lru_cache
+def worst(mechanism, reports, domain=4):
+    """Return the largest epsilon between any two histories of so many reports, by enumeration.
+
+    All values are alike to these oracles, so the values of the first history are named in order of appearance.
+    """
+    histories = list(itertools.product(range(domain), repeat=reports))
+    first = [one for one in histories if all(value <= max(one[:i], default=-1) + 1 for i, value in enumerate(one))]
+    return max(epsilon_between(mechanism, one, other) for one in first for other in histories)
+
+
+def assert_true_as_worded(text, truth):
+    lines = list(numbers(text))
+    assert len(lines) >= 3, text
+    for line, epsilon, reports in lines:
+        if not any(condition in line for condition in CONDITIONS):
+            assert epsilon >= truth(reports) - 1e-9, (line, truth(reports))
+    return lines
+
+
+def test_thirty_days_with_one_change_are_not_stated_below_the_truth(capsys):
+    """The audit's case: status printed 4.3822 for what is 22.04."""
+    registry = reported(["a"] * 15 + ["b"] * 15, 'oracle = "basic-rappor"\nmax_values = 2\nbeyond = "first"', capsys)
+    built = registry["theme"].mechanism
+    changed = epsilon_between(built, [0] * 30, [0] * 15 + [1] * 15)
+    assert changed == pytest.approx(22.04, abs=0.01)
+
+    def truth(reports):
+        return changed if reports >= 30 else built.epsilon_report
+
+    for name, text in surfaces(capsys, 30).items():
+        lines = assert_true_as_worded(text, truth)
+        assert any(reports == 30 and not any(c in line for c in CONDITIONS) for line, _, reports in lines), name
+        for lie in ("can ever cost", "beyond that", "for ever", "all so far"):
+            assert lie not in text
+
+
+def test_a_page_that_drops_its_conditions_is_caught(capsys):
+    reported(["a"] * 2 + ["b"] * 2, 'oracle = "basic-rappor"\nmax_values = 2', capsys)
+    text = printed(capsys, *STATUS)
+    for condition in CONDITIONS:
+        text = text.replace(condition, "whatever")
+    with pytest.raises(AssertionError):
+        assert_true_as_worded(text, lambda reports: 22.04 if reports > 1 else 0.5)
+
+
+@pytest.mark.parametrize("reports", [1, 3])
+@pytest.mark.parametrize("oracle", CASES)
+def test_every_number_is_true_as_worded(oracle, reports, capsys):
+    values = ["a", "b", "a"][:reports]
+    registry = reported(values, f'oracle = "{oracle}"\n{CASES[oracle]}\nbeyond = "first"', capsys)
+    built = registry["theme"].mechanism
+    known = {n: worst(built, n) for n in range(1, reports + 1)}
+    for text in surfaces(capsys, reports).values():
+        assert_true_as_worded(text, lambda number: known[min(number, reports)])
+
+
+def headlines(text):
+    """Return the epsilon of every line that holds whatever the person holds, by its number of reports."""
+    found = {}
+    for line, epsilon, reports in numbers(text):
+        if "whatever you hold" in line:
+            found.setdefault(reports, epsilon)
+    return found
+
+
+@pytest.mark.parametrize("oracle", CASES)
+def test_four_surfaces_print_one_number(oracle, capsys):
+    reported(["a", "b", "a"], f'oracle = "{oracle}"\n{CASES[oracle]}\nbeyond = "first"', capsys)
+    found = {name: headlines(text)[3] for name, text in surfaces(capsys, 3).items()}
+    assert len(set(found.values())) == 1, found
+    json_of = {
+        "status": json.loads(printed(capsys, *STATUS, "--json"))["budget"][0],
+        "view": json.loads(printed(capsys, *VIEW, "--json"))["metrics"][0]["budget"],
+        "on": json.loads(printed(capsys, *ON, "--json"))["metrics"][0]["cost"],
+        "show": json.loads(printed(capsys, "metrics", "show", "metrics.toml", "--reports", "3", "--json"))["metrics"][
+            0
+        ]["privacy"]["cost"],
+    }
+    assert len({of["epsilon_any"] for of in json_of.values()}) == 1
+    assert {of["reports"] for of in json_of.values()} == {3}
+
+
+def test_a_metric_without_a_cap_is_bounded_by_its_domain_everywhere(capsys):
+    """One surface said 20 values and the other that there is no bound."""
+    twenty = ", ".join(f'"v{i}"' for i in range(20))
+    rest = 'oracle = "basic-rappor"'
+    Path("metrics.toml").write_text(HEAD + entry(rest).replace('"a", "b", "c", "d"', twenty))
+    said = {}
+    show = ("metrics", "show", "metrics.toml", "theme")
+    for name, argv in {"show": show, "on": ON, "view": VIEW}.items():
+        (line,) = [line for line, _, _ in numbers(printed(capsys, *argv)) if "of 20 values" in line]
+        said[name] = re.search(r"43\.94\d\d", line)[0]
+    assert len(set(said.values())) == 1
+
+
+def test_metrics_of_one_attribute_are_added_up(capsys):
+    four = "".join(entry('oracle = "basic-rappor"\nmax_values = 1\nattribute = "age"', f"age{i}") for i in range(4))
+    Path("metrics.toml").write_text(HEAD + four + entry('oracle = "basic-rappor"\nmax_values = 1', "other"))
+    shown = printed(capsys, "metrics", "show", "metrics.toml")
+    asked = printed(capsys, *ON)
+    for text in (shown, asked):
+        (_, of_age) = text.split("Together: ")[1:3]
+        assert "all that tells of age (age0, age1, age2, age3)" in of_age
+        assert "epsilon 8.7889" in of_age
+    clock = Clock()
+    registry = parse_registry(Path("metrics.toml").read_text())
+    with Client("t", registry=registry, state="state", clock=clock, environ={}, policy="none") as client:
+        for _ in range(2):
+            for name in registry:
+                client.record(name, "a")
+            clock.tomorrow()
+    capsys.readouterr()
+    for text in (printed(capsys, *STATUS), printed(capsys, *VIEW)):
+        assert "all metrics (age0, age1, age2, age3, other)" in text
+        assert "all that tells of age (age0, age1, age2, age3)" in text
+        assert "whatever you hold and however it changes: your 10 reports" in text
+        assert "your 8 reports, only with the same pattern of changes" in text
+    total, of_age = json.loads(printed(capsys, *STATUS, "--json"))["totals"]
+    one = registry["other"].mechanism.epsilon_n(2)
+    assert total["epsilon_same_pattern"] == pytest.approx(5 * one)
+    assert of_age["epsilon_same_pattern"] == pytest.approx(4 * one)
