@@ -67,8 +67,7 @@ def values_of(one: Mechanism, most: int) -> list[Any]:
         found.setdefault(bits, value)
         if number >= 60:
             break
-    full = (1 << one.payload_bits) - 1
-    far = next((a, b) for a in found for b in found if (not a & b and a | b == full) or a ^ b == full)
+    far = max(((a, b) for a in found for b in found), key=lambda pair: (pair[0] ^ pair[1]).bit_count())
     return [found[far[0]], found[far[1]], twin, *(v for bits, v in found.items() if bits not in far)][:most]
 
 
