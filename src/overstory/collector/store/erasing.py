@@ -29,6 +29,8 @@ REST: Final = {INBOX.name: 1000, BATCH_IDS.name: 1000, CHUNKS.name: 100, COUNTS.
 """How many times as long as its rewriting took a table then rests. Ingest waits while one of the first two is
 rewritten: for a thousandth of the time. The other two are read by operators and written by compactions alone."""
 
+PASSES, PAUSE = 50, 0.02
+
 LOCK_MS: Final = 200
 """How long to wait for a table that somebody else uses: whoever comes after would have to wait as well."""
 
@@ -43,6 +45,9 @@ COUNT: Final = text("SELECT count(*) FROM batch_ids")
 LIMIT_WAIT: Final = text("SELECT set_config('lock_timeout', CAST(:ms AS text), false)")
 OWNED: Final = text("SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = CAST(:table AS regclass)")
 NOW: Final = text("SELECT CAST(CAST(pg_current_xact_id() AS xid) AS text)")
+ENDED: Final = text(
+    "SELECT age(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS xid)) <= age(CAST(CAST(:xid AS text) AS xid))"
+)
 ERASED: Final = text(
     "SELECT age(relfrozenxid) <= age(CAST(CAST(:xid AS text) AS xid)) FROM pg_class "
     "WHERE oid = CAST(:table AS regclass)"
@@ -114,6 +119,7 @@ class Eraser:
         if table == BATCH_IDS.name:
             self._insert_again(connection.execute(COUNT).scalar_one())
         xid = connection.execute(NOW).scalar()
+        _wait_for_others(connection, xid)
         connection.execute(text(f"VACUUM (FULL) {table}"))
         if not connection.execute(ERASED, {"table": table, "xid": xid}).scalar():
             return "an open transaction can still see deleted rows"
@@ -132,6 +138,14 @@ class Eraser:
     def _insert_slice(self, connection: Connection, first: bytes, end: bytes) -> None:
         self.database.alone(connection)  # who forgets ids would miss those that are on the way
         connection.execute(AGAIN, {"first": first, "end": end})
+
+
+def _wait_for_others(connection: Connection, xid: str | None) -> None:
+    """Wait a little for the transactions that began before `xid`: those of senders take milliseconds."""
+    for _ in range(PASSES):
+        if connection.execute(ENDED, {"xid": xid}).scalar():
+            return
+        time.sleep(PAUSE)
 
 
 def _locked(error: DBAPIError) -> bool:
