@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import overstory, python
+from running import overstory, python, within
 
 from overstory.cli import main as main_module
 from overstory.cli.main import COMMANDS, explain, main
@@ -170,3 +170,9 @@ def test_the_module_runs_like_the_command(tmp_path: Any) -> None:
     if installed.exists():
         ran = subprocess.run([installed, "--version"], capture_output=True, text=True, check=True)
         assert ran.stdout == overstory("--version", cwd=tmp_path).stdout
+
+
+def test_a_file_name_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    """T28: the name was repeated raw in the error line."""
+    done = within("sum", "--params", "\x1b[31mred", "--reports", "r.csv", "-o", "c.csv", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, "overstory: error: \\x1b[31mred: no such file or directory\n")

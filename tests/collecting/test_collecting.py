@@ -203,3 +203,18 @@ def test_the_advice_names_the_best_and_says_what_another_would_cost():
 def test_labels_in_pictures_are_plain():
     assert short("a\nb") == "a\N{REPLACEMENT CHARACTER}b"
     assert len(short("x" * 99)) == 32
+
+
+@pytest.mark.parametrize("name", ["grr", "oue"])
+def test_shares_at_the_thresholds_are_detected_as_often_as_is_said(name):
+    """A12. 400 collections: half the time is 200 +- 5.5 * 10, nine in ten 360 +- 5.5 * 6; bounds are one in 1e6."""
+    people = np.array([9_000, 6_000, 4_000] + [0] * 13)
+    learned = collect(People(tuple("abcdefghijklmnop"), people), Budget(1.0), name, 3)
+    advice = advise(learned)
+    oracle = frequency_oracle(name, domain_size=16, epsilon=1.0)
+    for share, low, high in ((advice.half, 140, 265), (advice.nine_in_ten, 325, 392)):
+        rare = round(share * people.sum())
+        held = np.array([9_000 - rare, 6_000, 4_000, rare] + [0] * 12)
+        symbols, rng = np.repeat(np.arange(16), held), np.random.default_rng(11)
+        runs = (oracle.estimate(oracle.accumulate(oracle.simulate(symbols, rng))) for _ in range(400))
+        assert low <= sum(bool(run.detected(0.05, "fdr")[3]) for run in runs) <= high

@@ -235,9 +235,9 @@ def test_people_are_drawn_from_the_rows(folder):
     [
         ({"bins": (0, 1, 2), "device": "d"}, "give one of"),
         ({"most": 1}, "--most-values 1"),
-        ({"people": 0}, "--people takes"),
+        ({"people": 0}, "--people 0: give a whole number from 1 to 10,000,000,000$"),
         ({"people": 10**20}, "from 1 to 10,000,000,000"),
-        ({"people": 5, "device": "d"}, "--people takes"),
+        ({"people": 5, "device": "d"}, "give it or --device-column, not both"),
     ],
 )
 def test_a_column_is_asked_for_in_one_way(given, words):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Final
 
-from overstory.client.output import PIPE_CLOSED, close_quietly, write_anything
+from overstory.client.output import PIPE_CLOSED, close_quietly, printable, write_anything
 
 COMMANDS: Final = (
     "demo",
@@ -81,7 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         status, message = explain(error)
         if message.startswith(("-: ", "-, line")):
             message = "standard input" + message[1:]
-        print(f"overstory: error: {message}", file=sys.stderr)
+        lines = "\n".join(map(printable, message.split("\n")))  # a file's name may try to steer the terminal
+        print(f"overstory: error: {lines}", file=sys.stderr)
     return status
 
 

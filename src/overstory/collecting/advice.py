@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+
 from overstory.analysis.choosing import Choice, recommend
 from overstory.collecting.simulating import Learned
-from overstory.planning.people import people_needed, smallest_share
+from overstory.planning.detection import NINE_IN_TEN, critical_value
+from overstory.planning.people import people_needed, smallest_share, variance_per_person
 from overstory.protocol.mechanisms.mechanism import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism
 
@@ -51,16 +55,23 @@ class Advice:
         The one to choose.
     at_used, at_best
         What the oracle that was used, and the best, would show.
+    half, nine_in_ten
+        Shares that these people show about half the time, and nine times in ten, by the rule that `detected` used and
+        the oracle that was used; None where no share is shown so often.
     """
 
     ranking: tuple[Choice, ...]
     best: Choice
     at_used: AtOracle
     at_best: AtOracle
+    half: float | None
+    nine_in_ten: float | None
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
         return {
+            "detected_half_the_time": self.half,
+            "detected_nine_times_in_ten": self.nine_in_ten,
             "recommended": self.best.name,
             "alpha": ALPHA,
             "used": self.at_used.to_json(),
@@ -74,15 +85,48 @@ def advise(learned: Learned) -> Advice:
     ranking = learned.budget.ranking(len(learned.people.labels), len(learned.people))
     best = recommend(ranking)
     built = mechanism(best.name, **best.parameters)
-    return Advice(ranking, best, _at(learned.mechanism, learned), _at(built, learned))
+    half, nine = (_threshold(learned, reach) for reach in (0.0, NINE_IN_TEN))
+    return Advice(ranking, best, _at(learned.mechanism, learned), _at(built, learned), half, nine)
+
+
+def _threshold(learned: Learned, reach: float) -> float | None:
+    """Return the share whose estimate passes what was detected by, with `reach` standard errors to spare.
+
+    Benjamini and Hochberg's rule let through the p-values up to `alpha R / M` when R of M passed; when none did, the
+    first must be `alpha / M`.
+    """
+    estimate = learned.estimate
+    values, each = len(estimate), learned.reports_per_device
+    passed = max(int(np.count_nonzero(estimate.detected())), 1)
+    needed = critical_value(estimate.alpha, values / passed)
+    people = _people(learned)
+
+    def error(share: float) -> float:
+        return math.sqrt(variance_per_person(learned.mechanism, share, values, reports_per_device=each) / people)
+
+    def passes(share: float) -> bool:
+        nearly_lowest = share - reach * error(share)
+        return nearly_lowest > 0 and nearly_lowest >= needed * error(nearly_lowest)
+
+    if people < 1 or not passes(1.0):
+        return None
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if passes(middle) else (middle, high)
+    return high
 
 
 def _at(built: Mechanism, learned: Learned) -> AtOracle:
     values, each = len(learned.people.labels), learned.reports_per_device
-    # With uneven devices, people are counted as so many that all send the mean number over the reports.
-    people = round(len(learned.people) * learned.budget.reports / each)
+    people = _people(learned)
     return AtOracle(
         built.name,
         tuple(people_needed(built, share, values, alpha=ALPHA, reports_per_device=each) for share in SHARES),
         smallest_share(built, people, values, alpha=ALPHA, reports_per_device=each),
     )
+
+
+def _people(learned: Learned) -> int:
+    """Return how many people report; where they are uneven, so many as would all send the mean over the reports."""
+    return round(len(learned.people) * learned.budget.reports / learned.reports_per_device)

@@ -61,10 +61,10 @@ class Column:
             raise ParameterError("give one of --bins, --candidates and --device-column")
         if self.most < 2:
             raise ParameterError(f"--most-values {self.most}: give a whole number from 2")
-        if self.people is not None and (not 1 <= self.people <= MOST_PEOPLE or self.device is not None):
-            raise ParameterError(
-                f"--people takes a whole number from 1 to {MOST_PEOPLE:,}, and not together with --device-column"
-            )
+        if self.people is not None and self.device is not None:
+            raise ParameterError("--people draws rows one by one: give it or --device-column, not both")
+        if self.people is not None and not 1 <= self.people <= MOST_PEOPLE:
+            raise ParameterError(f"--people {self.people}: give a whole number from 1 to {MOST_PEOPLE:,}")
 
 
 def read_people(column: Column, rng: np.random.Generator, advance: Advance | None = None) -> People:

@@ -114,10 +114,19 @@ class Summary:
             f"Who: {self._who()}.",
             f"How: {learned.mechanism.name}, epsilon {epsilon_text(learned.mechanism.epsilon_report)} for one report.",
             f"Learned: {found} {learned.estimate.alpha:.0%}; {error}; {intervals}.",
+            f"Thresholds: {self._thresholds()}.",
             f"Privacy: {cost}",
             *(f"Note: {note}." for note in [*people.notes, *learned.estimate.notes]),
             HERE,
         ]
+
+    def _thresholds(self) -> str:
+        """Say which shares these people show, by the rule that was used."""
+        half, nine = self.advice.half, self.advice.nine_in_ten
+        if half is None:
+            return "no share is detected even half the time with so few people at this epsilon"
+        often = "none nine times in ten" if nine is None else f"nine times in ten from {nine:.2%}"
+        return f"a value is detected about half the time from a share of {half:.2%}, {often}"
 
     def _who(self) -> str:
         learned, people = self.learned, self.learned.people
@@ -138,7 +147,7 @@ class Summary:
             for i, share in enumerate(SHARES)
         ]
         here = ("none" if one.smallest is None else f"{one.smallest:.2%}" for one in columns)
-        return [*rows, (f"smallest share that these {self.learned.people.num_devices:,} devices show", *here)]
+        return [*rows, (f"smallest share that these {self.learned.people.num_devices:,} devices show so", *here)]
 
     def advice_head(self) -> tuple[str, ...]:
         """Return the columns' names: the oracle that was used, and the best if it is another."""
@@ -153,6 +162,6 @@ class Summary:
         also = f" ({most_accurate.name}, {most_accurate.report_bits:,} bits)" if best != most_accurate else ""
         return (
             f"For {len(self.learned.people.labels):,} values at this epsilon the best oracle is {best.name}: {why}"
-            f"{also}, with reports of {best.report_bits:,} bits. A share counts as detected when it is so nine times "
-            "in ten, with a chance of 5% of any false detection."
+            f"{also}, with reports of {best.report_bits:,} bits. Here a share counts as detected when it is so nine "
+            "times in ten, with a chance of 5% of any false detection, a stricter rule than was used above."
         )
