@@ -5,7 +5,7 @@ The registry's devices, simulated with their permanent responses kept; each stat
 
 import numpy as np
 import pytest
-from contract_cases import DEBIASED_CASES, SMALL_CASES, domain_of, some_values
+from contract_cases import DEBIASED_CASES, SMALL_CASES, domain_of, is_counted_by_seed, some_values
 from contract_statistics import LEVEL, Alarm
 from scipy.stats import binom, chi2
 
@@ -41,8 +41,9 @@ def replicate(oracle, batches, per_device, sent=slice(None)):
         own = slice(i * DEVICES, (i + 1) * DEVICES)
         cohorts, bits = (np.concatenate([getattr(b, column)[own] for b in batches])[sent] for column in COLUMNS)
         reports = ReportBatch(cohorts, bits, batches[0].num_bits, batches[0].num_cohorts)
-        counts = oracle.accumulate(reports, candidates_of(oracle))
-        found.append(oracle.estimate(counts, reports_per_device=per_device))
+        names = candidates_of(oracle)
+        counts = oracle.accumulate(reports, None if is_counted_by_seed(oracle.mechanism) else names)
+        found.append(oracle.estimate(counts, names, reports_per_device=per_device))
     return np.array([f.raw_counts for f in found]), np.array([f.standard_errors for f in found])
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from contract_cases import TYPICAL_CASES, domain_of, some_values
+from contract_cases import TYPICAL_CASES, domain_of, is_counted_by_seed, some_values
 from contract_views import payloads
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -43,7 +43,8 @@ def packed(oracle, reports) -> ReportBatch:
 
 
 def counted(oracle, reports) -> SupportCounts:
-    named = domain_of(oracle.mechanism) or isinstance(oracle.mechanism.encoding, Bloom)
+    later = isinstance(oracle.mechanism.encoding, Bloom) or is_counted_by_seed(oracle.mechanism)
+    named = domain_of(oracle.mechanism) or later
     return oracle.accumulate(reports, None if named else some_values(oracle.mechanism, 5))
 
 
@@ -51,9 +52,18 @@ def by_hand(oracle, reports) -> SupportCounts:
     """The obvious way, and none of the package's: one report, one cohort, one bit or value at a time."""
     if isinstance(oracle.mechanism, BitMechanism):
         return bits_by_hand(oracle.mechanism.encoding, reports)
+    if is_counted_by_seed(oracle.mechanism):
+        return seeds_by_hand(oracle.mechanism.encoding, reports)
     values = some_values(oracle.mechanism, domain_of(oracle.mechanism) or 5)
     ones = [sum(oracle.mechanism.supports(report, value) for report in reports) for value in values]
     return SupportCounts([len(reports)], [ones])
+
+
+def seeds_by_hand(encoding, reports) -> SupportCounts:
+    ones = [[0] * encoding.num_symbols for _ in range(encoding.num_cohorts)]
+    for seed, symbol in reports:
+        ones[seed][symbol] += 1
+    return SupportCounts([sum(row) for row in ones], ones)
 
 
 def bits_by_hand(encoding, reports) -> SupportCounts:
@@ -124,13 +134,15 @@ def test_a_payload_that_no_device_sends_is_refused(name, parameters, payload):
 
 
 def test_what_cannot_be_counted_is_said():
-    strings, symbols = overstory.oracle("olh", epsilon=1.0), overstory.oracle("olh", epsilon=1.0, domain_size=4)
+    strings, symbols = (overstory.oracle("olh", epsilon=1.0, num_seeds=1 << 31, domain_size=d) for d in (None, 4))
     with pytest.raises(ParameterError, match="counts given strings: candidates"):
         strings.accumulate([])
     with pytest.raises(ParameterError, match=r"outside the domain 0 \.\. 3"):
         symbols.accumulate([], [4])
     with pytest.raises(ParameterError, match="give candidates to `estimate`"):
         overstory.oracle("rappor").accumulate([], ["a"])
+    with pytest.raises(ParameterError, match="give candidates to `estimate`"):
+        overstory.oracle("olh", epsilon=1.0).accumulate([], ["a"])
     with pytest.raises(ParameterError, match="olh reports have 2 bits"):
         symbols.accumulate(ReportBatch.of(overstory.oracle("grr", domain_size=4, epsilon=1.0).mechanism, []))
 
