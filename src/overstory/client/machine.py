@@ -18,6 +18,8 @@ from typing import Final
 PLACES: Final = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 UNSET: Final = frozenset({"", "uninitialized"})
 MARK_BYTES: Final = 16
+THIS_MACHINE: Final = "this machine"
+"""No metric has this id: it holds a space."""
 
 ELSEWHERE: Final = (
     "this state was begun on another machine; if this machine replaces that one, say so: overstory on --moved; if it "
@@ -33,12 +35,18 @@ def machine_id(platform: str = sys.platform) -> str | None:
     return None if found in UNSET else found
 
 
-def mark_of(secret: bytes) -> bytes | None:
-    """Return what a state keeps of the machine that it is on; None where the machine has no id."""
+def mark_of(key: bytes | None) -> bytes | None:
+    """Return what a state keeps of the machine that it is on; None where the machine has no id.
+
+    Parameters
+    ----------
+    key
+        The device's key of the name `THIS_MACHINE`, which lives as long as its secret.
+    """
     found = machine_id()
-    if found is None:
+    if found is None or key is None:
         return None
-    return hashlib.blake2b(found.encode(), digest_size=MARK_BYTES, key=secret, person=b"machine").digest()
+    return hashlib.blake2b(found.encode(), digest_size=MARK_BYTES, key=key, person=b"machine").digest()
 
 
 def _linux() -> str:

@@ -22,7 +22,7 @@ from overstory.client.errors import Fault, StateError
 from overstory.client.forking import no_fork
 from overstory.client.lifetimes import Lifetimes
 from overstory.client.locking import locked
-from overstory.client.machine import ELSEWHERE, mark_of
+from overstory.client.machine import ELSEWHERE, THIS_MACHINE, mark_of
 from overstory.client.memo import Memo
 from overstory.client.outbox import Bounds, Outbox
 from overstory.client.ownership import refuse_foreign
@@ -172,7 +172,7 @@ class State:
     def _bind(self, secret: DeviceSecret, timeout: float) -> None:
         """Keep the mark of this machine where there is none; refuse that of another."""
         self.check_machine()
-        here = mark_of(secret.fingerprint)
+        here = mark_of(secret.key(THIS_MACHINE))
         with self.snapshot() as rows:
             bound = here is None or rows.machine is not None
         if here is not None and not bound:
@@ -233,7 +233,7 @@ class State:
             `elsewhere`; or when the state cannot be read.
         """
         secret = self._secret or read_secret(self.paths.secret)
-        here = None if secret is None else mark_of(secret.fingerprint)
+        here = None if secret is None else mark_of(secret.key(THIS_MACHINE))
         if here is None or not self.exists:
             return
         with self.snapshot() as rows:
@@ -249,7 +249,7 @@ class State:
             When the state cannot be written.
         """
         secret = read_secret(self.paths.secret)
-        here = None if secret is None else mark_of(secret.fingerprint)
+        here = None if secret is None else mark_of(secret.key(THIS_MACHINE))
         if here is not None and self.exists:
             with self.transaction() as rows:
                 rows.bind(here)
