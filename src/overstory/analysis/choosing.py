@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from overstory.analysis.support_families import support_of
 from overstory.analysis.variance import frequency_variance
+from overstory.privacy.linkability import Linkability, linkability
 from overstory.protocol.encodings import check_count
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.calibration import check_epsilon
@@ -41,6 +42,8 @@ class Choice:
         What counting the support of every value costs.
     epsilon_report, epsilon_permanent
         What is really spent, rounded up.
+    linkable
+        What stays the same in every report of a device.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Choice:
     decoding: str
     epsilon_report: float
     epsilon_permanent: float
+    linkable: Linkability
 
     @property
     def standard_error(self) -> float:
@@ -68,6 +72,7 @@ class Choice:
             "decoding": self.decoding,
             "epsilon_report": self.epsilon_report,
             "epsilon_permanent": ever if math.isfinite(ever) else None,
+            "linkable": self.linkable.to_json(),
         }
 
 
@@ -165,6 +170,7 @@ def _choice(built: Mechanism, domain_size: int, num_reports: int) -> Choice:
         decoding=support_of(built).cost,
         epsilon_report=built.epsilon_report,
         epsilon_permanent=built.epsilon_permanent,
+        linkable=linkability(built),
     )
 
 

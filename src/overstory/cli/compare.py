@@ -137,16 +137,21 @@ def as_json(
 
 def table(ranking: tuple[Choice, ...], measured: list[float] | None, best: Choice) -> list[str]:
     """Return the ranking as lines."""
-    head = f"{'oracle':<15} {'std. error':>10} {'over best':>9} {'bits':>6}  {'decoding':<16}"
+    from overstory.privacy.linkability import bits_text
+
+    head = f"{'oracle':<15} {'std. error':>10} {'over best':>9} {'bits':>6} {'same':>6}  {'decoding':<16}"
     lines = [(head + (f" {'measured':>10}" if measured else "")).rstrip()]
     for number, choice in enumerate(ranking):
         worse = math.sqrt(choice.variance / ranking[0].variance) - 1
-        line = f"{choice.name:<15} {choice.standard_error:>10.3e} {worse:>9.1%} {choice.report_bits:>6}  "
+        line = f"{choice.name:<15} {choice.standard_error:>10.3e} {worse:>9.1%} {choice.report_bits:>6} "
+        line += f"{bits_text(choice.linkable.bits).split()[0]:>6}  "
         line += f"{choice.decoding:<16}" + (f" {measured[number]:>10.3e}" if measured else "")
         lines.append(line.rstrip())
     made = ", ".join(f"{key}={value!r}" for key, value in best.parameters.items())
     lines += ["", f"recommended: overstory.oracle({best.name!r}, {made})"]
+    lines.append(f"linkable: {best.linkable.words()}")
     lines.append(
         "std. error: of a value's frequency, on average over the domain; bits: of a report, its public part included"
     )
+    lines.append("same: bits that are the same in every report of a device while its value does not change")
     return lines

@@ -162,6 +162,7 @@ def _show(said: PrivacyStatement, claims: Sequence[Claim]) -> None:
     console.print(Text("\n".join(_picture(said.terms)), no_wrap=True))
     console.print()
     console.print(Text(said.plain_words()))
+    console.print(Text(f"Linkable: {said.linkable.words()}."))
 
 
 def _picture(terms: Terms) -> Iterator[str]:

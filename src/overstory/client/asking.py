@@ -14,6 +14,7 @@ from overstory.client.errors import ConsentError, StateError
 from overstory.client.state import State
 from overstory.client.story import Block, Costs, Facts, Heading, Says
 from overstory.client.wording import counted
+from overstory.privacy.linkability import linkability
 from overstory.privacy.metric_cost import CostLine, MetricCost, metric_cost
 from overstory.privacy.person_budget import budget_words
 from overstory.privacy.total_cost import TotalCost, total_costs
@@ -141,6 +142,7 @@ def _facts(metric: Metric) -> Iterator[tuple[str, str]]:
     yield "reports are kept", f"{counted(metric.retention_days, 'day')}; counts stay"
     cap = "no cap" if metric.max_values is None else f"{counted(metric.max_values, 'distinct value')}, no more"
     yield "different values", cap
+    yield "linkable", linkability(metric.mechanism).words()
 
 
 def _each(metric: Metric) -> str:
@@ -188,6 +190,7 @@ def _metric_json(asked: Asked, metric: Metric) -> dict[str, Any]:
         "retention_days": metric.retention_days,
         "max_values": metric.max_values,
         "changed": list(asked.changes.get(metric.id, ())),
+        "linkable": linkability(metric.mechanism).to_json(),
         "cost": asked.costs[metric.id].to_json(),
         "cost_by_the_end": None if end is None else end.to_json(),
     }

@@ -12,6 +12,7 @@ from overstory.client.inference import Inference
 from overstory.client.status import Status
 from overstory.client.view import ShownMetric, ShownReport
 from overstory.client.wording import counted
+from overstory.privacy.linkability import linkability
 from overstory.privacy.total_cost import TotalCost
 
 PERIODS_SHOWN: Final = 30
@@ -155,6 +156,7 @@ def _metric(shown: ShownMetric, reports: int) -> Iterator[Block]:
                 ("until", metric.expires.isoformat()),
                 ("reports are kept", f"{counted(metric.retention_days, 'day')}; counts stay"),
                 ("noise", metric.mechanism.name),
+                ("linkable", linkability(metric.mechanism).words()),
             )
         )
     yield Heading(3, f"Recorded: {shown.id}")
@@ -215,10 +217,8 @@ def _inferred(shown: ShownMetric) -> Iterator[Block]:
         yield Says("Nothing of this was sent: this is what would be known if it were.")
     yield from _told("From the newest report alone", told.newest)
     if told.linked is not None:
-        yield Says(
-            "Reports carry no name, and the collector keeps no address. If somebody linked them all the same, and the "
-            "value had not changed, they would tell more together:"
-        )
+        carried = "" if shown.metric is None else f"{linkability(shown.metric.mechanism).carried()} "
+        yield Says(f"{carried}If somebody linked them, and the value had not changed, they would tell more together:")
         yield from _told("From all kept reports of that value, linked", told.linked)
 
 

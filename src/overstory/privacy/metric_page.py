@@ -101,6 +101,7 @@ def _facts(metric: Metric, said: PrivacyStatement) -> Iterator[tuple[str, str]]:
     yield "How long it is kept", _kept(metric)
     shown = metric.to_json()["parameters"].items()
     given = ", ".join(f"{key} = {value}" for key, value in shown)
+    yield "What could put a device's reports together", said.linkable.words()
     yield "How", f"{metric.mechanism.name} ({given}); randomized on the device, which never sends the value itself"
 
 

@@ -7,10 +7,15 @@ import math
 from collections.abc import Iterator
 
 from overstory.privacy.kinds import terms_of
+from overstory.privacy.linkability import linkability
 from overstory.privacy.registry_changes import lifetime_epsilon
 from overstory.protocol.domains import Categories, Domain
+from overstory.protocol.encodings import DEFAULT_SEEDS
 from overstory.protocol.metrics import Fault, Metric, MetricRegistry, Strings
 from overstory.protocol.metrics.places import places
+
+MOST_SEEDS = 1024
+"""Cohorts, seeds or rows up to which a device is one of a crowd: of a million devices about a thousand share each."""
 
 SOON = 30
 """Days before its expiry at which a metric is worth a decision."""
@@ -42,7 +47,8 @@ def registry_warnings(registry: MetricRegistry, text: str, today: dt.date) -> li
     found = []
     for name, metric in registry.items():
         written = {path[2] for path in where if path[:2] == ("metrics", name) and len(path) == 3}
-        for key, message in (*_expiry(metric, today), *_caps(metric, "beyond" in written)):
+        warned = (*_expiry(metric, today), *_caps(metric, "beyond" in written), *_links(metric, today))
+        for key, message in warned:
             path = ("metrics", name, key) if key in written else ("metrics", name)
             found.append(Fault(where[path].line, f"metrics.{name}.{key}", message))
     return sorted(found)
@@ -55,6 +61,32 @@ def _expiry(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
     elif left <= SOON:
         days = f"{left} day{'s' * (left != 1)}"
         yield "expires", f"expires in {days}, on {metric.expires}: renew it in time, or plan its end"
+
+
+def _links(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
+    linkable, cohorts = linkability(metric.mechanism), metric.mechanism.num_cohorts
+    if linkable.has_payload and metric.period.number(metric.expires_at) - metric.period.number(_midnight(today)) > 1:
+        yield (
+            "oracle",
+            f"a device reports every {metric.period}, and the noise is drawn once: an unchanged value always sends the "
+            f"same report ({linkable.unchanged.words()}), and a change is certain; two rounds (l-osue, rappor) hide both",
+        )
+    if cohorts > MOST_SEEDS:
+        yield (
+            "parameters",
+            f"each report carries one of {cohorts:,} public numbers, always a device's own "
+            f"({linkable.always.words()}): {_fewer(metric)}",
+        )
+
+
+def _fewer(metric: Metric) -> str:
+    if "num_seeds" in metric.mechanism.parameters:
+        return f"num_seeds = {DEFAULT_SEEDS} hides a device among many; responses are then drawn again"
+    return f"an oracle with at most {MOST_SEEDS:,} hides a device among many"
+
+
+def _midnight(day: dt.date) -> float:
+    return dt.datetime(day.year, day.month, day.day, tzinfo=dt.UTC).timestamp()
 
 
 def _caps(metric: Metric, beyond_is_written: bool) -> Iterator[tuple[str, str]]:  # noqa: FBT001 - a fact

@@ -29,6 +29,7 @@ from overstory.privacy.claims import (
     finite,
 )
 from overstory.privacy.kinds import domain_size, terms_of
+from overstory.privacy.linkability import Linkability, linkability
 from overstory.privacy.maps import Positions, map_differences
 from overstory.privacy.terms import Terms
 from overstory.privacy.words import epsilon_text, sentences
@@ -60,6 +61,8 @@ class PrivacyStatement:
         The integers that all of it follows from.
     attack
         What the best attacker achieves: a guess, and a suspicion at 1% false positives.
+    linkable
+        What stays the same in every report of a device.
     epsilon_any
         n reports between any two histories, changing or not, by n: exact or a bound, see `Terms.epsilon_any_is_exact`.
     delta, epsilon_at_delta
@@ -80,6 +83,7 @@ class PrivacyStatement:
     change_leak: Mapping[int, float]
     terms: Terms
     attack: Attack
+    linkable: Linkability
     epsilon_any: Mapping[int, float] = field(default_factory=dict)
     delta: float = DELTA
     epsilon_at_delta: Mapping[int, float] = field(default_factory=dict)
@@ -148,6 +152,7 @@ class PrivacyStatement:
             "map_epsilon_report": finite(self.map_epsilon_report),
             "map_epsilon_permanent": finite(self.map_epsilon_permanent),
             "claims": [claim.to_json() for claim in self.claims],
+            "linkable": self.linkable.to_json(),
             "plain_words": self.plain_words(),
         }
 
@@ -208,6 +213,7 @@ def statement(
         epsilon_any=MappingProxyType(together),
         delta=delta,
         epsilon_at_delta=MappingProxyType(approximate),
+        linkable=linkability(mechanism),
         cautions=MappingProxyType(cautions(mechanism, terms)),
         domain_size=domain_size(mechanism),
         **on_map,

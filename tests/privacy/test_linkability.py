@@ -1,0 +1,210 @@
+"""Linkability against enumeration, against real devices, and against the audit's table (finding F3)."""
+
+import itertools
+import math
+import os
+from collections import Counter
+from fractions import Fraction
+
+import pytest
+from privacy_cases import some_mechanism
+
+from overstory.client.randomizer import Randomizer
+from overstory.privacy.linkability import Constant, linkability
+from overstory.protocol.encodings import encode
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
+from overstory.protocol.mechanisms.sets import SetMechanism
+from overstory.protocol.mechanisms.symbols import SymbolMechanism
+from overstory.protocol.numeric.registry import numeric
+from overstory.protocol.probability import ONE
+
+OLD: dict = {}
+HUNDRED = {"domain_size": 100, "epsilon": 1.0}
+TWO = {"domain_size": 100, "epsilon_permanent": 2.0, "epsilon_report": 1.0}
+ALONE = [  # the audit's table, measured over a million devices of one value
+    ("olh", HUNDRED | OLD, 0.9995, 1.0),
+    ("blh", HUNDRED | OLD, 0.9995, 1.0),
+    ("random-matrix", HUNDRED | OLD, 0.9995, 1.0),
+    ("loloha", TWO | OLD, 0.9995, 0.9996),
+    ("oue", HUNDRED, 0.9999, 1.0),
+    ("sue", HUNDRED, 0.9999, 1.0),
+    ("subset", HUNDRED, 0.9999, 1.0),
+    ("rappor-one-time", {"f": 0.5}, 0.9999, 1.0),
+    ("basic-rappor-one-time", {"domain_size": 100, "f": 0.5}, 0.9999, 1.0),
+    ("dbitflip", HUNDRED, 0.715, 0.735),
+]
+FEW = [("rappor", {}, 4.0), ("hadamard", HUNDRED, 7.7), ("grr", HUNDRED, 6.6), ("projective", HUNDRED, 6.6)]
+NOTHING = ("basic-rappor", "wb", "opt-wb", "opt-dr", "l-grr", "l-sue", "l-osue", "l-soue")
+ENUMERATED = [
+    ("grr", {"domain_size": 5, "epsilon": 1.0}),
+    ("oue", {"domain_size": 5, "epsilon": 1.0}),
+    ("sue", {"domain_size": 4, "epsilon": 2.0}),
+    ("subset", {"domain_size": 6, "epsilon": 1.0}),
+    ("projective", {"domain_size": 7, "epsilon": 1.0}),
+    ("hadamard", {"domain_size": 5, "epsilon": 1.0}),
+    ("dbitflip", {"domain_size": 5, "epsilon": 1.0, "sampled_bits": 2}),
+    ("dbitflip", {"domain_size": 4, "epsilon": 1.0, "sampled_bits": 4}),
+    ("rappor-one-time", {"num_bits": 6, "num_hashes": 2, "num_cohorts": 3, "p": 0.4, "q": 0.8}),
+    ("basic-rappor-one-time", {"domain_size": 4, "p": 0.25, "q": 0.7}),
+]
+
+
+def chances(built, value):
+    """The probability of every (cohort, payload) of a value, added up from the mechanism's own thresholds."""
+    share = Fraction(1, built.num_cohorts)
+    for cohort in range(built.num_cohorts):
+        for payload in payloads(built):
+            yield share * chance(built, value, cohort, payload)
+
+
+def payloads(built):
+    if isinstance(built, SetMechanism) and "subset_size" in built.encoding.canonical():
+        size, d = built.encoding.subset_size, built.encoding.domain_size
+        return [sum(1 << place for place in places) for places in itertools.combinations(range(d), size)]
+    if isinstance(built, SetMechanism):
+        return range(built.encoding.sizes[0])
+    return range(built.encoding.num_symbols) if isinstance(built, SymbolMechanism) else range(1 << built.payload_bits)
+
+
+def chance(built, value, cohort, payload):
+    if isinstance(built, SetMechanism):
+        outputs, own, _ = built.encoding.sizes
+        inside = built.encoding.contains(payload, value)
+        return built.inside / own if inside else (1 - built.inside) / (outputs - own)
+    if isinstance(built, SymbolMechanism):
+        kept = built.rounds.permanent
+        return kept.keep if built.encoding.symbol(value, cohort) == payload else kept.other
+    ones, zeros = (Fraction(threshold, ONE) for threshold in built.rounds.permanent.thresholds)
+    true, product = encode(built.encoding, value, cohort), Fraction(1)
+    for bit in range(built.payload_bits):
+        rate = ones if true >> bit & 1 else zeros
+        product *= rate if payload >> bit & 1 else 1 - rate
+    return product
+
+
+@pytest.mark.parametrize(("name", "parameters"), ENUMERATED, ids=str)
+def test_every_entropy_is_that_of_the_enumerated_outcomes(name, parameters):
+    built = mechanism(name, **parameters)
+    value = 1 if "domain_size" in parameters else "example.org"
+    exact, stated = list(chances(built, value)), linkability(built).unchanged
+    assert sum(exact) == 1
+    assert stated.bits == pytest.approx(-math.log2(sum(p * p for p in exact)), abs=1e-8)
+    assert stated.shannon_bits == pytest.approx(-sum(float(p) * math.log2(p) for p in exact), abs=1e-8)
+    assert stated.min_bits == pytest.approx(-math.log2(max(exact)), abs=1e-8)
+    for devices in (1, 2, 50):
+        assert stated.crowd(devices) == pytest.approx(float(1 + (devices - 1) * sum(p * p for p in exact)))
+        assert stated.alone(devices) == pytest.approx(float(sum(p * (1 - p) ** (devices - 1) for p in exact)))
+
+
+@pytest.mark.parametrize(("name", "parameters", "least", "most"), ALONE, ids=str)
+def test_the_audits_table_of_devices_that_are_alone(name, parameters, least, most):
+    assert least <= linkability(mechanism(name, **parameters)).alone(10**6) <= most + 1e-9
+
+
+@pytest.mark.parametrize(("name", "parameters", "bits"), FEW, ids=str)
+def test_the_audits_table_of_few_bits(name, parameters, bits):
+    stated = linkability(mechanism(name, **parameters))
+    assert round(stated.bits, 1) == bits
+    assert stated.alone(10**6) < 1e-9
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_the_audits_table_of_what_carries_nothing(name):
+    stated = linkability(some_mechanism(name))
+    assert (stated.bits, stated.alone(2), stated.crowd(10**6)) == (0, 0, 10**6)
+    assert stated.words() == "nothing stays the same from report to report"
+
+
+def devices_of(built, value, count, secret=lambda: os.urandom(32)):
+    return [Randomizer(built, secret=secret(), metric="linked") for _ in range(count)]
+
+
+def seen(device, value, reports=24):
+    """What of a device's reports stays the same: the cohort, and the payload where all of them have one."""
+    sent = [device.report(value) for _ in range(reports)]
+    payload = {report.bits for report in sent}
+    return sent[0].cohort, payload.pop() if len(payload) == 1 else None
+
+
+def pairs_alike(keys):
+    return sum(many * (many - 1) // 2 for many in Counter(keys).values())
+
+
+@pytest.mark.parametrize("name", sorted(REGISTRY))
+def test_real_devices_are_alike_as_often_as_stated(name):
+    """Pairs of 300 devices with one cohort and one constant payload, against the stated chance, at five sigma."""
+    built, count = some_mechanism(name), 300
+    value = 1 if built.parameters.get("domain_size") else "example.org"
+    alike = pairs_alike(seen(device, value) for device in devices_of(built, value, count))
+    assert near(alike, linkability(built), count), alike
+
+
+def near(alike, stated, count):
+    """Whether a number of pairs is within five standard deviations; pairs that share a device are not independent."""
+    pairs, c = count * (count - 1) / 2, 2.0**-stated.bits
+    triples = sum(math.exp(n + 3 * p) for n, p in stated.unchanged.groups)  # three devices alike
+    spread = math.sqrt(pairs * c * (1 - c) + count * (count - 1) * (count - 2) * max(triples - c * c, 0))
+    return abs(alike - pairs * c) <= 5 * spread + 1e-6
+
+
+@pytest.mark.parametrize("name", ["grr", "hadamard", "oue"])
+def test_devices_that_share_a_secret_are_seen_by_this_test(name):
+    built, few = some_mechanism(name), [os.urandom(32) for _ in range(2)]
+    devices = devices_of(built, 1, 300, secret=lambda: few[os.urandom(1)[0] & 1])
+    assert not near(pairs_alike(seen(device, 1) for device in devices), linkability(built), 300)
+
+
+@pytest.mark.parametrize("name", ["square-wave", "piecewise", "hybrid", "duchi"])
+def test_numbers_state_what_their_channels_give(name):
+    """By adding up the whole channel of one position, of the middle."""
+    built = numeric(name, epsilon=1.0, resolution=16)
+    drawn = exact_reports(built, 8)
+    assert sum(drawn.values()) == 1
+    assert linkability(built).bits == pytest.approx(-math.log2(sum(p * p for p in drawn.values())), abs=1e-8)
+
+
+def exact_reports(built, position):
+    if built.name == "hybrid":
+        share = Fraction(built.piecewise_threshold, ONE)
+        parts = ((share, built.piecewise, 1), (1 - share, built.duchi, 0))
+        return {
+            payload << 1 | branch: weight * p
+            for weight, one, branch in parts
+            for payload, p in exact_reports(one, position).items()
+        }
+    if built.name == "duchi":
+        one = built.channel.other + built.channel.alpha * Fraction(position, built.resolution)
+        return {0: 1 - one, 1: one}
+    cells = range(built.channel.num_cells)
+    return {cell: built.channel.probability(cell, position) for cell in cells}
+
+
+def test_a_range_trees_level_is_public_and_its_payload_stays():
+    stated = linkability(numeric("ranges", domain_size=16, epsilon=1.0, branching=4))
+    levels = [linkability(mechanism("oue", domain_size=size, epsilon=1.0)).bits for size in (4, 16)]
+    assert stated.always.bits == 1
+    assert stated.bits == pytest.approx(-math.log2(sum(2.0**-bits for bits in levels) / 4))
+
+
+def test_words_name_their_condition():
+    oue, hadamard = (linkability(mechanism(name, **HUNDRED)).words() for name in ("oue", "hadamard"))
+    assert oue.startswith("the same in every report while the value does not change: ")
+    assert hadamard == (
+        "the same in every report: 7 bits; of a million devices 7,813 share it; with the payload, the same in every "
+        "report while the value does not change: 7.8 bits; of a million devices 4,741 share it"
+    )
+    old = linkability(mechanism("loloha", **TWO, **OLD))
+    assert old.words() == "the same in every report: 31 bits; of a million devices 1 shares it"
+
+
+def test_json_has_every_number():
+    shown = linkability(mechanism("hadamard", **HUNDRED)).to_json()
+    assert shown["always"]["bits"] == 7
+    assert set(shown["unchanged"]) == {"bits", "shannon_bits", "min_bits", "crowd_of_a_million", "alone_of_a_million"}
+
+
+@pytest.mark.parametrize("devices", [0, -1, 1.5, True])
+def test_a_number_of_devices_that_is_none(devices):
+    with pytest.raises(ParameterError, match="whole number above 0"):
+        Constant.uniform(4).crowd(devices)
