@@ -13,6 +13,7 @@ from overstory.protocol.mechanisms.mechanism import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.mechanisms.symbols import SymbolMechanism
 from overstory.protocol.permanence import GooglePermanence
+from overstory.protocol.public_seeds import BalancedHash, SeededHash
 
 GOOGLE = {"hash_family": "google-rappor-python"}
 
@@ -33,6 +34,9 @@ def _bloom(bits: int, hashes: int, cohorts: int = 2) -> dict[str, int]:
 # At most five bits, so that three reports have at most 2**15 outcomes. Two of these filters have k < 2h.
 SMALL_BLOOMS = (_bloom(5, 2), _bloom(4, 1), _bloom(5, 3), _bloom(4, 3), _bloom(5, 3) | GOOGLE, _bloom(5, 2) | GOOGLE)
 
+OWN = {"num_seeds": 1 << 31}
+"""A seed of each device's own: how version 0.1 collected."""
+
 TWO = {"epsilon_permanent": 2.0, "epsilon_report": 1.0}
 
 SMALL: dict[str, tuple[dict[str, Any], ...]] = {
@@ -46,10 +50,18 @@ SMALL: dict[str, tuple[dict[str, Any], ...]] = {
     "grr": ({"domain_size": 2, "epsilon": 0.5}, {"domain_size": 5, "epsilon": 2.0}),
     "sue": ({"domain_size": 4, "epsilon": 1.0},),
     "oue": ({"domain_size": 4, "epsilon": 1.0}, {"domain_size": 3, "epsilon": 3.0}),
-    "blh": ({"domain_size": 4, "epsilon": 1.0}, {"epsilon": 2.0}),
+    "blh": (
+        {"domain_size": 4, "epsilon": 1.0},
+        {"domain_size": 4, "epsilon": 1.0} | OWN,
+        {"epsilon": 2.0},
+        {"epsilon": 2.0} | OWN,
+    ),
     "olh": (
         {"domain_size": 9, "epsilon": 1.0},
+        {"domain_size": 9, "epsilon": 1.0} | OWN,
+        {"domain_size": 9, "epsilon": 1.0, "num_seeds": 100},
         {"epsilon": 1.5, "hash_key": "a metric"},
+        {"epsilon": 1.5, "hash_key": "a metric"} | OWN,
         {"epsilon": 1, "hash_range": 2},
     ),
     "hadamard": ({"domain_size": 2, "epsilon": 1.0}, {"domain_size": 5, "epsilon": 2.0}),
@@ -67,7 +79,13 @@ SMALL: dict[str, tuple[dict[str, Any], ...]] = {
         {"domain_size": 12, "epsilon": 2.0, "field_size": 9},
         {"domain_size": 3, "epsilon": 3.0},
     ),
-    "random-matrix": ({"epsilon": 1.0}, {"advantage": 0.1}, {"domain_size": 5, "epsilon": 2.0}),
+    "random-matrix": (
+        {"epsilon": 1.0},
+        {"epsilon": 1.0} | OWN,
+        {"advantage": 0.1},
+        {"advantage": 0.1} | OWN,
+        {"domain_size": 5, "epsilon": 2.0},
+    ),
     "wb": ({"domain_size": 4, "epsilon": 1.0, "window": 3},),
     "opt-wb": ({"domain_size": 3, "epsilon": 2.0, "window": 2},),
     "opt-dr": ({"domain_size": 4, "epsilon_permanent": 2.0},),
@@ -80,7 +98,13 @@ SMALL: dict[str, tuple[dict[str, Any], ...]] = {
         {"domain_size": 5, "epsilon": 1.0, "sampled_bits": 2},
         {"domain_size": 3, "epsilon": 2.0},
     ),
-    "loloha": (TWO, {"domain_size": 7, "published": True} | TWO, {"hash_range": 2} | TWO),
+    "loloha": (
+        TWO,
+        TWO | OWN,
+        {"domain_size": 7, "published": True} | TWO,
+        {"domain_size": 7, "published": True} | TWO | OWN,
+        {"hash_range": 2} | TWO,
+    ),
 }
 
 TYPICAL: dict[str, tuple[dict[str, Any], ...]] = {
@@ -95,12 +119,23 @@ TYPICAL: dict[str, tuple[dict[str, Any], ...]] = {
     "grr": ({"domain_size": 9, "epsilon": 1.0},),
     "sue": ({"domain_size": 9, "epsilon": 1.0},),
     "oue": ({"domain_size": 9, "epsilon": 1.0},),
-    "blh": ({"domain_size": 8, "epsilon": 2.0},),
-    "olh": ({"domain_size": 9, "epsilon": 1.0}, {"epsilon": 2.0, "hash_key": "a metric"}),
+    "blh": ({"domain_size": 8, "epsilon": 2.0}, {"domain_size": 8, "epsilon": 2.0} | OWN),
+    "olh": (
+        {"domain_size": 9, "epsilon": 1.0},
+        {"domain_size": 9, "epsilon": 1.0} | OWN,
+        {"domain_size": 9, "epsilon": 1.0, "num_seeds": 100},
+        {"epsilon": 2.0, "hash_key": "a metric"},
+        {"epsilon": 2.0, "hash_key": "a metric"} | OWN,
+    ),
     "hadamard": ({"domain_size": 9, "epsilon": 2.0},),
     "subset": ({"domain_size": 7, "epsilon": 1.0},),
     "projective": ({"domain_size": 9, "epsilon": 1.0}, {"domain_size": 9, "epsilon": 1.0, "field_size": 4}),
-    "random-matrix": ({"domain_size": 9, "epsilon": 2.0}, {"advantage": 0.3}),
+    "random-matrix": (
+        {"domain_size": 9, "epsilon": 2.0},
+        {"domain_size": 9, "epsilon": 2.0} | OWN,
+        {"advantage": 0.3},
+        {"advantage": 0.3} | OWN,
+    ),
     "wb": ({"domain_size": 9, "epsilon": 3.0, "window": 2},),
     "opt-wb": ({"domain_size": 9, "epsilon": 3.0, "window": 2},),
     "opt-dr": ({"domain_size": 9, "epsilon_permanent": 3.0},),
@@ -109,7 +144,7 @@ TYPICAL: dict[str, tuple[dict[str, Any], ...]] = {
     "l-osue": ({"domain_size": 9} | TWO,),
     "l-soue": ({"domain_size": 9} | TWO,),
     "dbitflip": ({"domain_size": 9, "epsilon": 2.0, "sampled_bits": 4},),
-    "loloha": ({"domain_size": 9} | TWO,),
+    "loloha": ({"domain_size": 9} | TWO, {"domain_size": 9} | TWO | OWN),
 }
 
 
@@ -136,6 +171,11 @@ DEBIASED_CASES = [case for case in TYPICAL_CASES if not isinstance(case.build().
 def domain_of(mechanism: Mechanism) -> int | None:
     """The number of symbols; None where values are strings."""
     return getattr(mechanism.encoding, "domain_size", None)
+
+
+def is_counted_by_seed(mechanism: Mechanism) -> bool:
+    """Whether counts are by (seed, symbol), and what is estimated is named later."""
+    return isinstance(mechanism.encoding, BalancedHash | SeededHash)
 
 
 def some_values(mechanism: Mechanism, most: int) -> list[Any]:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from overstory.protocol.encodings import Bloom, Encoding, OneHot
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.hashing import GoogleRapporPython, OverstoryV1
+from overstory.protocol.public_seeds import SeededHash
 from overstory.protocol.symbol_encodings import LocalHash, SignMatrix, value_word
 
 
@@ -99,7 +100,7 @@ def _bloom_kernel(encoding: Bloom, values: Sequence[Any]) -> NDArray[np.integer[
     return found
 
 
-def words_of(encoding: LocalHash | SignMatrix, values: Sequence[Any]) -> NDArray[np.uint64]:
+def words_of(encoding: LocalHash | SignMatrix | SeededHash, values: Sequence[Any]) -> NDArray[np.uint64]:
     """Return the 64-bit word that each value is hashed from: `value_word` of many.
 
     Raises

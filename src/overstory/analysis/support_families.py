@@ -6,12 +6,14 @@ from typing import Any, Final
 
 from overstory.analysis.support import Support
 from overstory.analysis.support_bits import BloomSupport, OneHotSupport, SampledSupport
+from overstory.analysis.support_seeds import BalancedSupport, SeededSupport
 from overstory.analysis.support_sets import PointSupport, SubsetSupport
 from overstory.analysis.support_symbols import DirectSupport, HadamardSupport, HashSupport, SignSupport
 from overstory.protocol.encodings import Bloom, OneHot
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.mechanism import Mechanism
 from overstory.protocol.mechanisms.sampled import SampledBits
+from overstory.protocol.public_seeds import BalancedHash, SeededHash
 from overstory.protocol.set_systems import Projective, Subsets
 from overstory.protocol.symbol_encodings import Direct, HadamardRow, LocalHash, SignMatrix
 
@@ -23,6 +25,8 @@ FAMILIES: Final[dict[type, type[Support[Any]]]] = {
     LocalHash: HashSupport,
     SignMatrix: SignSupport,
     HadamardRow: HadamardSupport,
+    BalancedHash: BalancedSupport,
+    SeededHash: SeededSupport,
     Subsets: SubsetSupport,
     Projective: PointSupport,
 }
@@ -40,7 +44,7 @@ def support_of(mechanism: Mechanism) -> Support[Any]:
     --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
     >>> type(support_of(mechanism("olh", epsilon=1.0))).__name__
-    'HashSupport'
+    'BalancedSupport'
     """
     family = FAMILIES.get(type(mechanism.encoding))
     if family is None:

@@ -9,6 +9,7 @@ from overstory.protocol.encodings import Bloom
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.mechanism import Mechanism
 from overstory.protocol.mechanisms.sampled import SampledBits
+from overstory.protocol.public_seeds import SeededHash
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,6 +45,9 @@ def frequency_variance(
       compares with the Cramer-Rao bound).
     - Sampled bits: a value is asked of a share d'/d of the devices; that these are a sample of all of them adds
       ``x (1 - x) (1 - d'/d)`` to the numerator.
+    - Hashes of a small set of pseudo-random seeds (no balanced one): M values, or d, fitted to s (g - 1) counts leave
+      ``1 - M / (s (g - 1))`` of the information; too many to be fitted, they keep what their collisions add, here of
+      others that are all equally frequent.
 
     Parameters
     ----------
@@ -54,7 +58,7 @@ def frequency_variance(
     frequency
         x, the value's true share.
     num_candidates
-        M, for Bloom filters; unless given, so few that it does not matter.
+        M, for Bloom filters and hashed strings; unless given, so few that it does not matter.
 
     Raises
     ------
@@ -81,7 +85,26 @@ def frequency_variance(
         information = encoding.sampled_bits / encoding.domain_size
     kept, raised = float(mechanism.p_star), float(mechanism.q_star)
     noise = support_noise(load, 1 - load, kept, raised)
-    return (noise / (kept - raised) ** 2 + sampling) / (information * num_reports)
+    alone = (noise / (kept - raised) ** 2 + sampling) / (information * num_reports)
+    return (
+        _by_seed(encoding, alone, num_reports, frequency, num_candidates) if isinstance(encoding, SeededHash) else alone
+    )
+
+
+def _by_seed(
+    encoding: SeededHash, alone: float, num_reports: float, frequency: float, num_candidates: int | None
+) -> float:
+    """Return the variance with a small set of pseudo-random seeds, which are fitted, or leave their collisions.
+
+    See `overstory.analysis.seed_estimates`: d values use up d of the s (g - 1) independent counts. By themselves,
+    values keep an error of variance ``sum of the others' f^2 / (s (g - 1))``: here of others that are all alike.
+    """
+    values = encoding.domain_size or num_candidates or 0
+    counts = encoding.num_seeds * num_reports / (encoding.num_seeds + num_reports) * (encoding.hash_range - 1)
+    if encoding.can_be_fitted(values, counts / (encoding.hash_range - 1)):
+        return alone / (1 - values / counts)
+    others = (1 - frequency) ** 2 / max(values - 1, 1)
+    return alone + others / (encoding.num_seeds * (encoding.hash_range - 1))
 
 
 def supporting(mechanism: Mechanism, frequency: float) -> tuple[float, float]:
@@ -115,7 +138,7 @@ def error_bound(mechanism: Mechanism, num_reports: float, beta: float) -> float:
     """
     if num_reports <= 0 or not 0 < beta < 1:
         raise ParameterError(f"give a positive number of reports and a probability, not {num_reports} and {beta}")
-    if isinstance(mechanism.encoding, Bloom | SampledBits):
+    if isinstance(mechanism.encoding, Bloom | SampledBits | SeededHash):
         raise ParameterError(f"{mechanism.name}: not every report speaks of every value, so this bound does not hold")
     span = abs(float(mechanism.p_star - mechanism.q_star))
     return math.sqrt(math.log(2 / beta) / (2 * num_reports)) / span

@@ -15,6 +15,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.sampled import SampledBits
 from overstory.protocol.metrics import Metric
 from overstory.protocol.metrics.period import DAY, Period
+from overstory.protocol.public_seeds import BalancedHash, SeededHash
 
 
 class CountsStore(Protocol):
@@ -118,6 +119,8 @@ class Counted:
         """Return names of what is counted: labels where a count is of a label, else bits."""
         encoding, labels = self.metric.mechanism.encoding, self.metric.labels
         size = self.counts[self.periods[0]].num_bits if self.periods else self.metric.mechanism.payload_bits
+        if isinstance(encoding, BalancedHash | SeededHash):
+            return [f"symbol{symbol}" for symbol in range(size)]
         if isinstance(encoding, Bloom | SampledBits) or len(labels) != size:
             return [f"bit{bit}" for bit in range(size)]
         return list(labels)

@@ -20,7 +20,8 @@ from overstory.analysis.repeated import check_reports_per_device, sharing
 from overstory.collector.counted import Counted
 from overstory.protocol.encodings import Bloom
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics import Metric
+from overstory.protocol.metrics import Metric, Strings
+from overstory.protocol.public_seeds import SeededHash
 
 if TYPE_CHECKING:
     from overstory.analysis.selection import Correction
@@ -41,7 +42,7 @@ class Choices:
         In the whole range, by one device; None: as many as there are periods with reports. A cumulative reading takes
         it for every stretch so far, up to the stretch's number of periods.
     candidates
-        Strings to look for instead of the metric's own list; Bloom filters only.
+        Strings to look for instead of the metric's own list; where counts are by cohort or seed.
     alpha, correction
         What counts as detected: see `Estimate.detected`.
     method, complete
@@ -184,12 +185,13 @@ def estimate_counts(
 def _names(metric: Metric, choices: Choices) -> Sequence[str]:
     """Return what is estimated."""
     bloom = isinstance(metric.mechanism.encoding, Bloom)
+    later = bloom or (isinstance(metric.mechanism.encoding, SeededHash) and isinstance(metric.domain, Strings))
     if not bloom and (choices.complete or choices.method != "gls"):
         raise ParameterError(
             f"{metric.id} is counted by {metric.mechanism.name}: a method or complete list is for Bloom"
         )
     if choices.candidates is not None:
-        if not bloom:
+        if not later:
             raise ParameterError(f"{metric.id} is counted by its own labels: other candidates cannot be looked for")
         return choices.candidates
     if not metric.labels:

@@ -8,12 +8,13 @@ from functools import cached_property
 from typing import Final
 
 from overstory.discovery.linear_hash import LinearHash, linear_hash
-from overstory.protocol.encodings import Bloom
+from overstory.protocol.encodings import SEEDS, Bloom
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.hashing import OverstoryV1
 from overstory.protocol.mechanisms.mechanism import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism as build_mechanism
 from overstory.protocol.mechanisms.sampled import SampledBits
+from overstory.protocol.public_seeds import BalancedHash, SeededHash
 
 BUCKETS: Final = 1 << 20
 KEYED: Final = ("olh", "blh", "random-matrix")
@@ -28,7 +29,8 @@ ELSEWHERE: Final = b""
 def build(oracle: OracleChoice, epsilon: float, domain_size: int, key: str) -> Mechanism:
     """Return the mechanism of that name at `epsilon`.
 
-    OLH, BLH and the random matrix hash any bytes; "linear-hash" takes 64-bit words; every other oracle works on a
+    OLH, BLH and the random matrix hash any bytes, each report under a seed of its own, so that a test is exact for any
+    candidate: a device answers once. "linear-hash" takes 64-bit words; every other oracle works on a
     domain of `domain_size` symbols.
 
     Raises
@@ -39,12 +41,12 @@ def build(oracle: OracleChoice, epsilon: float, domain_size: int, key: str) -> M
     if callable(oracle):
         made = oracle(epsilon, domain_size, key)
     elif oracle in KEYED:
-        made = build_mechanism(oracle, epsilon=epsilon, hash_key=key)
+        made = build_mechanism(oracle, epsilon=epsilon, hash_key=key, num_seeds=SEEDS)
     elif oracle == "linear-hash":
         made = linear_hash(num_bits=64, epsilon=epsilon)
     else:
         made = build_mechanism(oracle, epsilon=epsilon, domain_size=domain_size)
-    if isinstance(made.encoding, Bloom | SampledBits):
+    if isinstance(made.encoding, Bloom | SampledBits | BalancedHash | SeededHash):
         raise ParameterError(f"{made.name} cannot search: its reports do not speak of every value; take another oracle")
     return made
 

@@ -66,22 +66,19 @@ def _expiry(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
 def _links(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
     linkable, cohorts = linkability(metric.mechanism), metric.mechanism.num_cohorts
     if linkable.has_payload and metric.period.number(metric.expires_at) - metric.period.number(_midnight(today)) > 1:
-        yield (
-            "oracle",
+        said = (
             f"a device reports every {metric.period}, and the noise is drawn once: an unchanged value always sends the "
-            f"same report ({linkable.unchanged.words()}), and a change is certain; two rounds (l-osue, rappor) hide both",
+            f"same report ({linkable.unchanged.words()}), and a change is certain"
         )
+        yield "oracle", f"{said}; oracles of two rounds, such as l-osue and rappor, hide both"
     if cohorts > MOST_SEEDS:
-        yield (
-            "parameters",
-            f"each report carries one of {cohorts:,} public numbers, always a device's own "
-            f"({linkable.always.words()}): {_fewer(metric)}",
-        )
+        said = f"each report carries its device's own of {cohorts:,} public numbers ({linkable.always.words()})"
+        yield "parameters", f"{said}: {_fewer(metric)}"
 
 
 def _fewer(metric: Metric) -> str:
     if "num_seeds" in metric.mechanism.parameters:
-        return f"num_seeds = {DEFAULT_SEEDS} hides a device among many; responses are then drawn again"
+        return f"num_seeds = {DEFAULT_SEEDS} hides a device among many, under a new metric id"
     return f"an oracle with at most {MOST_SEEDS:,} hides a device among many"
 
 

@@ -20,6 +20,7 @@ from overstory.analysis.reports import ReportBatch
 from overstory.collector.store.database import Database
 from overstory.collector.store.errors import StoreError
 from overstory.collector.store.schema import METRICS
+from overstory.protocol.encodings import SEEDS
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.mechanism import Mechanism
@@ -103,15 +104,24 @@ class Known:
     def from_row(cls, row: Row[Any]) -> Known | None:
         """Read a row; None when this program cannot build the mechanism, or builds another one."""
         described = json.loads(row.mechanism)
-        try:
-            mechanism = build_mechanism(described["name"], **described["parameters"])
-        except ParameterError:
-            return None
-        if mechanism.digest != row.digest:
+        mechanism = _rebuilt(described["name"], described["parameters"], row.digest)
+        if mechanism is None:
             return None
         period = Period(row.period_seconds)
         labels = tuple(json.loads(row.labels))
         return cls(row.metric, mechanism, period, row.retention_days, row.counts_digest, labels)
+
+
+def _rebuilt(name: str, parameters: Mapping[str, Any], digest: bytes) -> Mechanism | None:
+    """Return the mechanism of that digest; a hashing oracle that names no number of seeds is of version 0.1."""
+    for given in (parameters, {**parameters, "num_seeds": SEEDS}):
+        try:
+            built = build_mechanism(name, **given)
+        except ParameterError:
+            continue
+        if built.digest == digest:
+            return built
+    return None
 
 
 Knowledge = Mapping[tuple[str, bytes], Known]

@@ -23,6 +23,7 @@ from overstory.experiments.comparison import Comparison, exact, proportion
 from overstory.experiments.context import Context
 from overstory.experiments.published import Published, at_most
 from overstory.experiments.result import Picture, Result, Table
+from overstory.protocol.encodings import SEEDS
 
 BETAS: Final = (0.5, 0.2, 0.05, 0.01)
 ADVANTAGES: Final = (0.05, 0.1, 0.2)
@@ -82,7 +83,7 @@ def run(context: Context) -> Result:
 
 def _oracle(protocol: str, advantage: float) -> FrequencyOracle:
     if protocol == MATRIX:
-        return frequency_oracle("random-matrix", advantage=advantage, domain_size=DOMAIN)
+        return frequency_oracle("random-matrix", advantage=advantage, domain_size=DOMAIN, num_seeds=SEEDS)
     return frequency_oracle("grr", domain_size=2, epsilon=math.log((0.5 + advantage) / (0.5 - advantage)))
 
 

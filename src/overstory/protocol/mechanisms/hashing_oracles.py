@@ -8,15 +8,18 @@ L-GRR, LOLOHA.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any, Final
 
 from overstory.protocol.channels import MAX_EPSILON, SymbolChannel
+from overstory.protocol.encodings import MAX_SYMBOLS, SEEDS, check_count
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.calibration import check_epsilon
+from overstory.protocol.mechanisms.seed_choice import Alpha, check_seeds, small_set
 from overstory.protocol.mechanisms.symbols import SymbolMechanism
 from overstory.protocol.probability import ONE
+from overstory.protocol.public_seeds import MOST_SYMBOLS
 from overstory.protocol.symbol_encodings import Direct, HadamardRow, LocalHash, SignMatrix, SymbolEncoding
 from overstory.protocol.symbol_rounds import SymbolRounds
 
@@ -33,18 +36,28 @@ def grr(*, domain_size: int, epsilon: float) -> SymbolMechanism:
     return _once("grr", dict(locals()), Direct(domain_size), epsilon)
 
 
-def blh(*, epsilon: float, domain_size: int | None = None, hash_key: str = "") -> SymbolMechanism:
+def blh(
+    *, epsilon: float, domain_size: int | None = None, hash_key: str = "", num_seeds: int | None = None
+) -> SymbolMechanism:
     """Binary local hashing: one randomized bit of the value's hash.
+
+    `num_seeds`, as for all hashing oracles: how many public hash functions there are, from 64 to 1,024 (chosen where it
+    is not given), or 2^31 for one of each device's own, which reads collections of version 0.1.
 
     References
     ----------
     Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
     """
-    return _once("blh", dict(locals()), LocalHash(2, domain_size, hash_key), epsilon)
+    return _hashed("blh", dict(locals()), 2, check_epsilon("epsilon", epsilon))
 
 
 def olh(
-    *, epsilon: float, domain_size: int | None = None, hash_range: int | None = None, hash_key: str = ""
+    *,
+    epsilon: float,
+    domain_size: int | None = None,
+    hash_range: int | None = None,
+    hash_key: str = "",
+    num_seeds: int | None = None,
 ) -> SymbolMechanism:
     """Optimal local hashing: GRR on the value's hash into the range of least variance, near e^eps + 1.
 
@@ -52,9 +65,7 @@ def olh(
     ----------
     Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
     """
-    parameters = dict(locals())
-    best = best_hash_range(epsilon) if hash_range is None else hash_range
-    return _once("olh", parameters, LocalHash(best, domain_size, hash_key), epsilon)
+    return _hashed("olh", dict(locals()), hash_range, check_epsilon("epsilon", epsilon))
 
 
 def hadamard(*, domain_size: int, epsilon: float) -> SymbolMechanism:
@@ -69,7 +80,12 @@ def hadamard(*, domain_size: int, epsilon: float) -> SymbolMechanism:
 
 
 def random_matrix(
-    *, epsilon: float | None = None, domain_size: int | None = None, advantage: float | None = None, hash_key: str = ""
+    *,
+    epsilon: float | None = None,
+    domain_size: int | None = None,
+    advantage: float | None = None,
+    hash_key: str = "",
+    num_seeds: int | None = None,
 ) -> SymbolMechanism:
     """One randomized sign of the lecture's public pseudo-random +-1 matrix.
 
@@ -83,7 +99,7 @@ def random_matrix(
     parameters = dict(locals())
     if (epsilon is None) == (advantage is None):
         raise ParameterError("random-matrix: give either epsilon, or the lecture's advantage")
-    encoding = SignMatrix(domain_size, hash_key)
+    encoding = SignMatrix(domain_size, hash_key) if num_seeds == SEEDS else _small(parameters, 2, lambda size: 1 / size)
     if advantage is None:
         assert epsilon is not None
         return _once("random-matrix", parameters, encoding, epsilon)
@@ -115,6 +131,7 @@ def loloha(
     hash_range: int | None = None,
     hash_key: str = "",
     published: bool = False,
+    num_seeds: int | None = None,
 ) -> SymbolMechanism:
     """LOLOHA: the device's own hash, then GRR memoized per hashed symbol, then GRR afresh.
 
@@ -126,11 +143,12 @@ def loloha(
     Arcolezi, Pinzón, Palamidessi, Gambs, "Frequency estimation of evolving data under local differential privacy",
     EDBT 2023.
     """
-    parameters = dict(locals())
-    if hash_range is None:
-        two = _check_two(epsilon_permanent, epsilon_report)
-        hash_range = _published_range(*two) if published else best_hash_range(epsilon_report)
-    return _twice("loloha", parameters, LocalHash(hash_range, domain_size, hash_key))
+    parameters, two = dict(locals()), _check_two(epsilon_permanent, epsilon_report)
+    if num_seeds == SEEDS:
+        usual = _published_range(*two) if published else best_hash_range(epsilon_report)
+        return _twice("loloha", parameters, LocalHash(hash_range or usual, domain_size, hash_key))
+    alpha = _published_chain(*two) if published else _kept(epsilon_report)
+    return _twice("loloha", parameters, _small(parameters, hash_range, alpha))
 
 
 def best_hash_range(epsilon: float) -> int:
@@ -146,7 +164,7 @@ def best_hash_range(epsilon: float) -> int:
     return _least((near, near + 1), lambda size: (odds - 1) / (odds - 1 + size))
 
 
-def _least(ranges: Iterable[int], alpha: Callable[[int], float]) -> int:
+def _least(ranges: Iterable[int], alpha: Alpha) -> int:
     """Return the range g of least variance 1 / (alpha(g)^2 (g - 1)), alpha being the whole chain's."""
     usable = (g for g in ranges if 2 <= g <= MAX_RANGE)
     return min(usable, key=lambda g: 1 / (alpha(g) ** 2 * (g - 1)), default=MAX_RANGE)
@@ -154,12 +172,53 @@ def _least(ranges: Iterable[int], alpha: Callable[[int], float]) -> int:
 
 def _published_range(epsilon_permanent: float, epsilon_report: float) -> int:
     """Return the range of least variance for the published chain, which is not above that of the exact one."""
-    first = math.expm1(epsilon_permanent)
+    chain = _published_chain(epsilon_permanent, epsilon_report)
+    return _least(range(2, best_hash_range(epsilon_report) + 2), chain)
+
+
+def _published_chain(epsilon_permanent: float, epsilon_report: float) -> Alpha:
+    first = math.expm1(min(epsilon_permanent, 700.0))
 
     def alpha(size: int) -> float:
         return first / (first + size) * float(_published_alpha(size, epsilon_permanent, epsilon_report))
 
-    return _least(range(2, best_hash_range(epsilon_report) + 2), alpha)
+    return alpha
+
+
+def _kept(epsilon: float) -> Alpha:
+    """Return the alpha of one exact GRR on `size` symbols: (E - 1) / (E - 1 + size)."""
+    odds = math.expm1(min(epsilon, 12.0))
+    return lambda size: odds / (odds + size)
+
+
+def _hashed(name: str, parameters: dict[str, Any], hash_range: int | None, epsilon: float) -> SymbolMechanism:
+    """Return one round on a hash, of `hash_range` symbols where that is given."""
+    if parameters["num_seeds"] == SEEDS:
+        size = best_hash_range(epsilon) if hash_range is None else hash_range
+        encoding: SymbolEncoding = LocalHash(size, parameters["domain_size"], parameters["hash_key"])
+    else:
+        encoding = _small(parameters, hash_range, _kept(epsilon))
+    return _once(name, parameters, encoding, epsilon)
+
+
+def _small(parameters: dict[str, Any], hash_range: int | None, alpha: Alpha) -> SymbolEncoding:
+    """Return a small public set of hash functions, and complete the parameters by its size."""
+    check_seeds(parameters["num_seeds"])
+    if hash_range is not None:
+        check_count("hash_range", hash_range, 2, MOST_SYMBOLS)
+    if parameters["domain_size"] is not None:
+        check_count("domain_size", parameters["domain_size"], 2, MAX_SYMBOLS)
+    usual = _least(range(2, MOST_SYMBOLS + 1), alpha) if hash_range is None else hash_range
+    encoding = small_set(
+        alpha,
+        usual,
+        domain_size=parameters["domain_size"],
+        key=parameters["hash_key"],
+        hash_range=hash_range,
+        num_seeds=parameters["num_seeds"],
+    )
+    parameters["num_seeds"] = encoding.num_seeds
+    return encoding
 
 
 def _once(name: str, parameters: dict[str, Any], encoding: SymbolEncoding, epsilon: float) -> SymbolMechanism:
