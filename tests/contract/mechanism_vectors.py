@@ -65,7 +65,11 @@ INPUTS: dict[str, list[tuple[dict[str, Any], Any]]] = {
     "l-soue": [({"domain_size": 70} | TWO, 69)],
     "dbitflip": [({"domain_size": 70, "epsilon": 1.0}, 69), ({"domain_size": 9, "epsilon": 1.0, "sampled_bits": 1}, 0)],
     "loloha": [(TWO | OWN, "Ohio"), ({"domain_size": 9} | TWO | OWN, 8)],
-    "loloha-few-seeds": [(TWO, "Ohio"), ({"domain_size": 9} | TWO, 8), ({"domain_size": 9, "published": True} | TWO, 0)],
+    "loloha-few-seeds": [
+        (TWO, "Ohio"),
+        ({"domain_size": 9} | TWO, 8),
+        ({"domain_size": 9, "published": True} | TWO, 0),
+    ],
 }
 
 MECHANISMS = {file: file.removesuffix("-few-seeds") for file in INPUTS} | {

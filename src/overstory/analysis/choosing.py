@@ -15,15 +15,20 @@ from typing import Any, Final
 
 from overstory.analysis.support_families import support_of
 from overstory.analysis.variance import frequency_variance
-from overstory.privacy.linkability import Linkability, linkability
+from overstory.privacy.kinds import change_leak
+from overstory.privacy.linkability import MILLION, Linkability, bits_text, linkability
+from overstory.privacy.words import epsilon_text
 from overstory.protocol.encodings import check_count
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.calibration import check_epsilon
 from overstory.protocol.mechanisms.mechanism import Mechanism
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 
+TWICE: Final = 2.0
+"""What has at most twice the least variance is worth a word, where its reports are smaller."""
+
 SLACK: Final = 1.01
-"""An oracle whose variance is within 1% of the best may be preferred for its reports and its decoding."""
+"""An oracle whose variance is within 1% of the best may be preferred for what it does not carry, and for its size."""
 
 
 @dataclass(frozen=True)
@@ -119,15 +124,68 @@ def rank(
 
 
 def recommend(ranking: tuple[Choice, ...]) -> Choice:
-    """Return the choice to make: of those within 1% of the least variance, the one with the smallest reports.
+    """Return the choice to make: of those within 1% of the least variance, what links a device's reports least.
+
+    That is the one with the fewest bits that are the same in every report, whatever the value; then the one with the
+    smallest reports. `trade` says what was given up for it.
 
     Examples
     --------
     >>> recommend(rank(10_000, 1.0, 10**6)).name
     'projective'
+    >>> recommend(rank(100, 1.0, 10**6, epsilon_permanent=2.0)).name
+    'l-osue'
     """
-    near = [choice for choice in ranking if choice.variance <= SLACK * ranking[0].variance]
-    return min(near, key=lambda choice: (choice.report_bits, choice.variance))
+    return min(_near(ranking), key=lambda choice: (choice.linkable.always.bits, choice.report_bits, choice.variance))
+
+
+def _near(ranking: tuple[Choice, ...]) -> list[Choice]:
+    return [choice for choice in ranking if choice.variance <= SLACK * ranking[0].variance]
+
+
+def trade(ranking: tuple[Choice, ...], best: Choice) -> str | None:
+    """Say what `best` gives up, or what it costs, in how far a device's reports can be linked; None where nothing.
+
+    Examples
+    --------
+    >>> ranking = rank(100, 1.0, 10**6, epsilon_permanent=2.0)
+    >>> trade(ranking, recommend(ranking)).split(";")[0]
+    'loloha would send 12 bits instead of 100 at the same error, but 10 bits of them are the same in every report'
+    """
+    if best.linkable.always.bits:
+        free = next((choice for choice in ranking if not choice.linkable.always.bits), None)
+        if free is None:
+            return None
+        more = math.sqrt(free.variance / best.variance) - 1
+        return (
+            f"{free.name} would carry nothing that is the same whatever the value, for an error {max(more, 0):.1%} "
+            f"larger and {bits_text(free.report_bits)} a report{_changes(best, free)}"
+        )
+    limit = TWICE * best.variance
+    smaller = [
+        c for c in ranking if c.variance <= limit and c.linkable.always.bits and c.report_bits < best.report_bits
+    ]
+    small = min(smaller, key=lambda choice: choice.variance, default=None)
+    if small is None:
+        return None
+    same, more = small.linkable.always, math.sqrt(small.variance / best.variance) - 1
+    error = "the same error" if small.variance <= SLACK * best.variance else f"an error {more:.0%} larger"
+    return (
+        f"{small.name} would send {bits_text(small.report_bits)} instead of {best.report_bits} at {error}, but "
+        f"{bits_text(same.bits)} of them are the same in every report; of a million devices "
+        f"{math.floor(same.crowd(MILLION)):,} share them{_changes(best, small)}"
+    )
+
+
+def _changes(first: Choice, second: Choice) -> str:
+    """Say how far a change of value shows in two linked reports of each, where that is finite."""
+    leaks = [change_leak(mechanism(choice.name, **choice.parameters)) for choice in (first, second)]
+    if not all(map(math.isfinite, leaks)):
+        return ""
+    return (
+        f"; a change of value within two linked reports has epsilon {epsilon_text(leaks[0])} with {first.name}, "
+        f"{epsilon_text(leaks[1])} with {second.name}"
+    )
 
 
 def make(name: str, **parameters: Any) -> Mechanism | None:

@@ -103,8 +103,29 @@ def _by_seed(
     counts = encoding.num_seeds * num_reports / (encoding.num_seeds + num_reports) * (encoding.hash_range - 1)
     if encoding.can_be_fitted(values, counts / (encoding.hash_range - 1)):
         return alone / (1 - values / counts)
-    others = (1 - frequency) ** 2 / max(values - 1, 1)
-    return alone + others / (encoding.num_seeds * (encoding.hash_range - 1))
+    return alone + _collisions(encoding, values, frequency)
+
+
+def _collisions(encoding: SeededHash, values: int, frequency: float) -> float:
+    return (1 - frequency) ** 2 / max(values - 1, 1) / (encoding.num_seeds * (encoding.hash_range - 1))
+
+
+def lasting_variance(mechanism: Mechanism, frequency: float = 0.0, *, num_candidates: int | None = None) -> float:
+    """Return the part of a frequency's variance that no number of reports makes smaller.
+
+    Nothing, but for hashes of a small pseudo-random set with more values than it can tell apart.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> [lasting_variance(mechanism("olh", epsilon=1.0, domain_size=d)) > 0 for d in (100, 10_000)]
+    [False, True]
+    """
+    encoding = mechanism.encoding
+    values = getattr(encoding, "domain_size", None) or num_candidates or 0
+    if not isinstance(encoding, SeededHash) or encoding.can_be_fitted(values):
+        return 0.0
+    return _collisions(encoding, values, frequency)
 
 
 def supporting(mechanism: Mechanism, frequency: float) -> tuple[float, float]:

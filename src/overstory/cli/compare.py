@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 MORE = """\
 Every registered oracle that suits the needs, ranked by its exact average error over the domain, whatever the
 population. With --epsilon-permanent, those that memoize and send fresh reports; without, those of one report. The
-recommended one has the smallest reports among those within 1% of the least variance. With --data, or --measure,
+recommended one, of those within 1% of the least variance, carries the fewest bits that are the same in every report,
+then sends the smallest reports. With --data, or --measure,
 collections are simulated and the measured error stands beside the exact one."""
 
 EXAMPLE = """\
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         from overstory.cli.compare_numeric import run as run_numeric
 
         return run_numeric(args)
-    from overstory.analysis.choosing import rank, recommend
+    from overstory.analysis.choosing import rank, recommend, trade
 
     symbols = _symbols(args)
     ranking = rank(args.domain_size, args.epsilon, args.reports, epsilon_permanent=args.epsilon_permanent)
@@ -73,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(as_json(args, ranking, measured, best), indent=2, allow_nan=False))
     else:
-        for line in table(ranking, measured, best):
+        for line in table(ranking, measured, best, trade(ranking, best)):
             print(line)
     return 0
 
@@ -135,7 +136,9 @@ def as_json(
     }
 
 
-def table(ranking: tuple[Choice, ...], measured: list[float] | None, best: Choice) -> list[str]:
+def table(
+    ranking: tuple[Choice, ...], measured: list[float] | None, best: Choice, instead: str | None = None
+) -> list[str]:
     """Return the ranking as lines."""
     from overstory.privacy.linkability import bits_text
 
@@ -150,6 +153,8 @@ def table(ranking: tuple[Choice, ...], measured: list[float] | None, best: Choic
     made = ", ".join(f"{key}={value!r}" for key, value in best.parameters.items())
     lines += ["", f"recommended: overstory.oracle({best.name!r}, {made})"]
     lines.append(f"linkable: {best.linkable.words()}")
+    if instead is not None:
+        lines.append(f"instead: {instead}")
     lines.append(
         "std. error: of a value's frequency, on average over the domain; bits: of a report, its public part included"
     )

@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _choose(args: argparse.Namespace) -> int:
     """Recommend an oracle for a domain."""
-    from overstory.analysis.choosing import rank, recommend
+    from overstory.analysis.choosing import rank, recommend, trade
     from overstory.cli.compare import table
     from overstory.protocol.errors import ParameterError
 
@@ -92,9 +92,10 @@ def _choose(args: argparse.Namespace) -> int:
     ranking = rank(args.domain_size, args.epsilon, args.reports, epsilon_permanent=args.epsilon_permanent)
     best = recommend(ranking)
     if args.json:
-        print(json.dumps({"reports": args.reports, **best.to_json()}, indent=2, allow_nan=False))
+        shown = {"reports": args.reports, **best.to_json(), "instead": trade(ranking, best)}
+        print(json.dumps(shown, indent=2, allow_nan=False))
     else:
-        print("\n".join(table((best,), None, best)))
+        print("\n".join(table((best,), None, best, trade(ranking, best))))
     return 0
 
 

@@ -10,15 +10,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Final
 
 from overstory.analysis.repeated import check_reports_per_device, design_effect
-from overstory.analysis.variance import frequency_variance
+from overstory.analysis.variance import frequency_variance, lasting_variance
 from overstory.planning.detection import NINE_IN_TEN, critical_value
 from overstory.planning.precision import count_error, fitted_candidates
 from overstory.protocol.encodings import Bloom
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.protocol.public_seeds import SeededHash
+
+MANY: Final = 1e12
+MOST_PEOPLE: Final = 1 << 62
 
 
 def variance_per_person(
@@ -37,6 +42,8 @@ def variance_per_person(
     reports_per_device
         Reports of one person, of a value that does not change; they share what is drawn once.
 
+    What no number of people makes smaller is left out: see `overstory.analysis.variance.lasting_variance`.
+
     Raises
     ------
     ParameterError
@@ -53,6 +60,9 @@ def variance_per_person(
     if isinstance(mechanism, BitMechanism) and isinstance(mechanism.encoding, Bloom):
         fitted = fitted_candidates(mechanism, num_candidates, max(frequency, 1e-12))
         naive = count_error(mechanism, each, frequency, fitted) ** 2 / each**2
+    elif isinstance(mechanism.encoding, SeededHash):  # as with so many people that every seed has enough of them
+        lasting = lasting_variance(mechanism, frequency, num_candidates=num_candidates)
+        naive = (frequency_variance(mechanism, each * MANY, frequency, num_candidates=num_candidates) - lasting) * MANY
     else:
         naive = frequency_variance(mechanism, each, frequency)
     return naive * design_effect(mechanism, each, frequency)
@@ -80,7 +90,7 @@ def people_needed(
     Raises
     ------
     ParameterError
-        When a number is out of range.
+        When a number is out of range, or no number of people shows such a share.
 
     Examples
     --------
@@ -96,6 +106,11 @@ def people_needed(
     few, enough = 0, math.ceil(variance * (_reach(alpha, num_candidates) / share) ** 2) + 1
     while not shown(share, enough):
         few, enough = enough, 2 * enough
+        if enough > MOST_PEOPLE:
+            raise ParameterError(
+                f"no number of people shows a share of {share:g} by {mechanism.name}: its "
+                f"{mechanism.num_cohorts} seeds are too few for so many values; take an oracle without seeds"
+            )
     while enough - few > 1:
         middle = (few + enough) // 2
         few, enough = (few, middle) if shown(share, middle) else (middle, enough)
@@ -137,7 +152,7 @@ def _shown(
 
     def error(share: float, people: int) -> float:
         variance = variance_per_person(mechanism, share, num_candidates, reports_per_device=reports_per_device)
-        return math.sqrt(variance / people)
+        return math.sqrt(variance / people + lasting_variance(mechanism, share, num_candidates=num_candidates))
 
     def shown(share: float, people: int) -> bool:
         nearly_lowest = share - NINE_IN_TEN * error(share, people)

@@ -161,6 +161,7 @@ class Plan:
             "basic_standard_error": self.basic_standard_error,
             "paper": self.comparison and self.comparison.to_json(),
             "claims": privacy["claims"],
+            "linkable": privacy["linkable"],
             "plain_words": self.plain_words(),
         }
 
@@ -194,6 +195,7 @@ def letters(mechanism: BitMechanism) -> dict[str, float]:
 def _sentences(plan: Plan) -> Iterator[str]:
     """Say what a plan reveals and learns, one sentence after the other."""
     yield plan.privacy.plain_words()
+    yield f"Linkable: {plan.privacy.linkable.words()}."
     yield (
         f"From {plan.num_reports:,} reports a string's count is known with a standard error of "
         f"{plan.standard_error:,.0f} ({plan.standard_error / plan.num_reports:.3%} of the reports)."

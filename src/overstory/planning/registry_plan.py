@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from overstory.analysis.choosing import Choice, rank, recommend
+from overstory.analysis.choosing import Choice, rank, recommend, trade
 from overstory.analysis.variance import frequency_variance
 from overstory.planning.needs import plan_from_needs
+from overstory.privacy.linkability import Linkability, linkability
 from overstory.protocol.domains import Domain
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.mechanism import Mechanism
@@ -26,6 +27,10 @@ SYMBOLS: Final = ("epsilon_report", "epsilon_permanent", "reports")
 WINDOW: Final = ("epsilon_window", "window", "reports")
 WHOLE: Final = ("reports", "candidates", "window")
 """What is counted; `thrifty` is true or false, and all other needs are numbers."""
+
+NOISE_ONCE: Final = (
+    "with epsilon_permanent among the needs, reports are drawn afresh and do not show a change for certain"
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,8 @@ class Planned:
         Of a share, as a fraction: of a rare string's, or on average over the domain.
     num_reports
         For how many reports that is.
+    instead
+        What else was nearly as good, and why it was not taken.
     """
 
     metric: str
@@ -51,6 +58,12 @@ class Planned:
     parameters: Mapping[str, Any]
     standard_error: float
     num_reports: int
+    instead: str | None = None
+
+    @property
+    def linkable(self) -> Linkability:
+        """What stays the same in every report of a device."""
+        return linkability(self.mechanism)
 
     def toml(self) -> str:
         """Return the two lines for the registry."""
@@ -61,7 +74,9 @@ class Planned:
         """Say what was found."""
         found = self.toml().replace("\n", ", ")
         error = f"standard error of a share {self.standard_error:.3%} at {self.num_reports:,} reports"
-        return f"{self.metric}: {found}; {error}"
+        instead = "" if self.instead is None else f" (instead: {self.instead})"
+        once = f"; {NOISE_ONCE}" if self.linkable.has_payload else ""
+        return f"{self.metric}: {found}; {error}; {self.linkable.words()}{once}{instead}"
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -72,6 +87,8 @@ class Planned:
             "epsilon_report": self.mechanism.epsilon_report,
             "standard_error": self.standard_error,
             "reports": self.num_reports,
+            "linkable": self.linkable.to_json(),
+            "instead": self.instead,
         }
 
 
@@ -192,7 +209,8 @@ def _derived(
         return _for_a_window(name, domain.size, needs, reports)
     _need(needs, "epsilon_report")
     ranking = rank(domain.size, needs["epsilon_report"], reports, epsilon_permanent=needs.get("epsilon_permanent"))
-    return _chosen(name, recommend(ranking), reports)
+    best = recommend(ranking)
+    return _chosen(name, best, reports, trade(ranking, best))
 
 
 def _need(needs: Mapping[str, Any], *names: str) -> None:
@@ -230,10 +248,10 @@ def _for_a_window(name: str, domain_size: int, needs: Mapping[str, Any], reports
     return Planned(name, best, given, error, reports)
 
 
-def _chosen(name: str, choice: Choice, reports: int) -> Planned:
+def _chosen(name: str, choice: Choice, reports: int, instead: str | None) -> Planned:
     built = mechanism(choice.name, **choice.parameters)
     kept = {key: value for key, value in choice.parameters.items() if key != "domain_size"}
-    return Planned(name, built, kept, choice.standard_error, reports)
+    return Planned(name, built, kept, choice.standard_error, reports, instead)
 
 
 def _replaced(text: str, place: Place, planned: Planned) -> str:
