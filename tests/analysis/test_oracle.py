@@ -27,7 +27,8 @@ E = math.e
 )
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0])
 def test_variance_is_the_papers_formula(name, formula, epsilon):
-    oracle = overstory.oracle(name, domain_size=100, epsilon=epsilon)
+    own = {"num_seeds": 1 << 31} if name == "olh" else {}  # few seeds have it up to what test_seed_estimates.py says
+    oracle = overstory.oracle(name, domain_size=100, epsilon=epsilon, **own)
     assert oracle.variance(10**4) == pytest.approx(formula(100, math.exp(epsilon)) / 10**4, rel=1e-6)
 
 

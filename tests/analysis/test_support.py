@@ -11,11 +11,12 @@ from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.symbol_encodings import LocalHash, SignMatrix, value_word
 
+OWN = {"num_seeds": 1 << 31}
 COUNTED = [
     ("grr", {}),
     ("oue", {}),
-    ("olh", {}),
-    ("random-matrix", {}),
+    ("olh", OWN),
+    ("random-matrix", OWN),
     ("hadamard", {}),
     ("subset", {}),
     ("projective", {}),
@@ -69,19 +70,29 @@ def test_a_device_reports_alike_whatever_rows_it_is_computed_with(name):
 
 
 def test_random_matrix_rows_are_the_devices_numbers():
-    devices = overstory.oracle("random-matrix", domain_size=9, epsilon=1.0).devices([1] * 70, np.random.default_rng(1))
+    oracle = overstory.oracle("random-matrix", domain_size=9, epsilon=1.0, **OWN)
+    devices = oracle.devices([1] * 70, np.random.default_rng(1))
     assert devices.cohorts.tolist() == list(range(70))
     assert devices.cohorts.dtype == np.uint32
 
 
-@pytest.mark.parametrize(("name", "dtype"), [("grr", np.uint16), ("olh", np.uint32), ("dbitflip", np.uint16)])
-def test_cohorts_are_as_wide_as_they_travel(name, dtype):
-    oracle = overstory.oracle(name, domain_size=9, epsilon=1.0)
+@pytest.mark.parametrize(
+    ("name", "more", "dtype"),
+    [
+        ("grr", {}, np.uint16),
+        ("olh", OWN, np.uint32),
+        ("olh", {}, np.uint16),
+        ("blh", {"hash_key": "m", "num_seeds": 1000}, np.uint16),
+        ("dbitflip", {}, np.uint16),
+    ],
+)
+def test_cohorts_are_as_wide_as_they_travel(name, more, dtype):
+    oracle = overstory.oracle(name, domain_size=9, epsilon=1.0, **more)
     assert oracle.simulate([1], np.random.default_rng(1)).cohorts.dtype == dtype
 
 
 def test_a_domain_of_billions_is_simulated_and_asked_for_a_few_values():
-    oracle = overstory.oracle("olh", domain_size=1 << 31, epsilon=3.0)
+    oracle = overstory.oracle("olh", domain_size=1 << 31, epsilon=3.0, **OWN)
     held = np.repeat([7, (1 << 31) - 1], [4000, 1000])
     reports = oracle.simulate(held, np.random.default_rng(1))
     counts = oracle.accumulate(reports, [7, (1 << 31) - 1, 8])
@@ -90,7 +101,7 @@ def test_a_domain_of_billions_is_simulated_and_asked_for_a_few_values():
 
 
 def test_strings_are_hashed_as_devices_hash_them():
-    oracle = overstory.oracle("olh", epsilon=4.0, hash_key="a metric")
+    oracle = overstory.oracle("olh", epsilon=4.0, hash_key="a metric", **OWN)
     names = np.array(["ash", "oak", "ash", "élan ☂"] * 800)
     reports = oracle.simulate(names, np.random.default_rng(1))
     candidates = ["ash", "oak", "élan ☂", "yew"]

@@ -94,7 +94,7 @@ def test_an_expiry_in_the_past_is_a_warning_to_lint_and_no_fault(folder):
     "action", [("show", "metrics.toml"), ("diff", "metrics.toml", "metrics.toml"), ("plan", "metrics.toml")]
 )
 def test_other_actions_refuse_a_registry_with_faults(folder, action):
-    spoil(folder, 'oracle = "grr"', 'oracle = "gr"')
+    spoil(folder, 'oracle = "l-grr"', 'oracle = "gr"')
     ran = within("metrics", *action, cwd=folder)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert "metrics.toml, line 30, field metrics.theme.oracle: 'gr': choose one of" in ran.stderr
@@ -170,8 +170,8 @@ def test_an_unknown_metric_is_named_with_the_known_ones(folder):
 def test_a_weaker_promise_under_the_same_id_is_status_1(folder):
     spoil(
         folder,
-        'parameters = {epsilon = 1.0}\nperiod = "week"',
-        'parameters = {epsilon = 1.5}\nperiod = "day"',
+        'parameters = {epsilon_permanent = 2.0, epsilon_report = 1.0}\nperiod = "week"\nmax_values = 2',
+        'parameters = {epsilon_permanent = 2.0, epsilon_report = 1.5}\nperiod = "day"\nmax_values = 2',
         "new.toml",
     )
     ran = within("metrics", "diff", "metrics.toml", "new.toml", cwd=folder)
@@ -203,10 +203,13 @@ def test_a_renewal_and_a_new_metric_are_status_0(folder):
 
 
 def test_broken_counts_alone_are_status_0(folder):
-    (folder / "misspellings.txt").write_text("teh\n")
     (folder / "old").mkdir()
     for path in EXAMPLES.glob("*"):
         (folder / "old" / path.name).write_bytes(path.read_bytes())
+    own = "parameters = {epsilon_permanent = 4.0, epsilon_report = 2.0, num_seeds = 2147483648}"  # counts by candidate
+    for at in ("", "old/"):
+        spoil(folder, "parameters = {epsilon_permanent = 4.0, epsilon_report = 2.0}", own, at + "metrics.toml")
+    (folder / "misspellings.txt").write_text("teh\n")
     ran = within("metrics", "diff", "old/metrics.toml", "metrics.toml", cwd=folder)
     assert ran.returncode == 0
     assert "misspelling: counts stored so far cannot go on under this id" in ran.stdout
@@ -216,7 +219,9 @@ NEEDS = {
     'oracle = "rappor"\nparameters = {num_bits = 128, num_hashes = 2, num_cohorts = 16, f = 0.5, p = 0.5, q = 0.75}': (
         "needs = {epsilon_report = 1.0, epsilon_permanent = 4.0, reports = 1000000}"
     ),
-    'oracle = "grr"\nparameters = {epsilon = 1.0}': "needs = {epsilon_report = 1.0, reports = 50000}  # as agreed",
+    'oracle = "l-grr"\nparameters = {epsilon_permanent = 2.0, epsilon_report = 1.0}': (
+        "needs = {epsilon_report = 1.0, reports = 50000}  # as agreed"
+    ),
     'oracle = "opt-wb"\nparameters = {epsilon = 1.0}': "needs = {epsilon_window = 1.0, window = 48, reports = 1000000}",
     'oracle = "l-osue"\nparameters = {epsilon_permanent = 2.0, epsilon_report = 0.5}': (
         "  needs = {epsilon_report = 0.5, epsilon_permanent = 2.0, reports = 1000000}"
@@ -312,7 +317,7 @@ def test_plan_can_write_elsewhere_and_tell_a_script(folder):
     ],
 )
 def test_needs_that_cannot_be_met_are_said_and_nothing_is_written(folder, needs, says):
-    spoil(folder, 'oracle = "grr"\nparameters = {epsilon = 1.0}', needs)
+    spoil(folder, 'oracle = "l-grr"\nparameters = {epsilon_permanent = 2.0, epsilon_report = 1.0}', needs)
     before = (folder / "metrics.toml").read_bytes()
     ran = within("metrics", "plan", "metrics.toml", cwd=folder)
     assert (ran.returncode, ran.stdout) == (2, "")

@@ -40,7 +40,7 @@ def test_the_registry_of_this_folder_is_the_default(tmp_path):
     ran = within("privacy", "theme", cwd=tmp_path)
     assert ran.returncode == 0
     assert ran.stdout.startswith(
-        "theme: Colour theme, one report every week, of at most 2 values, until 2027-05-31\n\ngrr:"
+        "theme: Colour theme, one report every week, of at most 2 values, until 2027-05-31\n\nl-grr:"
     )
     assert "2 distinct values" in ran.stdout
 
@@ -53,7 +53,11 @@ def test_a_name_that_is_both_is_the_oracle_and_it_is_said(tmp_path):
         "rappor is an oracle, and a metric of metrics.toml: this is the oracle; --registry metrics.toml" in ran.stderr
     )
     ran = within("privacy", "rappor", "--registry", "metrics.toml", "--json", cwd=tmp_path)
-    assert (json.loads(ran.stdout)["metric"], json.loads(ran.stdout)["mechanism"], ran.stderr) == ("rappor", "grr", "")
+    assert (json.loads(ran.stdout)["metric"], json.loads(ran.stdout)["mechanism"], ran.stderr) == (
+        "rappor",
+        "l-grr",
+        "",
+    )
 
 
 def test_oracles_work_beside_a_registry_with_faults(tmp_path):

@@ -184,7 +184,7 @@ def test_any_oracle_can_be_plugged_in():
     from overstory.protocol.mechanisms.registry import mechanism
 
     def binary(epsilon, domain_size, key):
-        return mechanism("blh", epsilon=epsilon, hash_key=key)
+        return mechanism("blh", epsilon=epsilon, hash_key=key, num_seeds=1 << 31)
 
     plan = prefix_extension(epsilon=5.0, domain=Integers(8), step=4, oracle=binary)
     assert plan.levels[0].mechanism.name == "blh"

@@ -19,7 +19,7 @@ from overstory.protocol.mechanisms.symbols import SymbolMechanism
 from overstory.protocol.numeric.registry import numeric
 from overstory.protocol.probability import ONE
 
-OLD: dict = {}
+OLD = {"num_seeds": 1 << 31}
 HUNDRED = {"domain_size": 100, "epsilon": 1.0}
 TWO = {"domain_size": 100, "epsilon_permanent": 2.0, "epsilon_report": 1.0}
 ALONE = [  # the audit's table, measured over a million devices of one value
@@ -43,6 +43,8 @@ ENUMERATED = [
     ("subset", {"domain_size": 6, "epsilon": 1.0}),
     ("projective", {"domain_size": 7, "epsilon": 1.0}),
     ("hadamard", {"domain_size": 5, "epsilon": 1.0}),
+    ("olh", {"domain_size": 9, "epsilon": 1.0}),
+    ("blh", {"epsilon": 1.0, "num_seeds": 100}),
     ("dbitflip", {"domain_size": 5, "epsilon": 1.0, "sampled_bits": 2}),
     ("dbitflip", {"domain_size": 4, "epsilon": 1.0, "sampled_bits": 4}),
     ("rappor-one-time", {"num_bits": 6, "num_hashes": 2, "num_cohorts": 3, "p": 0.4, "q": 0.8}),

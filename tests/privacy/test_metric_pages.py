@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from overstory.privacy.kinds import terms_of
+from overstory.privacy.linkability import linkability
 from overstory.privacy.metric_cost import metric_cost
 from overstory.privacy.metric_page import metric_page
 from overstory.privacy.metric_privacy import metric_statement
 from overstory.privacy.registry_warnings import registry_warnings
 from overstory.privacy.words import epsilon_text
+from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.metrics import load_registry, parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
 
@@ -123,8 +125,17 @@ def test_a_window_is_stated_and_a_long_one_without_its_change():
     assert (7 in asked.epsilon_n, 7 in asked.change_leak) == (True, True)
 
 
+TWO_ROUNDS = {"oracle": '"l-grr"', "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0}"}
+OWN_SEEDS = {
+    "oracle": '"loloha"',
+    "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0, num_seeds = 2147483648}",
+}
+ONCE = {"oracle": '"grr"', "parameters": "{epsilon = 1.0}"}
+MANY_ROWS = {"domain": '{kind = "integers", min = 0, max = 1999}', "oracle": '"hadamard"'}
+
+
 def warnings(*more, today=TODAY, **instead):
-    written = text(*more, **instead)
+    written = text(*more, **TWO_ROUNDS | instead)
     return [
         (fault.line, fault.field.rpartition(".")[2], fault.message)
         for fault in registry_warnings(parse_registry(written), written, today)
@@ -152,7 +163,7 @@ def test_what_is_worth_a_second_look(more, instead, key, says):
     ((line, field, message),) = warnings(*more, **instead)
     assert field == key
     assert says in message
-    shown = text(*more, **instead).splitlines()[line - 1]
+    shown = text(*more, **TWO_ROUNDS | instead).splitlines()[line - 1]
     assert shown.startswith((key, "[metrics.colour]"))
 
 
@@ -165,7 +176,28 @@ def test_what_is_worth_a_second_look(more, instead, key, says):
         (("max_values = 9",), RAPPOR),
         ((), WINDOW),
         ((), {"oracle": '"loloha"', "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0}"}),
+        ((), ONCE | {"period": '"week"', "expires": "2026-11-22"}),
     ],
 )
 def test_what_is_not(more, instead):
-    assert warnings(*more, **instead) == []
+    assert [found for found in warnings(*more, **instead) if found[1] != "expires"] == []
+
+
+@pytest.mark.parametrize("oracle", ["grr", "oue", "sue", "subset", "olh", "blh", "hadamard", "projective", "dbitflip"])
+def test_finding_f3_noise_that_is_drawn_once_and_reported_again_is_warned_about(oracle):
+    found = [(key, said) for _, key, said in warnings(**ONCE | {"oracle": f'"{oracle}"'})]
+    ((key, said),) = found
+    assert key == "oracle"
+    assert "an unchanged value always sends the same report" in said
+    assert "a change is certain" in said
+    assert linkability(mechanism(oracle, domain_size=3, epsilon=1.0)).unchanged.words() in said
+
+
+def test_finding_f3_a_number_of_the_devices_own_is_warned_about():
+    ((_, key, said),) = warnings(**OWN_SEEDS)
+    assert key == "parameters"
+    assert "its device's own of 2,147,483,648 public numbers (31 bits; of a million devices 1 shares it)" in said
+    assert said.endswith("num_seeds = 256 hides a device among many, under a new metric id")
+    rows = [said for _, key, said in warnings(**ONCE | MANY_ROWS) if key == "parameters"]
+    assert len(rows) == 1
+    assert rows[0].endswith("an oracle with at most 1,024 hides a device among many")

@@ -38,7 +38,7 @@ owner = "Grid team"
 purpose = "https://example.org/issues/2"
 domain = {kind = "bins", min = 0, max = 2, count = 7}
 oracle = "olh"
-parameters = {epsilon = 1.0, hash_range = 4}
+parameters = {epsilon = 1.0, hash_range = 4, num_seeds = 2147483648}
 period = "30 minutes"
 retention_days = 90
 expires = 2027-11-21

@@ -15,7 +15,7 @@ from overstory.analysis.counts import SupportCounts
 from overstory.analysis.positions import symbols_of, words_of
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.support import Cohorts, pooled
-from overstory.analysis.support_symbols import SymbolSupport
+from overstory.analysis.support_symbols import SymbolSupport, lecture_notes, with_notes
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.finite_fields import Field
 from overstory.protocol.public_seeds import BalancedHash, SeededHash
@@ -108,7 +108,8 @@ class BalancedSupport(SeedSupport):
         """Debias the support of each value: unbiased given the seeds, with the variance of pairwise independence."""
         self.values_of(names)
         supported = self.supports(self.checked(counts))
-        return super().estimate(supported, names, reports_per_device=reports_per_device, **choices)
+        estimate = super().estimate(supported, names, reports_per_device=reports_per_device, **choices)
+        return with_notes(estimate, *lecture_notes(self.mechanism, counts.num_reports, reports_per_device))
 
 
 class SeededSupport(SeedSupport):
@@ -153,7 +154,8 @@ class SeededSupport(SeedSupport):
         """Fit the values to the counts, or debias each by itself; see `overstory.analysis.seed_estimates`."""
         from overstory.analysis.seed_estimates import estimate_by_seed
 
-        return estimate_by_seed(self, self.checked(counts), names, reports_per_device, **choices)
+        estimate = estimate_by_seed(self, self.checked(counts), names, reports_per_device, **choices)
+        return with_notes(estimate, *lecture_notes(self.mechanism, counts.num_reports))
 
 
 def inner_products(encoding: BalancedHash, values: NDArray[Any]) -> NDArray[np.uint16]:

@@ -19,6 +19,7 @@ from overstory.protocol.encodings import SEEDS
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.symbols import SymbolMechanism
 from overstory.protocol.probability import ONE
+from overstory.protocol.public_seeds import SeededHash
 from overstory.protocol.symbol_encodings import LocalHash, SignMatrix
 
 
@@ -144,24 +145,31 @@ class SignSupport(WordSupport):
     ) -> Estimate:
         """Debias, and say the lecture's bound: it holds whatever the data, for any one value."""
         estimate = super().estimate(counts, names, reports_per_device=reports_per_device, **choices)
-        if not counts.num_reports:
-            return estimate
-        return with_notes(estimate, *self.bounds(counts.num_reports, reports_per_device))
+        return with_notes(estimate, *lecture_notes(self.mechanism, counts.num_reports, reports_per_device))
 
-    def bounds(self, num_reports: int, reports_per_device: float = 1.0, beta: float = 0.05) -> list[str]:
-        """Return in words: the error bound, and the epsilon of the lecture's randomizer."""
+
+def lecture_notes(
+    mechanism: SymbolMechanism, num_reports: int, reports_per_device: float = 1.0, beta: float = 0.05
+) -> list[str]:
+    """Return in words: the error bound, where seeds leave no error of their own, and the lecture's real epsilon."""
+    notes: list[str] = []
+    if mechanism.name != "random-matrix" or not num_reports:
+        return notes
+    if not isinstance(mechanism.encoding, SeededHash):
         # Hoeffding over devices: one's r reports span r times as far, so the sum of squared spans is R times as large.
-        bound = error_bound(self.mechanism, num_reports / reports_per_device, beta) * num_reports
+        bound = error_bound(mechanism, num_reports / reports_per_device, beta) * num_reports
         several = "" if reports_per_device == 1 else f", r = {reports_per_device:g} reports a device"
         formula = f"sqrt(2 n {'r ' if several else ''}ln(2 / beta)) (e^eps + 1) / (e^eps - 1){several}"
-        notes = [f"with probability {1 - beta:.0%} the count of any one value is within {bound:,.0f} of it: {formula}"]
-        advantage = self.mechanism.parameters.get("advantage")
-        if advantage is not None:
-            notes.append(
-                f"the true sign is sent with probability 1/2 + {advantage:g}: that is epsilon "
-                f"{self.mechanism.epsilon_report:.4f}, not {advantage:g}"
-            )
-        return notes
+        notes.append(
+            f"with probability {1 - beta:.0%} the count of any one value is within {bound:,.0f} of it: {formula}"
+        )
+    advantage = mechanism.parameters.get("advantage")
+    if advantage is not None:
+        notes.append(
+            f"the true sign is sent with probability 1/2 + {advantage:g}: that is epsilon "
+            f"{mechanism.epsilon_report:.4f}, not {advantage:g}"
+        )
+    return notes
 
 
 class HadamardSupport(SymbolSupport):

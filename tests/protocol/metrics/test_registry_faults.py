@@ -118,8 +118,14 @@ def test_parameters_without_an_oracle():
     ("oracle", "domain", "parameters", "field", "says"),
     [
         ("oue", STRINGS, "{epsilon = 1}", "oracle", "oue takes symbols, not strings: choose one of blh"),
-        ("olh", STRINGS, "{epsilon = 1}", "domain", "reports are counted by candidate: name a file"),
-        ("loloha", STRINGS, "{epsilon_permanent = 2, epsilon_report = 1}", "domain", "name a file"),
+        ("olh", STRINGS, "{epsilon = 1, num_seeds = 2147483648}", "domain", "are counted by candidate: name a file"),
+        (
+            "olh",
+            STRINGS,
+            "{epsilon = 1, num_seeds = 63}",
+            "parameters.num_seeds",
+            "num_seeds = 63: give a whole number from 64",
+        ),
         ("olh", LISTED, "{epsilon = 1, domain_size = 9}", "parameters.domain_size", "strings have no domain size"),
         ("rappor", STRINGS, "{f = 1.0}", "parameters.f", "f = 1"),
         ("rappor", STRINGS, "{num_bits = 1}", "parameters.num_bits", "num_bits (k) = 1"),
