@@ -16,6 +16,7 @@ from typing import Any
 import overstory
 from overstory.analysis.choosing import report_bits
 from overstory.analysis.oracle import FrequencyOracle
+from overstory.privacy.linkability import linkability
 from overstory.protocol.channels import BinaryChannel, SymbolChannel
 from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.mechanism import Mechanism
@@ -80,10 +81,16 @@ def epsilon(value: float) -> str:
     return f"{value:.3f}" if math.isfinite(value) else "no bound"
 
 
+def same(built: Mechanism) -> str:
+    """Return the bits that are the same in every report: whatever the value, and while it does not change."""
+    linkable = linkability(built)
+    return f"{linkable.always.bits:.3g}, {linkable.bits:.3g}"
+
+
 def rows() -> Iterator[str]:
     """Yield the table of figures."""
-    yield "| name | P(1 if 1) / P(1 if 0), or P(kept) | epsilon, one report | ever | n Var | bits | decoding |\n"
-    yield "|---|---|---|---|---|---|---|\n"
+    yield "| name | P(1 if 1) / P(1 if 0), or P(kept) | epsilon, one report | ever | n Var | bits | same | decoding |\n"
+    yield "|---|---|---|---|---|---|---|---|\n"
     for name in REGISTRY:
         oracle = example(name)
         built, variance = oracle.mechanism, f"{oracle.variance(1):.4g}"
@@ -94,6 +101,7 @@ def rows() -> Iterator[str]:
             *epsilons,
             variance,
             report_bits(built),
+            same(built),
             oracle.support.cost,
         )
         yield f"| {' | '.join(map(str, cells))} |\n"
