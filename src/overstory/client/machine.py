@@ -4,8 +4,8 @@ A copy of a state has the same secret. Whoever has the image that it was copied 
 reports of all of them; so a copy records and sends nothing until somebody says what it is: the same device, moved
 (``on --moved``), or another one, which begins again (``forget``).
 
-What is kept is a hash of the machine's own id, made with a key of the device's tree. It is never sent, and says nothing of
-the secret. A machine without an id (a container whose image leaves it empty) is not checked.
+What is kept is a hash of the machine's own id, made with a key of the device's tree. It is never sent, and says nothing
+of the secret. A machine without an id (a container whose image leaves it empty) is not checked.
 """
 
 from __future__ import annotations
