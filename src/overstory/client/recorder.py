@@ -156,6 +156,8 @@ class MetricRecorder:
                 tag = self._no_value()
         made = self._encoded(noisy, period, tag) if self._fresh else self.repeated(tag, self._responses[tag], period)
         self._reported.add(period)
+        if outcome is Outcome.RECORDED and not altered:
+            return made
         return replace(made, outcome=outcome, altered=altered)
 
     def repeated(self, tag: bytes, permanent: bytes, period: int) -> Made:
