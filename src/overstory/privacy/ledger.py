@@ -11,7 +11,7 @@ told what the other one reported; the same value in the same period is the same 
   takes ledgers of different persons and refuses two of one. Values, bins, metrics and times of one person never
   compose in parallel, whatever a collector is said to be unable to link.
 - `epsilon` compares with histories of the same pattern of equal and different values. That a value changed is told by
-  `change_leak`, which no budget of epsilons covers.
+  `change_leak`, which no budget of epsilons covers. `epsilon_any` compares with any history of as many reports.
 """
 
 from __future__ import annotations
