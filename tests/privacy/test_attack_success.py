@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 from enumerated_tables import TableDevice
 from scipy.stats import beta
-from test_any_histories import ALL, strings, tables
+from test_any_histories import ALL, NOTHING, strings, tables
 from test_epsilons_of_tables import made
 
 from overstory.privacy import attack, statement
@@ -26,11 +26,15 @@ FALSE_ALARM = 1e-6
 def rows(built, device, *, unchanged):
     """P(report | value), of the response itself where any number of reports is seen."""
     values, _ = tables(built)
-    values = strings(built, 1) if values is None else values
+    values = [value for value in (strings(built, 1) if values is None else values) if not is_nothing(value)]
     if unchanged:
         seen = {response: {response: 1} for row in device.permanent.values() for response in row}
         device = TableDevice(device.permanent, seen, device.encode)
     return [Counter({seen[0]: p for seen, p in device.seen(device.encode(v), 1).items()}) for v in values]
+
+
+def is_nothing(value):
+    return NOTHING in (value if isinstance(value, tuple) else (value,))
 
 
 def true_guess(found):

@@ -7,6 +7,7 @@ bit x, a position's reports have the product of g over the pattern's responses.
 
 *Exact.* Go through all pairs of patterns (up to the order of reports) and all ways in which the values of both can
 lie to each other: a one-hot value of one history is a value of the other or of neither; filters overlap as they like.
+One of a history's responses may be that of *nothing* to report, which has no one.
 
 Where that is too much, `overstory.privacy.positions` bounds every position on its own.
 """
@@ -79,6 +80,12 @@ class _Values:
         free = min(ones) == max(ones) and any(shape.lowered == shape.raised == 0 for shape in shapes)
         return cls(sum(shapes[0]), min(ones), max(ones), most_values, disjoint, free)
 
+    def may_have(self, left: Sequence[int]) -> bool:
+        """Whether a history's filters may lack so many of their ones: one of them all, where nothing has no bit."""
+        lacking = [ones for ones in left if ones > self.most_ones - self.fewest]
+        crowded = self.fewest == self.most_ones and 2 * self.most_ones > self.bits  # there nothing is a filter
+        return not lacking or (lacking == [self.most_ones] and not crowded)
+
 
 Largest = Callable[[_Values, Outcomes, Outcomes], Decimal]
 
@@ -111,7 +118,7 @@ def _exact(rounds: Rounds, values: _Values, reports: int, largest: Largest) -> f
     with localcontext(PRECISE):
         for pattern in patterns(reports):
             sizes = 1 + max(i for (i, _), _ in pattern), 1 + max(j for (_, j), _ in pattern)
-            if values.most is None or max(sizes) <= values.most:
+            if values.most is None or max(sizes) <= values.most + 1:  # and nothing
                 one, other = _outcomes(seen, pattern, sizes)
                 worst = max(worst, largest(values, one, other), largest(values, other, one))
     return round_up(log_ratio(worst, Decimal(1)))
@@ -187,21 +194,28 @@ def _one_hot(values: _Values, first: Outcomes, second: Outcomes) -> Decimal:
     )
     ratios = {(i, j): _worst(over[i], under[j]) for i in over for j in under}
     worst = Decimal(0)
-    for match in _matches(rows, columns):
-        unmatched = set(range(columns)) - {j for _, j in match}
-        rest = values.bits - rows - len(unmatched)
-        if rest >= 0:
-            factors = [ratios[pair] for pair in match] + [ratios[None, j] for j in unmatched]
-            worst = max(worst, math.prod(factors + _times(ratios[None, None], rest), start=Decimal(1)))
+    for held, others in product(_without_one(rows), _without_one(columns)):
+        for match in _matches(held, others):
+            unmatched = set(others) - {j for _, j in match}
+            rest = values.bits - len(held) - len(unmatched)
+            if rest >= 0:
+                factors = [ratios[pair] for pair in match] + [ratios[None, j] for j in unmatched]
+                worst = max(worst, math.prod(factors + _times(ratios[None, None], rest), start=Decimal(1)))
     return worst
 
 
-def _matches(rows: int, columns: int) -> Iterator[list[tuple[int, int | None]]]:
+def _without_one(responses: int) -> list[tuple[int, ...]]:
+    """Which of the responses are of values: all, or all but the one of nothing, which has no bit of its own."""
+    every = range(responses)
+    return [tuple(every), *(tuple(i for i in every if i != nothing) for nothing in every)]
+
+
+def _matches(rows: Sequence[int], columns: Sequence[int]) -> Iterator[list[tuple[int, int | None]]]:
     """Each row with a column of its own, or with none."""
-    for chosen in product((None, *range(columns)), repeat=rows):
+    for chosen in product((None, *columns), repeat=len(rows)):
         used = [j for j in chosen if j is not None]
         if len(set(used)) == len(used):
-            yield list(enumerate(chosen))
+            yield list(zip(rows, chosen, strict=True))
 
 
 def _times(ratio: Decimal, times: int) -> list[Decimal]:
@@ -238,8 +252,11 @@ def _filters(values: _Values, first: Outcomes, second: Outcomes) -> Decimal:
                     after[then] = max(after[then], best[before] * ratio)
             best = after
         none = Decimal(1)
-    spare = values.most_ones - values.fewest
-    return none * max(best[state] for state, digits in enumerate(steps.digits) if max(digits) <= spare)
+    return none * max(
+        best[state]
+        for state, digits in enumerate(steps.digits)
+        if values.may_have(digits[:rows]) and values.may_have(digits[rows:])
+    )
 
 
 class _Steps(NamedTuple):
@@ -275,7 +292,7 @@ def _steps(values: _Values, reports: int) -> int:
 
 def _bound(rounds: Rounds, values: _Values, reports: int) -> float:
     """Sum of the positions' worst: those with a one in both histories, in either, in neither."""
-    blocks = reports if values.most is None else min(reports, values.most)
+    blocks = reports if values.most is None else min(reports, values.most + 1)
     ones = min(values.bits, values.most_ones * blocks)
     position = Position.of(rounds, reports, blocks, single=values.disjoint)
     worst = {(one, other): position.worst(one, other) for one, other in product(((0,), (0, 1)), repeat=2)}
