@@ -6,7 +6,7 @@ from fractions import Fraction
 from itertools import product
 
 import pytest
-from contract_cases import SMALL_CASES, TYPICAL_CASES, is_keyed_by_filter_alone, some_values
+from contract_cases import SMALL_CASES, TYPICAL_CASES, answers_filters, some_values
 from contract_enumeration import (
     COHORTS,
     ONE,
@@ -117,7 +117,7 @@ def follows(built, responses):
 @pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
 def test_a_devices_response_to_nothing_follows_that_law(case):
     built = case.build()
-    if is_keyed_by_filter_alone(built):
+    if answers_filters(built):
         assert follows(built, [built.nothing(secret, "law", 0) for secret in SECRETS])
         return
     responses = [Randomizer(built, secret=secret, metric="law", cohort=0).nothing() for secret in SECRETS]
@@ -142,7 +142,7 @@ def agreement(built, responder, value="nothing"):
     return worst
 
 
-@pytest.mark.parametrize("case", [c for c in TYPICAL_CASES if not is_keyed_by_filter_alone(c.build())], ids=str)
+@pytest.mark.parametrize("case", [c for c in TYPICAL_CASES if not answers_filters(c.build())], ids=str)
 def test_the_response_to_nothing_is_independent_of_the_values(case):
     built = case.build()
     value = some_values(built, 1)[0] if getattr(built.encoding, "domain_size", None) else "nothing"
