@@ -31,7 +31,7 @@ BEGUN = {
 def process(tmp_path: Path) -> Iterator[CollectorProcess]:
     """A collector of its own, whose memory can be measured; it takes nothing without a token."""
     (tmp_path / "metrics.toml").write_text(REGISTRY)
-    process = CollectorProcess(tmp_path / "metrics.toml", str(tmp_path / "store.db"), ())
+    process = CollectorProcess(tmp_path / "metrics.toml", str(tmp_path / "store.db"), ("--compact-every", "0"))
     process.start()
     try:
         yield process
