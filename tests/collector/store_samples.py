@@ -62,7 +62,7 @@ parameters = {{epsilon = 1.0}}
 {about}
 domain = {{kind = "strings", candidates = "trees.txt"}}
 oracle = "olh"
-parameters = {{epsilon = 1.0}}
+parameters = {{epsilon = 1.0, num_seeds = 2147483648}}
 """
     return parse_registry(text, folder)
 
