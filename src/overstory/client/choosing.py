@@ -39,7 +39,7 @@ def choose(choice: str, setting: Setting, args: argparse.Namespace) -> int:
     moved = getattr(args, "moved", False)
     consent = choices.choose(setting.paths, setting.registry, choice, today, server=server, moved=moved)
     if args.json:
-        setting.say_json((question_json(asked) if asked else {"metrics": []}) | _chosen(setting, consent))
+        setting.say_json(_chosen(setting, consent) | (question_json(asked) if asked else {"metrics": []}))
         return 0
     if asked:
         from overstory.client.terminal import as_text
