@@ -40,7 +40,7 @@ def add_parser(commands: Any) -> None:
         type=float,
         default=300.0,
         metavar="S",
-        help="seconds that a few reports may wait for others before a large chunk is written again; 0: never (300)",
+        help="seconds that a few reports may wait for others before a large chunk is written again; 0: at once (300)",
     )
     parser.add_argument(
         "--queue-reports", type=int, default=1_000_000, metavar="N", help="reports that may wait (default: 1000000)"
