@@ -221,9 +221,12 @@ class Truth:
         return max(one.permanent_loss(a, b) for one in self.devices for a, b in pairs)
 
     def change(self, reports: int) -> Decimal:
-        """Return the loss of an unchanged history against one that changes once, either way round."""
+        """Return the loss of an unchanged history against one that changes once, either way round.
+
+        To begin or to cease to have what can be reported is a change as well.
+        """
         pairs = []
-        for a, b in product(self.values, repeat=2):
+        for a, b in product(dict.fromkeys([*self.values, NOTHING]), repeat=2):
             for before in range(1, reports) if a != b else ():
                 changed = (a,) * before + (b,) * (reports - before)
                 pairs += [((a,) * reports, changed), (changed, (a,) * reports)]

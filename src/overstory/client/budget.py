@@ -1,7 +1,9 @@
 """What this device has spent: a ledger built anew from the rows of the memo, exactly, by what they rest on.
 
 The ledger charges what was *queued* for sending, before anybody knows whether it arrived: what was dropped later stays
-charged, so the statement is never below the truth. What was recorded under `local` is not charged.
+charged. So the statement is never below the truth of what this state has sent. Of a state that was restored, or has a
+copy, another one sent reports too: those of another value, or of another period, are missing here. What was recorded
+under `local` is not charged.
 """
 
 from __future__ import annotations

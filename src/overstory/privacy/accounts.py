@@ -73,8 +73,8 @@ class Account:
         """Epsilon of the whole account, rounded up.
 
         Where all noise is fresh: reports times that of one, against any other history. Otherwise the sum over values of
-        epsilon_n, against histories with the same pattern of values. Reports of nobody knows which known value are
-        counted for every value, and unknown ones moreover as values of their own.
+        epsilon_n, against histories with the same pattern of permanent responses. Reports of nobody knows which known
+        value are counted for every value, and unknown ones moreover as values of their own.
         """
         if self.terms.fresh:
             return self.terms.epsilon_any(self.reports)
@@ -96,7 +96,10 @@ class Account:
 
     @property
     def change_leak(self) -> float:
-        """Epsilon of one change of value among all reports, rounded up; past a thousand, that of any two histories."""
+        """Epsilon of one change of value, or to nothing or from it, among all reports, rounded up.
+
+        Past a thousand reports, that of any two histories.
+        """
         reports = self.reports
         if reports < 2:
             return 0.0

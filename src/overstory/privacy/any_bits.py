@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 from overstory.privacy.outcomes import PRECISE, SLACK, Worst
 from overstory.privacy.positions import Position
-from overstory.privacy.shapes import Shape
+from overstory.privacy.shapes import Shape, crowded
 from overstory.protocol.channels import Rounds
 from overstory.protocol.probability import log_ratio, mix, power, round_up
 
@@ -83,8 +83,7 @@ class _Values:
     def may_have(self, left: Sequence[int]) -> bool:
         """Whether a history's filters may lack so many of their ones: one of them all, where nothing has no bit."""
         lacking = [ones for ones in left if ones > self.most_ones - self.fewest]
-        crowded = self.fewest == self.most_ones and 2 * self.most_ones > self.bits  # there nothing is a filter
-        return not lacking or (lacking == [self.most_ones] and not crowded)
+        return not lacking or (lacking == [self.most_ones] and not crowded(self.bits, self.fewest, self.most_ones))
 
 
 Largest = Callable[[_Values, Outcomes, Outcomes], Decimal]

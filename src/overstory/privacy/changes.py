@@ -3,6 +3,9 @@
 The longitudinal promise, epsilon_permanent per value, is between histories that never change, or change at the same
 times. A history that changes is another thing: its permanent response is drawn again, and reports before and after
 cease to agree. How visible that is grows with the number of reports, and with the filter where there is one.
+
+A device that cannot report its value reports *nothing*, by a permanent response of its own. To begin or to cease to
+have a value that can be reported is a change as well, and is counted.
 """
 
 from __future__ import annotations
@@ -11,9 +14,9 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final
 
-from overstory.privacy.histories import bit_losses, symbol_losses
+from overstory.privacy.histories import UNIFORM, bit_losses, symbol_losses
 from overstory.privacy.outcomes import Entry, check_reports
-from overstory.privacy.shapes import Shape
+from overstory.privacy.shapes import Shape, with_nothing
 from overstory.protocol.channels import Rounds
 from overstory.protocol.probability import round_up, weighted_sum
 from overstory.protocol.symbol_rounds import SymbolRounds
@@ -25,20 +28,24 @@ MAX_REPORTS: Final = 1000
 def bits_change(rounds: Rounds, shapes: tuple[Shape, ...], reports: int) -> float:
     """Exact epsilon between n reports of a and n of a that become b on the way: bits. Rounded up.
 
+    One of a and b may be nothing. `shapes` are those of two values; what nothing adds follows from them.
+
     Raises
     ------
     ParameterError
         When there are fewer than two reports, or more than `MAX_REPORTS`.
     """
     check_reports(reports, 2, MAX_REPORTS)
-    return round_up(max(_worst_of_bits(rounds, shapes, reports, before) for before in range(1, reports)))
+    pairs = with_nothing(shapes)
+    return round_up(max(_worst_of_bits(rounds, pairs, reports, before) for before in range(1, reports)))
 
 
 @lru_cache(maxsize=1024)
 def symbol_change(rounds: SymbolRounds, reports: int) -> float:
     """Exact epsilon between n reports of a and n of a that become b on the way: symbols. Rounded up.
 
-    Of values with different symbols; a change between values that share a symbol shows nothing.
+    Of values with different symbols, or of a value and nothing, a uniform symbol; a change between values that share a
+    symbol shows nothing.
 
     Raises
     ------
@@ -46,7 +53,8 @@ def symbol_change(rounds: SymbolRounds, reports: int) -> float:
         When there are fewer than two reports, or more than `MAX_REPORTS`.
     """
     check_reports(reports, 2, MAX_REPORTS)
-    histories = (_histories(0, 1, reports, before) for before in range(1, reports))
+    pairs = (0, 1), (0, UNIFORM), (UNIFORM, 0)
+    histories = (_histories(*pair, reports, before) for pair in pairs for before in range(1, reports))
     return round_up(max(max(symbol_losses(rounds, *pair)) for pair in histories))
 
 

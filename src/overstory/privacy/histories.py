@@ -1,8 +1,8 @@
 """What tells one history of values from another, exactly.
 
 A history is what a device held, report by report. Its reports are not independent: those of one value share a
-memoized permanent response, and those of two values do not. So a history is known by its pattern of equal and
-different values as well as by the values themselves.
+memoized permanent response, and those of two values do not, unless these share one. So a history is known by its
+pattern of equal and different permanent responses as well as by the values themselves.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from overstory.privacy.outcomes import Entry, blocks_of, worst_losses
 from overstory.protocol.channels import BinaryChannel, Rounds
@@ -25,9 +25,15 @@ from overstory.protocol.permanence import GooglePermanence
 from overstory.protocol.probability import power, round_up, weighted_sum
 from overstory.protocol.symbol_rounds import SymbolRounds
 
+UNIFORM: Final = -1
+"""What stands for a symbol where there is nothing to report: the permanent symbol is then drawn uniformly."""
+
 
 def epsilon_between(mechanism: Mechanism, first: Sequence[Any], second: Sequence[Any], *, cohort: int = 0) -> float:
     """Exact epsilon between two histories of values of one device, rounded up.
+
+    Of values alone: that a device had nothing to report is no value here. `change_leak` and `Terms.epsilon_any` count
+    that as well.
 
     Parameters
     ----------
@@ -106,7 +112,8 @@ def bit_losses(rounds: Rounds, first: Sequence[Entry], second: Sequence[Entry]) 
 def symbol_losses(rounds: SymbolRounds, first: Sequence[Entry], second: Sequence[Entry]) -> tuple[Decimal, Decimal]:
     """Worst log ratios of two histories of symbols: (first against second, second against first).
 
-    All symbols that neither history holds are alike, so as many of them are looked at as there are blocks.
+    All symbols that neither history holds are alike, so as many of them are looked at as there are blocks. `UNIFORM`
+    for a symbol is nothing to report.
 
     Raises
     ------
@@ -114,7 +121,7 @@ def symbol_losses(rounds: SymbolRounds, first: Sequence[Entry], second: Sequence
         When the histories differ in length, are empty, or have too many outcomes to enumerate.
     """
     blocks = blocks_of(first, second)
-    held = {symbol for history in (first, second) for _, symbol in history}
+    held = {symbol for history in (first, second) for _, symbol in history} - {UNIFORM}
     size = rounds.permanent.domain_size
     others = (symbol for symbol in range(size) if symbol not in held)
     spare = min(len(blocks), size - len(held))
@@ -141,10 +148,17 @@ def _symbols_seen(rounds: SymbolRounds, symbol: int, seen: Mapping[int, int]) ->
     kept, other = rounds.instantaneous.keep, rounds.instantaneous.other
     reports, unseen, total = sum(seen.values()), Fraction(1), Decimal(0)
     for reported, times in seen.items():
-        drawn = rounds.permanent.keep if reported == symbol else rounds.permanent.other
+        drawn = _drawn(rounds, symbol, reported)
         unseen -= drawn
         total += power(drawn, 1) * power(kept, times) * power(other, reports - times)
     return total + power(unseen, 1) * power(other, reports)
+
+
+def _drawn(rounds: SymbolRounds, symbol: int, permanent: int) -> Fraction:
+    """P(permanent symbol | true symbol)."""
+    if symbol == UNIFORM:
+        return Fraction(1, rounds.permanent.domain_size)
+    return rounds.permanent.keep if permanent == symbol else rounds.permanent.other
 
 
 def _between_bits(mechanism: BitMechanism, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:

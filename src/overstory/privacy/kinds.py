@@ -41,7 +41,7 @@ class BitTerms(Terms):
     differences
         Worst pairs (ones lowered, zeros raised).
     shapes
-        How two values' bits can lie to each other; see `extreme_shapes`.
+        How two values' bits can lie to each other; see `extreme_shapes`. How nothing's do follows: `with_nothing`.
     """
 
     kind: ClassVar[str] = "bits"
@@ -122,7 +122,7 @@ class SymbolTerms(Terms):
         return self.rounds.epsilon(reports=reports)
 
     def change_leak(self, reports: int) -> float:
-        """Exact epsilon of one change of symbol within `reports` reports."""
+        """Exact epsilon of one change of symbol, or to nothing or from it, within `reports` reports."""
         return symbol_change(self.rounds, reports)
 
     def _worst(self, reports: int) -> Worst:
@@ -242,8 +242,8 @@ def terms_of(mechanism: Mechanism | NumericMechanism) -> Terms:
 def change_leak(mechanism: Mechanism, reports: int = 2) -> float:
     """Exact epsilon between `reports` reports of a and reports of a that become b on the way, rounded up.
 
-    The worst over the time of the change and over the values. It is infinite when every report is the permanent
-    response itself (the one-time modes): two different reports then prove a change.
+    The worst over the time of the change and over the values, one of which may be nothing to report. It is infinite
+    when every report is the permanent response itself (the one-time modes): two different reports then prove a change.
 
     Raises
     ------

@@ -10,8 +10,8 @@ told what the other one reported; the same value in the same period is the same 
 - *Parallel* composition, where the largest epsilon counts and not the sum, is across people alone: `across_people`
   takes ledgers of different persons and refuses two of one. Values, bins, metrics and times of one person never
   compose in parallel, whatever a collector is said to be unable to link.
-- `epsilon` compares with histories of the same pattern of equal and different values. That a value changed is told by
-  `change_leak`, which no budget of epsilons covers. `epsilon_any` compares with any history of as many reports.
+- `epsilon` compares with histories of the same pattern of equal and different permanent responses. That a value changed
+  is told by `change_leak`, which no such sum covers. `epsilon_any` compares with any history of as many reports.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Ledger:
 
     @property
     def epsilon(self) -> float:
-        """All that was spent, rounded up: against histories with the same pattern of values."""
+        """All that was spent, rounded up: against histories with the same pattern of permanent responses."""
         return _sum(account.epsilon for account in self.accounts)
 
     @property

@@ -249,7 +249,8 @@ def most_responses(metric: Metric) -> int | None:
 def lifetime_epsilon(metric: Metric) -> float:
     """Return what all that a device may ever report costs together, however often; infinite without a bound.
 
-    It holds between histories with the same pattern of equal and different values; see `Terms.epsilon_values`.
+    It holds between histories with the same pattern of equal and different permanent responses: see
+    `Terms.epsilon_values`.
     """
     most = most_responses(metric)
     return math.inf if most is None else add_up([(most, terms_of(metric.mechanism).epsilon_permanent)])

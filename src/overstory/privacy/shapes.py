@@ -1,8 +1,8 @@
-"""How the encodings of two different values can lie to each other."""
+"""How the encodings of two different values, or of a value and of nothing to report, can lie to each other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from overstory.protocol.encodings import Bloom, Encoding, OneHot
@@ -48,6 +48,39 @@ def extreme_shapes(encoding: Encoding, *, equal_bits: bool) -> tuple[Shape, ...]
         for shape in _overlaps(encoding.num_bits, first, second, equal_bits=equal_bits and may_equal)
     }
     return tuple(found)
+
+
+def with_nothing(shapes: Sequence[Shape]) -> tuple[Shape, ...]:
+    """Return shapes of two values, and after them those of a value and of *nothing* to report, either way round.
+
+    They follow from how many ones a value's encoding has. Nothing has none; where filters are crowded (all of h
+    distinct positions, h > k/2), it is a filter as any, and may be a value's own: see `Encoding.nothing`.
+
+    Raises
+    ------
+    ParameterError
+        When there are no shapes.
+
+    Examples
+    --------
+    >>> with_nothing(extreme_shapes(OneHot(64), equal_bits=True))[1:]
+    (Shape(both=0, lowered=0, raised=1, neither=63), Shape(both=0, lowered=1, raised=0, neither=63))
+    >>> with_nothing(extreme_shapes(Bloom(4, 3, 16), equal_bits=False))
+    (Shape(both=2, lowered=1, raised=1, neither=0), Shape(both=3, lowered=0, raised=0, neither=1))
+    """
+    if not shapes:
+        raise ParameterError("no shapes: give at least one of two values")
+    num_bits = sum(shapes[0])
+    ones = sorted({shape.both + own for shape in shapes for own in (shape.lowered, shape.raised)})
+    if crowded(num_bits, ones[0], ones[-1]):
+        return tuple(dict.fromkeys([*shapes, Shape(ones[0], 0, 0, num_bits - ones[0])]))
+    pairs = [pair for own in ones for pair in ((0, own), (own, 0))]
+    return tuple(dict.fromkeys([*shapes, *(Shape(0, *pair, num_bits - sum(pair)) for pair in pairs)]))
+
+
+def crowded(num_bits: int, fewest: int, most: int) -> bool:
+    """Whether nothing to report is a filter as any: all have as many ones, and these are more than half of the bits."""
+    return fewest == most and 2 * most > num_bits
 
 
 def _weights(encoding: Encoding) -> tuple[int, int, bool]:

@@ -56,7 +56,7 @@ class PrivacyStatement:
     epsilon_permanent
         Any number of reports of one unchanged value (RAPPOR's eps_infinity).
     change_leak
-        n reports of one value against n reports in which it changed once, by n.
+        n reports of one value against n reports in which it changed once, to another or to nothing or from it, by n.
     terms
         The integers that all of it follows from.
     attack
@@ -96,7 +96,7 @@ class PrivacyStatement:
         """Epsilon of a history of `values` distinct values, rounded up; see `Terms.epsilon_values`.
 
         D is at most the number of reports, where given, and the size of the domain, or of the hash's range. It holds
-        only between histories with the same pattern of equal and different values: see `change_leak`.
+        only between histories with the same pattern of equal and different permanent responses: see `change_leak`.
 
         Raises
         ------

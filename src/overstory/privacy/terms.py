@@ -45,7 +45,7 @@ class Terms(ABC):
 
     @abstractmethod
     def change_leak(self, reports: int) -> float:
-        """Exact epsilon of one change of value within `reports` reports, rounded up."""
+        """Exact epsilon of one change of value, or to nothing or from it, within `reports` reports, rounded up."""
 
     @abstractmethod
     def canonical(self) -> dict[str, Any]:
@@ -106,6 +106,7 @@ class Terms(ABC):
     def epsilon_values(self, values: int, *, reports: int | None = None) -> float:
         """Epsilon of a history of `values` distinct values: D times epsilon_permanent, rounded up.
 
+        Between histories with the same pattern of equal and different permanent responses, and no others.
         D is at most the number of reports, where given, and `most_values`. Where noise is fresh, a value costs
         nothing apart from its reports: the sum of these is the bound.
 

@@ -24,8 +24,8 @@ _NOTES = (
         "and at all zeros (docs/privacy.md proves it)."
     ),
     (
-        "Epsilon_infinity compares histories with the same pattern of equal and different values. A change of value is "
-        "visible beyond it, as section 6.1 cautions."
+        "Epsilon_infinity compares histories with the same pattern of equal and different permanent responses. A "
+        "change of value is visible beyond it, as section 6.1 cautions."
     ),
 )
 
