@@ -45,11 +45,13 @@ class Machines:
 
     def be(self, identity):
         self.file.write_text(f"{identity}\n")
+        machine.machine_id.cache_clear()
 
 
 @pytest.fixture
 def machines(tmp_path, monkeypatch):
-    return Machines(tmp_path, monkeypatch)
+    yield Machines(tmp_path, monkeypatch)
+    machine.machine_id.cache_clear()
 
 
 class Device:
@@ -188,12 +190,15 @@ def test_the_ids_of_other_platforms(monkeypatch):
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=said))
     assert machine.machine_id("darwin") == "8A6D-11"
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(stdout="?"))
+    assert machine.machine_id("darwin") == "8A6D-11"  # a process asks once
+    machine.machine_id.cache_clear()
     assert machine.machine_id("darwin") is None
     registry = SimpleNamespace(
         HKEY_LOCAL_MACHINE=1, OpenKey=lambda *_: io.StringIO(), QueryValueEx=lambda *_: ("c0ffee", 1)
     )
     monkeypatch.setitem(__import__("sys").modules, "winreg", registry)
     assert machine.machine_id("win32") == "c0ffee"
+    machine.machine_id.cache_clear()
 
 
 @pytest.mark.parametrize("server", ["http://collect.example.org", "http://10.0.0.1:8080"])
@@ -215,3 +220,12 @@ def test_an_encrypted_or_a_local_server_is_not_warned_about(tmp_path, caplog, se
     client = Client("t", registry=parse_registry(REGISTRY), state=tmp_path / "s", server=server, environ={})
     assert not caplog.records
     assert not any("unencrypted" in line for line in client.status().words())
+
+
+def test_the_machine_is_checked_in_the_connection_that_opens_the_state(tmp_path, machines, monkeypatch):
+    """A first record opens the database twice, to open the state and to read the metric's past, bound or not."""
+    copied(tmp_path)
+    opened, connect = [], sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *given, **named: opened.append(given) or connect(*given, **named))
+    assert Device(tmp_path / "first", day=1).client.record("m", 2) is Outcome.RECORDED
+    assert len(opened) == 2

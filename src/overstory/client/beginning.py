@@ -25,6 +25,7 @@ from overstory.client.errors import Fault, StateError
 from overstory.client.forking import no_fork
 from overstory.client.lifetimes import Lifetimes
 from overstory.client.locking import locked
+from overstory.client.machine import THIS_MACHINE, elsewhere, mark_of
 from overstory.client.paths import StatePaths
 from overstory.client.secret_file import (
     DeviceSecret,
@@ -40,9 +41,22 @@ MARK: Final = b"begun\n"
 
 @dataclass(frozen=True)
 class Known:
-    """What the database says of the secret: its fingerprint, whose keys it has lost, whether the old one is needed."""
+    """What the database says of the secret.
+
+    Attributes
+    ----------
+    fingerprint
+        Its fingerprint.
+    machine
+        The mark of the machine that it is on; None where there is none.
+    erased
+        The metrics whose keys it has lost.
+    legacy
+        Whether the secret of version 1 is needed.
+    """
 
     fingerprint: bytes
+    machine: bytes | None
     erased: frozenset[str]
     legacy: bool
 
@@ -62,7 +76,7 @@ def settle(paths: StatePaths, lock: int, timeout: float) -> DeviceSecret:
     Raises
     ------
     StateError
-        When a part is lost, altered, damaged or of a later version.
+        When a part is lost, altered, damaged or of a later version, or all of it was begun on another machine.
     OSError, sqlite3.Error
         When it cannot be read or written.
     """
@@ -71,15 +85,15 @@ def settle(paths: StatePaths, lock: int, timeout: float) -> DeviceSecret:
         if secret is not None or marked:
             raise _lost("state.db" if secret is not None else "secret, state.db", paths)
         secret = _begin(paths, timeout)
-    elif secret is None:
-        secret = _confirm(paths, known)
-    elif secret.fingerprint != known.fingerprint:
-        raise StateError(
-            Fault.ALTERED,
-            f"{paths.secret}: this is not the secret that the reports so far were made with; put that one back, or "
-            "forget the whole state",
-        )
     else:
+        secret = _confirm(paths, known) if secret is None else secret
+        if secret.fingerprint != known.fingerprint:
+            raise StateError(
+                Fault.ALTERED,
+                f"{paths.secret}: this is not the secret that the reports so far were made with; put that one back, or "
+                "forget the whole state",
+            )
+        _bind(paths, secret, known, timeout)
         secret = _brought_up_to_date(paths, secret, known)
     if not marked:
         os.lseek(lock, 0, os.SEEK_SET)
@@ -112,6 +126,17 @@ def erase(paths: StatePaths, timeout: float = 5.0) -> None:
         os.ftruncate(lock, 0)
 
 
+def _bind(paths: StatePaths, secret: DeviceSecret, known: Known, timeout: float) -> None:
+    """Refuse the mark of another machine; keep this one's where there is none."""
+    here = mark_of(secret.key(THIS_MACHINE))
+    if here is None or known.machine == here:
+        return
+    if known.machine is not None:
+        raise elsewhere(paths.folder)
+    with connected(paths.database, "rw", timeout) as connection, committed(connection):
+        connection.execute("INSERT OR IGNORE INTO about VALUES ('machine', ?)", (here,))
+
+
 def _brought_up_to_date(paths: StatePaths, secret: DeviceSecret, known: Known) -> DeviceSecret:
     """Return the secret as the database says that it is by now, and write it so where it is not."""
     discard_replaced(paths)
@@ -137,12 +162,13 @@ def _open_database(paths: StatePaths, timeout: float) -> Known | None:
         if version != schema.VERSION:
             with committed(connection):
                 schema.upgrade(connection, schema.version_of(connection))
-        fingerprint = connection.execute("SELECT value FROM about WHERE key = 'fingerprint'").fetchone()
+        about = dict(connection.execute("SELECT key, value FROM about WHERE key IN ('fingerprint', 'machine')"))
         keys = Lifetimes(connection)
         erased, legacy = keys.erased(), keys.needs_legacy()
-    if fingerprint is None or not isinstance(fingerprint[0], bytes):
+    fingerprint = about.get("fingerprint")
+    if not isinstance(fingerprint, bytes):
         raise StateError(Fault.DAMAGED, f"{paths.database}: it does not say which secret it belongs to")
-    return Known(fingerprint[0], erased, legacy)
+    return Known(fingerprint, about.get("machine"), erased, legacy)
 
 
 def _begin(paths: StatePaths, timeout: float) -> DeviceSecret:
@@ -155,6 +181,8 @@ def _begin(paths: StatePaths, timeout: float) -> DeviceSecret:
     with connected(paths.database, "rw", timeout) as connection, committed(connection):
         schema.upgrade(connection, 0)
         connection.execute("INSERT INTO about VALUES ('fingerprint', ?)", (secret.fingerprint,))
+        if (here := mark_of(secret.key(THIS_MACHINE))) is not None:
+            connection.execute("INSERT INTO about VALUES ('machine', ?)", (here,))
     paths.unconfirmed.rename(paths.secret)
     sync_folder(paths.folder)
     return secret

@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Final
+
+from overstory.client.errors import Fault, StateError
 
 PLACES: Final = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 UNSET: Final = frozenset({"", "uninitialized"})
@@ -29,8 +32,9 @@ ELSEWHERE: Final = (
 UNCHECKED: Final = "this machine has no id of its own, so a copy of this state on another one would not be noticed"
 
 
+@cache
 def machine_id(platform: str = sys.platform) -> str | None:
-    """Return the machine's own id, or None where there is none that can be read."""
+    """Return the machine's own id, or None where there is none that can be read; a process asks once."""
     found = _windows() if platform == "win32" else _mac() if platform == "darwin" else _linux()
     return None if found in UNSET else found
 
@@ -47,6 +51,11 @@ def mark_of(key: bytes | None) -> bytes | None:
     if found is None or key is None:
         return None
     return hashlib.blake2b(found.encode(), digest_size=MARK_BYTES, key=key, person=b"machine").digest()
+
+
+def elsewhere(folder: Path) -> StateError:
+    """Return the error of a state that was begun on another machine."""
+    return StateError(Fault.ELSEWHERE, f"{folder}: {ELSEWHERE}")
 
 
 def _linux() -> str:

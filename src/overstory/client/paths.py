@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -26,37 +27,37 @@ class StatePaths:
 
     folder: Path
 
-    @property
+    @cached_property
     def secret(self) -> Path:
         """The device's secret."""
         return self.folder / "secret"
 
-    @property
+    @cached_property
     def unconfirmed(self) -> Path:
         """A secret that the database does not know yet; it exists for a moment, or after a crash in that moment."""
         return self.folder / "secret.new"
 
-    @property
+    @cached_property
     def next(self) -> Path:
         """A secret on its way to replace the one that is there; it exists for a moment, or after a crash in it."""
         return self.folder / "secret.next"
 
-    @property
+    @cached_property
     def replaced(self) -> Path:
         """A secret of before a key was destroyed; it exists for a moment, or after a crash in that moment."""
         return self.folder / "secret.old"
 
-    @property
+    @cached_property
     def database(self) -> Path:
         """What was reported and what waits."""
         return self.folder / "state.db"
 
-    @property
+    @cached_property
     def consent(self) -> Path:
         """The person's choice."""
         return self.folder / "consent.json"
 
-    @property
+    @cached_property
     def lock(self) -> Path:
         """What processes lock; its content marks a state that has begun."""
         return self.folder / "lock"

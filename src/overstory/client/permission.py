@@ -43,13 +43,22 @@ class Permission:
         # The mark of a choice that names no collector, and the one that it is held to, where there is one so far.
         self._first: tuple[str, str | None] | None = None
         self._met = ""  # the mark of the choice that was met last
+        self._covered: dict[str, tuple[Consent, Metric]] = {}  # the very choice and metric that were compared last
 
     def __repr__(self) -> str:
         return f"Permission({self.server!r})"
 
     def covers(self, consent: Consent, metric: Metric) -> bool:
         """Whether a choice is about this metric as it is, and about where its reports go."""
-        return not self._elsewhere(consent) and consent.covers(metric, server=self.server, budget=self._registry.budget)
+        if self._elsewhere(consent):
+            return False
+        known = self._covered.get(metric.id)
+        if known is not None and known[0] is consent and known[1] is metric:  # neither ever changes
+            return True
+        covered = consent.covers(metric, server=self.server, budget=self._registry.budget)
+        if covered:
+            self._covered[metric.id] = consent, metric
+        return covered
 
     def sends(self) -> Consent | None:
         """Return the choice that allows sending at this moment; None when nothing does."""

@@ -22,7 +22,7 @@ from overstory.client.errors import Fault, StateError
 from overstory.client.forking import no_fork
 from overstory.client.lifetimes import Lifetimes
 from overstory.client.locking import locked
-from overstory.client.machine import ELSEWHERE, THIS_MACHINE, mark_of
+from overstory.client.machine import THIS_MACHINE, elsewhere, mark_of
 from overstory.client.memo import Memo
 from overstory.client.outbox import Bounds, Outbox
 from overstory.client.ownership import refuse_foreign
@@ -157,7 +157,7 @@ class State:
         Raises
         ------
         StateError
-            When it cannot be made or used; nothing that was there is replaced.
+            When it cannot be made or used, or was begun on another machine; nothing that was there is replaced.
         """
         wait = self.timeout if timeout is None else timeout
         with saying(self.paths.folder), no_fork():
@@ -166,18 +166,7 @@ class State:
             with locked(self.paths.lock, wait) as lock:
                 secret = settle(self.paths, lock, wait)
         self._secret = secret
-        self._bind(secret, wait)
         return secret
-
-    def _bind(self, secret: DeviceSecret, timeout: float) -> None:
-        """Keep the mark of this machine where there is none; refuse that of another."""
-        self.check_machine()
-        here = mark_of(secret.key(THIS_MACHINE))
-        with self.snapshot() as rows:
-            bound = here is None or rows.machine is not None
-        if here is not None and not bound:
-            with self.transaction(timeout) as rows:
-                rows.bind(here)
 
     @contextmanager
     def transaction(self, timeout: float | None = None) -> Iterator[Rows]:
@@ -238,7 +227,7 @@ class State:
             return
         with self.snapshot() as rows:
             if rows.machine not in (None, here):
-                raise StateError(Fault.ELSEWHERE, f"{self.paths.folder}: {ELSEWHERE}")
+                raise elsewhere(self.paths.folder)
 
     def move_here(self) -> None:
         """Bind the state to this machine, secret, ledger and all: it replaces the one where it was begun.
