@@ -111,6 +111,7 @@ def _lint(args: argparse.Namespace) -> int:
 
     from overstory.privacy.registry_notes import registry_notes
     from overstory.privacy.registry_warnings import registry_warnings
+    from overstory.privacy.seed_notes import seed_notes
     from overstory.protocol.metrics import RegistryError, parse_registry, registry_text
 
     text = registry_text(args.file)
@@ -121,7 +122,7 @@ def _lint(args: argparse.Namespace) -> int:
     else:
         faults, count = (), len(registry)
         warnings = registry_warnings(registry, text, dt.datetime.now(dt.UTC).date())
-        notes = list(registry_notes(registry))
+        notes = [*registry_notes(registry), *seed_notes(registry, text)]
     if args.json:
         listed = {"faults": [vars(fault) for fault in faults], "warnings": [vars(fault) for fault in warnings]}
         print(json.dumps({"file": args.file, "metrics": count} | listed | {"notes": notes}, indent=2))
@@ -175,9 +176,11 @@ def _show(args: argparse.Namespace) -> int:
 
 def _diff(args: argparse.Namespace) -> int:
     from overstory.privacy.registry_changes import Kind, compare_registries
-    from overstory.protocol.metrics import load_registry
+    from overstory.privacy.seed_notes import seed_notes
+    from overstory.protocol.metrics import load_registry, registry_text
 
-    changes = compare_registries(load_registry(args.old), load_registry(args.new))
+    old, new = load_registry(args.old), load_registry(args.new)
+    changes, notes = compare_registries(old, new), list(seed_notes(old, registry_text(args.old), new))
     weaker = list(dict.fromkeys(change.metric for change in changes if change.kind == Kind.WEAKENS))
     larger = "" in weaker
     broken = list(dict.fromkeys(change.metric for change in changes if change.kind == Kind.BREAKS))
@@ -187,6 +190,7 @@ def _diff(args: argparse.Namespace) -> int:
             "larger_budget": larger,
             "breaks_counts": broken,
             "changes": [change.to_json() for change in changes],
+            "notes": notes,
         }
         print(json.dumps({"old": args.old, "new": args.new} | said, indent=2))
     else:
@@ -199,6 +203,8 @@ def _diff(args: argparse.Namespace) -> int:
             print(f"{name}: counts stored so far cannot go on under this id")
         if not weaker and not broken:
             print("no promise is weakened, no stored count is broken" if changes else "nothing changed")
+        for note in notes:
+            print(f"{args.old}: note: {note}")
     return FOUND if weaker else 0
 
 
