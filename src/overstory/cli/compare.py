@@ -47,7 +47,7 @@ def add_parser(subparsers: Any) -> None:
         metavar=("MIN", "MAX"),
         help="compare what takes numbers of this range instead",
     )
-    parser.add_argument("--plot", metavar="FILE", help="draw the errors: .svg or .png")
+    parser.add_argument("--plot", metavar="FILE", help="draw the errors: .svg, .pdf or .png")
     parser.add_argument("--json", action="store_true", help="print the ranking as JSON")
 
 
