@@ -109,6 +109,7 @@ def test_texts_and_flags_are_read_as_the_oracle_wants_them(capsys):
         "hash_range": None,
         "hash_key": "m",
         "published": True,
+        "num_seeds": 81,
     }
 
 
