@@ -117,3 +117,21 @@ def test_the_command_says_what_stands(tmp_path, monkeypatch, capsys):
         assert "asked" not in capsys.readouterr().out
         assert main(["status", *state], environ={}) == 0
     assert capsys.readouterr().out.startswith("off: the person's choice of ")
+
+
+def test_the_command_says_that_the_earlier_choice_stands(tmp_path, monkeypatch, capsys):
+    """Where nothing can be written over or taken away either, it says so and fails."""
+    state = ["--state", str(tmp_path / "state")]
+    paths = StatePaths(tmp_path / "state")
+    choose(paths, REGISTRY, "on", TODAY)
+
+    def refuse(*_, **__):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    with monkeypatch.context() as patched:
+        for call in ("write_atomically", "overwrite"):
+            patched.setattr(f"overstory.client.consent.{call}", refuse)
+        patched.setattr(Path, "unlink", refuse)
+        assert main(["off", *state], environ={}) == 2
+    assert "the choice cannot be written: Read-only file system" in capsys.readouterr().err
+    assert read_consent(paths).choice == "on"

@@ -10,7 +10,8 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from devices import BINS, DEFAULT, REGISTRY, device, registry
+from collector_doubles import CountingCollector
+from devices import BINS, DEFAULT, NOON, REGISTRY, Clock, device, registry
 from processes import in_child
 
 from overstory.client import Choice, ConsentError, Outcome
@@ -224,6 +225,21 @@ def test_what_waits_does_not_outlive_its_consent(tmp_path, choice, left):
     client.consent("on")
     assert client.flush().written == {"withdrawn": 1}
     assert {state: n for state, n in client.status().outbox.items() if n} == {left: 1}
+
+
+@pytest.mark.parametrize("environ", [{"DO_NOT_TRACK": "1"}, {"OVERSTORY": "off"}, {"CI": "1"}], ids=str)
+def test_what_waits_stays_while_something_else_forbids_and_leaves_after_it(tmp_path, environ):
+    """It is the person's own `off` that drops what waits."""
+    collector = CountingCollector()
+    sends = {"server": "http://c", "transport": collector, "spread": 0}
+    first = device(tmp_path, spread=3600)
+    first.record("colour", "red")
+    assert first.flush().written == {"queued": 1}
+    clock = Clock(NOON + 4 * 3600)
+    for forbids in (environ, {}):
+        client = device(tmp_path, choice=None, clock=clock, environ=forbids, **sends)
+        client.flush()
+        assert client.status().outbox["waiting"] == len(forbids) == 1 - len(collector.bodies)
 
 
 def test_a_choice_made_elsewhere_between_record_and_flush_is_obeyed(tmp_path):

@@ -185,6 +185,23 @@ def test_a_report_in_memory_when_the_metric_ends_is_not_written(tmp_path):
     assert State(client.paths).begin().key(ENDS) is None
 
 
+def test_a_clock_past_the_end_ends_the_metric_for_good(tmp_path):
+    """The documented limit: a clock that is ahead looks like the end; that it is right later is no help."""
+    clock = Clock()
+    client = device(tmp_path, clock=clock, registry=metrics())
+    for name in (ENDS, STAYS):
+        assert client.record(name, "a page") is Outcome.RECORDED
+    client.flush()
+    right, clock.now = clock.now, ends_at(metrics()[ENDS])
+    client.flush()
+    clock.now = right + 3600
+    again = device(tmp_path, clock=clock, registry=metrics(), choice=None)
+    assert again.record(ENDS, "a page") is Outcome.EXPIRED
+    assert again.record(STAYS, "a page") is Outcome.RECORDED
+    with State(client.paths).snapshot() as rows:
+        assert [row.metric for row in rows.outbox.rows()] == [STAYS]
+
+
 def test_a_backup_of_before_brings_the_key_back(tmp_path, life):
     """The documented limit: who keeps backups keeps keys."""
     before, after, bodies, clock = life

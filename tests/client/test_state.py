@@ -207,6 +207,16 @@ def test_erasing_makes_room_for_another_device(tmp_path, paths):
     assert not (tmp_path / "never-there").exists()
 
 
+def test_erasing_overwrites_the_secret(tmp_path, paths, begun):
+    """A second name keeps the file's bytes within reach after it is deleted."""
+    os.link(paths.secret, tmp_path / "kept")
+    assert (tmp_path / "kept").read_bytes().startswith(begun.reveal())
+    size = paths.secret.stat().st_size
+    erase(paths)
+    assert not paths.secret.exists()
+    assert (tmp_path / "kept").read_bytes() == bytes(size)
+
+
 def test_erasing_works_on_damaged_files(paths, begun):
     paths.database.write_bytes(b"damaged" * 1000)
     paths.secret.write_bytes(b"damaged")

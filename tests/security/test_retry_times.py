@@ -124,6 +124,12 @@ def test_a_device_that_comes_back_when_it_was_told_is_caught(state, monkeypatch)
     assert together(found) == 1.0
 
 
+def test_a_minute_and_half_a_day_are_told_apart(state):
+    """The documented limit: times more than twofold apart do not overlap, whatever each report draws."""
+    soon, late = ([Device(state, seed).returns(asked) for seed in range(50)] for asked in (60, 43_200))
+    assert max(map(max, soon)) < 2 * (60 + Pace().first) < 43_200 <= min(map(min, late))
+
+
 @pytest.mark.parametrize("asked", [120, 3600, 10**6, 10**9 - 1])
 def test_what_is_asked_is_obeyed_and_bounded(state, asked):
     pace = Pace()

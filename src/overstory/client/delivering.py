@@ -250,8 +250,6 @@ def settle(rows: Rows, row: OutboxRow, decision: Decision, *, tried: bool) -> No
     tried
         Whether its bytes left.
     """
-    if decision.state is RowState.SENT and decision.answer == "duplicate" and not row.attempts:
-        rows.remember(COPIED, 1)  # it never left here, and is there: another copy of this state has sent it
     if tried and decision.answer == "duplicate" and not row.attempts:
         rows.remember(COPIED, 1)  # it never left here, and is there: another copy of this state has sent it
     rows.outbox.postpone(row.id, decision.due, row.attempts + tried, decision.answer)

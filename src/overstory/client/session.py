@@ -2,7 +2,8 @@
 
 A report that `record` made is in memory until the next flush. A flush is one transaction: the period is claimed, the
 permanent response is counted, the upload is queued, for all reports or for none. So a crash loses at most what was not
-flushed, and neither a period nor a batch id is ever used twice.
+flushed, and a state has one report for a period. Where it goes back, restored from a backup, it makes the period's
+report again: of the same response the very same, batch id included.
 """
 
 from __future__ import annotations

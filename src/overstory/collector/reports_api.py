@@ -30,7 +30,7 @@ SCHEMAS: Final[dict[str, Any]] = {
         "additionalProperties": False,
         "required": ["batch", "metric", "period", "digest", "reports"],
         "properties": {
-            "batch": {**_HEX, "description": "16 random bytes; the same on every retry."},
+            "batch": {**_HEX, "description": "16 uniform bytes; the same on every retry, and no other batch's."},
             "metric": {"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,63}$"},
             "period": {
                 "description": "The period's label (ISO 8601, UTC) or its number.",

@@ -46,7 +46,7 @@ class Upload:
     Attributes
     ----------
     batch
-        Its id, 16 bytes that nothing else has.
+        Its id, 16 bytes: another upload has the same only where it is a copy of this one.
     metric, period
         The metric's id, and the period's number.
     reports

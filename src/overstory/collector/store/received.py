@@ -19,7 +19,7 @@ class Received(NamedTuple):
     metric, period
         What the reports are about: the metric's id, the number of its period.
     batch
-        The batch's id, 16 bytes that the sender drew: it is stored once, whatever is sent twice.
+        The batch's id, 16 bytes from the sender's secret or drawn: it is stored once, however often it is sent.
     digest
         The mechanism's.
     num_bits, num_cohorts, num_reports
