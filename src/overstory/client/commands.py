@@ -31,7 +31,7 @@ SUMMARIES: Final = {
     "on": "agree to report: shows what is asked for, and records that you agree",
     "local": "record on this machine alone: you can look at it, and none of it is ever sent",
     "off": "record nothing and send nothing",
-    "forget": "delete this machine's secret and everything that was recorded",
+    "forget": "delete the program's secret on this machine and everything that was recorded",
     "status": "say what may be recorded and why, what waits, and what it has cost",
     "view": "show what was recorded, exactly what is sent, and what that tells",
 }
