@@ -246,7 +246,10 @@ def test_an_input_that_is_missing_a_folder_or_empty(folder: Any, command: Any, w
         (("decode", "--counts", "ready.csv", "--map", "ready.csv", "-o", "x"), "ready.csv, line 1"),
         (("decode", "--counts", "ready.csv", "--map", "ready-map.csv", "-o", "x", "--alpha", "5"), "5"),
         (("decode", "--counts", "ready.csv", "--map", "ready-map.csv", "-o", "names.txt"), "names.txt: file exists"),
-        (("decode", "--counts", "ready.csv", "--map", "ready-map.csv", "-o", "x", "--plot", "x.doc"), ".svg, .pdf or .png"),
+        (
+            ("decode", "--counts", "ready.csv", "--map", "ready-map.csv", "-o", "x", "--plot", "x.doc"),
+            ".svg, .pdf or .png",
+        ),
     ],
 )
 def test_other_faults(folder: Any, arguments: Any, says: Any) -> None:

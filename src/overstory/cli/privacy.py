@@ -57,7 +57,9 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--delta", type=float, default=1e-6, help="state fresh noise also but for this chance (default: 1e-6)"
     )
-    parser.add_argument("--plot", metavar="FILE", help="draw epsilon against the reports into a .svg, .pdf or .png file")
+    parser.add_argument(
+        "--plot", metavar="FILE", help="draw epsilon against the reports into a .svg, .pdf or .png file"
+    )
     add_hashing(parser, note=", with --params")
     parser.add_argument("--json", action="store_true", help="print the statement as JSON")
 

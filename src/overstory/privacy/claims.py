@@ -96,8 +96,9 @@ SAME_PATTERN = (
     "where values are hashed)."
 )
 CHANGE = (
-    "The value changes once, at the worst moment, to the worst other value, or to nothing that can be reported, or from "
-    "that, and the two permanent responses are independent; not covered by the permanent epsilon, and it grows with every further report."
+    "The value changes once, at the worst moment, to the worst other value, or to nothing that can be reported, or "
+    "from that, and the two permanent responses are independent; not covered by the permanent epsilon, and it grows "
+    "with every further report."
 )
 FRESH_CHANGE = "The value changes once, after the first report; the reports after that add up, as always."
 MAP = "The value is a candidate of this map and the devices hash exactly as the map says."
