@@ -154,7 +154,7 @@ class Linkability:
     --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
     >>> linkability(mechanism("rappor")).words()
-    'the same in every report: 4 bits; of a million devices 62,501 share it'
+    'the same in every report: 4 bits; of a million devices 62,500 share it'
     >>> linkability(mechanism("l-osue", domain_size=9, epsilon_permanent=2.0, epsilon_report=1.0)).words()
     'nothing stays the same from report to report'
     """
