@@ -1,12 +1,13 @@
 """The choice is never more than 1% worse than the best registered oracle, and the error that ranks is exact."""
 
+import dataclasses
 import inspect
 
 import numpy as np
 import pytest
 
 import overstory
-from overstory.analysis.choosing import SLACK, make, rank, recommend, report_bits
+from overstory.analysis.choosing import SLACK, make, rank, recommend, report_bits, trade
 from overstory.analysis.choosing_measured import measured_error, zipf
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import REGISTRY
@@ -32,6 +33,54 @@ def test_the_choice_is_within_one_percent_of_the_best(domain_size):
         chosen = recommend(rank(domain_size, epsilon, 1))
         assert chosen.variance <= SLACK * min(every_oracle(domain_size, epsilon)), epsilon
         assert chosen.epsilon_report <= epsilon
+
+
+def test_of_those_within_one_percent_the_one_with_the_fewest_linkable_bits_then_the_fewest_bits_is_chosen():
+    """Judged by what its reports are: the public part is what is the same whatever the value."""
+    preferred = 0
+    for domain_size in SIZES:
+        for epsilon in EPSILONS:
+            ranking = rank(domain_size, epsilon, 10**6)
+            near = [one for one in ranking if one.variance <= 1.01 * ranking[0].variance]
+            made = {one.name: make(one.name, **one.parameters) for one in near}
+            least = min((made[one.name].num_cohorts, one.report_bits) for one in near)
+            chosen = recommend(ranking)
+            assert (made[chosen.name].num_cohorts, chosen.report_bits) == least, (domain_size, epsilon)
+            preferred += chosen != ranking[0]
+    assert preferred >= 5  # the preference is not without effect
+
+
+def with_variances(ranking, **variances):
+    """Return a ranking with other variances."""
+    changed = [dataclasses.replace(one, variance=variances[one.name]) for one in ranking if one.name in variances]
+    return tuple(sorted(changed, key=lambda one: one.variance))
+
+
+def test_what_is_more_than_one_percent_worse_is_not_preferred():
+    ranking = rank(100, 1.0, 10**6, epsilon_permanent=2.0)
+    assert recommend(with_variances(ranking, **{"loloha": 1.0, "l-osue": 1.0099})).name == "l-osue"
+    assert recommend(with_variances(ranking, **{"loloha": 1.0, "l-osue": 1.0101})).name == "loloha"
+
+
+def test_the_trade_says_what_is_given_up_in_either_direction():
+    ranking = rank(100, 1.0, 10**6, epsilon_permanent=2.0)
+    free, small = (next(one for one in ranking if one.name == name) for name in ("l-osue", "loloha"))
+    seeds = small.parameters["num_seeds"]
+    assert free.report_bits == 100
+    said = trade(ranking, free)
+    assert said.startswith(f"loloha would send {small.report_bits} bits instead of 100 at the same error")
+    assert f"{seeds.bit_length() - 1} bits of them are the same in every report" in said
+    assert f"of a million devices {1 + (10**6 - 1) // seeds:,} share them" in said
+    assert "a change of value within two linked reports has epsilon" in said
+    twice = with_variances(ranking, **{"l-osue": 1.0, "loloha": 1.96})
+    assert "loloha would send 12 bits instead of 100 at an error 40% larger" in trade(twice, twice[0])
+    beyond = with_variances(ranking, **{"l-osue": 1.0, "loloha": 2.01})
+    assert trade(beyond, beyond[0]) is None  # more than twice the variance is no alternative
+    other = with_variances(ranking, **{"l-osue": 1.21, "loloha": 1.0})
+    assert trade(other, other[0]).startswith(
+        "l-osue would carry nothing that is the same whatever the value, for an error 10.0% larger and 100 bits"
+    )
+    assert trade(other[:1], other[0]) is None
 
 
 def test_the_ranking_is_by_error_and_has_every_oracle_of_one_round():

@@ -33,9 +33,12 @@ expires = 2040-01-01
 
 
 def registry(
-    retention: int = 90, candidates: Sequence[str] = ("ash", "elm", "oak"), folder: Any = None
+    retention: int = 90, candidates: Sequence[str] = ("ash", "elm", "oak"), folder: Any = None, seeds: str = ""
 ) -> MetricRegistry:
-    """Return a registry of every way of counting: bits by cohort, symbols, symbols under seeds, strings under seeds."""
+    """Return a registry of every way of counting: bits by cohort, symbols, symbols under seeds, strings under seeds.
+
+    `seeds` is what the metric of symbols under seeds says of them.
+    """
     about = ABOUT.format(retention=retention)
     text = f"""
 registry = "1"
@@ -53,7 +56,7 @@ parameters = {{epsilon = 1.0}}
 {about}
 domain = {{kind = "categories", names = ["s", "m", "l"]}}
 oracle = "olh"
-parameters = {{epsilon = 1.0}}
+parameters = {{epsilon = 1.0{seeds}}}
 """
     if folder is not None:
         (folder / "trees.txt").write_text("".join(f"{one}\n" for one in candidates))

@@ -13,6 +13,7 @@ from sqlalchemy import inspect, text
 from store_samples import NOW, counted, received, registry, reports
 
 from overstory.collector.store import Store, StoreError, migrations, open_store, opening, restore
+from overstory.collector.store.known import read_known
 from overstory.collector.store.migrations import upgrade
 from overstory.collector.store.opening import connect, migrate
 from overstory.collector.store.schema import METADATA, REVISION
@@ -136,9 +137,13 @@ def test_the_tables_in_the_code_are_those_that_migrations_make(store_url: str) -
 
 
 DUMP = Path(__file__).parents[1] / "vectors" / "store-0001.sql"
+OWN_SEEDS = ", num_seeds = 2147483648"
+"""What version 0.1 meant by a hashing oracle that names no number of seeds."""
 
 
-def test_a_store_of_the_first_schema_opens_for_ever(tmp_path: Path) -> None:
+@pytest.fixture
+def first(tmp_path: Path) -> Path:
+    """A store that the program of the first schema wrote, migrated."""
     path = tmp_path / "store.db"
     with sqlite3.connect(path) as raw:
         raw.executescript(DUMP.read_text())
@@ -146,11 +151,36 @@ def test_a_store_of_the_first_schema_opens_for_ever(tmp_path: Path) -> None:
     database = connect(str(path))
     assert migrate(database)[0] == "0001"
     database.close()
-    metrics = registry()
+    return path
+
+
+def test_a_store_of_the_first_schema_opens_for_ever(first: Path) -> None:
+    path, metrics = first, registry(seeds=OWN_SEEDS)
     with open_store(str(path), metrics) as store:
         check_first(store, metrics)
         assert store.compact(NOW).reports == 5
         check_first(store, metrics)
+
+
+def test_a_row_of_version_0_1_without_seeds_is_read_as_a_seed_of_each_devices_own(first: Path) -> None:
+    """Under a registry that names none either, which now means few: counted without its help, and not mixed with it."""
+    metrics, metric = registry(), registry(seeds=OWN_SEEDS)["size"]
+    with sqlite3.connect(first) as raw:
+        ((row,),) = raw.execute("SELECT mechanism FROM metrics WHERE metric = 'size'")
+    raw.close()
+    assert "olh" in row
+    assert "num_seeds" not in row
+    database = connect(str(first))
+    with database.snapshot() as connection:
+        (read,) = (known for known in read_known(connection).values() if known.metric == "size")
+    database.close()
+    assert read.mechanism.num_cohorts == 1 << 31
+    assert (read.mechanism.digest, read.counts_digest) == (metric.mechanism.digest, metric.counts_digest)
+    assert metrics["size"].mechanism.num_cohorts < 1 << 31
+    with open_store(str(first), metrics) as store:
+        assert store.compact(NOW).waiting == ()
+        assert store.counts(metrics["size"], PERIOD, PERIOD) == {}
+        check_first(store, registry(seeds=OWN_SEEDS))
 
 
 def check_first(store: Store, metrics: Any) -> None:
@@ -166,7 +196,7 @@ def make_dump() -> str:
     """Return the dump: made once, by the program of that schema (`python tests/collector/test_store_migrations.py`)."""
     import tempfile
 
-    metrics, rng = registry(), random.Random(20261121)
+    metrics, rng = registry(seeds=OWN_SEEDS), random.Random(20261121)
     with tempfile.TemporaryDirectory() as folder:
         with open_store(f"{folder}/store.db", metrics, create=True) as store:
             late = []
