@@ -4,7 +4,8 @@
 
 Every job is timed in turn with its yardstick, a NumPy implementation of the same thing on a part of the work, whose
 time is scaled up in proportion: one uniform number per bit or symbol without a cryptographic stream, and one value
-after another compared with all reports at once.
+after another compared with all reports at once. Last, from reports to estimates: OLH whose reports are counted by 256
+public seeds, beside OLH of a seed for each device, where every report is looked at for every value.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+import overstory
 from _timing import seconds
 from overstory.kernels.hadamard import count_hadamard_support, encode_hadamard
 from overstory.kernels.local_hash import count_hash_support, encode_hash, value_words
@@ -230,6 +232,18 @@ def counting(n: int, d: int) -> dict[str, Duel]:
     }
 
 
+def decoding(n: int, d: int) -> dict[str, Duel]:
+    """From reports to the estimates of d values: by counts of 256 seeds, beside report by report."""
+    symbols = RNG.integers(0, d, n)
+
+    def job(seeds: int) -> Job:
+        oracle = overstory.oracle("olh", domain_size=d, epsilon=1, num_seeds=seeds)
+        batch = oracle.simulate(symbols, RNG)
+        return lambda: oracle.estimate(oracle.accumulate(batch))
+
+    return {f"olh d={d:,}": (job(256), job(1 << 31), 1.0)}
+
+
 def duel(job: Job, yardstick: Job, scale: float, rounds: int) -> dict[str, float]:
     """Best time of a job, and the median ratio of its yardstick's, scaled, to it."""
     job()
@@ -247,14 +261,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    randomized, counted = {}, {}
+    randomized, counted, decoded = {}, {}, {}
     for name, (n, pair) in randomizing(arguments.reports).items():
         found = duel(*pair, arguments.rounds)
         randomized[name] = found | {"million_reports_per_second": round(n / found["seconds"] / 1e6, 2)}
     for name, pair in counting(arguments.reports, arguments.values).items():
         counted[name] = duel(*pair, arguments.rounds)
+    for values in (85, arguments.values):
+        for name, pair in decoding(arguments.reports, values).items():
+            found = duel(*pair, arguments.rounds)
+            decoded[name] = {"seconds": found["seconds"], "times_by_report": found["times_numpy"]}
     if arguments.json:
-        print(json.dumps(vars(arguments) | {"threads": cores(None), "randomize": randomized, "count": counted}))
+        found = {"threads": cores(None), "randomize": randomized, "count": counted, "decode": decoded}
+        print(json.dumps(vars(arguments) | found))
         return
     print(f"randomized in bulk, {cores(None)} threads, public seeds and encoding included, epsilon 1")
     for name, found in randomized.items():
@@ -262,6 +281,9 @@ def main() -> None:
     print(f"support of {arguments.values:,} values among {arguments.reports:,} reports")
     for name, found in counted.items():
         print(f"  {name:<34}{found['seconds'] * 1e3:>9.1f} ms    x {found['times_numpy']} of numpy, scaled")
+    print(f"decoded from {arguments.reports:,} reports, counted by 256 seeds")
+    for name, found in decoded.items():
+        print(f"  {name:<34}{found['seconds'] * 1e3:>9.1f} ms    x {found['times_by_report']} of report by report")
 
 
 if __name__ == "__main__":
