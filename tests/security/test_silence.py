@@ -149,22 +149,22 @@ def responses(folder):
 @pytest.mark.parametrize(("beyond", "most"), [("first", 2), ("nearest", 2), ("drop", 3)])
 def test_nothing_is_one_response_and_a_lifetime_counts_it(tmp_path, beyond, most):
     """D is at most the cap; where values are dropped, one more."""
-    from overstory.privacy.metric_privacy import lifetime_claim
+    from overstory.privacy.metric_cost import metric_cost
 
     registry = registry_of("grr", beyond)
     values = (None, 1, 99, 2, [], 3, 4, None, 2, 1)
     seen_by_the_network(tmp_path, registry, values)
     assert len(responses(tmp_path)) == registry["m"].max_responses == most
-    claim = lifetime_claim(registry["m"])
-    assert math.isclose(claim.epsilon, most * 1.0, rel_tol=1e-8)
-    assert claim.about.endswith("and nothing") == (beyond == "drop")
+    line = metric_cost(registry["m"]).line("values")
+    assert math.isclose(line.epsilon, most * 1.0, rel_tol=1e-8)
+    assert ("and nothing" in line.about) == (beyond == "drop")
 
 
 def test_without_a_cap_a_lifetime_counts_nothing_beside_the_domain(tmp_path):
     from overstory.client.budget import budget
     from overstory.client.paths import StatePaths
     from overstory.client.state import State
-    from overstory.privacy.metric_privacy import lifetime_claim
+    from overstory.privacy.metric_cost import metric_cost
 
     text = ENTRY.replace("max_values = 2\n", "").replace('beyond = "{beyond}"\n', "")
     numbers = '{kind = "integers", min = 0, max = 2, outside = "reject"}'
@@ -174,7 +174,7 @@ def test_without_a_cap_a_lifetime_counts_nothing_beside_the_domain(tmp_path):
     with State(StatePaths(tmp_path)).snapshot() as rows:
         spent = budget(rows, registry).epsilon
     assert math.isclose(spent, 4.0, rel_tol=1e-8)
-    assert spent <= lifetime_claim(registry["m"]).epsilon
+    assert spent <= metric_cost(registry["m"]).line("values").epsilon
 
 
 def test_the_estimates_of_the_other_values_stay_unbiased_for_bits():
