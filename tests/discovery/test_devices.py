@@ -247,6 +247,16 @@ def test_a_weaker_plan_is_refused():
         Device(weaker, secret=b"s" * 16, metric="m", consented=True, built_with=built)
 
 
+def test_a_ledger_takes_no_second_plan_whatever_its_epsilon_where_none_was_built_with():
+    ledger = OfferLedger()
+    Device(prefix_extension(epsilon=1.0), secret=b"s" * 16, metric="m", consented=True, ledger=ledger).answer(7)
+    for epsilon in (0.5, 1.0, 50.0):
+        with pytest.raises(ParameterError, match="would pass the ledger's limit"):
+            Device(
+                prefix_extension(epsilon=epsilon, key="2"), secret=b"s" * 16, metric="m", consented=True, ledger=ledger
+            )
+
+
 def test_a_plugged_in_oracle_over_a_small_domain_is_hashed_into():
     plan = prefix_extension(epsilon=2.0, domain=Integers(40), levels=(20, 40), beam=4, oracle="hadamard")
     question = plan.levels[1]
