@@ -1,18 +1,40 @@
 """The tables of docs/client.md are the code's: settings, outcomes, files and what the database holds."""
 
 import inspect
+import json
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from devices import DAY, DEFAULT, Clock, device, registry
 
 from overstory.client import Client, Outcome, schema
 from overstory.client.outbox import Bounds
 from overstory.client.outcomes import MADE
 from overstory.client.paths import StatePaths
+from overstory.client.upload import Answer
+from overstory.protocol.metrics import MetricRegistry, PersonBudget
+from overstory.protocol.upload import decode_uploads
 
 PAGE = (Path(__file__).parents[2] / "docs" / "client.md").read_text(encoding="utf-8")
 SETTINGS, OUTCOMES, FILES = "| setting | unless given |", "| outcome | meaning |", "| file | holds |"
+ABOUT = {
+    "schema": "the schema's version",
+    "fingerprint": "the secret's fingerprint",
+    "machine": "the machine's mark",
+    "kept copied": "whether a copy has reported",
+    "kept failures": "recent failures",
+    "kept resume": "until when it is left alone",
+    "kept pause": "until when it is left alone",
+    "kept collector": "the first one under a choice that named none",
+    "kept refused": "one that was refused",
+    "first colour": "the first period that may still be reported on",
+    "kept sent colour": "the period in which a report was last sent",
+    "kept attribute colour": "its attribute and largest cap",
+    "kept cap colour": "its attribute and largest cap",
+}
 TABLES = "| table of `state.db` | holds |"
 
 
@@ -74,3 +96,35 @@ def test_the_page_says_after_which_outcomes_there_is_a_report():
     assert {name for name, row in rows.items() if "is in memory" in row} == MADE
     silent = set(Outcome) - MADE - {Outcome.ALREADY, Outcome.UNAVAILABLE, Outcome.CLOSED}
     assert {name for name, row in rows.items() if row.startswith("no report")} == silent
+
+
+def test_the_page_lists_all_that_a_state_remembers_in_about(tmp_path, monkeypatch):
+    """A device that has met everything: failures, two collectors, a copy, a budget, periods that are forgotten."""
+    monkeypatch.setattr("overstory.client.state.PERIODS_KEPT", 2)
+    asked, clock = registry(colour=DEFAULT["colour"] + 'attribute = "looks"\nmax_values = 2\n'), Clock()
+    asked = replace_budget(asked, PersonBudget(100.0, "same-pattern"))
+    answers = iter(["busy", "new", "duplicate", "new", "new"])
+
+    def transport(request):
+        (upload,), answer = decode_uploads(request.body, 1), next(answers)
+        said = {"batch": upload.batch.hex()} | ({"duplicate": True} if answer == "duplicate" else {"accepted": 1})
+        return Answer(503) if answer == "busy" else Answer(200, {}, json.dumps({"results": [said]}).encode())
+
+    common = {"registry": asked, "clock": clock, "spread": 0, "transport": transport}
+    device(tmp_path, registry=asked, clock=clock)  # a choice that names no collector
+    first = device(tmp_path, choice=None, server="https://one.example", **common)
+    for _ in range(5):
+        first.record("colour", "red")
+        first.flush()
+        clock.now += DAY
+    other = device(tmp_path, choice=None, server="https://two.example", **common)
+    other.flush()
+    with closing(sqlite3.connect(tmp_path / "state" / "state.db")) as database:
+        found = {key for (key,) in database.execute("SELECT key FROM about")}
+    assert found | {"machine"} == set(ABOUT)  # a machine without an id leaves no mark
+    row = table(PAGE, TABLES)["about"]
+    assert [said for said in ABOUT.values() if said not in row] == []
+
+
+def replace_budget(asked, budget):
+    return MetricRegistry(dict(asked), asked.version, budget)

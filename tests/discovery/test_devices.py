@@ -301,7 +301,7 @@ KEYED = [prefix_extension(**LEVEL, key=f"offer {number}") for number in range(40
 
 
 def test_plans_told_apart_by_their_key_say_no_more_than_the_ledger_states():
-    """Forty plans, none weaker: 98% of the values. The best guess at epsilon 1 among four is right for 47.5%."""
+    """Forty plans, none weaker: 97% of the values. The best guess at epsilon 1 among four is right for 47.5%."""
     ledger, most = OfferLedger(), math.e / (math.e + 3)
     guessed = guesses(KEYED, ledger)
     assert 0.3 < guessed <= most + 5 * math.sqrt(most * (1 - most) / DEVICES)

@@ -31,7 +31,8 @@ class Outcome(StrEnum):
     UNKNOWN
         The registry lists no such metric.
     UNFIT
-        The value is outside the metric's domain: a report of nothing is in memory.
+        The value is outside the metric's domain: a report of nothing is in memory, or of the first response, where the
+        cap leaves nothing no place.
     EXPIRED
         The metric has expired.
     PAST
