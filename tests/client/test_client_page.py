@@ -103,12 +103,13 @@ def test_the_page_lists_all_that_a_state_remembers_in_about(tmp_path, monkeypatc
     monkeypatch.setattr("overstory.client.state.PERIODS_KEPT", 2)
     asked, clock = registry(colour=DEFAULT["colour"] + 'attribute = "looks"\nmax_values = 2\n'), Clock()
     asked = replace_budget(asked, PersonBudget(100.0, "same-pattern"))
-    answers = iter(["busy", "new", "duplicate", "new", "new"])
+    asked_for = []
 
     def transport(request):
-        (upload,), answer = decode_uploads(request.body, 1), next(answers)
-        said = {"batch": upload.batch.hex()} | ({"duplicate": True} if answer == "duplicate" else {"accepted": 1})
-        return Answer(503) if answer == "busy" else Answer(200, {}, json.dumps({"results": [said]}).encode())
+        asked_for.append(request)
+        (upload,) = decode_uploads(request.body, 1)
+        said = {"results": [{"batch": upload.batch.hex(), "duplicate": True}]}
+        return Answer(503) if len(asked_for) == 1 else Answer(200, {}, json.dumps(said).encode())
 
     common = {"registry": asked, "clock": clock, "spread": 0, "transport": transport}
     device(tmp_path, registry=asked, clock=clock)  # a choice that names no collector
