@@ -12,8 +12,9 @@ from overstory.analysis.positions import positions_of
 from overstory.protocol.encodings import Bloom
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.hashing import GoogleRapporPython, OverstoryV1
+from overstory.protocol.mechanisms.bits import as_googles_client
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.permanence import GooglePermanence, Subject
+from overstory.protocol.permanence import GoogleClientPermanence, Subject
 from overstory.protocol.wire import Batch, decode_batch, encode_columns
 
 VECTORS = Path(__file__).parents[1] / "vectors"
@@ -56,7 +57,7 @@ def test_the_kernels_give_the_known_positions(family: Any, one: Any) -> None:
 
 @pytest.mark.parametrize("one", GOOGLE["permanent"])
 def test_googles_permanent_response_is_the_known_one(one: Any) -> None:
-    permanence = GooglePermanence()
+    permanence = GoogleClientPermanence()
     channel = permanence.channel(Fraction(one["f"]))
     respond = permanence.responder(channel, one["num_bits"], bytes.fromhex(one["secret"]), Subject("any", b"", 0))
     assert respond(b"the filter alone decides", one["bloom"]) == one["prr"]
@@ -65,7 +66,9 @@ def test_googles_permanent_response_is_the_known_one(one: Any) -> None:
 
 def test_googles_mechanism_takes_a_value_to_the_known_permanent_response() -> None:
     """MD5 and HMAC together: v1 in cohort 0 sets bits 8 and 10, which is the filter 1280 of the first HMAC vector."""
-    rappor = mechanism("rappor", num_bits=16, num_cohorts=64, f=0.5, hash_family="google-rappor-python")
+    rappor = as_googles_client(
+        mechanism("rappor", num_bits=16, num_cohorts=64, f=0.5, hash_family=GoogleRapporPython.name)
+    )
     known = GOOGLE["permanent"][0]
     assert rappor.encode("v1", 0) == known["bloom"]
     assert rappor.responder(bytes.fromhex(known["secret"]), "any", 0)("v1") == known["prr"]

@@ -182,5 +182,5 @@ def test_every_reason_has_a_status_and_a_sentence():
     for reason in Reason:
         assert reason.status in {400, 401, 404, 409, 410, 413, 415, 429, 503}
         assert reason.said.endswith(".")
-        assert reason.final == (reason not in {Reason.QUEUE_FULL, Reason.CLOSING, Reason.STORE})
+        assert reason.final == (reason not in {Reason.QUEUE_FULL, Reason.CLOSING, Reason.STORE, Reason.FAULT})
     assert len({reason.said for reason in Reason}) == len(Reason)
