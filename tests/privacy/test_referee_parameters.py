@@ -17,7 +17,7 @@ from overstory.protocol.mechanisms.registry import mechanism
 NEAR = 1e-9
 STEP = 2.0**-32
 TINY = (2.0**-31, 1e-9, 0.5)
-EPSILONS = (1e-6, 0.01, 0.1, 1.0, math.log(3), 2.0, 5.0, 12.0, 20.0)
+EPSILONS = (1e-6, 0.01, 0.1, 1.0, math.log(3), 2.0, 5.0, 12.0, 20.0, 40.0)
 
 
 def of_epsilons() -> list[tuple[str, dict[str, Any]]]:
