@@ -46,6 +46,13 @@ def count_bits(reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_coh
     return count_bits_by_cohort(reports, cohorts, num_cohorts)
 
 
+def load_kernels() -> None:
+    """Load the compiled kernels now: a process that counts all day does not wait for them later."""
+    from overstory.kernels.popcount import count_bits_by_cohort
+
+    count_bits_by_cohort(np.zeros((0, 1), np.uint64), np.zeros(0, np.uint16), 1)
+
+
 def count_slowly(reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_cohorts: int) -> tuple[I64, I64]:
     """Return the same by NumPy alone.
 

@@ -44,7 +44,7 @@ def support_of(mechanism: Mechanism) -> Support[Any]:
     --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
     >>> type(support_of(mechanism("olh", epsilon=1.0))).__name__
-    'BalancedSupport'
+    'SeededSupport'
     """
     family = FAMILIES.get(type(mechanism.encoding))
     if family is None:

@@ -144,7 +144,7 @@ def error_bound(mechanism: Mechanism, num_reports: float, beta: float) -> float:
     Each report adds one of two numbers that lie ``1 / (p* - q*)`` apart, so by Hoeffding's inequality the bound is
     ``sqrt(ln(2 / beta) / (2 n)) / (p* - q*)``. For a random sign, p* - q* = (e^eps - 1) / (2 (e^eps + 1)), and in
     counts this is the lecture's ``sqrt(2 n ln(2 / beta)) (e^eps + 1) / (e^eps - 1)``. Pure oracles only: not Bloom
-    filters, not sampled bits.
+    filters, not sampled bits, not a few public seeds that values meet in unevenly.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def error_bound(mechanism: Mechanism, num_reports: float, beta: float) -> float:
     Examples
     --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> round(error_bound(mechanism("random-matrix", epsilon=1.0), 10**6, 0.05), 5)
+    >>> round(error_bound(mechanism("random-matrix", epsilon=1.0, num_seeds=1 << 31), 10**6, 0.05), 5)
     0.00588
     """
     if num_reports <= 0 or not 0 < beta < 1:

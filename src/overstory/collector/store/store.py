@@ -63,6 +63,9 @@ class Store:
 
         It counts no reports of each metric. Nothing is read or written.
         """
+        from overstory.analysis.bit_counts import load_kernels
+
+        load_kernels()
         for known in self._knowledge.values():
             known.count(known.no_reports)
 
