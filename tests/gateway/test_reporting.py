@@ -352,3 +352,46 @@ def test_a_year_s_clock_is_the_readings_own(tmp_path: Path) -> None:
     collector = Collector()
     assert send(tmp_path, collector, 3)["dropped"] == {}
     assert at(0) < 1_795_000_000
+
+
+# --- silence, and ends ------------------------------------------------------------------------------------------------
+
+
+def rows_after_each(folder: Path, name: str, values: list[Any]) -> list[int]:
+    """Return how many reports are written down after each period."""
+    device = Gateway(REGISTRY, Settings(name, folder / "state", agree="local"), None, environ={})
+    state, written = State(device.client.paths), []
+    for period, value in enumerate(values):
+        device.take(reading(period, value))
+        device.settle()
+        with state.snapshot() as rows:
+            written.append(sum(rows.outbox.tally().values()))
+    device.close()
+    return written
+
+
+@pytest.mark.parametrize(
+    ("name", "held"),
+    [
+        ("capped", [[0.1] * 7, [0.1] * 3 + [0.5] * 4, [0.1, 0.5, 0.9, 1.3, 1.7, 0.3, 0.7]]),
+        ("narrow", [[0.1] * 7, [0.1] * 3 + [7.0] * 4, [7.0] * 7]),
+    ],
+)
+def test_what_is_written_down_says_nothing_of_the_values(tmp_path: Path, name: str, held: list[list[Any]]) -> None:
+    written = [rows_after_each(tmp_path / str(number), name, values) for number, values in enumerate(held)]
+    assert written[0] == list(range(7))  # the period of the last reading is not over
+    assert all(one == written[0] for one in written)
+
+
+def test_a_reading_with_a_time_far_ahead_ends_no_metric(tmp_path: Path) -> None:
+    device = gateway(tmp_path, agree="local")
+    for period in range(3):
+        device.take(reading(period, 0.5))
+    device.take(reading(20 * 365 * 48, 0.5))  # twenty years on: past the metric's end
+    device.finish()
+    device.close()
+    with State(device.client.paths).snapshot() as rows:
+        assert rows.outbox.tally()[RowState.LOCAL] >= 3
+    again = gateway(tmp_path, agree="local")
+    assert again.client.status().problem is None
+    again.close()

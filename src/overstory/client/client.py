@@ -60,6 +60,8 @@ class Client:
         The folder of the state, where it is not the platform's.
     clock
         The time of day, in unix seconds.
+    end_clock
+        The time by which a metric is over and its key destroyed, where `clock` follows something else than the day.
     environ
         The environment to be honoured.
     policy
@@ -108,6 +110,7 @@ class Client:
         token: str = "",
         state: str | os.PathLike[str] | None = None,
         clock: Callable[[], float] = time.time,
+        end_clock: Callable[[], float] | None = None,
         environ: Mapping[str, str] = os.environ,
         policy: str | os.PathLike[str] | None = None,
         background: bool = False,
@@ -120,7 +123,7 @@ class Client:
         self.app, self.registry = check_app(app), load(registry)
         self.paths = StatePaths(Path(state) if state is not None else state_folder(app, environ))
         self._courier = courier(server, token, transport, clock, environ)
-        self._clock, self._bounds = clock, bounds
+        self._clock, self._end_clock, self._bounds = clock, end_clock or clock, bounds
         self._due = delays(spread)
         self._interval = seconds("interval", interval, 0.01, WEEK)
         self._authority = Authority(self.paths, environ, Path(policy) if policy is not None else policy_file(environ))
@@ -313,8 +316,8 @@ class Client:
     def _open(self) -> Session:
         from overstory.client.session import Session
 
-        session = Session(self._state(), self.registry, self._clock)
-        self._retired_at = self._clock()  # it looks by itself
+        session = Session(self._state(), self.registry, self._end_clock)
+        self._retired_at = self._end_clock()  # it looks by itself
         return session
 
     def _state(self) -> State:
@@ -339,7 +342,7 @@ class Client:
         StateError
             When the state cannot be used.
         """
-        now, session = self._clock(), self._late.session
+        now, session = self._end_clock(), self._late.session
         if abs(now - self._retired_at) < HOUR or not self.paths.database.exists():
             return
         if session is not None:

@@ -15,7 +15,7 @@ from overstory.client import Client
 from overstory.client.budget import Spent, budget, spent
 from overstory.client.consent import Choice, choose
 from overstory.client.outbox import Bounds, RowState
-from overstory.client.outcomes import Outcome
+from overstory.client.outcomes import MADE, Outcome
 from overstory.client.policy import CI_VARIABLES
 from overstory.client.state import State
 from overstory.gateway.aligning import Aligner, Due, Missing, Pick
@@ -48,6 +48,10 @@ class _Moment:
         if self._within is not None:
             return self._within
         return time.time() if self._real else self._at
+
+    def known(self) -> float:
+        """Return the earlier of the readings' time and the day's: a reading with a wrong time ends no metric."""
+        return min(self(), time.time())
 
     def report(self, end: float) -> None:
         self._within = self._at = end
@@ -124,6 +128,7 @@ class Gateway:
             registry=registry,
             state=settings.state,
             clock=self._moment,
+            end_clock=self._moment.known,
             environ=named,
             spread=spread,
             bounds=BOUNDS,
@@ -207,7 +212,7 @@ class Gateway:
             self._pending = 0
             if flushed.problem is not None:
                 raise GatewayError(f"the device's state cannot be written: {flushed.problem}")
-            for word in ("withdrawn", "already", "spent"):
+            for word in ("withdrawn", "already", "spent", "ended"):
                 self.outcomes[word] += flushed.written.get(word, 0)
         consent = self._permission.sends()
         if self._hand is not None and consent is not None:
@@ -227,7 +232,7 @@ class Gateway:
             if outcome in FATAL:
                 problem = self.client.status().problem
                 raise GatewayError(f"nothing can be reported ({outcome}): {problem or self.client.effective.cause}")
-            self._pending += outcome is Outcome.RECORDED
+            self._pending += outcome in MADE
             if self._pending >= AT_ONCE or (self._pending and self.settings.clock == "real"):
                 self.settle()
 
