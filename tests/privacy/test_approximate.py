@@ -189,3 +189,33 @@ def test_a_ledger_shares_delta_among_what_is_fresh():
     colour = mechanism("basic-rappor", domain_size=4)
     both = ledger.commit(Spend.of("colour", colour, Event.VALUE, number=0, reports=3))
     assert both.epsilon_at(1e-6) == pytest.approx(ledger.epsilon_at(1e-6) + terms_of(colour).epsilon_any(3))
+
+
+@pytest.mark.parametrize("p", [0.02, 0.016, 0.0125, 0.01, 0.001])
+@pytest.mark.parametrize("reports", [1, 3])
+def test_a_nearly_certain_report_costs_no_less_than_its_worst_outcome(p, reports):
+    """Filters whose positions coincide: the two differ in more zeros than ones, and a report is nearly the filter."""
+    built = mechanism(
+        "rappor",
+        num_bits=8,
+        num_hashes=5,
+        num_cohorts=1,
+        f=0.0,
+        p=p,
+        q=1 - p,
+        hash_family="google-rappor-python",
+    )
+    terms = terms_of(built)
+    one, zero = (Fraction(threshold, 1 << 32) for threshold in terms.instantaneous)
+    statement(built)
+    for less in (0.003, 0.03, 0.3):
+        epsilon = terms.epsilon_any(reports) - less
+        # Every bit of every report is as the first filter has it.
+        worst = max(
+            float((one**lowered * (1 - zero) ** raised) ** reports)
+            * -math.expm1(
+                epsilon - reports * (lowered * math.log(one / zero) + raised * math.log((1 - zero) / (1 - one)))
+            )
+            for lowered, raised in terms.differences
+        )
+        assert delta_at(terms, reports, epsilon) >= worst * (1 - 1e-9)

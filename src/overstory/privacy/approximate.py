@@ -36,6 +36,8 @@ DELTA: Final = 1e-6
 """The chance that statements name unless asked for another."""
 MOST_BITS: Final = 2_000_000
 """Past so many bits that differ in all reports together, the pure bound is all that is stated."""
+MOST_EPSILON: Final = 700.0
+"""The same past such an epsilon of one report: its exponential would be no float."""
 TINY: Final = 1e-300
 _ROUNDING: Final = 2.0**-53
 
@@ -103,15 +105,15 @@ def _losses(terms: Terms, reports: int) -> _Losses | None:
             return None
         q, p = max(chances) / ONE, min(chances) / ONE
         log_odds = math.log(q) - math.log(p) + math.log1p(-p) - math.log1p(-q)
-        high, low = _Binomial.of(bits, q), _Binomial.of(bits, p)
+        high, low = _Binomial.of(bits, q / (1 - q)), _Binomial.of(bits, p / (1 - p))
         return _Losses(log_odds, bits, (high, low), (low, high))
-    if reports > MOST_BITS:
+    if reports > MOST_BITS or pure > MOST_EPSILON:
         return None
     # No report tells more than a coin that says which of two values it is, and errs once in 1 + e^epsilon times.
     unit = pure * (1 + SLACK)
-    right = 1 / (1 + math.exp(-unit))
-    none = _Binomial.of(0, 0.5)
-    return _Losses(unit, reports, (_Binomial.of(reports, right), none), (_Binomial.of(reports, 1 - right), none), 2)
+    none = _Binomial.of(0, 1.0)
+    right, wrong = (_Binomial.of(reports, math.exp(sign * unit)) for sign in (1, -1))
+    return _Losses(unit, reports, (right, none), (wrong, none), 2)
 
 
 class _Binomial(NamedTuple):
@@ -123,9 +125,9 @@ class _Binomial(NamedTuple):
 
     @classmethod
     @lru_cache(maxsize=64)
-    def of(cls, trials: int, rate: float) -> _Binomial:
-        """Return Bin(trials, rate), from its mode outwards."""
-        mode, odds = min(int((trials + 1) * rate), trials), rate / (1 - rate)
+    def of(cls, trials: int, odds: float) -> _Binomial:
+        """Return Bin(trials, odds / (1 + odds)), from its mode outwards; a rate near 1 would lose what it lacks."""
+        mode = min(int((trials + 1) * (odds / (1 + odds))), trials)
         up = _while_above(lambda k, chance: chance * (trials - k) / (k + 1) * odds, range(mode, trials))
         down = _while_above(lambda k, chance: chance * k / (trials - k + 1) / odds, range(mode, 0, -1))
         shape = [*reversed(down), 1.0, *up]
@@ -173,7 +175,7 @@ class _Losses:
     def rounding(self) -> float:
         """How far, relatively, a sum can be off."""
         longest = max(len(one.chances) for pair in (self.first, self.second) for one in pair)
-        return 16 * (longest + 4) * _ROUNDING
+        return 32 * (longest + 4) * _ROUNDING
 
     def delta(self, epsilon: float) -> float:
         """Return delta, rounded up."""
