@@ -185,6 +185,45 @@ def test_a_report_in_memory_when_the_metric_ends_is_not_written(tmp_path):
     assert State(client.paths).begin().key(ENDS) is None
 
 
+def test_a_key_that_another_process_destroyed_is_not_held_here(tmp_path):
+    """The clock of the other was far ahead: the metric goes on by this one's, and its key is gone all the same."""
+    clock = Clock()
+    client = device(tmp_path, clock=clock, registry=metrics())
+    for name in (ENDS, STAYS):
+        assert client.record(name, "a page") is Outcome.RECORDED
+    client.flush()
+    retire(State(client.paths), metrics(), ends_at(metrics()[ENDS]))
+    clock.now += 3600
+    for name in (ENDS, STAYS):
+        assert client.record(name, "a page") is Outcome.RECORDED  # it has not looked yet
+    assert client.flush().written == {"ended": 1, "queued": 1}
+    session = client._late.session
+    assert session._secret.key(ENDS) is None
+    assert set(session._recorders) == {STAYS}
+    clock.now += 3600
+    assert client.record(ENDS, "a page") is Outcome.EXPIRED
+    assert client.record(STAYS, "a page") is Outcome.RECORDED
+
+
+@pytest.mark.parametrize("recorded", [(ENDS, STAYS), (STAYS,)], ids=["recorded before", "not recorded before"])
+def test_a_round_finds_what_another_process_destroyed(tmp_path, recorded):
+    reported(tmp_path, Clock(), CountingCollector())
+    clock = Clock(NOON + DAY)
+    client = device(tmp_path, clock=clock, registry=metrics())
+    for name in recorded:
+        assert client.record(name, "a page") is Outcome.RECORDED
+    client.flush()
+    retire(State(client.paths), metrics(), ends_at(metrics()[ENDS]))
+    clock.now += 3600
+    session = client._late.session
+    if ENDS not in recorded:
+        assert client.record(ENDS, "a page") is Outcome.EXPIRED
+    client.flush()
+    assert session._secret.key(ENDS) is None
+    assert set(session._recorders) == {STAYS}
+    assert client.record(ENDS, "a page") is Outcome.EXPIRED
+
+
 def test_a_clock_past_the_end_ends_the_metric_for_good(tmp_path):
     """The documented limit: a clock that is ahead looks like the end; that it is right later is no help."""
     clock = Clock()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def retire(state: State, metrics: Mapping[str, Metric], now: float) -> frozenset[str]:
-    """Destroy every key whose time is over; return their metrics.
+    """Destroy every key whose time is over; return all metrics whose keys are gone, by whichever process.
 
     First the database forgets, in one transaction; then the secret file is written without the keys. Where that was
     cut off, whoever opens the state next completes it.
@@ -33,7 +33,7 @@ def retire(state: State, metrics: Mapping[str, Metric], now: float) -> frozenset
         When the state cannot be read, or a key is over and the state cannot be written.
     """
     with state.snapshot() as rows:
-        lives = rows.keys.lives()
+        lives, gone = rows.keys.lives(), rows.keys.erased()
     news = changes(lives, metrics)
     ended: frozenset[str] = frozenset()
     if news or over(lives, now):
@@ -45,4 +45,4 @@ def retire(state: State, metrics: Mapping[str, Metric], now: float) -> frozenset
                 rows.keys.erase(name)
     if ended:
         state.begin()
-    return ended
+    return gone | ended

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -156,6 +157,7 @@ class Session:
             for fate, number in (*fates.items(), ("made-room", rows.outbox.trim())):
                 if number:
                     rows.count(fate, number)
+            gone = rows.keys.erased() if "ended" in fates else ()
             seen = {
                 name: (rows.claims(name), rows.memo.responses(name)) for name in {report.metric for report in reports}
             }
@@ -166,6 +168,8 @@ class Session:
             for name, (claims, responses) in seen.items():
                 if name in self._recorders:
                     self._recorders[name].learn(claims, responses, self._pending_of(name))
+            with suppress(StateError):  # what was written is written; the next round looks for the secret again
+                self._forget(gone)
         return fates
 
     def retire(self) -> None:
@@ -180,16 +184,22 @@ class Session:
             self._retire()
 
     def _retire(self) -> None:
-        if retire(self.state, self._metrics, self._clock()):
+        self._forget(retire(self.state, self._metrics, self._clock()))
+
+    def _forget(self, gone: Collection[str]) -> None:
+        """Hold nothing any more of metrics whose keys were destroyed, here or by another process."""
+        for name in gone:
+            self._recorders.pop(name, None)
+        if any(self._secret.key(name) is not None for name in gone):
             self._secret = self.state.begin()
-            kept = self._recorders.items()
-            self._recorders = {name: one for name, one in kept if self._secret.key(name) is not None}
 
     def _introduced(self, metric: Metric) -> MetricRecorder | None:
         """Return the recorder of a metric that this process records for the first time; None where its key is gone."""
         with self.state.snapshot() as rows:
             claims, responses = rows.claims(metric.id), rows.memo.responses(metric.id)
             legacy, lives = rows.keys.goes_on_with_legacy(metric, rows.memo), rows.keys.lives()
+        if metric.id in lives and lives[metric.id].erased:
+            return None  # by another process: what this one holds of the secret may still have the key
         if changes(lives, self._metrics) or over(lives, self._clock()):
             self._retire()
         derived = metric_key(self._secret, metric, legacy=legacy)
