@@ -4,6 +4,8 @@ A thief here has the folder's files, and everything that the collector ever rece
 """
 
 import shutil
+import sqlite3
+from contextlib import closing
 
 import pytest
 from collector_doubles import CountingCollector
@@ -222,6 +224,35 @@ def test_a_round_finds_what_another_process_destroyed(tmp_path, recorded):
     assert session._secret.key(ENDS) is None
     assert set(session._recorders) == {STAYS}
     assert client.record(ENDS, "a page") is Outcome.EXPIRED
+
+
+def test_what_is_over_and_cannot_be_destroyed_keeps_no_other_metric_from_being_recorded(tmp_path):
+    """Another process holds the database; one metric is over. The others wait once at most, and go on."""
+    clock = Clock()
+    paths = reported(tmp_path, clock, CountingCollector())
+    clock.now = ends_at(metrics()[ENDS])
+    client = device(tmp_path, clock=clock, registry=metrics(), choice=None)
+    client._late.opened()
+    waited = []
+    transaction = client._late.session.state.transaction
+
+    def counted(timeout=0.01):
+        waited.append(timeout)
+        return transaction(0.01)
+
+    client._late.session.state.transaction = counted
+    with closing(sqlite3.connect(paths.database, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        for name, value in ((STAYS, "a page"), ("counted", 7)):
+            assert client.record(name, value) is Outcome.RECORDED
+        assert client.record(ENDS, "a page") is Outcome.EXPIRED
+        assert len(waited) == 1
+        assert read_secret(paths.secret).key(ENDS) is not None
+    del client._late.session.state.transaction
+    assert client.flush().written == {"queued": 2}
+    clock.now += 3600
+    client.flush()
+    assert read_secret(paths.secret).key(ENDS) is None
 
 
 def test_a_clock_past_the_end_ends_the_metric_for_good(tmp_path):

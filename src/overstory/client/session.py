@@ -68,6 +68,7 @@ class Session:
         self._lock, self._writing = threading.Lock(), threading.Lock()
         self._pending: list[Pending] = []
         self._recorders: dict[str, MetricRecorder] = {}
+        self._put_off = False  # whether keys that were over could not be destroyed when a metric was introduced
         self._allowance: Allowance | None = None  # none yet, or no budget to keep to
         self._silent: set[tuple[str, int]] = set()  # periods without a report since the budget was used up
         self._counted: set[tuple[str, int]] = set()  # those of them that the state counts
@@ -200,8 +201,13 @@ class Session:
             legacy, lives = rows.keys.goes_on_with_legacy(metric, rows.memo), rows.keys.lives()
         if metric.id in lives and lives[metric.id].erased:
             return None  # by another process: what this one holds of the secret may still have the key
-        if changes(lives, self._metrics) or over(lives, self._clock()):
-            self._retire()
+        if not self._put_off and (changes(lives, self._metrics) or over(lives, self._clock())):
+            try:
+                self._retire()
+            except StateError as error:
+                if error.fault is Fault.ELSEWHERE:
+                    raise
+                self._put_off = True  # the hourly look of `flush` does it; this metric may be recorded all the same
         derived = metric_key(self._secret, metric, legacy=legacy)
         if derived is None:
             return None
