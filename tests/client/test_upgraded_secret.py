@@ -127,6 +127,44 @@ def test_parameters_that_changed_under_one_id_had_shared_their_noise_too(tmp_pat
         assert math.isinf(spent(opened, second["page"]).epsilon)
 
 
+def test_what_goes_on_is_decided_by_the_whole_registry_and_stays_decided(tmp_path, paths):
+    """No terms were kept: that the colours share nothing with the pages is in the registry, and later in the state."""
+    metrics, clock = states_before.registry_2(), Clock(LATER)
+    states_before.write_2(paths.folder, list(states_before.reports_2(metrics, states_before.TOLD_2)), [])
+    before = responses(paths, "page")
+    for reports in (1, 2):
+        with device(tmp_path, registry=metrics, clock=clock) as client:
+            for name, value in states_before.TOLD_2[1:3]:
+                assert client.record(name, value) is Outcome.RECORDED
+            assert client.status().caveats == ()
+        clock.tomorrow()
+        first, second = sorted(before)
+        assert responses(paths, "page") == {first: (before[first][0], 1 + reports), second: before[second]}
+
+
+def test_what_has_left_the_secret_of_before_never_returns(tmp_path, paths):
+    """A registry that knew less decided: a later one that knows more flips no permanent response, and no ledger."""
+    both, clock = states_before.registry_2(), Clock(LATER)
+    states_before.write_2(paths.folder, list(states_before.reports_2(both, states_before.TOLD_2)), [])
+    before = responses(paths, "page")
+    pages = registry(page=states_before.GOOGLE.format(f=0.5))
+    for day, metrics in enumerate((pages, both, pages)):
+        with device(tmp_path, registry=metrics, clock=clock) as client:
+            assert client.record("page", "a page") is Outcome.RECORDED
+            if "colour" in metrics:
+                assert client.record("colour", "red") is Outcome.RECORDED
+            client.flush()
+            assert "(colour, page)" in client.status().caveats[0]
+        clock.tomorrow()
+        with State(paths).snapshot() as rows:
+            assert math.isinf(spent(rows, both["page"]).epsilon)
+        now = responses(paths, "page")
+        assert {number: now[number] for number in before} == before
+        (own,) = now.keys() - before.keys()
+        tree = Randomizer(both["page"].mechanism, secret=State(paths).begin().key("page"), metric="page")
+        assert now[own] == (tree.permanent("a page"), day + 1)
+
+
 def test_copies_of_an_old_state_become_one_state(tmp_path):
     secrets = set()
     for name in "abc":

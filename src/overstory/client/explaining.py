@@ -144,7 +144,7 @@ def _derived(state: State, metric: Metric) -> MetricKey | None:
     with state.snapshot() as rows:
         if secret is None or secret.fingerprint != rows.fingerprint:
             raise StateError(Fault.LOST, f"{state.paths.secret}: the secret of the reports so far is not here")
-        legacy = rows.keys.goes_on_with_legacy(metric, rows.memo)
+        legacy = rows.keys.goes_on_with_legacy(metric, rows.memo, {metric.id: metric})
     derived = metric_key(secret, metric, legacy=legacy)
     if derived is None:
         raise StateError(Fault.LOST, f"{metric.id}: it has ended, and this device has destroyed its key")

@@ -84,15 +84,35 @@ class Lifetimes:
         query = "SELECT 1 FROM legacy LEFT JOIN keys USING (metric) WHERE NOT coalesce(erased, 0) LIMIT 1"
         return self._connection.execute(query).fetchone() is not None
 
-    def goes_on_with_legacy(self, metric: Metric, memo: Memo) -> bool:
+    def goes_on_with_legacy(self, metric: Metric, memo: Memo, metrics: Mapping[str, Metric]) -> bool:
         """Whether a metric's permanent responses follow from the secret of version 1, and may go on to."""
         account = (metric.id, metric.mechanism.digest)
-        return account in self._legacy() and account not in self.shared(memo, {metric.id: metric})
+        return account in self._legacy() and account not in self.shared(memo, metrics)
+
+    @property
+    def undecided(self) -> bool:
+        """Whether there are responses of version 1 of which no transaction has decided if they shared their noise."""
+        return None in self._legacy().values()
+
+    def decide(self, memo: Memo, metrics: Mapping[str, Metric]) -> None:
+        """Decide once which accounts go on with the secret of version 1, before anything is written with another.
+
+        What is known of mechanisms changes later, with the registry and with what is reported. A permanent response
+        must not: so the answer is kept.
+        """
+        if not self.undecided:
+            return
+        shared = self.shared(memo, metrics)
+        for account in self._legacy():
+            self._connection.execute(
+                "UPDATE legacy SET shared = ? WHERE metric = ? AND mechanism = ?", (account in shared, *account)
+            )
 
     def shared(self, memo: Memo, metrics: Mapping[str, Metric]) -> frozenset[Account]:
         """Return the accounts whose permanent responses shared their noise, if there are two or more.
 
-        Version 1 gave all metrics of Google's hash family one key, and so one stream of noise.
+        Version 1 gave all metrics of Google's hash family one key, and so one stream of noise. The answer is the one
+        that was decided; before that, what would be decided now.
 
         Parameters
         ----------
@@ -102,6 +122,8 @@ class Lifetimes:
             The registry's, for mechanisms whose terms an earlier version did not keep.
         """
         accounts = self._legacy()
+        if None not in accounts.values():
+            return frozenset(account for account, shared in accounts.items() if shared)
         if len(accounts) < 2:
             return frozenset()
         from overstory.privacy.kinds import BitTerms, terms_of
@@ -120,8 +142,10 @@ class Lifetimes:
         found = frozenset(account for account in accounts if answered_filters(account[1]))
         return found if len(found) > 1 else frozenset()
 
-    def _legacy(self) -> frozenset[Account]:
-        return frozenset(self._connection.execute("SELECT metric, mechanism FROM legacy").fetchall())
+    def _legacy(self) -> dict[Account, bool | None]:
+        """Return the accounts of version 1, and whether each shared its noise; None where that is not decided."""
+        found = self._connection.execute("SELECT metric, mechanism, shared FROM legacy")
+        return {(metric, mechanism): None if shared is None else bool(shared) for metric, mechanism, shared in found}
 
 
 def caveats(keys: Lifetimes, memo: Memo, metrics: Mapping[str, Metric], *, copied: bool) -> Iterator[str]:

@@ -44,9 +44,11 @@ STEPS: Final = (
     ),
     (  # 2 -> 3: when each metric's key may go, what was made with the one secret of before; settled rows lose their ids
         "CREATE TABLE keys (metric TEXT PRIMARY KEY, ends INTEGER, erased INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID",
-        "CREATE TABLE legacy (metric TEXT, mechanism BLOB, PRIMARY KEY (metric, mechanism)) WITHOUT ROWID",
+        # shared: whether these responses shared their noise; NULL until it is decided, with a registry
+        """CREATE TABLE legacy (
+            metric TEXT, mechanism BLOB, shared INTEGER, PRIMARY KEY (metric, mechanism)) WITHOUT ROWID""",
         "INSERT INTO keys (metric) SELECT DISTINCT metric FROM responses",
-        "INSERT INTO legacy SELECT DISTINCT metric, mechanism FROM responses",
+        "INSERT INTO legacy (metric, mechanism) SELECT DISTINCT metric, mechanism FROM responses",
         f"UPDATE outbox SET {ERASE_ID} WHERE state IN ('sent', 'dropped')",  # noqa: S608 - own words
     ),
 )

@@ -65,6 +65,7 @@ class Session:
     def __init__(self, state: State, metrics: MetricRegistry, clock: Callable[[], float]) -> None:
         self.state, self._metrics, self._clock = state, metrics, clock
         self._secret = state.begin()
+        self._decide()
         self._lock, self._writing = threading.Lock(), threading.Lock()
         self._pending: list[Pending] = []
         self._recorders: dict[str, MetricRecorder] = {}
@@ -152,6 +153,7 @@ class Session:
         with self.state.transaction(timeout) as rows:
             # Inside the transaction: a choice made before is obeyed, one made after withdraws what is written here.
             allowed = authority.now()
+            rows.keys.decide(rows.memo, self._metrics)  # where a backup of before came back under this process
             allowance = self._allowance_in(rows)
             fates = Counter(self._written(rows, report, allowed, allowance) for report in reports)
             fates += Counter(spent=len(silent))
@@ -194,11 +196,19 @@ class Session:
         if any(self._secret.key(name) is not None for name in gone):
             self._secret = self.state.begin()
 
+    def _decide(self) -> None:
+        """Decide what goes on with the secret of version 1, in the first transaction that has a registry."""
+        with self.state.snapshot() as rows:
+            undecided = rows.keys.undecided
+        if undecided:
+            with self.state.transaction() as rows:
+                rows.keys.decide(rows.memo, self._metrics)
+
     def _introduced(self, metric: Metric) -> MetricRecorder | None:
         """Return the recorder of a metric that this process records for the first time; None where its key is gone."""
         with self.state.snapshot() as rows:
             claims, responses = rows.claims(metric.id), rows.memo.responses(metric.id)
-            legacy, lives = rows.keys.goes_on_with_legacy(metric, rows.memo), rows.keys.lives()
+            legacy, lives = rows.keys.goes_on_with_legacy(metric, rows.memo, self._metrics), rows.keys.lives()
         if metric.id in lives and lives[metric.id].erased:
             return None  # by another process: what this one holds of the secret may still have the key
         if not self._put_off and (changes(lives, self._metrics) or over(lives, self._clock())):
