@@ -28,7 +28,7 @@ def paths(tmp_path):
 
 def old(paths, metrics, told=states_before.TOLD_2):
     states_before.write_2(
-        paths.folder, list(states_before.reports_2(metrics, told)), list(states_before.terms_2(metrics))
+        paths.folder, list(states_before.reports_2(metrics, told)), list(dict(states_before.terms_2(metrics)).items())
     )
 
 
@@ -112,6 +112,57 @@ def test_two_metrics_that_shared_their_noise_do_so_no_longer_and_the_ledger_says
     (said,) = client.status().caveats
     assert "(page, site)" in said
     assert said in list(client.status().words())
+
+
+CAPPED = states_before.GOOGLE + 'max_values = 1\nbeyond = "{beyond}"\n'
+
+
+@pytest.mark.parametrize("beyond", ["first", "drop"])
+@pytest.mark.parametrize(
+    "before", [{"page": 0.5, "site": 0.5}, {"page": 0.25, "site": 0.25}], ids=["the same", "other parameters"]
+)
+def test_at_the_cap_a_response_that_shared_its_noise_is_not_reported_again(tmp_path, paths, before, beyond):
+    """The response of before filled the cap of one value, and every report after was one of it, the shared noise."""
+    reported = registry(**{name: CAPPED.format(f=f, beyond=beyond) for name, f in before.items()})
+    metrics = registry(**{name: CAPPED.format(f=0.5, beyond=beyond) for name in before})
+    old(paths, reported, [("page", "a page"), ("site", "a page")])
+    known, clock = {name: responses(paths, name) for name in before}, Clock(LATER)
+    if beyond == "first":
+        after = [(0, Outcome.RECORDED, 1), (0, Outcome.RECORDED, 2), (0, Outcome.RECORDED, 3)]
+    else:
+        after = [(0, Outcome.RECORDED, 1), (1, Outcome.CAPPED, 1), (0, Outcome.RECORDED, 2)]
+    for value, (place, outcome, reports) in zip(("a page", "another", "a page"), after, strict=True):
+        with device(tmp_path, registry=metrics, clock=clock) as client:
+            for name in before:
+                assert client.record(name, value) is outcome
+            assert client.flush().written == {"queued": 2}
+        clock.tomorrow()
+        for name, (shared,) in ((name, one.values()) for name, one in known.items()):
+            with State(paths).snapshot() as rows:
+                found = [(one.permanent, one.reports) for one in rows.memo.responses(name)]
+            assert shared in found
+            found.remove(shared)
+            own = Randomizer(metrics[name].mechanism, secret=State(paths).begin().key(name), metric=name)
+            assert found[place] == ((own.permanent("a page"), own.nothing())[place], reports)
+            assert len(found) <= 1 + (beyond == "drop")
+    with State(paths).snapshot() as rows:
+        assert all(math.isinf(spent(rows, metrics[name]).epsilon) for name in metrics)
+
+
+def test_the_last_place_goes_to_no_response_that_shared_its_noise(tmp_path, paths):
+    """Two processes at the cap of one value: the second one to write sends the first one's, of the key of its own."""
+    metrics = registry(**{name: CAPPED.format(f=0.5, beyond="first") for name in TWO})
+    old(paths, metrics, [("page", "a page"), ("site", "a page")])
+    (shared,) = responses(paths, "page").values()
+    clock = Clock(LATER)
+    one, two = (device(tmp_path, registry=metrics, clock=clock) for _ in range(2))
+    assert two.record("page", "another") is Outcome.RECORDED
+    clock.tomorrow()
+    assert one.record("page", "a page") is Outcome.RECORDED
+    for client in (one, two):
+        assert client.flush().written == {"queued": 1}
+    tree = Randomizer(metrics["page"].mechanism, secret=State(paths).begin().key("page"), metric="page")
+    assert list(responses(paths, "page").values()) == [shared, (tree.permanent("a page"), 2)]
 
 
 def test_parameters_that_changed_under_one_id_had_shared_their_noise_too(tmp_path, paths):

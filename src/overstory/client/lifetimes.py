@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from overstory.client.memo import ALL_VALUES, NOTHING
+from overstory.client.memo import ALL_VALUES, LEGACY, NOTHING
 
 if TYPE_CHECKING:
     import sqlite3
@@ -98,7 +98,8 @@ class Lifetimes:
         """Decide once which accounts go on with the secret of version 1, before anything is written with another.
 
         What is known of mechanisms changes later, with the registry and with what is reported. A permanent response
-        must not: so the answer is kept.
+        must not: so the answer is kept. A response that shared its noise loses its tag, by which it would be reported
+        again: the same value, or in place of one too many.
         """
         if not self.undecided:
             return
@@ -107,6 +108,11 @@ class Lifetimes:
             self._connection.execute(
                 "UPDATE legacy SET shared = ? WHERE metric = ? AND mechanism = ?", (account in shared, *account)
             )
+        self._connection.executemany(
+            "UPDATE responses SET tag = CAST(? || number AS BLOB)"
+            " WHERE metric = ? AND mechanism = ? AND length(permanent) AND tag <> ?",
+            [(LEGACY.decode(), *account, NOTHING) for account in shared],
+        )
 
     def shared(self, memo: Memo, metrics: Mapping[str, Metric]) -> frozenset[Account]:
         """Return the accounts whose permanent responses shared their noise, if there are two or more.

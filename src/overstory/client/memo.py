@@ -37,6 +37,10 @@ NOTHING: Final = b"nothing".ljust(TAG_BYTES, b"\0")
 """The tag of the permanent response to no value, whatever the secret: no value's keyed hash is this."""
 
 
+LEGACY: Final = b"legacy "
+"""With its number, the tag of a response that shared its noise: the ledger has it, and no value leads to it."""
+
+
 class Tagger:
     """Names the permanent responses of one metric on this device without saying whose they are.
 
@@ -101,6 +105,11 @@ class Response:
         """Whether its metric is over: then neither the permanent response nor its tag is kept."""
         return self.permanent is None and self.tag != ALL_VALUES
 
+    @property
+    def shared(self) -> bool:
+        """Whether it shared its noise with another metric's, and is never reported again; the cap does not count it."""
+        return len(self.tag) < TAG_BYTES and self.tag.startswith(LEGACY)
+
 
 class Memo:
     """The table, within one transaction."""
@@ -131,6 +140,8 @@ class Memo:
     def distinct(self, metric: str, *, spare: bool = False) -> int:
         """Return how many permanent responses the cap counts, whatever the mechanism they were made by.
 
+        Those that shared their noise are not among them.
+
         Parameters
         ----------
         metric
@@ -138,8 +149,12 @@ class Memo:
         spare
             Whether nothing has a place of its own: `Metric.nothing_is_spare`.
         """
-        query = "SELECT count(*) FROM responses WHERE metric = ? AND NOT (? AND tag = ?)"
-        found: int = self._connection.execute(query, (metric, spare, NOTHING)).fetchone()[0]
+        query = (
+            "SELECT count(*) FROM responses WHERE metric = ?1 AND NOT (?2 AND tag = ?3)"
+            " AND NOT (length(tag) < ?4 AND substr(tag, 1, ?5) = ?6)"
+        )
+        values = (metric, spare, NOTHING, TAG_BYTES, len(LEGACY), LEGACY)
+        found: int = self._connection.execute(query, values).fetchone()[0]
         return found
 
     def charge(

@@ -111,6 +111,8 @@ class MetricRecorder:
         """Take over what the state says, and what waits to be written to it."""
         mine, self._elsewhere = {}, 0
         for response in responses:
+            if response.shared:
+                continue
             if response.mechanism == self.metric.mechanism.digest:
                 held = response.permanent
                 mine[response.tag] = b"" if held is None else held.to_bytes(self._width, "little")

@@ -316,7 +316,7 @@ class Session:
         held = {
             one.tag: one.permanent
             for one in rows.memo.responses(metric.id)
-            if one.mechanism == metric.mechanism.digest and one.permanent is not None
+            if one.mechanism == metric.mechanism.digest and one.permanent is not None and not one.shared
         }
         altered = report.tag in held
         tag = NOTHING if altered or metric.nothing_is_spare or not held else next(iter(held))
