@@ -1,6 +1,8 @@
 """F7: a choice covers what was shown, and nothing that was shown otherwise; what it does not cover is not sent."""
 
 import json
+import sqlite3
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import date
 
@@ -11,6 +13,7 @@ from overstory.client import Client, Outcome
 from overstory.client.agreement import Agreement
 from overstory.client.commands import main
 from overstory.client.consent import EARLIER, choose, read_consent
+from overstory.client.errors import Fault, StateError
 from overstory.client.status import read_status
 from overstory.client.upload import Answer
 from overstory.protocol.metrics import MetricRegistry, PersonBudget, parse_registry
@@ -217,6 +220,72 @@ def test_a_renewed_choice_keeps_what_it_covers_and_drops_what_was_made_otherwise
     collector = Collector()
     client(tmp_path, other, collector=collector).flush()
     assert collector.metrics == ["engine"]
+
+
+@contextmanager
+def held(paths):
+    """Another process holds the database."""
+    with closing(sqlite3.connect(paths.database, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        yield
+        other.execute("ROLLBACK")
+
+
+def test_local_is_taken_while_the_database_is_busy_and_nothing_is_sent_after_it(tmp_path):
+    collector, clock = Collector(), Clock()
+    recorder = client(tmp_path, choice="on", collector=collector, clock=clock)
+    recorder.record("colour", "red")
+    recorder._courier = None
+    recorder.flush()
+    with held(recorder.paths):
+        assert recorder.consent("local").choice == "local"
+    assert read_consent(recorder.paths).choice == "local"
+    clock.tomorrow()
+    for one in (recorder, client(tmp_path, collector=collector, clock=clock)):
+        one.flush()
+    assert collector.bodies == []
+
+
+def test_local_is_taken_where_the_secret_is_damaged(tmp_path):
+    recorder = client(tmp_path, choice="on")
+    recorder.record("colour", "red")
+    recorder.flush()
+    recorder.paths.secret.write_bytes(b"not a secret")
+    assert recorder.consent("local").choice == "local"
+
+
+@pytest.mark.parametrize("before", ["off", "local", None])
+def test_a_choice_that_allows_no_less_waits_for_the_database(tmp_path, before):
+    recorder = client(tmp_path, choice="on")
+    recorder.record("colour", "red")
+    recorder.flush()
+    if before is None:
+        recorder.paths.consent.unlink()
+    else:
+        recorder.consent(before)
+    with held(recorder.paths), pytest.raises(StateError) as caught:
+        recorder.consent("local")
+    assert caught.value.fault is Fault.BUSY
+
+
+@pytest.mark.parametrize("choice", ["local", "off"])
+def test_a_choice_that_the_state_refuses_is_obeyed_by_this_client(tmp_path, monkeypatch, choice):
+    collector = Collector()
+    recorder = client(tmp_path, choice="on", collector=collector)
+
+    def foreign(*_, **__):
+        raise StateError(Fault.FOREIGN, "another user's")
+
+    recorder.record("colour", "red")
+    with monkeypatch.context() as patched:
+        patched.setattr("overstory.client.client.choose", foreign)
+        with pytest.raises(StateError):
+            recorder.consent(choice)
+    assert recorder.record("engine", "x") is Outcome.OFF
+    recorder.flush()
+    assert collector.bodies == []
+    recorder.consent("on")
+    assert recorder.record("engine", "x") is Outcome.RECORDED
 
 
 # --- the budget

@@ -243,12 +243,12 @@ class Client:
         ParameterError
             When there is no such choice.
         ConsentError, StateError
-            When it cannot be kept. After an "off" that cannot, this client records nothing all the same.
+            When it cannot be kept. After an "off" or a "local" that cannot, this client records nothing all the same.
         """
         try:
             today = datetime.fromtimestamp(self._clock(), UTC).date()
             made = choose(self.paths, self.registry, choice, today, server=self._server, moved=moved)
-        except ConsentError:
+        except (ConsentError, StateError):
             self._refused = self._refused or choice != Choice.ON
             raise
         self._refused = False

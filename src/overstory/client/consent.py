@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from overstory.client.agreement import Agreement
 from overstory.client.atomic import make_folder, overwrite, sync_folder, write_atomically
-from overstory.client.errors import ConsentError, StateError
+from overstory.client.errors import ConsentError, Fault, StateError
 from overstory.client.ownership import refuse_foreign
 from overstory.client.paths import StatePaths
 from overstory.protocol.errors import ParameterError
@@ -229,16 +229,16 @@ def choose(
     ConsentError
         When it cannot be kept; the choice before stands.
     StateError
-        When the choice is `on` and an earlier consent's reports cannot be withdrawn; and for any but `off`, when the
-        folder is another user's or open to others, or the state was begun on another machine and has not `moved`. The
-        choice before stands.
+        When the choice is `on` and an earlier consent's reports cannot be withdrawn; for any but `off`, when the folder
+        is another user's or open to others, or the state was begun on another machine and has not `moved`; for one that
+        allows no less than the one before, when the state cannot be read. The choice before stands.
     """
     if choice not in list(Choice):
         raise ParameterError(f"choice = {choice!r}: choose one of {', '.join(Choice)}")
-    if choice != Choice.OFF:
-        refuse_foreign(paths)
-        _settle_machine(paths, moved=moved)
     chosen, before = Choice(choice), _before(paths)
+    if chosen is not Choice.OFF:
+        refuse_foreign(paths)
+        _settle_machine(paths, moved=moved, narrows=before is not None and chosen.rank < before.choice.rank)
     named = None if server is None else origin(server)
     listed = MappingProxyType({name: Agreement.to(metric) for name, metric in registry.items()})
     kept = None if chosen is not Choice.ON or before is None else _renewed(paths, before, listed, named)
@@ -261,14 +261,20 @@ def choose(
     return consent
 
 
-def _settle_machine(paths: StatePaths, *, moved: bool) -> None:
+def _settle_machine(paths: StatePaths, *, moved: bool, narrows: bool) -> None:
     from overstory.client.state import State
 
     state = State(paths)
-    if moved:
-        state.move_here()
-    else:
-        state.check_machine()
+    try:
+        if moved:
+            state.move_here()
+        else:
+            state.check_machine()
+    except StateError as error:
+        # A database that is busy or damaged keeps nobody from allowing less. One that could not be moved stays the
+        # other machine's, and records nothing.
+        if not narrows or error.fault in {Fault.ELSEWHERE, Fault.FOREIGN}:
+            raise
 
 
 def origin(server: str) -> str:
