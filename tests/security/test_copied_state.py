@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import subprocess
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -193,6 +194,20 @@ def test_the_ids_of_other_platforms(monkeypatch):
     assert machine.machine_id("darwin") == "8A6D-11"  # a process asks once
     machine.machine_id.cache_clear()
     assert machine.machine_id("darwin") is None
+    for odd in ('"IOPlatformUUID" : odd\n', '"IOPlatformUUID" = ""\n', '"IOPlatformUUID"\n'):
+        monkeypatch.setattr(subprocess, "run", lambda *_, said=odd, **__: SimpleNamespace(stdout=said))
+        machine.machine_id.cache_clear()
+        assert machine.machine_id("darwin") is None
+    failures = (
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
+        FileNotFoundError(),
+        subprocess.TimeoutExpired("ioreg", 5),
+    )
+    for failure in failures:
+        monkeypatch.setattr(subprocess, "run", Mock(side_effect=failure))
+        machine.machine_id.cache_clear()
+        assert machine.machine_id("darwin") is None
+    machine.machine_id.cache_clear()
     registry = SimpleNamespace(
         HKEY_LOCAL_MACHINE=1, OpenKey=lambda *_: io.StringIO(), QueryValueEx=lambda *_: ("c0ffee", 1)
     )

@@ -81,11 +81,13 @@ def _windows() -> str:
 
 
 def _mac() -> str:
+    import re
     import subprocess
 
     asked = ("/usr/sbin/ioreg", "-rd1", "-c", "IOPlatformExpertDevice")
     try:
         said = subprocess.run(asked, capture_output=True, text=True, timeout=5, check=True).stdout  # noqa: S603 - ours
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, ValueError, subprocess.SubprocessError):  # ValueError: what it wrote is no text
         return ""
-    return next((line.split('"')[3] for line in said.splitlines() if '"IOPlatformUUID"' in line), "")
+    found = re.search(r'"IOPlatformUUID" = "([^"]+)"', said)
+    return "" if found is None else found[1]
