@@ -382,6 +382,8 @@ def test_a_choice_is_read_as_it_was_written(paths):
         (("server",), 5),
         (("budget",), {"epsilon": -1, "against": "any-history"}),
         (("budget",), {"epsilon": 1.0, "against": "everything"}),
+        (("budget",), {"epsilon": 10**400, "against": "any-history"}),
+        (("budget",), {"epsilon": 1.0, "against": "any-history", "attributes": {"taste": 10**400}}),
         (("metrics", "colour", "title"), 5),
         (("metrics", "colour", "retention_days"), "90"),
         (("metrics", "colour", "retention_days"), True),
@@ -401,6 +403,7 @@ def test_a_file_that_was_not_written_here_is_off(tmp_path, where, wrong):
     fresh = client(tmp_path)
     assert fresh.record("colour", "red") is Outcome.OFF
     assert "not a choice that was written here" in fresh.effective.cause
+    assert "not a choice that was written here" in fresh.status().effective.cause
 
 
 def test_the_command_names_a_collector(tmp_path, capsys, monkeypatch):

@@ -207,14 +207,20 @@ def test_erasing_makes_room_for_another_device(tmp_path, paths):
     assert not (tmp_path / "never-there").exists()
 
 
-def test_erasing_overwrites_the_secret(tmp_path, paths, begun):
-    """A second name keeps the file's bytes within reach after it is deleted."""
-    os.link(paths.secret, tmp_path / "kept")
-    assert (tmp_path / "kept").read_bytes().startswith(begun.reveal())
+def test_erasing_overwrites_the_secret(paths, begun, monkeypatch):
+    left, unlink = {}, Path.unlink
     size = paths.secret.stat().st_size
-    erase(paths)
+    assert paths.secret.read_bytes().startswith(begun.reveal())
+
+    def unlinked(path, **how):
+        left[path.name] = path.read_bytes() if path.exists() else b""
+        unlink(path, **how)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", unlinked)
+        erase(paths)
     assert not paths.secret.exists()
-    assert (tmp_path / "kept").read_bytes() == bytes(size)
+    assert left["secret"] == bytes(size)
 
 
 def test_erasing_works_on_damaged_files(paths, begun):

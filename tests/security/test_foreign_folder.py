@@ -1,12 +1,17 @@
 """A state folder that somebody else made, or that is open to others, is refused: F9."""
 
+import contextlib
 import os
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from overstory.client import Client, Outcome
+from overstory.client import Client, ConsentError, Outcome
+from overstory.client.beginning import erase
 from overstory.client.errors import Fault, StateError
 from overstory.client.paths import StatePaths
 from overstory.client.state import State
@@ -164,3 +169,73 @@ def test_what_is_begun_is_closed_whatever_the_mask(tmp_path):
     finally:
         os.umask(before)
     assert State(StatePaths(tmp_path / "state")).begin()
+
+
+# --- what is planted in it: links to the user's other files
+
+NAMES = ["secret", "secret.new", "secret.next", "secret.old", "lock", "consent.json", "state.db", "state.db-journal"]
+SOFT, HARD = os.symlink, os.link
+
+
+def treasure_of(tmp_path):
+    """What the user has elsewhere: a file, and a database."""
+    treasure = tmp_path / "precious"
+    with closing(sqlite3.connect(treasure)) as mine, mine:
+        mine.execute("CREATE TABLE letters (text)")
+        mine.execute("INSERT INTO letters VALUES ('dear all')")
+    return treasure, treasure.read_bytes()
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o700])
+@pytest.mark.parametrize("link", [SOFT, HARD], ids=["soft", "hard"])
+@pytest.mark.parametrize("name", NAMES)
+def test_forgetting_destroys_nothing_that_a_planted_link_leads_to(tmp_path, name, link, mode):
+    folder = tmp_path / "state"
+    folder.mkdir()
+    folder.chmod(mode)
+    treasure, before = treasure_of(tmp_path)
+    link(treasure, folder / name)
+    erase(StatePaths(folder))
+    assert treasure.read_bytes() == before
+    assert not any((folder / other).exists() for other in NAMES if other != "lock")
+    assert not (folder / "lock").is_symlink()
+    folder.chmod(0o700)
+    assert State(StatePaths(folder)).begin()  # and another device begins here
+    assert treasure.read_bytes() == before
+
+
+def test_forgetting_overwrites_the_secret_itself_also_where_its_replacement_was_cut_off(begun):
+    os.link(begun / "secret", begun / "secret.old")
+    with (begun / "secret").open("rb", buffering=0) as kept:
+        assert any(kept.read())
+        erase(StatePaths(begun))
+        kept.seek(0)
+        assert not any(kept.read())
+    assert sorted(path.name for path in begun.iterdir()) == ["lock"]
+
+
+def test_a_lock_that_is_a_link_is_not_followed(begun, tmp_path):
+    treasure, before = treasure_of(tmp_path)
+    (begun / "lock").unlink()
+    (begun / "lock").symlink_to(treasure)
+    with pytest.raises(StateError) as caught:
+        State(StatePaths(begun)).begin()
+    assert caught.value.fault is Fault.FOREIGN
+    assert f"{begun / 'lock'}: it is a link" in str(caught.value)
+    assert treasure.read_bytes() == before
+
+
+@pytest.mark.parametrize("link", [SOFT, HARD], ids=["soft", "hard"])
+def test_no_choice_is_written_over_what_a_planted_link_leads_to(begun, tmp_path, monkeypatch, link):
+    """Where there is no room for a new file, a choice is written over the one before, and over nothing else."""
+    treasure, before = treasure_of(tmp_path)
+    (begun / "consent.json").unlink()
+    link(treasure, begun / "consent.json")
+    monkeypatch.setattr("overstory.client.consent.write_atomically", Mock(side_effect=OSError(28, "No space left")))
+    client = client_on(begun)
+    with contextlib.suppress(ConsentError):
+        client.consent("local")
+    assert treasure.read_bytes() == before
+    client.consent("off")
+    assert treasure.read_bytes() == before
+    assert not client.effective.asked

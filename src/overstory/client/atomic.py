@@ -1,4 +1,8 @@
-"""Files that are there as a whole or not at all, readable by their owner alone."""
+"""Files that are there as a whole or not at all, readable by their owner alone.
+
+What is written over is a file of this user's own with one name, and no link: in a folder that others can write to, a
+name may lead to any other file of the user's.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,16 @@ import contextlib
 import errno
 import os
 import secrets
+import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 PRIVATE: Final = 0o600
 PRIVATE_FOLDER: Final = 0o700
 _BINARY: Final = getattr(os, "O_BINARY", 0)  # Windows would translate line ends
+NO_LINK: Final[int] = getattr(os, "O_NOFOLLOW", 0)
 _FOLDERS_OPEN: Final = hasattr(os, "O_DIRECTORY")
 
 
@@ -72,6 +79,30 @@ def unfinished(path: Path) -> Iterator[Path]:
     yield from path.parent.glob(f"{path.name}.*.new")
 
 
+def is_own(found: os.stat_result) -> bool:
+    """Whether what `lstat` or `fstat` found is a plain file of this user's own, which no other name leads to."""
+    user = getattr(os, "geteuid", lambda: found.st_uid)()
+    return stat.S_ISREG(found.st_mode) and found.st_nlink <= 1 and found.st_uid == user
+
+
+@contextmanager
+def opened_own(path: Path) -> Iterator[BinaryIO]:
+    """Open a file of this user's own, to read it and to write over it.
+
+    Raises
+    ------
+    OSError
+        When it cannot be opened, is a link or another user's, or has a second name.
+    """
+    planted = PermissionError(errno.EPERM, "it is a link, another user's, or has a second name", os.fspath(path))
+    if not is_own(path.lstat()):
+        raise planted
+    with os.fdopen(os.open(path, os.O_RDWR | _BINARY | NO_LINK), "r+b") as file:
+        if not is_own(os.fstat(file.fileno())):  # the name leads elsewhere by now
+            raise planted
+        yield file
+
+
 def overwrite(path: Path, content: bytes) -> None:
     """Write over a file that is there and at least as long, which needs no room; a crash may leave some of both.
 
@@ -80,7 +111,7 @@ def overwrite(path: Path, content: bytes) -> None:
     OSError
         When there is no such file, or it cannot be written.
     """
-    with path.open("r+b") as file:
+    with opened_own(path) as file:
         if file.seek(0, os.SEEK_END) < len(content):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(path))
         file.seek(0)

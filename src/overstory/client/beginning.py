@@ -14,18 +14,20 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from overstory.client import schema
-from overstory.client.atomic import PRIVATE, sync_folder, unfinished
+from overstory.client.atomic import PRIVATE, is_own, sync_folder, unfinished
 from overstory.client.database import committed, connected, damage, saying
 from overstory.client.errors import Fault, StateError
 from overstory.client.forking import no_fork
 from overstory.client.lifetimes import Lifetimes
 from overstory.client.locking import locked
 from overstory.client.machine import THIS_MACHINE, elsewhere, mark_of
+from overstory.client.ownership import refuse_foreign
 from overstory.client.paths import StatePaths
 from overstory.client.secret_file import (
     DeviceSecret,
@@ -105,6 +107,9 @@ def settle(paths: StatePaths, lock: int, timeout: float) -> DeviceSecret:
 def erase(paths: StatePaths, timeout: float = 5.0) -> None:
     """Delete the whole state, the person's choice included: the next report, if any, comes from another device.
 
+    The folder may be one that others can write to. So nothing is overwritten or emptied but files of this user's own
+    that have no second name; whatever else is there under a name of the state's loses that name alone.
+
     Raises
     ------
     StateError
@@ -112,18 +117,33 @@ def erase(paths: StatePaths, timeout: float = 5.0) -> None:
     """
     if not paths.folder.is_dir():
         return
+    with saying(paths.folder):
+        _unlink_planted(paths.lock)
     with saying(paths.folder), no_fork(), locked(paths.lock, timeout) as lock:
         for path in (paths.consent, *unfinished(paths.consent)):
             path.unlink(missing_ok=True)
         # A process that waits for the database finds it empty, and drops what it holds.
+        _unlink_planted(paths.database)
         with contextlib.suppress(sqlite3.Error, StateError):
+            refuse_foreign(paths)
             _empty(paths, timeout)
         for path in (paths.database, Path(f"{paths.database}-journal")):
             path.unlink(missing_ok=True)
         for path in (paths.unconfirmed, paths.next, paths.replaced, paths.secret):
             overwrite_secret(path)
             path.unlink(missing_ok=True)
-        os.ftruncate(lock, 0)
+        if is_own(os.fstat(lock)):
+            os.ftruncate(lock, 0)
+        else:
+            paths.lock.unlink(missing_ok=True)
+
+
+def _unlink_planted(path: Path) -> None:
+    """Take a name away from what is no plain file, or has a second name."""
+    with contextlib.suppress(FileNotFoundError):
+        found = path.lstat()
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            path.unlink()
 
 
 def _bind(paths: StatePaths, secret: DeviceSecret, known: Known, timeout: float) -> None:

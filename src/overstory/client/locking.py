@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from overstory.client.atomic import NO_LINK
 from overstory.client.errors import Fault, StateError
 
 if sys.platform == "win32":
@@ -36,10 +37,11 @@ def locked(path: Path, timeout: float) -> Iterator[int]:
     ------
     StateError
         `busy` when another holds it for so long.
+        `foreign` when it is a link: what it leads to is no lock, and may be the user's own file.
     OSError
         When the file cannot be opened.
     """
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    handle = _opened(path)
     try:
         _take(handle, path, timeout)
         try:
@@ -48,6 +50,15 @@ def locked(path: Path, timeout: float) -> Iterator[int]:
             _release(handle)
     finally:
         os.close(handle)
+
+
+def _opened(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | NO_LINK, 0o600)
+    except OSError:
+        if path.is_symlink():
+            raise StateError(Fault.FOREIGN, f"{path}: it is a link, and a lock is none: delete it") from None
+        raise
 
 
 def _take(handle: int, path: Path, timeout: float) -> None:

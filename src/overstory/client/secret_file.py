@@ -23,7 +23,7 @@ import struct
 from pathlib import Path
 from typing import Final, NoReturn
 
-from overstory.client.atomic import create, sync_folder
+from overstory.client.atomic import create, opened_own, sync_folder
 from overstory.client.errors import Fault, StateError
 from overstory.client.keys import KEY_BYTES, KeyTree, Node
 from overstory.client.paths import StatePaths
@@ -173,8 +173,11 @@ def discard_replaced(paths: StatePaths) -> None:
 
 
 def overwrite_secret(path: Path) -> None:
-    """Overwrite a secret before it is unlinked; on most disks that is all that can be done."""
-    with contextlib.suppress(OSError), path.open("r+b") as file:
+    """Overwrite a secret before it is unlinked; on most disks that is all that can be done.
+
+    A link, a file of another user and one with a second name are left as they are: somebody may have planted them.
+    """
+    with contextlib.suppress(OSError), opened_own(path) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
         file.write(bytes(size))
