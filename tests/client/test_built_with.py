@@ -1,10 +1,18 @@
 """Law 8: a device never takes parameters weaker than those its program was built with."""
 
 import math
+import os
+import pickle
+import signal
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from functools import partial
 
 import pytest
 
-from overstory.client import OfferLedger, Randomizer
+from overstory.client import OfferLedger, Randomizer, offers
 from overstory.client.randomizer import refuse_weaker
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
@@ -166,3 +174,116 @@ def test_noise_that_is_all_fresh_has_no_permanent_cost_and_no_limit():
     for offered in fresh:
         Randomizer(offered, secret=SECRET, metric="m", built_with=fresh[0], offers=ledger)
     assert ledger.spent(SECRET, "m") == math.inf
+
+
+# --- several threads
+
+THREADS = 4
+
+
+@pytest.fixture
+def hasty():
+    """Threads that take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def together(*tasks):
+    """Run functions at once, each in a thread of its own, and return what they returned."""
+    with ThreadPoolExecutor(len(tasks)) as pool:
+        start = threading.Barrier(len(tasks))
+
+        def run(task):
+            start.wait()
+            return task()
+
+        return list(pool.map(run, tasks))
+
+
+def charged(ledger, number, epsilon=0.9):
+    return ledger.charge(SECRET, "m", bytes([number]) * 16, epsilon)
+
+
+def over_the_limit(ledgers):
+    """How many ledgers accept more than their limit from threads that charge at once."""
+    return sum(sum(together(*(partial(charged, one, number) for number in range(THREADS)))) > 1 for one in ledgers)
+
+
+def test_threads_that_charge_at_once_stay_within_the_limit(tmp_path, hasty):
+    assert over_the_limit(OfferLedger(limit=1.0) for _ in range(100)) == 0
+    assert over_the_limit(OfferLedger(tmp_path / str(run), limit=1.0) for run in range(10)) == 0
+
+
+def test_a_ledger_without_its_lock_is_caught(hasty):
+    def unlocked():
+        ledger = OfferLedger(limit=1.0)
+        ledger._lock = nullcontext()
+        return ledger
+
+    assert over_the_limit(unlocked() for _ in range(100)) > 0
+
+
+def test_a_charge_is_not_lost_to_a_thread_that_reads(tmp_path, monkeypatch):
+    """The reader comes after the charge has read the file, and before it writes: it must not put the old one back."""
+    ledger, adds = OfferLedger(tmp_path / "offers.json", limit=100.0), offers.add_up
+    readers = [threading.Thread(target=ledger.offers, args=(SECRET, "m")) for _ in range(3)]
+    waiting = iter(readers)
+
+    def interrupted(costs):
+        reader = next(waiting)
+        reader.start()
+        reader.join(0.2)
+        return adds(costs)
+
+    monkeypatch.setattr(offers, "add_up", interrupted)
+    assert [charged(ledger, number) for number in range(3)] == [True] * 3
+    for reader in readers:
+        reader.join()
+    assert len(ledger.offers(SECRET, "m")) == len(OfferLedger(ledger.path).offers(SECRET, "m")) == 3
+
+
+def test_a_charge_that_could_not_be_written_is_not_remembered(tmp_path, monkeypatch):
+    ledger = OfferLedger(tmp_path / "offers.json", limit=1.0)
+
+    def full(*_):
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(offers, "write_atomically", full)
+        with pytest.raises(OSError, match="no space"):
+            charged(ledger, 0)
+    assert ledger.offers(SECRET, "m") == ()
+    assert charged(ledger, 1)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_fork_in_the_middle_of_a_charge_leaves_the_child_a_ledger_that_works():
+    ledger, ended = OfferLedger(limit=1.0), threading.Event()
+    held = threading.Event()
+
+    def hold():
+        with ledger._lock:
+            held.set()
+            ended.wait(30)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait(10)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)  # a child that waits for ever is ended
+        os._exit(0 if charged(ledger, 0) else 1)
+    ended.set()
+    holder.join()
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_ledger_is_pickled_without_its_lock(tmp_path):
+    ledger = OfferLedger(tmp_path / "offers.json", limit=1.0)
+    assert charged(ledger, 0)
+    again = pickle.loads(pickle.dumps(ledger))
+    assert again.offers(SECRET, "m") == ledger.offers(SECRET, "m")
+    assert not charged(again, 1)

@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from overstory.client.atomic import write_atomically
+from overstory.client.forking import watch
 from overstory.client.locking import locked
 from overstory.privacy.terms import add_up
 from overstory.protocol.derivation import context
@@ -56,8 +58,12 @@ class Offer:
         return [self.digest.hex(), self.tag.hex(), epsilon, list(self.answer)]
 
 
+Offers = dict[str, tuple[Offer, ...]]
+"""What was charged, by the name of a device's metric; it is never changed, another takes its place."""
+
+
 class OfferLedger:
-    """The offers that a device has accepted, of each secret and metric.
+    """The offers that a device has accepted, of each secret and metric; threads and processes may share it.
 
     Parameters
     ----------
@@ -87,16 +93,30 @@ class OfferLedger:
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0):
             raise ParameterError(f"limit = {limit!r}: give an epsilon above 0, or none")
         self.path, self.limit = None if path is None else Path(path), limit
-        self._offers: dict[str, list[Offer]] = {}
+        self._offers: Offers = {}
+        self.after_fork()
+        watch(self)
         self._read()
 
     def __repr__(self) -> str:
         return f"OfferLedger({None if self.path is None else os.fspath(self.path)!r}, limit={self.limit!r})"
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the lock out: a copy has its own."""
+        return {name: kept for name, kept in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, kept: dict[str, Any]) -> None:
+        vars(self).update(kept)
+        self.after_fork()
+        watch(self)
+
+    def after_fork(self) -> None:
+        """Go on in a child, where no thread is that could release the lock."""
+        self._lock = threading.RLock()
+
     def offers(self, secret: bytes, metric: str) -> tuple[Offer, ...]:
         """Return what was charged for a metric on the device with this secret, in order."""
-        self._read()
-        return tuple(self._offers.get(_owner(secret, metric), ()))
+        return self._read().get(_owner(secret, metric), ())
 
     def spent(self, secret: bytes, metric: str) -> float:
         """Return what all of that costs together, rounded up."""
@@ -128,48 +148,57 @@ class OfferLedger:
         answer
             Permanent responses to keep.
         """
-        with self._held():
-            mine = self._offers.setdefault(_owner(secret, metric), [])
+        owner = _owner(secret, metric)
+        with self._held() as known:
+            mine = known.get(owner, ())
             if any(offer.digest == digest and offer.tag == tag for offer in mine):
                 return True
             total = add_up([(1, epsilon), *((1, offer.epsilon) for offer in mine)])
             if total > (most if self.limit is None else self.limit):
                 return False
-            mine.append(Offer(digest, tag, epsilon, tuple(answer)))
-            self._write()
+            after = known | {owner: (*mine, Offer(digest, tag, epsilon, tuple(answer)))}
+            if self.path is not None:
+                write_atomically(self.path, json.dumps(_to_json(after), indent=1).encode())
+            self._offers = after
             return True
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
-        return {"offers": {owner: [offer.to_json() for offer in mine] for owner, mine in self._offers.items()}}
+        return _to_json(self._offers)
 
     @contextmanager
-    def _held(self) -> Iterator[None]:
-        """Keep other processes out, having read what they wrote."""
-        if self.path is None:
-            yield
-            return
-        with locked(self.path.with_name(f"{self.path.name}.lock"), WAIT):
-            self._read()
-            yield
+    def _held(self) -> Iterator[Offers]:
+        """Keep other threads and processes out; what is yielded is all that they wrote."""
+        with self._lock:
+            if self.path is None:
+                yield self._offers
+                return
+            with locked(self.path.with_name(f"{self.path.name}.lock"), WAIT):
+                yield self._read()
 
-    def _read(self) -> None:
-        if self.path is None:
-            return
-        try:
-            read = json.loads(self.path.read_bytes())
-            self._offers = {owner: [_offer(entry) for entry in mine] for owner, mine in read["offers"].items()}
-        except FileNotFoundError:
-            return
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise FormatError(
-                f"this is no ledger of offers ({error}); restore it from a backup: an empty one would begin at 0",
-                source=os.fspath(self.path),
-            ) from error
+    def _read(self) -> Offers:
+        """Return what the file says; what was known before, where there is none."""
+        with self._lock:
+            if self.path is not None:
+                self._offers = _offers_in(self.path, self._offers)
+            return self._offers
 
-    def _write(self) -> None:
-        if self.path is not None:
-            write_atomically(self.path, json.dumps(self.to_json(), indent=1).encode())
+
+def _offers_in(path: Path, otherwise: Offers) -> Offers:
+    try:
+        read = json.loads(path.read_bytes())
+        return {owner: tuple(_offer(entry) for entry in mine) for owner, mine in read["offers"].items()}
+    except FileNotFoundError:
+        return otherwise
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FormatError(
+            f"this is no ledger of offers ({error}); restore it from a backup: an empty one would begin at 0",
+            source=os.fspath(path),
+        ) from error
+
+
+def _to_json(offers: Offers) -> dict[str, Any]:
+    return {"offers": {owner: [offer.to_json() for offer in mine] for owner, mine in offers.items()}}
 
 
 def _offer(entry: Any) -> Offer:
