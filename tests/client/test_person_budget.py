@@ -148,6 +148,58 @@ def test_a_lower_cap_does_not_forget_what_a_higher_one_allowed(tmp_path):
         assert later_on > charge("same-pattern", terms_of(low.registry["theme"].mechanism), 100, 2)
 
 
+FIVE = (*NAMES, "black", "white")
+MANY = GRR.replace('"blue"', '"blue", "black", "white"')
+CAPPED = MANY + 'max_values = 2\nbeyond = "first"\n'
+
+
+def reported(folder, clock, of, values, choice="on"):
+    """Report a value a day under a registry and a choice; return what became of each, and the state."""
+    with device(folder, registry=of, clock=clock, choice=choice) as client:
+        found = []
+        for value in values:
+            found.append(client.record("theme", value))
+            client.flush()
+            clock.tomorrow()
+    return found, State(client.paths)
+
+
+@pytest.mark.parametrize(("choice", "then"), [("on", 0), ("local", 2)])
+def test_reports_made_while_there_was_no_budget_and_no_cap_count(tmp_path, choice, then):
+    """A registry with a budget and a cap, then one without either, then the first again: it went on for ever.
+
+    What was kept here alone under no cap may be reported under a cap later, for it is known: that counts, too.
+    """
+    clock, capped = Clock(), asked(PersonBudget(3.0, "same-pattern"), theme=CAPPED)
+    reported(tmp_path, clock, capped, NAMES[:1])
+    reported(tmp_path, clock, asked(None, theme=MANY), FIVE * 2, choice)
+    found, state = reported(tmp_path, clock, capped, FIVE)
+    assert found == [Outcome.RECORDED] * then + [Outcome.SPENT] * (5 - then)
+    with state.snapshot() as rows:
+        assert rows.recall("cap theme") == 0
+        assert budget(rows, capped).epsilon == pytest.approx(5.0 if choice == "on" else 2.0)
+
+
+@pytest.mark.parametrize(("most", "outcome"), [(3.5, Outcome.SPENT), (4.0, Outcome.RECORDED)])
+def test_responses_beyond_a_cap_that_an_earlier_version_remembered_count(tmp_path, most, outcome):
+    """Three of them, and one of nothing that may still come."""
+    clock, capped = Clock(), asked(PersonBudget(most, "same-pattern"), theme=CAPPED)
+    _, state = reported(tmp_path, clock, asked(None, theme=MANY), NAMES)
+    with state.transaction() as rows:
+        rows.remember("cap theme", 2)
+    found, _ = reported(tmp_path, clock, capped, FIVE)
+    assert found == [outcome] * 5
+    with state.snapshot() as rows:
+        assert budget(rows, capped).epsilon <= 4.0
+
+
+def test_a_cap_that_was_there_before_the_budget_is_known(tmp_path):
+    clock = Clock()
+    reported(tmp_path, clock, asked(None, theme=CAPPED), FIVE)
+    found, _ = reported(tmp_path, clock, asked(PersonBudget(2.5, "same-pattern"), theme=CAPPED), FIVE)
+    assert found == [Outcome.RECORDED] * 5
+
+
 def test_two_processes_keep_to_it_together(tmp_path):
     of = asked(PersonBudget(1.5), one=GRR, two=GRR)
     first = device(tmp_path, registry=of)

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from overstory.client.caps import cap_of, wider
+from overstory.client.memo import NOTHING
 from overstory.privacy.kinds import terms_of
 from overstory.privacy.person_budget import charge
 from overstory.privacy.terms import Terms, add_up
@@ -17,9 +19,6 @@ if TYPE_CHECKING:
 
 Key = tuple[str, bytes]
 """A metric's id, and the digest of the mechanism that made its reports."""
-
-NO_CAP = 0
-"""What the state remembers of a metric that has had reports under no cap, or under one that nobody knows any more."""
 
 
 class Allowance:
@@ -43,12 +42,19 @@ class Allowance:
         self._budget = budget
         self._terms: dict[Key, Terms | None] = {}
         self._reports: Counter[Key] = Counter()
+        self._responses: Counter[Key] = Counter()
+        with_nothing: set[Key] = set()
         for response in rows.memo.responses():
-            self._reports[response.metric, response.mechanism] += response.reports
+            key = (response.metric, response.mechanism)
+            self._reports[key] += response.reports
+            self._responses[key] += 1
+            if response.tag == NOTHING:
+                with_nothing.add(key)
+        self._room_for_nothing = self._responses.keys() - with_nothing
         for name, mechanism in self._reports:
             self._terms[name, mechanism] = rows.memo.terms(mechanism)
         names = {name for name, _ in self._reports}
-        self._caps = {name: _cap(rows, name) for name in names}
+        self._caps = {name: cap_of(rows, name) for name in names}
         self._attributes = {name: rows.recall(f"attribute {name}") for name in names}
         self._attributes |= {name: metric.attribute for name, metric in registry.items()}
         for metric in pending:
@@ -71,30 +77,25 @@ class Allowance:
         self._terms[_key(metric)] = terms_of(metric.mechanism)
         self._caps[metric.id] = self._cap_with(metric)
 
-    def keep(self, rows: Rows, metric: Metric) -> None:
-        """Write down what a later registry may no longer say of a metric's reports: their cap, and their attribute."""
-        cap = self._caps[metric.id]
-        for what, value in (("cap", NO_CAP if cap is None else cap), ("attribute", metric.attribute or "")):
-            if rows.recall(f"{what} {metric.id}") != value:
-                rows.remember(f"{what} {metric.id}", value)
-
     def _costs(self, reports: Counter[Key], attribute: str | None, coming: Metric) -> Iterator[float]:
         for (name, mechanism), number in reports.items():
             if attribute is not None and self._attributes.get(name) != attribute:
                 continue
             mine = (name, mechanism) == _key(coming)
             terms = terms_of(coming.mechanism) if mine else self._terms[name, mechanism]
-            cap = self._cap_with(coming) if name == coming.id else self._caps[name]
+            cap = self._most_responses(
+                (name, mechanism), self._cap_with(coming) if name == coming.id else self._caps[name]
+            )
             yield math.inf if terms is None else charge(self._budget.against, terms, number, cap)
+
+    def _most_responses(self, key: Key, cap: int | None) -> int | None:
+        """Return how many permanent responses there ever are under a cap; it did not bind an earlier version's."""
+        known = self._responses[key]
+        return cap if cap is None or known <= cap else known + (key in self._room_for_nothing)
 
     def _cap_with(self, metric: Metric) -> int | None:
         """Return the largest cap that a metric's reports were made under, this one included; None without."""
-        before = self._caps.get(metric.id, metric.max_responses)
-        return None if before is None or metric.max_responses is None else max(before, metric.max_responses)
-
-
-def _cap(rows: Rows, name: str) -> int | None:
-    return int(rows.recall(f"cap {name}") or NO_CAP) or None
+        return wider(self._caps.get(metric.id, metric.max_responses), metric.max_responses)
 
 
 def _key(metric: Metric) -> Key:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from overstory.client.caps import keep
 from overstory.client.consent import Choice
 from overstory.client.errors import Fault, StateError
 from overstory.client.keys import metric_key
@@ -267,6 +268,7 @@ class Session:
             return "ended"
         if not rows.claim(report.metric, report.period):
             return "already"
+        keep(rows, metric)
         number = self._charged(rows, report, kept=kept)
         if number is None:
             report = self._instead(rows, report)
@@ -285,7 +287,6 @@ class Session:
         )
         if allowance is not None and not kept:
             allowance.take(metric)
-            allowance.keep(rows, metric)
         return "kept" if kept else "queued"
 
     def _charged(self, rows: Rows, report: Pending, *, kept: bool, capped: bool = True) -> int | None:
