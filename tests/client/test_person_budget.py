@@ -1,10 +1,12 @@
 """The budget of a person: a client keeps to it, and when it falls silent says nothing of a value."""
 
 import itertools
+import math
 from dataclasses import replace
 
 import pytest
-from devices import Clock, device, registry
+import states_before
+from devices import DAY, NOON, Clock, device, registry
 
 from overstory.client import Outcome
 from overstory.client.allowance import Allowance
@@ -198,6 +200,55 @@ def test_a_cap_that_was_there_before_the_budget_is_known(tmp_path):
     reported(tmp_path, clock, asked(None, theme=CAPPED), FIVE)
     found, _ = reported(tmp_path, clock, asked(PersonBudget(2.5, "same-pattern"), theme=CAPPED), FIVE)
     assert found == [Outcome.RECORDED] * 5
+
+
+# --- states of before
+
+
+def after(folder, of, names):
+    """Report red, or a page, of each metric a day; return what became of it, and what was spent by the ledger."""
+    clock, found = Clock(NOON + 10 * DAY), []
+    with device(folder, registry=of, clock=clock) as client:
+        for name in names:
+            found.append(client.record(name, "a page" if name in ("page", "site") else "red"))
+            clock.tomorrow()
+        client.flush()
+    with State(client.paths).snapshot() as rows:
+        return found, budget(rows, of)
+
+
+def test_two_metrics_of_a_state_that_kept_no_terms_do_not_end_each_other(tmp_path):
+    """Each took the other one's reports for infinite, for ever; the registry knows their terms."""
+    of = asked(PersonBudget(5.0, "same-pattern"), one=GRR, two=GRR)
+    states_before.write(tmp_path / "state", states_before.reports_2(of, [("one", "red"), ("two", "red")]))
+    found, spent = after(tmp_path, of, ["one", "two", "one", "two"])
+    assert found == [Outcome.RECORDED] * 3 + [Outcome.SPENT]
+    assert spent.epsilon == pytest.approx(2.0), "by the values: each has had one"
+
+
+def test_reports_of_a_mechanism_that_nobody_knows_any_more_leave_nothing_of_a_budget(tmp_path):
+    both, later = registry(one=GRR, two=GRR.replace("1.0", "0.5")), asked(PersonBudget(900.0), two=GRR)
+    states_before.write(tmp_path / "state", states_before.reports_2(both, [("one", "red"), ("two", "red")]))
+    found, spent = after(tmp_path, later, ["two"])
+    assert found == [Outcome.SPENT]
+    assert math.isinf(spent.epsilon)
+
+
+@pytest.mark.parametrize("schema", [1, 2])
+def test_metrics_that_shared_their_noise_leave_nothing_of_a_budget(tmp_path, schema):
+    """The ledger says of them that there is no bound: then nothing is left of any budget."""
+    for names, outcome in ((("page",), Outcome.RECORDED), (("page", "site"), Outcome.SPENT)):
+        folder = tmp_path / str(len(names))
+        listed = states_before.registry_2(**dict.fromkeys(names, 0.5))
+        rows = list(states_before.reports_2(listed, [("colour", "red"), *((name, "a page") for name in names)]))
+        if schema == 1:
+            states_before.write(folder / "state", rows)
+        else:
+            states_before.write_2(folder / "state", rows, dict(states_before.terms_2(listed)).items())
+        of = MetricRegistry(dict(listed), listed.version, PersonBudget(900.0, "same-pattern"))
+        found, spent = after(folder, of, ["page", "colour"])
+        assert found == [outcome] * 2
+        assert math.isinf(spent.epsilon) == (outcome is Outcome.SPENT)
 
 
 def test_two_processes_keep_to_it_together(tmp_path):

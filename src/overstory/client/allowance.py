@@ -15,6 +15,7 @@ from overstory.privacy.terms import Terms, add_up
 
 if TYPE_CHECKING:
     from overstory.client.state import Rows
+    from overstory.protocol.mechanisms.mechanism import Mechanism
     from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
 
 Key = tuple[str, bytes]
@@ -22,7 +23,7 @@ Key = tuple[str, bytes]
 
 
 class Allowance:
-    """The reports so far against the registry's budget.
+    """The reports so far against the registry's budget; a past without a bound leaves nothing of any budget.
 
     Parameters
     ----------
@@ -51,8 +52,12 @@ class Allowance:
             if response.tag == NOTHING:
                 with_nothing.add(key)
         self._room_for_nothing = self._responses.keys() - with_nothing
-        for name, mechanism in self._reports:
-            self._terms[name, mechanism] = rows.memo.terms(mechanism)
+        listed = {metric.mechanism.digest: metric.mechanism for metric in registry.values()}
+        self._shared = rows.keys.shared(rows.memo, registry)
+        for name, digest in self._reports:
+            known = listed.get(digest)
+            kept = rows.memo.terms(digest) if known is None else terms_of(known)
+            self._terms[name, digest] = None if (name, digest) in self._shared else kept
         names = {name for name, _ in self._reports}
         self._caps = {name: cap_of(rows, name) for name in names}
         self._attributes = {name: rows.recall(f"attribute {name}") for name in names}
@@ -74,19 +79,21 @@ class Allowance:
     def take(self, metric: Metric) -> None:
         """Count one more report of a metric."""
         self._reports[_key(metric)] += 1
-        self._terms[_key(metric)] = terms_of(metric.mechanism)
+        self._terms[_key(metric)] = self._terms_in(metric.id, metric.mechanism)
         self._caps[metric.id] = self._cap_with(metric)
 
     def _costs(self, reports: Counter[Key], attribute: str | None, coming: Metric) -> Iterator[float]:
         for (name, mechanism), number in reports.items():
             if attribute is not None and self._attributes.get(name) != attribute:
                 continue
-            mine = (name, mechanism) == _key(coming)
-            terms = terms_of(coming.mechanism) if mine else self._terms[name, mechanism]
-            cap = self._most_responses(
-                (name, mechanism), self._cap_with(coming) if name == coming.id else self._caps[name]
-            )
+            key = (name, mechanism)
+            terms = self._terms_in(name, coming.mechanism) if key == _key(coming) else self._terms[key]
+            cap = self._most_responses(key, self._cap_with(coming) if name == coming.id else self._caps[name])
             yield math.inf if terms is None else charge(self._budget.against, terms, number, cap)
+
+    def _terms_in(self, name: str, mechanism: Mechanism) -> Terms | None:
+        """Return what a mechanism's privacy rests on; None where an earlier version gave its noise to another, too."""
+        return None if (name, mechanism.digest) in self._shared else terms_of(mechanism)
 
     def _most_responses(self, key: Key, cap: int | None) -> int | None:
         """Return how many permanent responses there ever are under a cap; it did not bind an earlier version's."""
