@@ -96,6 +96,30 @@ def test_a_folder_that_others_may_write_to_is_refused(begun, mode):
     assert f"mode {mode:04o}" in problem_of(begun)
 
 
+def test_a_folder_that_its_group_may_write_to_says_how_to_close_it(begun):
+    """What `mkdir` makes where the mask is 002; the command that is named does it."""
+    begun.chmod(0o775)
+    words = problem_of(begun)
+    assert f"chmod g-w {begun}" in words
+    assert "keep the state on another one" in words  # where chmod changes nothing: FAT, a drive of Windows in Linux
+    begun.chmod(begun.stat().st_mode & ~0o020)
+    assert State(StatePaths(begun)).begin()
+
+
+@pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="giving a file away takes the administrator")
+def test_a_folder_of_the_administrators_is_used_and_a_file_of_theirs_is_not(begun, monkeypatch):
+    """A mount point, which nobody but the administrator can write to."""
+    owned_by(NOBODY, begun)
+    os.chown(begun, 0, -1)
+    monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
+    assert State(StatePaths(begun)).begin()
+    begun.chmod(0o777)
+    assert "mode 0777" in problem_of(begun)
+    begun.chmod(0o755)
+    os.chown(begun / "secret", 0, -1)
+    assert f"{begun / 'secret'}: it belongs to user 0" in problem_of(begun)
+
+
 def test_a_folder_that_others_may_look_into_is_not_refused(begun):
     """Names and sizes are no secrets; the files are closed."""
     begun.chmod(0o755)

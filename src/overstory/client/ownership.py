@@ -1,9 +1,9 @@
 """Whose a state folder is: one that somebody else made, or can change or read, is refused, as ssh refuses such a key.
 
 Whoever plants a secret can read the reports made with it, and whoever plants a consent speaks for the person. So the
-folder and its files belong to the user that the program runs as, nobody else may write to them, and nobody else may
-read the secret or the database. A folder that is reached by a link is judged where it really is, and the link's owner
-is this user or the administrator. The folders above are not judged: who can put another folder in this one's place is
+files belong to the user that the program runs as, nobody else may write to them or to their folder, and nobody else may
+read the secret or the database. The folder is that user's or the administrator's, as a mount point is. One that is
+reached by a link is judged where it really is, and the link's owner is either of the two. The folders above are not judged: who can put another folder in this one's place is
 found out by its owner.
 
 Windows keeps no owner and no mode that Python can read, and makes folders below the user's own for that user alone:
@@ -48,10 +48,11 @@ def _problems(paths: StatePaths, user: int) -> Iterator[str]:
     folder = _status(paths.folder)
     if folder is None:
         return
-    if folder.st_uid != user:
+    if folder.st_uid not in (user, ROOT):
         yield _not_yours(paths.folder, folder, user, "it")
     if folder.st_mode & _OTHERS_WRITE:
-        yield _open(paths.folder, folder, "changed", "700")
+        by_all = folder.st_mode & stat.S_IWOTH
+        yield _open(paths.folder, folder, "changed", "700" if by_all else "g-w")
     for path in (paths.secret, paths.unconfirmed, paths.database, paths.consent, paths.lock):
         file = _status(path)
         if file is None:
@@ -80,5 +81,6 @@ def _not_yours(path: Path, found: os.stat_result, user: int, what: str) -> str:
 def _open(path: Path, found: os.stat_result, may: str, mode: str) -> str:
     return (
         f"{path}: it can be {may} by other users (mode {stat.S_IMODE(found.st_mode):04o}); if nobody else has used it, "
-        f"close it with: chmod {mode} {path}"
+        f"close it with: chmod {mode} {path}; where that changes nothing, the file system keeps no modes: keep the state "
+        "on another one"
     )
