@@ -2,13 +2,16 @@
 
 import logging
 import pickle
+from unittest.mock import Mock
 
 import pytest
 from devices import DAY, NOON, REGISTRY, Clock, device, registry
 
 from overstory.client import Client, Outcome, Randomizer
+from overstory.client.errors import Fault, StateError
 from overstory.client.outbox import Bounds, RowState
 from overstory.client.state import State
+from overstory.client.upload import Answer
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.upload import decode_uploads
 from overstory.protocol.wire import decode_batch
@@ -132,6 +135,44 @@ def test_a_clock_that_is_broken_disturbs_nobody(tmp_path):
         client = device(tmp_path)
         client._clock = lambda now=now: now
         assert client.record("colour", "red") in {Outcome.UNAVAILABLE, Outcome.PAST}
+
+
+@pytest.mark.parametrize("timeout", ["x", None, b"", [], 1j])
+def test_a_timeout_that_is_no_number_disturbs_nobody(tmp_path, timeout):
+    client = device(tmp_path, background=True, interval=60)
+    assert client.record("colour", "red") is Outcome.RECORDED
+    assert client.flush(timeout).problem == "flushing failed: TypeError"
+    client.close(timeout)
+    assert len(rows_of(client)) == 1, "what was in memory is written"
+
+
+def test_status_is_told_where_not_even_the_choice_can_be_asked_for(tmp_path):
+    client = Client("t", registry=REGISTRY, state=f"{tmp_path}/a\0b", environ={})
+    status = client.status()
+    assert "null" in status.problem
+    assert (status.effective.choice, status.effective.cause) == ("off", "it cannot be found out")
+    assert status.words()
+    assert client.record("colour", "red") is Outcome.UNAVAILABLE
+    assert client.flush().problem == "flushing failed: ValueError"
+
+
+def test_what_was_delivered_is_told_also_where_a_key_cannot_be_destroyed_then(tmp_path, clock, monkeypatch):
+    client = device(tmp_path, clock=clock, spread=0, server="https://c.example", transport=lambda _: Answer(503))
+    client.record("colour", "red")
+    fine = client.flush()
+    assert (fine.sent.put_off, fine.problem) == (1, None)
+    clock.tomorrow()
+    client.record("colour", "red")
+    full = StateError(Fault.FULL, "there is no room")
+    monkeypatch.setattr(client, "_retire", Mock(side_effect=[full, RuntimeError()]))
+    flushed = client.flush()
+    assert flushed.written == {"queued": 1}
+    assert flushed.sent is not None
+    assert flushed.sent.put_off >= 1
+    assert flushed.problem == "there is no room"
+    clock.tomorrow()
+    flushed = client.flush()
+    assert (flushed.sent is not None, flushed.problem) == (True, "flushing failed: RuntimeError")
 
 
 def test_an_expired_metric_is_not_recorded(tmp_path, clock):

@@ -193,28 +193,31 @@ class Client:
         timeout
             Seconds for all of it, at most.
         """
-        until = time.monotonic() + timeout
-        self._notice_fork()
         written: Mapping[str, int] = {}
+        delivered: Round | None = None
         try:
+            until = time.monotonic() + timeout
+            self._notice_fork()
             written = self._late.persist(max(timeout, 0.0))
             delivered = self._delivered(until - time.monotonic())
             self._retire()
         except StateError as error:
             self._note(error)
-            return Flushed(written, problem=str(error))
+            return Flushed(written, delivered, str(error))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is not the host program's
             self._warn(f"flush {type(error).__name__}", "flushing failed: %s", type(error).__name__)
-            return Flushed(written, problem=f"flushing failed: {type(error).__name__}")
+            return Flushed(written, delivered, f"flushing failed: {type(error).__name__}")
         return Flushed(written, delivered)
 
     def status(self) -> Status:
         """Say what may be done and why, what waits, and what went wrong; never raises."""
         from overstory.client.status import Status, read_status
 
-        effective, pending, trouble = self._authority.now(), self._late.pending, self._late.trouble
+        pending, trouble = self._late.pending, self._late.trouble
         problem = None if trouble is None else str(trouble)
+        effective = Effective(Choice.OFF, "it cannot be found out", None)
         try:
+            effective = self._authority.now()
             found = read_status(
                 self.paths,
                 self.registry,
@@ -258,10 +261,11 @@ class Client:
         """Flush, and end the background thread; never raises. A closed client records nothing."""
         if self._closed:
             return
+        timeout = timeout if isinstance(timeout, int | float) else 5.0
         self.flush(timeout)
         self._closed = True
         if self._thread is not None:
-            self._thread.stop(min(timeout, 1.0))
+            self._thread.stop(min(1.0, timeout))
         self._late.unregister()
 
     @property

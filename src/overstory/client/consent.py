@@ -151,7 +151,7 @@ def read_consent(paths: StatePaths) -> Consent | None:
         raise ConsentError(f"{paths.consent}: {error.strerror}; nothing is recorded until it can be read") from error
     try:
         return _from_json(json.loads(content))
-    except (ValueError, KeyError, TypeError, RecursionError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError, AttributeError, OverflowError) as error:
         raise ConsentError(
             f"{paths.consent}: this is not a choice that was written here; nothing is recorded until one is made again"
         ) from error

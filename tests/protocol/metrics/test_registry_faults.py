@@ -23,6 +23,15 @@ def test_a_registry_without_faults_has_none():
     assert list(parse_registry(registry_text())) == ["colour"]
 
 
+@pytest.mark.parametrize("wrong", ["0", "-1.0", "inf", "nan", "true", '"1"', "1" + 400 * "0"])
+@pytest.mark.parametrize("table", ["{{epsilon = {}}}", "{{epsilon = 90.0, attributes = {{taste = {}}}}}"])
+def test_an_epsilon_of_a_budget_that_is_none_is_a_fault(table, wrong):
+    text = f"budget = {table.format(wrong)}\n" + registry_text().replace("title", 'attribute = "taste"\ntitle', 1)
+    fault = the_fault(text)
+    assert fault.field == ("budget.attributes.taste" if "taste" in table else "budget.epsilon")
+    assert fault.message.endswith("give an epsilon above 0")
+
+
 REQUIRED = ["title", "description", "owner", "purpose", "domain", "oracle", "period", "retention_days", "expires"]
 
 

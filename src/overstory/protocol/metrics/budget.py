@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -16,6 +17,7 @@ Against = Literal["any-history", "same-pattern"]
 
 AGAINST: Final[tuple[Against, ...]] = ("any-history", "same-pattern")
 KEYS: Final = ("epsilon", "against", "attributes")
+_LARGEST: Final = sys.float_info.max  # a whole number beyond it is no float
 TABLE: Final = 'a table such as {epsilon = 20.0, against = "any-history"}'
 
 
@@ -128,7 +130,7 @@ def _epsilon(table: Fields, key: str) -> float | None:
 
 
 def _is_epsilon(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= _LARGEST
 
 
 def _check_first_reports(table: Fields, budget: PersonBudget, metrics: Mapping[str, Metric]) -> None:
