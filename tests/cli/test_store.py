@@ -77,7 +77,7 @@ def test_compact_retain_and_summary(folder: Path) -> None:
         "30 reports counted, 30 of them kept, 0 in the inbox"
         in within("store", "summary", "reports.db", cwd=folder).stdout
     )
-    assert answer(folder, "retain", "reports.db") == {"reports": 30, "chunks": 2}
+    assert answer(folder, "retain", "reports.db") == {"reports": 30, "chunks": 2, "remains": []}
     assert "0 reports past retention deleted" in within("store", "retain", "reports.db", cwd=folder).stdout
     (found,) = answer(folder, "summary", "reports.db")["metrics"]
     assert (found["counted"], found["kept"], found["first"], found["last"]) == (30, 0, "2024-10-04", "2024-10-05")

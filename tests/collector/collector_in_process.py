@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from overstory.collector.store import Received
 from overstory.collector.store.compaction import Compacted
+from overstory.collector.store.forgetting import Retained
 from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.metrics import Metric, parse_registry
 from overstory.protocol.upload import Upload, encode_upload
@@ -147,8 +148,9 @@ class FakeStore:
     def last_day(self) -> None:
         """Never forgot."""
 
-    def retain(self, now: float) -> None:
+    def retain(self, now: float) -> Retained:
         """Nothing to delete."""
+        return Retained(0, 0)
 
     def settle(self) -> None:
         """Nothing to settle."""

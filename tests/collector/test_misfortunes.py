@@ -24,6 +24,7 @@ from overstory.collector.collector import Rhythm
 from overstory.collector.store import StoreError, open_store
 from overstory.collector.store.compaction import CHUNKS, INBOX, Compacted
 from overstory.collector.store.database import Database
+from overstory.collector.store.forgetting import Retained
 from overstory.collector.store.opening import connect
 from overstory.collector.store.ripening import Ripening
 from overstory.protocol.metrics import parse_registry
@@ -39,6 +40,8 @@ class Upset(FakeStore):
         super().__init__()
         self.error: BaseException | None = None
         self.done: dict[str, int] = {}
+        self.remains: tuple[str, ...] = ()
+        self.url = ""
 
     def _do(self, name: str) -> None:
         if self.error is not None:
@@ -53,8 +56,9 @@ class Upset(FakeStore):
         self._do("compact")
         return Compacted()
 
-    def retain(self, now: float) -> None:
+    def retain(self, now: float) -> Retained:
         self._do("retain")
+        return Retained(0, 0, self.remains)
 
     def settle(self) -> None:
         self._do("settle")
@@ -132,6 +136,14 @@ def test_a_failing_commit_keeps_the_collector_from_being_ready_whatever_else_suc
         store.before = lambda: None
         assert wire.send(post(upload())).answer()[0] == 200
         assert ready(poll)[0] == 200
+
+
+def test_what_retention_leaves_readable_is_logged(caplog) -> None:
+    store = Upset()
+    store.url = "postgresql://db/reports"
+    store.remains = ("chunks: another transaction holds it",)
+    with caplog.at_level(logging.WARNING, "overstory.collector"), served(store=store, rhythm=OFTEN):
+        until(lambda: "rows can still be read in its files: chunks: another transaction holds it" in caplog.text)
 
 
 def test_a_store_that_is_away_is_logged_once_and_counted(caplog) -> None:

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 import struct
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
 import pytest
-from sqlalchemy import select
+from sqlalchemy import delete, select
 from store_databases import fresh
 from store_samples import DAY, NOW, received, registry, reports
 
+from overstory.cli.main import main
 from overstory.collector.store import open_store
-from overstory.collector.store.erasing import REST, Eraser
-from overstory.collector.store.schema import BATCH_IDS
+from overstory.collector.store.erasing import REST, TABLES, Eraser
+from overstory.collector.store.schema import ABOUT, BATCH_IDS
 
 PERIOD = 20_000
 PAGE = 8192
@@ -82,7 +85,9 @@ def commits(url: str, rng: random.Random, *, folded: bool = True) -> tuple[list[
 
 def rested(store: Any) -> None:
     """Let all tables have rested since they were last rewritten."""
-    store._database._eraser._rest_until.clear()
+    store._database.write(
+        lambda connection: connection.execute(delete(ABOUT).where(ABOUT.c.key.startswith("rest of ")))
+    )
 
 
 def test_nothing_folded_is_in_the_files(url: str) -> None:
@@ -138,6 +143,7 @@ def test_forgotten_ids_are_not_in_the_files(url: str) -> None:
     ids, _ = commits(url, random.Random(1))
     assert present(url, ids) == 12
     with open_store(url, registry()) as store:
+        rested(store)
         done = store.compact(NOW + 400 * DAY)
     assert (done.forgotten, done.remains) == (12, ())
     assert present(url, ids) == 0
@@ -196,18 +202,142 @@ def test_a_user_who_does_not_own_the_tables_hears_of_it(url: str) -> None:
             sql.execute(f"DROP ROLE {name}")
 
 
+def heaps(url: str) -> dict[str, str]:
+    """Return the name of each table's file: another one once the table was rewritten."""
+    return {table: next(iter(files(url, table))) for table in TABLES}
+
+
 def test_a_table_rests_for_as_long_as_its_rewriting_took(url: str) -> None:
-    seconds = iter([0.0, 0.0, 2.0, 1999.0, 2003.0, 2003.0, 2003.0])
+    seconds = iter([10.0, 12.0, 1999.0, 2012.0, 2012.0, 2012.0, 2012.0])
     with open_store(url, registry(), create=True) as store:
-        eraser = Eraser(store._database, lambda: next(seconds))
-        eraser._owed.intersection_update({"inbox"})
-        assert eraser.erase(()) == ()  # took two seconds
-        assert eraser._rest_until == {"inbox": 2.0 + 2.0 * REST["inbox"]}
-        before = files(url, "inbox").keys()
-        eraser.erase({"inbox"})  # at 1999: its turn has not come
-        assert files(url, "inbox").keys() == before
-        eraser.erase(())  # at 2003
-        assert files(url, "inbox").keys() != before
+        mark(url, owed=["inbox"])
+        eraser = Eraser(store._database, lambda _: next(seconds))
+        assert eraser.erase() == ()  # took two seconds
+        with psycopg.connect(url) as sql:
+            rest = sql.execute("SELECT value FROM about WHERE key = 'rest of inbox'").fetchone()[0]
+        assert rest == f"12.0 {12.0 + 2.0 * REST['inbox']} "
+        before = heaps(url)
+        mark(url, owed=["inbox"])
+        eraser.erase()  # at 1999: its turn has not come
+        assert heaps(url) == before
+        eraser.erase()  # at 2012
+        assert {table for table, name in heaps(url).items() if before[table] != name} == {"inbox"}
+
+
+def mark(url: str, owed: list[str]) -> None:
+    """Let exactly these tables be owed a rewriting."""
+    with psycopg.connect(url) as sql:
+        sql.execute("DELETE FROM about WHERE key LIKE 'owed to %'")
+        for table in TABLES:
+            sql.execute("INSERT INTO about VALUES (%s, %s)", [f"owed to {table}", "x" if table in owed else ""])
+
+
+def test_processes_one_after_the_other_rewrite_a_table_once(url: str) -> None:
+    commits(url, random.Random(1), folded=False)
+    seen = []
+    for number in range(4):
+        with open_store(url, registry()) as store:  # as the command line does, or a collector that starts again
+            rested(store)
+            done = store.compact(NOW)
+            assert (done.reports, done.remains) == (0 if number else 360, ())
+        seen.append(heaps(url))
+    assert seen[1:] == seen[:1] * 3
+
+
+def test_a_store_of_a_program_that_kept_no_marks_is_rewritten_once(url: str) -> None:
+    commits(url, random.Random(1))
+    with psycopg.connect(url) as sql:
+        sql.execute("DELETE FROM about WHERE key LIKE 'owed to %' OR key LIKE 'rest of %'")
+    seen = [heaps(url)]
+    for _ in range(2):
+        with open_store(url, registry()) as store:
+            store.compact(NOW)
+            rested(store)
+        seen.append(heaps(url))
+    assert not set(seen[0].values()) & set(seen[1].values())
+    assert seen[1] == seen[2]
+
+
+def test_a_backup_holds_no_marks(url: str, tmp_path: Path) -> None:
+    commits(url, random.Random(1))
+    with open_store(url, registry()) as store:
+        store.backup(tmp_path / "backup.db")
+    with closing(sqlite3.connect(tmp_path / "backup.db")) as sql:
+        keys = [key for (key,) in sql.execute("SELECT key FROM about")]
+    assert keys
+    assert not [key for key in keys if key.startswith(("owed to ", "rest of "))]
+
+
+def test_collectors_share_a_tables_rest(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for table in TABLES:
+        monkeypatch.setitem(REST, table, 10**6)
+    metrics, rng = registry(), random.Random(1)
+    first, second = (received(metrics["bloom"], PERIOD, reports(metrics["bloom"], 30, rng)) for _ in range(2))
+    with open_store(url, metrics, create=True) as store, open_store(url, metrics) as other:
+        store.add([first])
+        store.compact(NOW)
+        before = heaps(url)
+        store.add([second])
+        assert other.compact(NOW).reports == 30
+        assert heaps(url) == before
+        assert present(url, [second.bits]) == 1
+        rested(store)
+        store.compact(NOW)  # which deleted nothing itself
+        assert present(url, [first.bits, second.bits]) == 0
+
+
+def test_what_a_process_left_owed_the_next_one_rewrites(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    commits(url, random.Random(1))
+    one = received(registry()["bloom"], PERIOD, reports(registry()["bloom"], 30, random.Random(2)))
+    with monkeypatch.context() as patched, open_store(url, registry()) as store:
+        patched.setattr(Eraser, "erase", lambda *_: ())  # killed just before it
+        store.add([one])
+        assert store.compact(NOW).reports == 30
+    assert present(url, [one.bits]) == 1
+    with open_store(url, registry()) as store:
+        rested(store)
+        store.compact(NOW)
+    assert present(url, [one.bits]) == 0
+
+
+def test_rows_deleted_while_their_table_is_rewritten_stay_owed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    commits(url, random.Random(1), folded=False)
+    one = received(registry()["bloom"], PERIOD, reports(registry()["bloom"], 30, random.Random(2)))
+    rewrite = Eraser._rewrite
+    with open_store(url, registry()) as store, open_store(url, registry()) as other:
+
+        def overtaken(eraser: Eraser, connection: Any, table: str) -> str:
+            why = rewrite(eraser, connection, table)
+            if table == "inbox":
+                other.add([one])
+                assert other.compact(NOW).reports == 30
+            return why
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Eraser, "_rewrite", overtaken)
+            assert store.compact(NOW).reports == 360
+        assert present(url, [one.bits]) == 1
+        rested(store)
+        assert store.compact(NOW).remains == ()
+        assert present(url, [one.bits]) == 0
+
+
+def test_retention_says_what_it_left_readable(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    commits(url, random.Random(1))
+    with psycopg.connect(url) as reader:
+        bits = reader.execute("SELECT bits FROM chunks").fetchone()[0][:50]  # and leaves its transaction open
+        assert main(["store", "retain", url]) == 0
+        assert capsys.readouterr().out == (
+            "360 reports past retention deleted; their counts stay\n"
+            "still in the database's files: chunks: another transaction holds it\n"
+        )
+        with open_store(url, registry()) as store:  # and again while the table rests, for who asks later
+            assert store.retain(NOW + 400 * DAY).remains == ("chunks: another transaction holds it",)
+    assert present(url, [bits]) == 1
+    with open_store(url, registry()) as store:
+        rested(store)
+        assert store.retain(NOW + 400 * DAY).remains == ()
+    assert present(url, [bits]) == 0
 
 
 def test_ids_sent_again_while_they_are_rewritten_are_counted_once(url: str) -> None:

@@ -169,7 +169,9 @@ def _retain(args: argparse.Namespace) -> int:
 
     with _opened(args) as store:
         done = store.retain(time.time())
-    tell(args, asdict(done), f"{done.reports:,} reports past retention deleted; their counts stay")
+    lines = [f"{done.reports:,} reports past retention deleted; their counts stay"]
+    lines += [f"still in the database's files: {one}" for one in done.remains]
+    tell(args, asdict(done), "\n".join(lines))
     return 0
 
 

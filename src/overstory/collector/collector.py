@@ -165,7 +165,10 @@ class Collector:
     def _retain(self) -> None:
         now = self._watch.read()
         if self._forgetting(now):
-            self.store.retain(int(now))
+            done = self.store.retain(int(now))
+            if done.remains:
+                remains = "; ".join(done.remains)
+                _log.warning("%s: after retention, rows can still be read in its files: %s", self.store.url, remains)
 
     def _forgetting(self, now: float) -> bool:
         """Whether the clock is trusted with what cannot be undone; say so where it is not any more."""

@@ -32,6 +32,9 @@ FOLD_BYTES: Final = 1 << 21
 FOLD_ROWS: Final = 1024
 TRIES: Final = 3
 
+CHANGED: Final = (INBOX.name, CHUNKS.name, COUNTS.name, BATCH_IDS.name)
+"""The tables that folding leaves old rows in; ids that came with the folded rows are among them."""
+
 
 @dataclass(frozen=True)
 class Compacted:
@@ -85,18 +88,7 @@ def compact(
             if claim(key):
                 _attempt(tally, key, knowledge, lambda known, key: _fold_all(database, known, key, last, tally))
     forgotten = forget(database, now) if forgetting else 0
-    changed = _changed(rows=tally.rows, recounted=len(stale), forgotten=forgotten)
-    return Compacted(tally.reports, tally.rows, forgotten, tuple(tally.waiting), database.erase(changed))
-
-
-def _changed(*, rows: int, recounted: int, forgotten: int) -> set[str]:
-    """Return the tables that rows were deleted from; ids that came with the folded rows are among them."""
-    changed = {INBOX.name, CHUNKS.name, COUNTS.name, BATCH_IDS.name} if rows else set()
-    if recounted:
-        changed.add(COUNTS.name)
-    if forgotten:
-        changed.add(BATCH_IDS.name)
-    return changed
+    return Compacted(tally.reports, tally.rows, forgotten, tuple(tally.waiting), database.erase())
 
 
 def _attempt(tally: _Tally, key: Key, knowledge: Knowledge, work: Callable[[Known, Key], None]) -> None:
@@ -125,9 +117,12 @@ def _recount(database: Database, known: Known, key: Key) -> None:
         counts = folded(connection, known, key)
     # Folding only ever adds: as many reports as were counted here are the same reports.
     unchanged = key.of(COUNTS) & (COUNTS.c.num_reports == counts.num_reports)
-    database.write(
-        lambda connection: connection.execute(update(COUNTS).where(unchanged).values(_counts_row(known, counts)))
-    )
+
+    def work(connection: Connection) -> None:
+        connection.execute(update(COUNTS).where(unchanged).values(_counts_row(known, counts)))
+        database.owe(connection, {COUNTS.name})
+
+    database.write(work)
 
 
 def _fold_all(database: Database, known: Known, key: Key, last: int, tally: _Tally) -> None:
@@ -161,6 +156,7 @@ def _fold_some(database: Database, known: Known, key: Key, last: int) -> tuple[i
         _take(connection, INBOX, rows)
         _take(connection, CHUNKS, partial)
         connection.execute(CHUNKS.insert(), chunked)
+        database.owe(connection, CHANGED)
 
     database.write(work)
     return len(rows), len(new)

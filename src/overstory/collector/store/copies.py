@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Table, delete, func, select
 from overstory.collector.store.columns import Key
 from overstory.collector.store.count_blobs import unpack_counts
 from overstory.collector.store.database import Database
+from overstory.collector.store.erasing import OWED, RESTS
 from overstory.collector.store.errors import StoreError
 from overstory.collector.store.opening import check, connect, upgraded
 from overstory.collector.store.schema import ABOUT, CHUNKS, COUNTS, INBOX, METADATA
@@ -127,7 +128,8 @@ def _copy_tables(reading: Connection, target: Database, writing: Connection) -> 
         raise StoreError(f"{target.url}: there is a store already: name a new file, or an empty database")
     for table in METADATA.sorted_tables:
         _copy_table(reading, writing, table)
-    writing.execute(delete(ABOUT).where(ABOUT.c.key.startswith(SEAL)))  # of the file that it came from
+    for of_the_source in (SEAL, OWED, RESTS):
+        writing.execute(delete(ABOUT).where(ABOUT.c.key.startswith(of_the_source)))
 
 
 def _copy_table(reading: Connection, writing: Connection, table: Table) -> None:

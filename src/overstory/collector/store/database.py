@@ -90,14 +90,23 @@ class Database(ABC):
         """Do now, without holding anybody up, what the database would make a later writer do."""
 
     @abstractmethod
-    def erase(self, tables: Iterable[str]) -> tuple[str, ...]:
-        """Take rows that were deleted from these tables out of the database's files.
+    def owe(self, connection: Connection, tables: Iterable[str]) -> None:
+        """Note that this transaction deletes rows from these tables; call it last in the transaction."""
+
+    @abstractmethod
+    def erase(self, at_once: Iterable[str] = ()) -> tuple[str, ...]:
+        """Take deleted rows out of the database's files, of all tables that are owed it.
+
+        Parameters
+        ----------
+        at_once
+            Tables that do not rest first.
 
         Returns
         -------
         tuple of str
-            What can still be read in the files, and why; a later call tries again. Tables whose turn has not come, and
-            those that another process is working on, are not named.
+            What can still be read in the files, and why; a later call tries again. Other tables whose turn has not
+            come, and those that another process is working on, are not named.
         """
 
     @abstractmethod

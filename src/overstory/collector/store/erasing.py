@@ -7,27 +7,39 @@ transaction numbers of the rows that stay, so batch ids are first deleted and in
 
 Both respect every snapshot that is open elsewhere, `pg_dump`'s as well. A row that such a snapshot can still see stays
 in the file; the table is then rewritten again in a later step.
+
+Which tables are owed a rewriting, and how long each rests, is in the store itself: all processes that share it take
+part in the same work, and one that was killed before it leaves it to the next.
 """
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, select, text
 from sqlalchemy.exc import DBAPIError
 
 from overstory.collector.store.database import Database
 from overstory.collector.store.errors import StoreError, explain
-from overstory.collector.store.schema import BATCH_IDS, CHUNKS, COUNTS, INBOX
+from overstory.collector.store.schema import ABOUT, BATCH_IDS, CHUNKS, COUNTS, INBOX
 
 TABLES: Final = (INBOX.name, BATCH_IDS.name, CHUNKS.name, COUNTS.name)
 
 REST: Final = {INBOX.name: 1000, BATCH_IDS.name: 1000, CHUNKS.name: 100, COUNTS.name: 100}
 """How many times as long as its rewriting took a table then rests. Ingest waits while one of the first two is
 rewritten: for a thousandth of the time. The other two are read by operators and written by compactions alone."""
+
+OWED: Final = "owed to "
+"""With a table's name, the key of a mark of the last transaction that deleted rows from it; empty once it is rewritten.
+Where there is none, the store is of a program that kept no marks: rows may have been deleted."""
+
+RESTS: Final = "rest of "
+"""With a table's name, the key of its rest: when that began and when it ends, by the server's clock, and why rewriting
+it failed, if it did."""
 
 PASSES, PAUSE = 50, 0.02
 
@@ -44,6 +56,16 @@ TIMES_KEPT: Final = "the server keeps the time of every commit: set track_commit
 COUNT: Final = text("SELECT count(*) FROM batch_ids")
 LIMIT_WAIT: Final = text("SELECT set_config('lock_timeout', CAST(:ms AS text), false)")
 OWNED: Final = text("SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = CAST(:table AS regclass)")
+MARK: Final = text(
+    "INSERT INTO about (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+)
+CLEAR: Final = text(
+    "INSERT INTO about (key, value) VALUES (:key, '') "
+    "ON CONFLICT (key) DO UPDATE SET value = '' WHERE about.value = CAST(:mark AS text)"
+)
+"""A mark that was put there meanwhile stays."""
+
+TIME: Final = text("SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)")
 NOW: Final = text("SELECT CAST(CAST(pg_current_xact_id() AS xid) AS text)")
 ENDED: Final = text(
     "SELECT age(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS xid)) <= age(CAST(CAST(:xid AS text) AS xid))"
@@ -61,6 +83,19 @@ AGAIN: Final = text(
 )
 
 
+def owe(connection: Connection, tables: Iterable[str]) -> None:
+    """Mark, in the transaction that deletes rows from these tables and as the last thing in it, that it does so."""
+    mark = secrets.token_hex(8)
+    for table in sorted(tables):  # in one order: of two transactions, one waits
+        connection.execute(MARK, {"key": OWED + table, "value": mark})
+
+
+def server_time(connection: Connection) -> float:
+    """Return the server's Unix time: the one clock that all processes share."""
+    now: float = connection.execute(TIME).scalar_one()
+    return now
+
+
 @dataclass
 class Eraser:
     """Rewrites tables that rows were deleted from, each as often as its size allows.
@@ -70,47 +105,63 @@ class Eraser:
     database
         Where the tables are.
     clock
-        Seconds, monotonic.
+        Unix time in seconds.
     """
 
     database: Database
-    clock: Callable[[], float] = time.monotonic
-    _owed: set[str] = field(default_factory=lambda: set(TABLES))  # an earlier process may have been killed before it
-    _rest_until: dict[str, float] = field(default_factory=dict)
+    clock: Callable[[Connection], float] = server_time
 
-    def erase(self, tables: Iterable[str]) -> tuple[str, ...]:
-        """Rewrite these tables and those still owed; see `Database.erase`."""
-        self._owed.update(tables)
-        due = [table for table in TABLES if table in self._owed and self.clock() >= self._rest_until.get(table, 0.0)]
-        if not due:
-            return ()
+    def erase(self, at_once: Iterable[str] = ()) -> tuple[str, ...]:
+        """Rewrite the tables that are owed it; see `Database.erase`."""
+        hurried = set(at_once)
         with self.database.claims() as claim, self.database.engine.connect() as plain:
             connection = plain.execution_options(isolation_level="AUTOCOMMIT")
             remains = [TIMES_KEPT] if connection.execute(text("SHOW track_commit_timestamp")).scalar() == "on" else []
+            owed = [table for table in TABLES if _fact(connection, OWED + table) != ""]
+            due = [table for table in owed if self._due(connection, table, hurried)]
+            remains += [f"{table}: {why}" for table in owed if table not in due and (why := _failed(connection, table))]
+            if not due:
+                return tuple(remains)
             connection.execute(LIMIT_WAIT, {"ms": LOCK_MS})
             try:
                 for table in due:
-                    if claim(("erase", table)):
+                    if not claim(("erase", table)):
+                        remains += [f"{table}: another process is rewriting it"] if table in hurried else []
+                    elif self._due(connection, table, hurried):  # nobody has done it just before
                         remains += [f"{table}: {why}" for why in self._try(connection, table)]
             finally:
                 if not connection.invalidated:
                     connection.execute(text("RESET lock_timeout"))
         return tuple(remains)
 
+    def _due(self, connection: Connection, table: str, hurried: set[str]) -> bool:
+        if _fact(connection, OWED + table) == "":
+            return False
+        rest = _fact(connection, RESTS + table)
+        if rest is None or table in hurried:
+            return True
+        began, ends, _ = rest.split(" ", 2)
+        return not float(began) <= self.clock(connection) < float(ends)  # a clock that was set back ends a rest
+
     def _try(self, connection: Connection, table: str) -> list[str]:
         """Rewrite one table; return why rows that were deleted can still be read in its file, if they can."""
-        began = self.clock()
-        self._owed.discard(table)
+        mark = _fact(connection, OWED + table)
+        began = self.clock(connection)
         try:
             why = self._rewrite(connection, table)
         except StoreError as error:
             why = str(error)
         except DBAPIError as error:
             why = "another transaction holds it" if _locked(error) else explain(error)
-        if why:
-            self._owed.add(table)
-        now = self.clock()
-        self._rest_until[table] = now + (now - began) * REST[table]
+        now = self.clock(connection)
+        rest = f"{now} {now + max(0.0, now - began) * REST[table]} {why}"
+
+        def note(writing: Connection) -> None:
+            if not why:
+                writing.execute(CLEAR, {"key": OWED + table, "mark": mark})
+            writing.execute(MARK, {"key": RESTS + table, "value": rest})
+
+        self.database.write(note)
         return [why] if why else []
 
     def _rewrite(self, connection: Connection, table: str) -> str:
@@ -138,6 +189,16 @@ class Eraser:
     def _insert_slice(self, connection: Connection, first: bytes, end: bytes) -> None:
         self.database.alone(connection)  # who forgets ids would miss those that are on the way
         connection.execute(AGAIN, {"first": first, "end": end})
+
+
+def _fact(connection: Connection, key: str) -> str | None:
+    return connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == key)).scalar()
+
+
+def _failed(connection: Connection, table: str) -> str:
+    """Return why the last rewriting of a table failed; nothing where it did not."""
+    rest = _fact(connection, RESTS + table)
+    return rest.split(" ", 2)[2] if rest else ""
 
 
 def _wait_for_others(connection: Connection, xid: str | None) -> None:

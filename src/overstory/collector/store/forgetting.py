@@ -56,7 +56,10 @@ def _parts(*, few: bool) -> Iterable[tuple[ColumnElement[bool], ...]]:
 def _delete(database: Database, where: tuple[ColumnElement[bool], ...]) -> int:
     def work(connection: Connection) -> int:
         database.alone(connection)  # ids that are being rewritten would be missed
-        return connection.execute(delete(BATCH_IDS).where(*where)).rowcount
+        deleted = connection.execute(delete(BATCH_IDS).where(*where)).rowcount
+        if deleted:
+            database.owe(connection, {BATCH_IDS.name})
+        return deleted
 
     return database.write(work)
 
@@ -75,10 +78,13 @@ class Retained:
     ----------
     reports, chunks
         Reports past retention, and the rows that they were kept in. Their counts stay.
+    remains
+        What was deleted and can still be read in the database's files, and why; see `Database.erase`.
     """
 
     reports: int
     chunks: int
+    remains: tuple[str, ...] = ()
 
 
 def retain(database: Database, knowledge: Knowledge, now: float) -> Retained:
@@ -89,14 +95,15 @@ def retain(database: Database, knowledge: Knowledge, now: float) -> Retained:
     expired = {known.metric: known.last_expired(now) for known in (*remembered, *knowledge.values())}
     reports = rows = 0
     for metric, last in expired.items():
-        sizes = database.write(lambda connection: _delete_chunks(connection, metric, last))  # noqa: B023 - run at once
+        sizes = database.write(lambda connection: _delete_chunks(database, connection, metric, last))  # noqa: B023 - run at once
         reports, rows = reports + sum(sizes), rows + len(sizes)
     database.tidy()
-    if rows:
-        database.erase({CHUNKS.name})
-    return Retained(reports, rows)
+    return Retained(reports, rows, database.erase({CHUNKS.name} if rows else ()))
 
 
-def _delete_chunks(connection: Connection, metric: str, last: int) -> list[int]:
+def _delete_chunks(database: Database, connection: Connection, metric: str, last: int) -> list[int]:
     past = (CHUNKS.c.metric == metric) & (CHUNKS.c.period <= last)
-    return list(connection.execute(delete(CHUNKS).where(past).returning(CHUNKS.c.num_reports)).scalars())
+    sizes = list(connection.execute(delete(CHUNKS).where(past).returning(CHUNKS.c.num_reports)).scalars())
+    if sizes:
+        database.owe(connection, {CHUNKS.name})
+    return sizes

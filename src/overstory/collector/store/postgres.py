@@ -10,7 +10,7 @@ from typing import Any, Final
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 
 from overstory.collector.store.database import Database
-from overstory.collector.store.erasing import Eraser
+from overstory.collector.store.erasing import Eraser, owe
 from overstory.collector.store.errors import said
 
 CLAIM: Final = text(
@@ -91,10 +91,14 @@ class PostgresDatabase(Database):
     def settle(self) -> None:
         """Do nothing: the server's checkpointer does."""
 
-    def erase(self, tables: Iterable[str]) -> tuple[str, ...]:
+    def owe(self, connection: Connection, tables: Iterable[str]) -> None:
+        """Mark the tables as owed a rewriting, by whichever process comes first."""
+        owe(connection, tables)
+
+    def erase(self, at_once: Iterable[str] = ()) -> tuple[str, ...]:
         """Rewrite the tables into new files, and batch ids in their own order."""
         with said(self.url):
-            return self._eraser.erase(tables)
+            return self._eraser.erase(at_once)
 
     def tidy(self) -> None:
         """Do nothing: rewriting a table gives its room back, and autovacuum does."""

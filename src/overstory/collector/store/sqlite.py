@@ -163,9 +163,12 @@ class SqliteDatabase(Database):
             with self._turns:
                 raw.execute(CHECKPOINT).fetchall()
 
-    def erase(self, tables: Iterable[str]) -> tuple[str, ...]:
+    def owe(self, connection: Connection, tables: Iterable[str]) -> None:
         """Do nothing: what is deleted is overwritten (`secure_delete`)."""
-        del tables
+
+    def erase(self, at_once: Iterable[str] = ()) -> tuple[str, ...]:
+        """Do nothing: what is deleted is overwritten (`secure_delete`)."""
+        del at_once
         return ()
 
     def tidy(self) -> None:
