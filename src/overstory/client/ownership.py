@@ -3,8 +3,8 @@
 Whoever plants a secret can read the reports made with it, and whoever plants a consent speaks for the person. So the
 files belong to the user that the program runs as, nobody else may write to them or to their folder, and nobody else may
 read the secret or the database. The folder is that user's or the administrator's, as a mount point is. One that is
-reached by a link is judged where it really is, and the link's owner is either of the two. The folders above are not judged: who can put another folder in this one's place is
-found out by its owner.
+reached by a link is judged where it really is, and the link's owner is either of the two. The folders above are not
+judged: who can put another folder in this one's place is found out by the owner of its files.
 
 Windows keeps no owner and no mode that Python can read, and makes folders below the user's own for that user alone:
 nothing is checked there.
@@ -81,6 +81,6 @@ def _not_yours(path: Path, found: os.stat_result, user: int, what: str) -> str:
 def _open(path: Path, found: os.stat_result, may: str, mode: str) -> str:
     return (
         f"{path}: it can be {may} by other users (mode {stat.S_IMODE(found.st_mode):04o}); if nobody else has used it, "
-        f"close it with: chmod {mode} {path}; where that changes nothing, the file system keeps no modes: keep the state "
-        "on another one"
+        f"close it with: chmod {mode} {path}; where that changes nothing, the file system keeps no modes: keep the "
+        "state on another one"
     )
