@@ -175,12 +175,12 @@ def test_what_is_exact():
     ("name", "given", "reports"),
     [
         ("basic-rappor", {"domain_size": 2, "f": 0.25, "p": 0.25, "q": 0.75}, 5),
-        ("basic-rappor", {"domain_size": 2, "f": 0.5, "p": 0.5, "q": 0.75}, 6),
-        ("basic-rappor", {"domain_size": 3, "f": 0.5, "p": 0.5, "q": 0.75}, 4),
+        pytest.param("basic-rappor", {"domain_size": 2, "f": 0.5, "p": 0.5, "q": 0.75}, 6, marks=pytest.mark.slow),
+        pytest.param("basic-rappor", {"domain_size": 3, "f": 0.5, "p": 0.5, "q": 0.75}, 4, marks=pytest.mark.slow),
         ("opt-dr", {"domain_size": 2, "epsilon_permanent": 2.0}, 5),
         ("l-grr", {"domain_size": 2, **LONG}, 7),
         ("l-grr", {"domain_size": 3, **LONG}, 5),
-        ("l-grr", {"domain_size": 3, **LONG}, 6),
+        pytest.param("l-grr", {"domain_size": 3, **LONG}, 6, marks=pytest.mark.slow),
         ("loloha", {"domain_size": 2, **LONG, "hash_range": 3}, 6),
     ],
 )

@@ -34,7 +34,7 @@ def test_what_loloha_claims_is_of_its_symbols_even_where_there_are_fewer_values(
     assert "claims 4 x 2.0000 = 8.0000" in claim(few, "each further").caution
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 1.0, 3.0, 17.0, 60.0])
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 3.0, 17.0, pytest.param(60.0, marks=pytest.mark.slow)])
 def test_the_first_change_above_is_that_of_a_scan(epsilon):
     terms = terms_of(LOLOHA)
     assert first_change_above(terms, epsilon) == next(n for n in range(2, 200) if terms.change_leak(n) > epsilon)
@@ -48,6 +48,7 @@ def test_the_search_goes_as_far_as_it_says(epsilon, first):
     assert first_change_above(OneAReport(), epsilon) == first
 
 
+@pytest.mark.slow
 def test_no_change_is_above_what_has_no_bound():
     assert first_change_above(terms_of(LOLOHA), math.inf) is None
     assert first_change_above(terms_of(LOLOHA), 1e9) is None

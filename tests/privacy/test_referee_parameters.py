@@ -100,7 +100,13 @@ def test_there_are_as_many_as_were_audited() -> None:
     assert len(IMPOSSIBLE) == 17
 
 
-@pytest.mark.parametrize("case", ALL, ids=ids)
+SLOW = [case for case in ALL if case[0] == "loloha" and case[1].get("epsilon_permanent") == 8.0]
+"""Enumerated in tens of seconds."""
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(one, marks=[pytest.mark.slow] * (one in SLOW)) for one in ALL], ids=map(ids, ALL)
+)
 def test_single_reports_cost_what_is_said(case: tuple[str, dict[str, Any]]) -> None:
     name, given = case
     one = mechanism(name, **given)

@@ -96,16 +96,19 @@ def together(found):
     ) / len(found)
 
 
-def test_the_time_asked_for_cannot_be_read_from_when_reports_come_back(state):
+@pytest.mark.parametrize(
+    ("devices", "most"), [(150, 0.15), pytest.param(DEVICES, 0.06, marks=pytest.mark.slow)], ids=["few", "many"]
+)
+def test_the_time_asked_for_cannot_be_read_from_when_reports_come_back(state, devices, most):
     """F11: 12 of 12 devices came back, with all their metrics, in the very minute that they were given."""
-    found = guesses(state, DEVICES)
+    found = guesses(state, devices)
     for slot, backs in found:
         assert all(slot <= back <= 2 * slot + 3 for back in backs)  # what was asked is obeyed
-    assert read_back(found) < 0.06
-    assert together(found) < 0.06
+    assert read_back(found) < most
+    assert together(found) < most
     # Of one report: uniform over as long again, so hours away from the minute asked for.
     late = sorted(back / slot - 1 for slot, (back, *_) in found)
-    assert all(abs(late[int(share * DEVICES)] - share) < 0.06 for share in (0.1, 0.25, 0.5, 0.75, 0.9))
+    assert all(abs(late[int(share * devices)] - share) < most for share in (0.1, 0.25, 0.5, 0.75, 0.9))
 
 
 def test_a_device_that_comes_back_when_it_was_told_is_caught(state, monkeypatch):
