@@ -199,6 +199,8 @@ class Session:
 
     def _decide(self) -> None:
         """Decide what goes on with the secret of version 1, in the first transaction that has a registry."""
+        if self._secret.legacy is None:
+            return
         with self.state.snapshot() as rows:
             undecided = rows.keys.undecided
         if undecided:
