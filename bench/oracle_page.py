@@ -89,8 +89,9 @@ def same(built: Mechanism) -> str:
 
 def rows() -> Iterator[str]:
     """Yield the table of figures."""
-    yield "| name | P(1 if 1) / P(1 if 0), or P(kept) | epsilon, one report | ever | n Var | bits | same | decoding |\n"
-    yield "|---|---|---|---|---|---|---|---|\n"
+    yield "| name | P(1 if 1) / P(1 if 0), or P(kept) | epsilon, one report | ever | n Var "
+    yield "| bits | same | alike | decoding |\n"
+    yield "|---|---|---|---|---|---|---|---|---|\n"
     for name in REGISTRY:
         oracle = example(name)
         built, variance = oracle.mechanism, f"{oracle.variance(1):.4g}"
@@ -102,6 +103,7 @@ def rows() -> Iterator[str]:
             variance,
             report_bits(built),
             same(built),
+            f"{linkability(built).shared(1):.3g}",
             oracle.support.cost,
         )
         yield f"| {' | '.join(map(str, cells))} |\n"

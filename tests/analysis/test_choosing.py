@@ -9,6 +9,7 @@ import pytest
 import overstory
 from overstory.analysis.choosing import SLACK, make, rank, recommend, report_bits, trade
 from overstory.analysis.choosing_measured import measured_error, zipf
+from overstory.privacy.linkability import linkability
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import REGISTRY
 
@@ -35,19 +36,32 @@ def test_the_choice_is_within_one_percent_of_the_best(domain_size):
         assert chosen.epsilon_report <= epsilon
 
 
-def test_of_those_within_one_percent_the_one_with_the_fewest_linkable_bits_then_the_fewest_bits_is_chosen():
-    """Judged by what its reports are: the public part is what is the same whatever the value."""
+def test_of_those_within_one_percent_the_one_whose_reports_share_least_then_the_fewest_bits_is_chosen():
+    """What two reports share is judged apart (tests/privacy/test_likeness.py); here, that the choice follows it."""
     preferred = 0
-    for domain_size in SIZES:
-        for epsilon in EPSILONS:
-            ranking = rank(domain_size, epsilon, 10**6)
+    for domain_size in (*SIZES, 12_000):
+        for epsilon, ever in (*((one, None) for one in EPSILONS), (1.0, 2.0), (0.5, 1.0)):
+            ranking = rank(domain_size, epsilon, 10**6, epsilon_permanent=ever)
             near = [one for one in ranking if one.variance <= 1.01 * ranking[0].variance]
             made = {one.name: make(one.name, **one.parameters) for one in near}
-            least = min((made[one.name].num_cohorts, one.report_bits) for one in near)
+            shared = {name: round(linkability(one).shared(1), 6) for name, one in made.items()}
+            least = min((shared[one.name], one.report_bits) for one in near)
             chosen = recommend(ranking)
-            assert (made[chosen.name].num_cohorts, chosen.report_bits) == least, (domain_size, epsilon)
+            assert (shared[chosen.name], chosen.report_bits) == least, (domain_size, epsilon)
             preferred += chosen != ranking[0]
     assert preferred >= 5  # the preference is not without effect
+
+
+def test_many_bits_that_link_by_likeness_are_not_preferred_to_a_seed():
+    """Nothing is equal in reports of l-osue, and yet two of them share hundreds of bits over 12,000 values."""
+    ranking = rank(12_000, 1.0, 10**6, epsilon_permanent=2.0)
+    assert ranking[0].name == "l-osue"
+    assert ranking[0].linkable.bits == 0
+    best = recommend(ranking)
+    assert best.name == "loloha"
+    said = trade(ranking, best)
+    assert said.startswith("l-osue would carry nothing that is the same whatever the value, for an error 0.0% larger")
+    assert "two reports of an unchanged value share 10.1 bits with loloha, 318.4 bits with l-osue" in said
 
 
 def with_variances(ranking, **variances):
@@ -71,6 +85,7 @@ def test_the_trade_says_what_is_given_up_in_either_direction():
     assert said.startswith(f"loloha would send {small.report_bits} bits instead of 100 at the same error")
     assert f"{seeds.bit_length() - 1} bits of them are the same in every report" in said
     assert f"of a million devices {1 + (10**6 - 1) // seeds:,} share them" in said
+    assert "two reports of an unchanged value share 2.8 bits with l-osue, 10.1 bits with loloha" in said
     assert "a change of value within two linked reports has epsilon" in said
     twice = with_variances(ranking, **{"l-osue": 1.0, "loloha": 1.96})
     assert "loloha would send 12 bits instead of 100 at an error 40% larger" in trade(twice, twice[0])

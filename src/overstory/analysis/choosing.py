@@ -126,8 +126,9 @@ def rank(
 def recommend(ranking: tuple[Choice, ...]) -> Choice:
     """Return the choice to make: of those within 1% of the least variance, what links a device's reports least.
 
-    That is the one with the fewest bits that are the same in every report, whatever the value; then the one with the
-    smallest reports. `trade` says what was given up for it.
+    That is the one of which two reports of a value share the fewest bits, whether they are equal (a cohort, a seed, a
+    memoized report) or alike (a permanent response behind fresh noise); then the one with the smallest reports.
+    `trade` says what was given up for it.
 
     Examples
     --------
@@ -135,8 +136,15 @@ def recommend(ranking: tuple[Choice, ...]) -> Choice:
     'projective'
     >>> recommend(rank(100, 1.0, 10**6, epsilon_permanent=2.0)).name
     'l-osue'
+    >>> recommend(rank(12_000, 1.0, 10**6, epsilon_permanent=2.0)).name
+    'loloha'
     """
-    return min(_near(ranking), key=lambda choice: (choice.linkable.always.bits, choice.report_bits, choice.variance))
+    return min(_near(ranking), key=lambda choice: (_shared(choice), choice.report_bits, choice.variance))
+
+
+def _shared(choice: Choice) -> float:
+    """Return the bits that two reports of a value share, without what floats add: equal oracles are to be equal."""
+    return round(choice.linkable.shared(1), 6)
 
 
 def _near(ranking: tuple[Choice, ...]) -> list[Choice]:
@@ -159,7 +167,7 @@ def trade(ranking: tuple[Choice, ...], best: Choice) -> str | None:
         more = math.sqrt(free.variance / best.variance) - 1
         return (
             f"{free.name} would carry nothing that is the same whatever the value, for an error {max(more, 0):.1%} "
-            f"larger and {bits_text(free.report_bits)} a report{_changes(best, free)}"
+            f"larger and {bits_text(free.report_bits)} a report; {_alike(best, free)}{_changes(best, free)}"
         )
     limit = TWICE * best.variance
     smaller = [
@@ -173,8 +181,14 @@ def trade(ranking: tuple[Choice, ...], best: Choice) -> str | None:
     return (
         f"{small.name} would send {bits_text(small.report_bits)} instead of {best.report_bits} at {error}, but "
         f"{bits_text(same.bits)} of them are the same in every report; of a million devices "
-        f"{math.floor(same.crowd(MILLION)):,} share them{_changes(best, small)}"
+        f"{math.floor(same.crowd(MILLION)):,} share them; {_alike(best, small)}{_changes(best, small)}"
     )
+
+
+def _alike(first: Choice, second: Choice) -> str:
+    """Say what two reports of each share, where the value does not change."""
+    shared = [bits_text(choice.linkable.shared(1)) for choice in (first, second)]
+    return f"two reports of an unchanged value share {shared[0]} with {first.name}, {shared[1]} with {second.name}"
 
 
 def _changes(first: Choice, second: Choice) -> str:

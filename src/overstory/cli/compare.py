@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 MORE = """\
 Every registered oracle that suits the needs, ranked by its exact average error over the domain, whatever the
 population. With --epsilon-permanent, those that memoize and send fresh reports; without, those of one report. The
-recommended one, of those within 1% of the least variance, carries the fewest bits that are the same in every report,
-then sends the smallest reports. With --data, or --measure,
-collections are simulated and the measured error stands beside the exact one."""
+recommended one is, of those within 1% of the least variance, the one of which two reports share the fewest bits, equal
+or alike; then the one with the smallest reports. With --data, or --measure, collections are simulated and the measured
+error stands beside the exact one."""
 
 EXAMPLE = """\
 overstory compare --domain-size 100 --epsilon 1 --reports 1000000
@@ -142,12 +142,13 @@ def table(
     """Return the ranking as lines."""
     from overstory.privacy.linkability import bits_text
 
-    head = f"{'oracle':<15} {'std. error':>10} {'over best':>9} {'bits':>6} {'same':>6}  {'decoding':<16}"
+    head = f"{'oracle':<15} {'std. error':>10} {'over best':>9} {'bits':>6} {'same':>6} {'alike':>7}  {'decoding':<16}"
     lines = [(head + (f" {'measured':>10}" if measured else "")).rstrip()]
     for number, choice in enumerate(ranking):
         worse = math.sqrt(choice.variance / ranking[0].variance) - 1
         line = f"{choice.name:<15} {choice.standard_error:>10.3e} {worse:>9.1%} {choice.report_bits:>6} "
-        line += f"{bits_text(choice.linkable.bits).split()[0]:>6}  "
+        line += f"{bits_text(choice.linkable.bits).split()[0]:>6} "
+        line += f"{bits_text(choice.linkable.shared(1)).split()[0]:>7}  "
         line += f"{choice.decoding:<16}" + (f" {measured[number]:>10.3e}" if measured else "")
         lines.append(line.rstrip())
     made = ", ".join(f"{key}={value!r}" for key, value in best.parameters.items())
@@ -159,4 +160,5 @@ def table(
         "std. error: of a value's frequency, on average over the domain; bits: of a report, its public part included"
     )
     lines.append("same: bits that are the same in every report of a device while its value does not change")
+    lines.append("alike: bits that two reports of an unchanged value share, equal or drawn from one permanent response")
     return lines

@@ -12,6 +12,9 @@ If X is what stays the same, c the chance that two devices have one X (the sum o
 
 Shannon's entropy and the min-entropy are stated, too: log2 of the outcomes bounds all three.
 
+Where reports are drawn afresh from a permanent response nothing more may be equal, and yet they are alike: what two of
+them share, and what 30 share with 30 others, is their mutual information (see `overstory.privacy.likeness`).
+
 All devices are taken to hold one value. Different values have different payloads, which can only make crowds smaller;
 by how much depends on the values that people really hold, and is no property of a mechanism.
 """
@@ -23,6 +26,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from overstory.privacy.likeness import Likeness, likeness_of
 from overstory.protocol.encodings import Bloom, OneHot
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.bits import BitMechanism
@@ -43,6 +47,11 @@ Group = tuple[float, float]
 MILLION: Final = 1_000_000
 FEW_BITS: Final = 10.0
 """Up to 1,024 outcomes: of a million devices about a thousand share each."""
+
+NO_LIKENESS: Final = Likeness()
+
+MONTH: Final = 30
+"""Reports of each side, where many are set against many: a month of days."""
 
 
 @dataclass(frozen=True)
@@ -149,23 +158,40 @@ class Linkability:
         What is the same in every report, whatever the value: cohort, seed, level.
     unchanged
         What is the same while the value does not change: the same, and the payload where its noise is drawn once.
+    likeness
+        What reports share that are drawn afresh from one permanent response.
 
     Examples
     --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> linkability(mechanism("rappor")).words()
-    'the same in every report: 4 bits; of a million devices 62,500 share it'
-    >>> linkability(mechanism("l-osue", domain_size=9, epsilon_permanent=2.0, epsilon_report=1.0)).words()
+    >>> linkability(mechanism("rappor")).words().split(": ")[2]
+    'two share 4.3 bits, 30 and 30 share 59.1 bits; to tell one device of a million takes 20'
+    >>> linkability(mechanism("l-osue", domain_size=9, epsilon_permanent=2.0, epsilon_report=1.0)).words()[:77]
+    'nothing is equal in every report, but reports of an unchanged value are alike'
+    >>> linkability(mechanism("wb", domain_size=9, epsilon=1.0, window=10)).words()
     'nothing stays the same from report to report'
     """
 
     always: Constant
     unchanged: Constant
+    likeness: Likeness = NO_LIKENESS
 
     @property
     def bits(self) -> float:
         """The most that stays the same: that of an unchanged value."""
         return self.unchanged.bits
+
+    def shared(self, reports: int = 1) -> float:
+        """Return the bits that so many reports share with as many others, while the value does not change.
+
+        What is equal in them is counted by Shannon's entropy. An upper bound where `likeness.is_exact` says so.
+        """
+        return self.unchanged.shannon_bits + self.likeness.beyond(reports)
+
+    @property
+    def are_alike(self) -> bool:
+        """Whether reports share more than what is equal in them."""
+        return self.likeness.beyond(MONTH) > 0
 
     @property
     def has_payload(self) -> bool:
@@ -182,8 +208,8 @@ class Linkability:
 
     @property
     def is_pseudonym(self) -> bool:
-        """Whether more than ten bits stay the same: enough to tell a device from most others."""
-        return self.bits > FEW_BITS
+        """Whether two reports share more than ten bits, equal or alike: enough to tell a device from most others."""
+        return max(self.bits, self.likeness.beyond(1)) > FEW_BITS
 
     def carried(self) -> str:
         """Say to a person what could put her reports together, though they carry no name."""
@@ -194,7 +220,7 @@ class Linkability:
 
     def words(self) -> str:
         """Say it in one sentence."""
-        if not self.bits:
+        if not self.bits and not self.are_alike:
             return "nothing stays the same from report to report"
         said = []
         if self.always.bits:
@@ -202,13 +228,29 @@ class Linkability:
         if self.has_payload:
             also = "with the payload, " if said else ""
             said.append(f"{also}the same in every report while the value does not change: {self.unchanged.words()}")
+        if self.are_alike:
+            said.append(self._alike_words())
         return "; ".join(said)
+
+    def _alike_words(self) -> str:
+        two, many = bits_text(self.shared(1)), bits_text(self.shared(MONTH))
+        most = "" if self.likeness.is_exact(MONTH) else "at most "
+        first = "with it, reports" if self.bits else "nothing is equal in every report, but reports"
+        return (
+            f"{first} of an unchanged value are alike: two share {two}, {MONTH} and {MONTH} share {most}{many}; "
+            "to tell one device of a million takes 20"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
         return {
             "always": self.always.to_json(),
             "unchanged": self.unchanged.to_json(),
+            "shared": {
+                "two_reports": self.shared(1),
+                "thirty_and_thirty": self.shared(MONTH),
+                "thirty_is_exact": self.likeness.is_exact(MONTH),
+            },
             "words": self.words(),
         }
 
@@ -223,11 +265,12 @@ def linkability(mechanism: Mechanism | NumericMechanism) -> Linkability:
     """
     if isinstance(mechanism, RangeRandomizer):
         levels = mechanism.num_cohorts
-        each = [linkability(level).unchanged for level in mechanism.mechanisms]
-        return Linkability(Constant.uniform(levels), _mixed((1 / levels, one) for one in each))
+        each = [linkability(level) for level in mechanism.mechanisms]
+        unchanged = _mixed((1 / levels, one.unchanged) for one in each)
+        return Linkability(Constant.uniform(levels), unchanged, Likeness(levels=tuple(one.likeness for one in each)))
     always = Constant.uniform(mechanism.num_cohorts) if mechanism.num_cohorts > 1 else Constant()
     if isinstance(mechanism, BitMechanism | SymbolMechanism) and _fresh(mechanism):
-        return Linkability(always, always)
+        return Linkability(always, always, likeness_of(mechanism))
     if isinstance(mechanism, BitMechanism) and isinstance(mechanism.encoding, SampledBits):
         return Linkability(always, _sampled(mechanism))
     return Linkability(always, _payload(mechanism).times(mechanism.num_cohorts))

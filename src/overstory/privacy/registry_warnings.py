@@ -70,7 +70,10 @@ def _links(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
             f"a device reports every {metric.period}, and the noise is drawn once: an unchanged value always sends the "
             f"same report ({linkable.unchanged.words()}), and a change is certain"
         )
-        yield "oracle", f"{said}; oracles of two rounds, such as l-osue and rappor, hide both"
+        fresh = (
+            "oracles of two rounds, such as l-osue and rappor, hide the change, and send reports that are only alike"
+        )
+        yield "oracle", f"{said}; {fresh}"
     if cohorts > MOST_SEEDS:
         said = f"each report carries its device's own of {cohorts:,} public numbers ({linkable.always.words()})"
         yield "parameters", f"{said}: {_fewer(metric)}"
