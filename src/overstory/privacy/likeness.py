@@ -52,7 +52,7 @@ class Likeness:
     >>> from overstory.protocol.mechanisms.registry import mechanism
     >>> likeness = likeness_of(mechanism("l-osue", domain_size=1000, epsilon_permanent=2.0, epsilon_report=1.0))
     >>> [round(likeness.beyond(reports), 1) for reports in (1, 3, 30)]
-    [26.6, 168.0, 527.1]
+    [26.6, 168.0, 527.0]
     """
 
     bits: Rounds | None = None
