@@ -48,7 +48,7 @@ class Choice:
     epsilon_report, epsilon_permanent
         What is really spent, rounded up.
     linkable
-        What stays the same in every report of a device.
+        What the reports of a device have in common, in bits.
     """
 
     name: str

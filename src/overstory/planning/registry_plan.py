@@ -62,7 +62,7 @@ class Planned:
 
     @property
     def linkable(self) -> Linkability:
-        """What stays the same in every report of a device."""
+        """What the reports of a device have in common, in bits."""
         return linkability(self.mechanism)
 
     def toml(self) -> str:

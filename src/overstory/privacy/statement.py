@@ -62,7 +62,7 @@ class PrivacyStatement:
     attack
         What the best attacker achieves: a guess, and a suspicion at 1% false positives.
     linkable
-        What stays the same in every report of a device.
+        What the reports of a device have in common, in bits.
     epsilon_any
         n reports between any two histories, changing or not, by n: exact or a bound, see `Terms.epsilon_any_is_exact`.
     delta, epsilon_at_delta
