@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import resource
@@ -205,7 +206,8 @@ def test_a_store_that_lost_its_file_acknowledges_nothing(tmp_path, how) -> None:
 def test_without_memory_for_a_while_no_report_is_refused_and_everything_goes_on(tmp_path) -> None:
     store_file = str(tmp_path / "store.db")
     large = upload("bloom", 250_000 // 5, period=today())
-    with open_store(store_file, METRICS, create=True) as store, process(tmp_path, "--compact-every", "0.5") as running:
+    at_once = "--compact-every", "0.5", "--compact-within", "0"
+    with open_store(store_file, METRICS, create=True) as store, process(tmp_path, *at_once) as running:
         token = store.add_token("write", "app")
 
         def status(body: bytes) -> int:
@@ -251,7 +253,8 @@ class Clocks:
 @contextmanager
 def on_a_store(folder: Path, clocks: Clocks, **named: Any) -> Iterator[Any]:
     store = open_store(str(folder / "store.db"), METRICS, create=not (folder / "store.db").exists())
-    with served(store=store, rhythm=OFTEN, clock=clocks.now, even=clocks.even, **named) as (collector, address):
+    at_once = dataclasses.replace(OFTEN, within=0.0)
+    with served(store=store, rhythm=at_once, clock=clocks.now, even=clocks.even, **named) as (collector, address):
         yield collector, address, store
 
 
