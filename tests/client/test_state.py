@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import stat
 import sys
+from contextlib import closing
 from datetime import date
 from pathlib import Path
 
@@ -528,3 +529,23 @@ def test_a_permanent_response_that_differs_from_the_one_reported_before_is_repor
     with State(paths).snapshot() as rows:
         assert len(rows.outbox.rows()) == 2
         assert {response.tag: response.reports for response in rows.memo.responses("colour")}[NOTHING] == 1
+
+
+def test_a_state_that_a_killed_process_left_half_written_is_read(tmp_path):
+    """A journal that has to be rolled back: who may only read cannot, and a gateway that starts again reads first."""
+    state = State(StatePaths(tmp_path / "state"))
+    state.begin()
+    with state.transaction() as rows:
+        rows.count("before")
+    half = tmp_path / "half"
+    with closing(sqlite3.connect(state.paths.database, isolation_level=None)) as writer:
+        writer.execute("PRAGMA cache_size = 1")
+        writer.execute("BEGIN IMMEDIATE")
+        writer.executemany("INSERT INTO counts VALUES (?, 1)", ((f"half {n}",) for n in range(20_000)))
+        shutil.copytree(tmp_path / "state", half)
+        writer.execute("ROLLBACK")
+    killed = State(StatePaths(half))
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        sqlite3.connect(f"file:{killed.paths.database}?mode=ro", uri=True).execute("SELECT * FROM counts").fetchall()
+    with killed.snapshot() as rows:
+        assert rows.counts() == {"before": 1}

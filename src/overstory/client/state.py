@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -198,6 +198,7 @@ class State:
         """
         path = self.paths.database
         refuse_foreign(self.paths)
+        self._roll_back()
         with saying(path), connected(path, "ro", self.timeout) as connection:
             connection.execute("BEGIN")
             version = schema.version_of(connection)
@@ -242,6 +243,13 @@ class State:
         if here is not None and self.exists:
             with self.transaction() as rows:
                 rows.bind(here)
+
+    def _roll_back(self) -> None:
+        """Undo what a process that was killed left half done: a connection that may only read cannot."""
+        path = self.paths.database
+        if os.path.exists(f"{path}-journal"):  # noqa: PTH110 - one stat for every reading
+            with suppress(sqlite3.Error, StateError, OSError), connected(path, "rw", self.timeout) as connection:
+                connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
 
     def _check_there(self, version: int) -> None:
         if version == 0:
