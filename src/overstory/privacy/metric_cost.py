@@ -115,8 +115,6 @@ class MetricCost:
         The first is `headline`; the others have a condition, but for "one report".
     pattern
         What these reports cost against values that change at the same times.
-    notes
-        What there is to say beside the epsilons, a sentence each.
     """
 
     metric: str
@@ -125,7 +123,6 @@ class MetricCost:
     planned: bool
     lines: tuple[CostLine, ...]
     pattern: float
-    notes: tuple[str, ...] = ()
 
     @property
     def headline(self) -> CostLine:
@@ -142,9 +139,8 @@ class MetricCost:
         return tuple(line.claim for line in self.lines)
 
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """Return each line as the epsilon and its words, then the notes."""
+        """Return each line as the epsilon and its words."""
         yield from ((line.amount, line.words) for line in self.lines)
-        yield from (("note", text) for text in self.notes)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -156,7 +152,6 @@ class MetricCost:
             "epsilon_any": finite(self.headline.epsilon),
             "epsilon_same_pattern": finite(self.pattern),
             "lines": [line.to_json() for line in self.lines],
-            "notes": list(self.notes),
         }
 
 
@@ -204,7 +199,7 @@ def _planned(metric: Metric, reports: int) -> MetricCost:
     ]
     distinct = min(number for number in (reports, most_responses(metric)) if number is not None)
     pattern = terms.epsilon_any(reports) if terms.fresh else add_up([(distinct, terms.epsilon_permanent)])
-    return MetricCost(metric.id, metric.attribute, reports, True, tuple(lines), pattern, _notes(metric))
+    return MetricCost(metric.id, metric.attribute, reports, True, tuple(lines), pattern)
 
 
 def _so_far(metric: Metric, ledger: Ledger, made: int, *, forgotten: bool) -> MetricCost:
@@ -219,7 +214,7 @@ def _so_far(metric: Metric, ledger: Ledger, made: int, *, forgotten: bool) -> Me
         *_of_the_parameters(metric, terms, alone, "" if alone or not made else ", by the parameters in force"),
         *(_change(metric, terms, alone) if alone else ()),
     ]
-    return MetricCost(metric.id, metric.attribute, made, False, tuple(lines), pattern, _notes(metric))
+    return MetricCost(metric.id, metric.attribute, made, False, tuple(lines), pattern)
 
 
 def _any(terms: Terms, reports: str, epsilon: float, metric: Metric, reason: str | None = None) -> CostLine:
@@ -277,10 +272,6 @@ def _values_words(metric: Metric, terms: Terms, most: int) -> str:
 def _why(terms: Terms) -> str:
     """Say why any two histories have no bound, where they have none."""
     return CERTAIN if math.isinf(terms.change_leak(2)) else NOT_BOUNDED
-
-
-def _notes(metric: Metric) -> tuple[str, ...]:  # noqa: ARG001 - what else there is to say of a metric goes here
-    return ()
 
 
 def counted(number: int, thing: str = "report") -> str:

@@ -43,9 +43,9 @@ class MetricPage:
         return self.cost.claims
 
     def plain_words(self) -> str:
-        """Say to a person what holds without a condition, and what there is to say beside the epsilons."""
+        """Say to a person what holds without a condition."""
         line = self.cost.headline
-        return " ".join((f"{line.amount[:1].upper()}{line.amount[1:]}: {line.words}.", *self.cost.notes))
+        return f"{line.amount[:1].upper()}{line.amount[1:]}: {line.words}."
 
     def to_json(self) -> dict[str, Any]:
         """Return the registry's entry with its privacy, as JSON values."""
