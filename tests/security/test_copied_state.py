@@ -174,7 +174,7 @@ def test_the_id_itself_is_kept_and_sent_nowhere(tmp_path, machines):
     first = Device(tmp_path / "first", day=1)
     first.client.record("m", 1)
     first.client.flush()
-    mark = machine.mark_of(State(StatePaths(tmp_path / "first")).begin().key(machine.THIS_MACHINE))
+    mark = machine.mark_of(State(StatePaths(tmp_path / "first")).begin().fingerprint)
     kept = b"".join(path.read_bytes() for path in (tmp_path / "first").iterdir())
     assert mark in kept
     for needle in (b"a" * 32, bytes.fromhex("a" * 32)):

@@ -26,7 +26,7 @@ from overstory.client.errors import Fault, StateError
 from overstory.client.forking import no_fork
 from overstory.client.lifetimes import Lifetimes
 from overstory.client.locking import locked
-from overstory.client.machine import THIS_MACHINE, elsewhere, mark_of
+from overstory.client.machine import elsewhere, mark_of
 from overstory.client.ownership import refuse_foreign
 from overstory.client.paths import StatePaths
 from overstory.client.secret_file import (
@@ -82,7 +82,8 @@ def settle(paths: StatePaths, lock: int, timeout: float) -> DeviceSecret:
     OSError, sqlite3.Error
         When it cannot be read or written.
     """
-    secret, known, marked = read_secret(paths.secret), _open_database(paths, timeout), _is_marked(lock)
+    secret, marked = read_secret(paths.secret), _is_marked(lock)
+    known = _open_database(paths, timeout, legacy=secret is None or secret.legacy is not None)
     if known is None:
         if secret is not None or marked:
             raise _lost("state.db" if secret is not None else "secret, state.db", paths)
@@ -148,7 +149,7 @@ def _unlink_planted(path: Path) -> None:
 
 def _bind(paths: StatePaths, secret: DeviceSecret, known: Known, timeout: float) -> None:
     """Refuse the mark of another machine; keep this one's where there is none."""
-    here = mark_of(secret.key(THIS_MACHINE))
+    here = mark_of(secret.fingerprint)
     if here is None or known.machine == here:
         return
     if known.machine is not None:
@@ -168,8 +169,11 @@ def _brought_up_to_date(paths: StatePaths, secret: DeviceSecret, known: Known) -
     return secret
 
 
-def _open_database(paths: StatePaths, timeout: float) -> Known | None:
-    """Return what the database says of the secret, upgraded to this version; None where there are no tables."""
+def _open_database(paths: StatePaths, timeout: float, *, legacy: bool) -> Known | None:
+    """Return what the database says of the secret, upgraded to this version; None where there are no tables.
+
+    `legacy` is whether there may be a secret of version 1, of which the database says if it is needed.
+    """
     if not paths.database.exists():
         return None
     with connected(paths.database, "rw", timeout) as connection:
@@ -184,7 +188,7 @@ def _open_database(paths: StatePaths, timeout: float) -> Known | None:
                 schema.upgrade(connection, schema.version_of(connection))
         about = dict(connection.execute("SELECT key, value FROM about WHERE key IN ('fingerprint', 'machine')"))
         keys = Lifetimes(connection)
-        erased, legacy = keys.erased(), keys.needs_legacy()
+        erased, legacy = keys.erased(), legacy and keys.needs_legacy()
     fingerprint = about.get("fingerprint")
     if not isinstance(fingerprint, bytes):
         raise StateError(Fault.DAMAGED, f"{paths.database}: it does not say which secret it belongs to")
@@ -201,7 +205,7 @@ def _begin(paths: StatePaths, timeout: float) -> DeviceSecret:
     with connected(paths.database, "rw", timeout) as connection, committed(connection):
         schema.upgrade(connection, 0)
         connection.execute("INSERT INTO about VALUES ('fingerprint', ?)", (secret.fingerprint,))
-        if (here := mark_of(secret.key(THIS_MACHINE))) is not None:
+        if (here := mark_of(secret.fingerprint)) is not None:
             connection.execute("INSERT INTO about VALUES ('machine', ?)", (here,))
     paths.unconfirmed.rename(paths.secret)
     sync_folder(paths.folder)

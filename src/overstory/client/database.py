@@ -7,6 +7,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -73,6 +74,11 @@ def _over_the_limit(path: Path) -> bool:
     return limit != resource.RLIM_INFINITY and path.stat().st_size + (1 << 16) > limit
 
 
+@lru_cache(maxsize=16)
+def _uri(path: str, mode: str) -> str:
+    return f"{Path(path).as_uri()}?mode={mode}"
+
+
 @contextmanager
 def connected(path: Path, mode: str, timeout: float) -> Iterator[sqlite3.Connection]:
     """Open a database that exists, "rw" or "ro", and close it again.
@@ -84,8 +90,8 @@ def connected(path: Path, mode: str, timeout: float) -> Iterator[sqlite3.Connect
     sqlite3.Error
         Whatever SQLite finds.
     """
-    uri = f"{Path(os.path.abspath(path)).as_uri()}?mode={mode}"  # noqa: PTH100 - resolve() would follow links
-    if not path.exists():
+    uri = _uri(os.path.abspath(path), mode)  # noqa: PTH100 - resolve() would follow links
+    if not os.path.exists(path):  # noqa: PTH110 - a record begins with this
         raise StateError(Fault.LOST, f"{path}: what was reported so far is lost; forget the whole state to begin anew")
     with no_fork(), closing(sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)) as connection:
         # A rollback journal and not WAL, whose shared memory does not exist on network homes.

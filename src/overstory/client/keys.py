@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 DEPTH: Final = 64
 KEY_BYTES: Final = 32
+_PERSON: Final = b"key tree"
+_SIDES: Final = {"0": b"\0", "1": b"\1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Node:
 
 
 def _child(key: bytes, bit: int) -> bytes:
-    return hashlib.blake2b(b"\1" if bit else b"\0", key=key, digest_size=KEY_BYTES, person=b"key tree").digest()
+    return hashlib.blake2b(b"\1" if bit else b"\0", key=key, digest_size=KEY_BYTES, person=_PERSON).digest()
 
 
 class KeyTree:
@@ -100,9 +102,9 @@ class KeyTree:
         node = self._above(leaf)
         if node is None:
             return None
-        key = node.key
-        for place in range(DEPTH - node.depth - 1, -1, -1):
-            key = _child(key, leaf >> place & 1)
+        key, blake2b = node.key, hashlib.blake2b
+        for bit in f"{leaf:0{DEPTH}b}"[node.depth :]:  # as `_child` does, without a call for each level
+            key = blake2b(_SIDES[bit], key=key, digest_size=KEY_BYTES, person=_PERSON).digest()
         return key
 
     def without(self, metric: str) -> KeyTree:

@@ -4,8 +4,8 @@ A copy of a state has the same secret. Whoever has the image that it was copied 
 reports of all of them; so a copy records and sends nothing until somebody says what it is: the same device, moved
 (``on --moved``), or another one, which begins again (``forget``).
 
-What is kept is a hash of the machine's own id, made with a key of the device's tree. It is never sent, and says nothing
-of the secret. A machine without an id (a container whose image leaves it empty) is not checked.
+What is kept is a hash of the machine's own id, keyed with the fingerprint of the device's secret. It is never sent, and
+says nothing of the secret. A machine without an id (a container whose image leaves it empty) is not checked.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from overstory.client.errors import Fault, StateError
 PLACES: Final = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
 UNSET: Final = frozenset({"", "uninitialized"})
 MARK_BYTES: Final = 16
-THIS_MACHINE: Final = "this machine"
-"""No metric has this id: it holds a space."""
 
 ELSEWHERE: Final = (
     "this state was begun on another machine; if this machine replaces that one, say so: overstory on --moved; if it "
@@ -39,18 +37,18 @@ def machine_id(platform: str = sys.platform) -> str | None:
     return None if found in UNSET else found
 
 
-def mark_of(key: bytes | None) -> bytes | None:
+def mark_of(fingerprint: bytes) -> bytes | None:
     """Return what a state keeps of the machine that it is on; None where the machine has no id.
 
     Parameters
     ----------
-    key
-        The device's key of the name `THIS_MACHINE`, which lives as long as its secret.
+    fingerprint
+        Of the device's secret: the marks of two devices on one machine differ.
     """
     found = machine_id()
-    if found is None or key is None:
+    if found is None:
         return None
-    return hashlib.blake2b(found.encode(), digest_size=MARK_BYTES, key=key, person=b"machine").digest()
+    return hashlib.blake2b(found.encode(), digest_size=MARK_BYTES, key=fingerprint, person=b"machine").digest()
 
 
 def elsewhere(folder: Path) -> StateError:

@@ -42,10 +42,11 @@ def refuse_foreign(paths: StatePaths) -> None:
 
 
 def _problems(paths: StatePaths, user: int) -> Iterator[str]:
-    link = _status(paths.folder, follow=False)
-    if link is not None and stat.S_ISLNK(link.st_mode) and link.st_uid not in (user, ROOT):
-        yield _not_yours(paths.folder, link, user, "the link")
-    folder = _status(paths.folder)
+    folder = _status(paths.folder, follow=False)
+    if folder is not None and stat.S_ISLNK(folder.st_mode):
+        if folder.st_uid not in (user, ROOT):
+            yield _not_yours(paths.folder, folder, user, "the link")
+        folder = _status(paths.folder)
     if folder is None:
         return
     if folder.st_uid not in (user, ROOT):
@@ -66,7 +67,7 @@ def _problems(paths: StatePaths, user: int) -> Iterator[str]:
 
 def _status(path: Path, *, follow: bool = True) -> os.stat_result | None:
     try:
-        return path.stat(follow_symlinks=follow)
+        return os.stat(path, follow_symlinks=follow)  # noqa: PTH116 - every look at a state begins with six of these
     except OSError:
         return None  # who opens it will say so
 

@@ -6,12 +6,10 @@ what databases on people's devices went through.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import sqlite3
+from typing import Final
 
 from overstory.client.errors import Fault, StateError
-
-if TYPE_CHECKING:
-    import sqlite3
 
 FIRST: Final = (
     "CREATE TABLE about (key TEXT PRIMARY KEY, value) WITHOUT ROWID",
@@ -51,15 +49,21 @@ STEPS: Final = (
         "INSERT INTO legacy (metric, mechanism) SELECT DISTINCT metric, mechanism FROM responses",
         f"UPDATE outbox SET {ERASE_ID} WHERE state IN ('sent', 'dropped')",  # noqa: S608 - own words
     ),
+    (  # 3 -> 4: the mark of the machine has another key; it is made again where the state is next opened
+        "DELETE FROM about WHERE key = 'machine'",
+    ),
 )
 VERSION: Final = 1 + len(STEPS)
 
 
 def version_of(connection: sqlite3.Connection) -> int:
     """Return the schema's version; 0 where there is none yet."""
-    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
+    try:
+        found = connection.execute("SELECT value FROM about WHERE key = 'schema'").fetchone()
+    except sqlite3.OperationalError:  # no table, or none that can be read: then this raises again
+        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
+            raise
         return 0
-    found = connection.execute("SELECT value FROM about WHERE key = 'schema'").fetchone()
     if found is None or not isinstance(found[0], int) or found[0] < 1:
         raise StateError(Fault.DAMAGED, "state.db does not say which version it has")
     return int(found[0])

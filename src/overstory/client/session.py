@@ -211,7 +211,8 @@ class Session:
         """Return the recorder of a metric that this process records for the first time; None where its key is gone."""
         with self.state.snapshot() as rows:
             claims, responses = rows.claims(metric.id), rows.memo.responses(metric.id)
-            legacy, lives = rows.keys.goes_on_with_legacy(metric, rows.memo, self._metrics), rows.keys.lives()
+            lives, legacy = rows.keys.lives(), self._secret.legacy is not None
+            legacy = legacy and rows.keys.goes_on_with_legacy(metric, rows.memo, self._metrics)
         if metric.id in lives and lives[metric.id].erased:
             return None  # by another process: what this one holds of the secret may still have the key
         if not self._put_off and (changes(lives, self._metrics) or over(lives, self._clock())):

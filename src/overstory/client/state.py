@@ -22,7 +22,7 @@ from overstory.client.errors import Fault, StateError
 from overstory.client.forking import no_fork
 from overstory.client.lifetimes import Lifetimes
 from overstory.client.locking import locked
-from overstory.client.machine import THIS_MACHINE, elsewhere, mark_of
+from overstory.client.machine import elsewhere, mark_of
 from overstory.client.memo import Memo
 from overstory.client.outbox import Bounds, Outbox
 from overstory.client.ownership import refuse_foreign
@@ -223,7 +223,7 @@ class State:
             `elsewhere`; or when the state cannot be read.
         """
         secret = self._secret or read_secret(self.paths.secret)
-        here = None if secret is None else mark_of(secret.key(THIS_MACHINE))
+        here = None if secret is None else mark_of(secret.fingerprint)
         if here is None or not self.exists:
             return
         with self.snapshot() as rows:
@@ -239,7 +239,7 @@ class State:
             When the state cannot be written.
         """
         secret = read_secret(self.paths.secret)
-        here = None if secret is None else mark_of(secret.key(THIS_MACHINE))
+        here = None if secret is None else mark_of(secret.fingerprint)
         if here is not None and self.exists:
             with self.transaction() as rows:
                 rows.bind(here)
