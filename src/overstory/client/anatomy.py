@@ -101,7 +101,9 @@ def made_by(body: bytes, metric: Metric) -> bool:
 
 
 def _period(metric: Metric | None, number: int) -> str:
-    return f"number {number}" if metric is None else metric.period.label(number)
+    if metric is None or number not in metric.period.numbers:  # of another length, by an earlier registry
+        return f"number {number}"
+    return metric.period.label(number)
 
 
 def _parameters(metric: Metric | None, digest: bytes) -> str:

@@ -12,7 +12,7 @@ erased, and the upload has 16 zero bytes in its place.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate
@@ -179,10 +179,19 @@ class Outbox:
 
     def withdraw(self, to: RowState, answer: str, kept: Collection[str] = ()) -> int:
         """Keep everything that waits from ever being sent, but for these metrics; return how many reports that were."""
-        others = f"metric NOT IN ({', '.join('?' * len(kept))})"
+        return self._end(to, answer, f"metric NOT IN ({', '.join('?' * len(kept))})", kept)
+
+    def renumber(self, metric: str, number_of: Callable[[int], int]) -> None:
+        """Give the rows of a metric other numbers of periods; what waits has the earlier one in its bytes: drop it."""
+        self._end(RowState.DROPPED, "the metric's periods have another length now", "metric = ?", (metric,))
+        self._connection.executemany(
+            "UPDATE outbox SET period = ? WHERE id = ?", [(number_of(row.period), row.id) for row in self.rows(metric)]
+        )
+
+    def _end(self, to: RowState, answer: str, of: str, metrics: Collection[str]) -> int:
         changed = self._connection.execute(
-            f"UPDATE outbox SET state = ?, answer = ?, due = 0, {ERASE_ID} WHERE state = ? AND {others}",  # noqa: S608 - own words
-            (to.value, answer, RowState.WAITING.value, *kept),
+            f"UPDATE outbox SET state = ?, answer = ?, due = 0, {ERASE_ID} WHERE state = ? AND {of}",  # noqa: S608 - own words
+            (to.value, answer, RowState.WAITING.value, *metrics),
         )
         self._forget_oldest()
         return changed.rowcount

@@ -32,6 +32,11 @@ ERASE_ID: Final = (
 )
 """What takes the batch id out of a row of the outbox, and out of the upload in it."""
 
+_LENGTHS: Final = "SELECT 604800 AS seconds" + "".join(
+    f" UNION ALL SELECT {minutes * 60}" for minutes in range(1, 1441) if not 1440 % minutes
+)
+"""Every length of a period, in seconds: a week, a day, and the whole minutes that divide one."""
+
 STEPS: Final = (
     (  # 1 -> 2: responses recorded under `local`, what mechanisms' privacy rests on, tallies, which response was sent
         "ALTER TABLE responses ADD COLUMN kept INTEGER NOT NULL DEFAULT 0",
@@ -49,7 +54,12 @@ STEPS: Final = (
         "INSERT INTO legacy (metric, mechanism) SELECT DISTINCT metric, mechanism FROM responses",
         f"UPDATE outbox SET {ERASE_ID} WHERE state IN ('sent', 'dropped')",  # noqa: S608 - own words
     ),
-    (  # 3 -> 4: the mark of the machine has another key; it is made again where the state is next opened
+    (  # 3 -> 4: which periods the claims number; the machine's mark has another key, and is made at the next opening
+        # A number alone does not say of which length its period is. It is the longest by which the last period reported
+        # has begun: by the next longer one it would lie years ahead.
+        f"""INSERT INTO about SELECT 'length ' || metric, max(seconds) FROM
+            (SELECT metric, max(period) AS last FROM reported GROUP BY metric), ({_LENGTHS})
+            WHERE seconds * last <= CAST(strftime('%s') AS INTEGER) + 86400 GROUP BY metric""",  # noqa: S608 - own words
         "DELETE FROM about WHERE key = 'machine'",
     ),
 )

@@ -163,7 +163,8 @@ class Session:
                     rows.count(fate, number)
             gone = rows.keys.erased() if "ended" in fates else ()
             seen = {
-                name: (rows.claims(name), rows.memo.responses(name)) for name in {report.metric for report in reports}
+                name: (rows.claims(name).by(self._metrics[name].period), rows.memo.responses(name))
+                for name in {report.metric for report in reports}
             }
         with self._lock:
             del self._pending[: len(reports)]
@@ -210,7 +211,7 @@ class Session:
     def _introduced(self, metric: Metric) -> MetricRecorder | None:
         """Return the recorder of a metric that this process records for the first time; None where its key is gone."""
         with self.state.snapshot() as rows:
-            claims, responses = rows.claims(metric.id), rows.memo.responses(metric.id)
+            claims, responses = rows.claims(metric.id).by(metric.period), rows.memo.responses(metric.id)
             lives, legacy = rows.keys.lives(), self._secret.legacy is not None
             legacy = legacy and rows.keys.goes_on_with_legacy(metric, rows.memo, self._metrics)
         if metric.id in lives and lives[metric.id].erased:
@@ -269,7 +270,7 @@ class Session:
             return withheld
         if report.metric in rows.keys.erased():
             return "ended"
-        if not rows.claim(report.metric, report.period):
+        if not rows.claim(metric, report.period):
             return "already"
         keep(rows, metric)
         number = self._charged(rows, report, kept=kept)

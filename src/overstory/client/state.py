@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from overstory.client import schema
 from overstory.client.atomic import make_folder
@@ -28,6 +28,10 @@ from overstory.client.outbox import Bounds, Outbox
 from overstory.client.ownership import refuse_foreign
 from overstory.client.paths import StatePaths
 from overstory.client.secret_file import DeviceSecret, read_secret
+from overstory.protocol.metrics.period import Period
+
+if TYPE_CHECKING:
+    from overstory.protocol.metrics import Metric
 
 PERIODS_KEPT: Final = 400
 """How many periods are remembered as reported, per metric; earlier ones are refused altogether."""
@@ -35,10 +39,31 @@ PERIODS_KEPT: Final = 400
 
 @dataclass(frozen=True)
 class Claims:
-    """Periods of a metric that have had their report, and the first that may have one."""
+    """Periods of a metric that have had their report, and the first that may have one.
+
+    Attributes
+    ----------
+    reported, first
+        Their numbers.
+    length
+        The seconds of the period that they number; None where an earlier version did not say.
+    """
 
     reported: frozenset[int]
     first: int | None
+    length: int | None = None
+
+    def by(self, period: Period) -> Claims:
+        """Return the same by the metric's period of now.
+
+        Where its length was another, every period that begins before the end of the last one reported counts as
+        reported: a day of which an hour had its report has had it.
+        """
+        if self.length is None or self.length == period.seconds:
+            return self
+        last = max(self.reported, default=-1 if self.first is None else self.first - 1)
+        end = Period(self.length).start(last + 1)
+        return Claims(frozenset(), period.number(end - 1) + 1, period.seconds)
 
 
 class Rows:
@@ -69,19 +94,38 @@ class Rows:
     def claims(self, metric: str) -> Claims:
         """Return which periods of a metric have had their report."""
         found = self._connection.execute("SELECT period FROM reported WHERE metric = ?", (metric,))
-        return Claims(frozenset(row[0] for row in found), self._first(metric))
+        return Claims(frozenset(row[0] for row in found), self._number(f"first {metric}"), self._length(metric))
 
-    def claim(self, metric: str, period: int) -> bool:
+    def claim(self, metric: Metric, period: int) -> bool:
         """Take a period of a metric for one report; return False when it has had one."""
-        first = self._first(metric)
+        self._number_by(metric)
+        return self._taken(metric.id, period)
+
+    def _number_by(self, metric: Metric) -> None:
+        """Number a metric's claims by its period of now; what waits with the number of another is not sent."""
+        length = self._length(metric.id)
+        if length == metric.period.seconds:
+            return
+        if length is not None:
+            claims, before = self.claims(metric.id).by(metric.period), Period(length)
+            self._connection.execute("DELETE FROM reported WHERE metric = ?", (metric.id,))
+            self._connection.execute("REPLACE INTO about VALUES (?, ?)", (f"first {metric.id}", claims.first))
+            self.outbox.renumber(metric.id, lambda number: metric.period.number(before.start(number)))
+        self._connection.execute("REPLACE INTO about VALUES (?, ?)", (f"length {metric.id}", metric.period.seconds))
+
+    def _taken(self, metric: str, period: int) -> bool:
+        first = self._number(f"first {metric}")
         if first is not None and period < first:
             return False
         taken = self._connection.execute("INSERT OR IGNORE INTO reported VALUES (?, ?)", (metric, period)).rowcount
         self._forget_periods(metric)
         return taken == 1
 
-    def _first(self, metric: str) -> int | None:
-        found = self._connection.execute("SELECT value FROM about WHERE key = ?", (f"first {metric}",)).fetchone()
+    def _length(self, metric: str) -> int | None:
+        return self._number(f"length {metric}")
+
+    def _number(self, key: str) -> int | None:
+        found = self._connection.execute("SELECT value FROM about WHERE key = ?", (key,)).fetchone()
         return None if found is None else int(found[0])
 
     def _forget_periods(self, metric: str) -> None:
@@ -134,9 +178,10 @@ class State:
     ...     state = State(StatePaths(Path(folder) / "state"))
     ...     secret = state.begin()
     ...     with state.transaction() as rows:
-    ...         first, second = rows.claim("colour", 2969), rows.claim("colour", 2969)
-    >>> first, second
-    (True, False)
+    ...         rows.count("sent")
+    ...     with state.snapshot() as rows:
+    ...         rows.counts()
+    {'sent': 1}
     """
 
     def __init__(self, paths: StatePaths, *, timeout: float = 1.0, bounds: Bounds | None = None) -> None:

@@ -271,7 +271,7 @@ def _before_consent(chosen: str | None, now: float) -> str | None:
 def _ahead(rows: Rows, registry: Mapping[str, Metric], now: float) -> str | None:
     """Say that reports were made in a period that has not begun, if any were: the clock was ahead, or was set back."""
     for name, metric in registry.items():
-        last = max(rows.claims(name).reported, default=None)
+        last = max(rows.claims(name).by(metric.period).reported, default=None)
         if last is not None and metric.period.start(last) > now:
             said = metric.period.label(metric.period.number(now))
             return f"the clock says {said}, and {name} was reported for {metric.period.label(last)}: it was set back"

@@ -19,6 +19,7 @@ from overstory.privacy.kinds import terms_of
 from overstory.protocol.errors import WireError
 from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.metrics.metric import Metric
+from overstory.protocol.metrics.period import Period
 
 SAID = {
     RowState.WAITING: "waits to be sent",
@@ -149,20 +150,21 @@ def shown_metrics(rows: Rows, registry: Mapping[str, Metric]) -> tuple[ShownMetr
 
 def _shown(rows: Rows, name: str, metric: Metric | None) -> ShownMetric:
     queue = rows.outbox.rows(name)
-    periods = sorted(rows.claims(name).reported)
+    claims = rows.claims(name)
+    period = Period(claims.length) if claims.length is not None else None if metric is None else metric.period
     return ShownMetric(
         id=name,
         metric=metric,
-        recorded=tuple(_label(metric, period) for period in periods),
+        recorded=tuple(_label(period, number) for number in sorted(claims.reported)),
         responses=tuple(_response(response, metric) for response in rows.memo.responses(name)),
-        reports=tuple(_report(row, metric) for row in queue),
+        reports=tuple(_report(row, metric, period) for row in queue),
         told=Told() if metric is None else told(queue, metric),
         spent=None if metric is None else spent(rows, metric),
     )
 
 
-def _label(metric: Metric | None, period: int) -> str:
-    return f"period {period}" if metric is None else metric.period.label(period)
+def _label(period: Period | None, number: int) -> str:
+    return f"period {number}" if period is None else period.label(number)
 
 
 def _response(response: Response, metric: Metric | None) -> ShownResponse:
@@ -177,11 +179,11 @@ def _response(response: Response, metric: Metric | None) -> ShownResponse:
     return ShownResponse(response.number + 1, bits, words, response.reports, response.kept)
 
 
-def _report(row: OutboxRow, metric: Metric | None) -> ShownReport:
+def _report(row: OutboxRow, metric: Metric | None, period: Period | None) -> ShownReport:
     parts, report = _read(row, metric)
     mine = metric is not None and made_by(row.body, metric)
     return ShownReport(
-        period=_label(metric, row.period),
+        period=_label(period, row.period),
         state=row.state,
         said=_said(row),
         arrived=row.state is RowState.SENT or row.attempts > 0,

@@ -172,8 +172,8 @@ class Gateway:
         """Open the state, making it the first time; return the last period that was reported."""
         self._state.begin()
         with self._state.snapshot() as rows:
-            claims = rows.claims(self.metric.id)
-        done = max(claims.reported, default=None)
+            claims = rows.claims(self.metric.id).by(self.metric.period)
+        done = max(claims.reported, default=None if claims.first is None else claims.first - 1)
         if done is not None:
             self._moment.report(float(self.metric.period.start(done + 1) - 1))
             self._moment.go_on()

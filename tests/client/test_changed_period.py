@@ -1,0 +1,111 @@
+"""A metric whose periods get another length under one id: devices neither fall silent nor report a time twice."""
+
+import sqlite3
+from itertools import permutations
+
+import pytest
+from devices import BINS, NOON, Clock, device, registry
+
+from overstory.client import Outcome
+from overstory.client.state import Claims
+from overstory.client.view import shown_metrics
+from overstory.protocol.metrics.period import Period
+
+HOUR = 3600
+LENGTHS = ("30 minutes", "hour", "6 hours", "day", "week")
+
+
+def of(period):
+    return registry(m=BINS.replace('"day"', f'"{period}"'))
+
+
+def with_reports(folder, clock, period, number=3, **settings):
+    client = device(folder, clock=clock, registry=of(period), **settings)
+    for _ in range(number):
+        assert client.record("m", 4) is Outcome.RECORDED
+        clock.now += Period.parse(period).seconds
+    clock.now -= Period.parse(period).seconds  # still within the last period reported
+    client.close()
+
+
+def first_outcomes(folder, clock, period, most=10):
+    """What becomes of a record in each period from now on, until one is recorded."""
+    client = device(folder, clock=clock, registry=of(period), choice=None)
+    client.consent("on")
+    outcomes = []
+    while Outcome.RECORDED not in outcomes and len(outcomes) < most:
+        outcomes.append(client.record("m", 4))
+        clock.now += Period.parse(period).seconds
+    client.close()
+    return outcomes
+
+
+@pytest.mark.parametrize(("before", "after"), list(permutations(LENGTHS, 2)))
+def test_the_first_report_is_of_the_first_period_after_the_last_that_had_one(tmp_path, before, after):
+    clock = Clock()
+    with_reports(tmp_path, clock, before)
+    old, new = Period.parse(before), Period.parse(after)
+    reported_until = old.start(old.number(clock.now) + 1)
+    start, most = clock.now, 2 + old.seconds // new.seconds
+    outcomes = first_outcomes(tmp_path, clock, after, most)
+    assert outcomes[-1] is Outcome.RECORDED, outcomes
+    assert set(outcomes[:-1]) <= {Outcome.PAST}
+    recorded = new.number(start) + len(outcomes) - 1
+    assert new.start(recorded) >= reported_until > new.start(recorded - 1)
+
+
+def test_going_back_to_the_length_before_does_not_report_a_time_twice(tmp_path):
+    clock = Clock()
+    with_reports(tmp_path, clock, "hour")
+    assert first_outcomes(tmp_path, clock, "day")[-1] is Outcome.RECORDED  # of tomorrow, as a whole
+    clock.now -= 24 * HOUR
+    outcomes = first_outcomes(tmp_path, clock, "hour", 50)
+    assert outcomes[-1] is Outcome.RECORDED
+    clock.now -= HOUR
+    assert Period.parse("day").number(clock.now) > Period.parse("day").number(Clock().now) + 1
+
+
+def test_a_state_that_did_not_keep_the_length_learns_it_from_its_numbers(tmp_path):
+    """Schema 3 had the numbers alone: more than 400 hours, and a first one, silenced the device by the day."""
+    for period in LENGTHS:
+        folder, clock = tmp_path / period, Clock(NOON - 30 * 24 * HOUR)  # SQLite has a clock of its own
+        folder.mkdir()
+        with_reports(folder, clock, period)
+        connection = sqlite3.connect(folder / "state" / "state.db", isolation_level=None)
+        assert connection.execute("DELETE FROM about WHERE key LIKE 'length %'").rowcount == 1
+        connection.execute("UPDATE about SET value = 3 WHERE key = 'schema'")
+        connection.close()
+        client = device(folder, clock=clock, registry=of(period), choice=None)
+        assert client.record("m", 4) is Outcome.ALREADY
+        connection = sqlite3.connect(folder / "state" / "state.db")
+        kept = connection.execute("SELECT value FROM about WHERE key = 'length m'").fetchone()
+        connection.close()
+        assert kept == (Period.parse(period).seconds,)
+
+
+def test_what_waits_by_the_number_of_another_length_is_not_sent_and_is_shown_at_its_time(tmp_path):
+    clock = Clock()
+    with_reports(tmp_path, clock, "hour")
+    client = device(tmp_path, clock=clock, registry=of("week"), choice="on")
+    assert [metric.recorded for metric in shown_of(client)] == [
+        ("2026-11-21T12:00Z", "2026-11-21T13:00Z", "2026-11-21T14:00Z")
+    ]
+    clock.tomorrow(7)
+    assert client.record("m", 4) is Outcome.RECORDED
+    client.flush()
+    (metric,) = shown_of(client)
+    assert metric.recorded == ("2026-W48",)
+    dropped = [report for report in metric.reports if report.state == "dropped"]
+    assert len(dropped) == 3
+    assert {report.period for report in dropped} == {"2026-W47"}
+    assert client.status().outbox["waiting"] == 1
+
+
+def shown_of(client):
+    with client._state().snapshot() as rows:
+        return shown_metrics(rows, client.registry)
+
+
+def test_claims_that_say_no_length_are_taken_as_they_are():
+    claims = Claims(frozenset({3, 4}), 2)
+    assert claims.by(Period.parse("week")) is claims
