@@ -63,6 +63,12 @@ def decided(answer: Answer, *, of: OutboxRow | None = None, failures: int = 0, u
     return decide(of or row(), answer, now=NOW, failures=failures, pace=PACE, uniform=lambda: uniform)
 
 
+def refusal(reason: Reason) -> Answer:
+    """What a collector answers when it refuses a whole request."""
+    body = json.dumps({"reason": reason, "said": reason.said, "results": []}).encode()
+    return Answer(reason.status, {}, body)
+
+
 def result(**said: Any) -> Answer:
     entry = {"batch": row().batch.hex(), "accepted": 0, "duplicate": False, "reason": None, "rejected": []} | said
     return Answer(200, {}, json.dumps({"results": [entry]}).encode())
@@ -88,7 +94,7 @@ NO_COLLECTOR = {
     "nothing of it": result().body,
     "a text for a number": result(accepted="1").body,
     "no reason": result(rejected=[{"index": 0, "reason": "<script>"}]).body,
-    "a passing reason": result(reason="queue-full").body,
+    "a reason of a later version": result(reason="not-today").body,
     "too deep": b"[" * 60_000,
     "not UTF-8": b"\xff\xfe\xff",
 }
@@ -97,29 +103,45 @@ NO_COLLECTOR = {
 @pytest.mark.parametrize("body", NO_COLLECTOR.values(), ids=NO_COLLECTOR)
 def test_a_success_that_does_not_name_the_batch_is_none(body: bytes) -> None:
     decision = decided(Answer(200, {}, body))
-    assert (decision.state, decision.answer) == (RowState.WAITING, "the answer is not a collector's")
+    assert decision.state is RowState.WAITING
+    assert decision.answer in {"http-200, a page", "http-200, JSON", "http-200, other bytes", "http-200, empty"}
     assert decision.due > NOW
+    assert decision.resume is not None
 
 
 def test_a_report_refused_within_a_success_is_dropped_with_its_reason() -> None:
     assert decided(result(rejected=[{"index": 0, "reason": "cohort"}])) == Decision(RowState.DROPPED, "cohort")
-    assert decided(result(reason="wrong-parameters")) == Decision(RowState.DROPPED, "wrong-parameters")
+    assert decided(result(reason="period-closed")) == Decision(RowState.DROPPED, "period-closed")
 
 
-@pytest.mark.parametrize("status", sorted({*range(400, 500)} - {408, 425, 429}))
-def test_a_refusal_is_final(status: int) -> None:
-    assert decided(Answer(status)) == Decision(RowState.DROPPED, f"http-{status}")
+def test_a_report_refused_within_a_success_for_what_can_change_waits() -> None:
+    busy, unknown = decided(result(reason="queue-full")), decided(result(reason="unknown-metric"))
+    assert (busy.state, busy.answer, busy.of_metric) == (RowState.WAITING, "queue-full", False)
+    assert (unknown.state, unknown.answer, unknown.of_metric) == (RowState.WAITING, "unknown-metric", True)
 
 
 @pytest.mark.parametrize("reason", [reason for reason in Reason if reason.final])
 def test_the_collectors_reason_is_counted(reason: Reason) -> None:
-    body = json.dumps({"reason": reason, "said": reason.said, "results": []}).encode()
-    assert decided(Answer(reason.status, {}, body)) == Decision(RowState.DROPPED, reason)
+    assert decided(refusal(reason)) == Decision(RowState.DROPPED, reason)
+
+
+@pytest.mark.parametrize("reason", [reason for reason in Reason if not reason.final])
+def test_a_refusal_that_is_not_final_waits(reason: Reason) -> None:
+    decision = decided(refusal(reason))
+    assert (decision.state, decision.answer, decision.due) == (RowState.WAITING, reason, NOW + 30)
+    assert decision.of_metric == (reason in {"unknown-metric", "wrong-parameters", "metric-expired"})
+    assert (decision.resume is None) == (reason == "period-future"), "this says nothing of other reports"
+
+
+def test_the_failures_of_a_metric_are_its_own() -> None:
+    refused = refusal(Reason.UNKNOWN_METRIC)
+    decision = decide(row(), refused, now=NOW, failures=9, metric_failures=2, pace=PACE, uniform=lambda: 0.5)
+    assert (decision.due, decision.resume, decision.pause) == (NOW + 120, NOW + 120, 120)
 
 
 def test_a_reason_that_is_none_is_not_written_to_the_disk() -> None:
     for reason in ("x" * 33, "A", "", "a b", None, 7, "\x1b[31m"):
-        assert decided(Answer(400, {}, json.dumps({"reason": reason}).encode())).answer == "http-400"
+        assert decided(Answer(400, {}, json.dumps({"reason": reason}).encode())).answer == "http-400, JSON"
 
 
 @pytest.mark.parametrize("status", [None, 408, 425, 429, 500, 502, 503, 504, 599, 100, 301, 302, 307, 308, 600])
@@ -352,10 +374,10 @@ def test_a_pause_from_before_the_clock_was_set_back_is_not_kept(state: Any) -> N
 
 def test_what_is_dropped_is_counted_by_reason(state: Any) -> None:
     put(filled(state, 2), row(3, period=20000), row(4, metric="gone"))
-    done = courier(lambda request: Answer(404)).deliver(state, METRICS, seconds=10)
-    assert done == Round(dropped={"http-404": 2, "period-closed": 1, "unknown-metric": 1})
+    done = courier(lambda request: refusal(Reason.BITS)).deliver(state, METRICS, seconds=10)
+    assert done == Round(dropped={"bits": 2, "period-closed": 1, "unknown-metric": 1})
     assert {name for name, _ in states(state).values()} == {"dropped"}
-    assert counts(state) == {"dropped: http-404": 2, "dropped: period-closed": 1, "dropped: unknown-metric": 1}
+    assert counts(state) == {"dropped: bits": 2, "dropped: period-closed": 1, "dropped: unknown-metric": 1}
 
 
 def test_a_drop_that_nobody_was_asked_about_does_not_make_a_collector_well(state: Any) -> None:
@@ -432,6 +454,9 @@ def test_a_courier_wants_an_address() -> None:
         courier(CountingCollector(), server="collector.example")
 
 
+MOODS = ["well", "lost answer", "no answer", "busy", "refused", "unknown", "revoked", "proxy", "dies"]
+
+
 class Deliveries(RuleBasedStateMachine):
     """An outbox on disk; answers are lost, late and wrong, processes die, and clocks jump."""
 
@@ -457,7 +482,8 @@ class Deliveries(RuleBasedStateMachine):
 
     @rule(
         plan=st.lists(
-            st.sampled_from(["well", "lost answer", "no answer", "busy", "refused", "portal", "dies"]), max_size=4
+            st.sampled_from(MOODS),
+            max_size=4,
         ),
         share=shares,
     )
@@ -483,8 +509,10 @@ class Deliveries(RuleBasedStateMachine):
         return {
             "no answer": Answer(None, trouble="no connection"),
             "busy": Answer(429, {"retry-after": "30"}),
-            "refused": Answer(400),
-            "portal": Answer(200, {}, b"<html>"),
+            "refused": refusal(Reason.COHORT),
+            "unknown": refusal(Reason.UNKNOWN_METRIC),
+            "revoked": refusal(Reason.UNKNOWN_TOKEN),
+            "proxy": Answer(403, {}, b"<html>"),
         }[mood]
 
     def ended(self) -> dict[int, tuple[str, str | None]]:

@@ -37,6 +37,7 @@ from overstory.protocol.upload import Upload, encode_upload
 from overstory.protocol.wire import encode_reports
 
 COLOUR, ENGINE = REGISTRY["colour"], REGISTRY["engine"]
+REFUSED = Answer(400, {}, json.dumps({"reason": "bits", "said": "...", "results": []}).encode())
 
 
 def state_in(folder: Any) -> State:
@@ -234,10 +235,10 @@ def test_a_report_that_nobody_was_asked_about_did_not_arrive(tmp_path: Any) -> N
 
 def test_a_report_that_was_refused_was_seen(tmp_path: Any) -> None:
     recorded(tmp_path, ["red"], spread=0)
-    client = sender(tmp_path, lambda request: Answer(400), days=1)
+    client = sender(tmp_path, lambda request: REFUSED, days=1)
     client.flush()
     (report,) = shown(look(client), "colour").reports
-    assert (report.said, report.arrived) == ("was dropped (http-400); tried 1x, so it may have arrived", True)
+    assert (report.said, report.arrived) == ("was dropped (bits); tried 1x, so it may have arrived", True)
 
 
 def test_a_metric_that_the_registry_lost_still_shows_its_bytes(tmp_path: Any) -> None:
@@ -408,16 +409,16 @@ def test_values_are_read_by_their_domain() -> None:
 def test_status_says_what_was_dropped_sent_and_when(tmp_path: Any) -> None:
     recorded(tmp_path, ["red", "red"], spread=0)
     assert sender(tmp_path, CountingCollector()).flush().sent.sent == 1
-    client = sender(tmp_path, lambda request: Answer(400), days=1)
-    assert client.flush().sent.dropped == {"http-400": 1}
+    client = sender(tmp_path, lambda request: REFUSED, days=1)
+    assert client.flush().sent.dropped == {"bits": 1}
     status = read_status(client.paths, REGISTRY, client.effective, now=NOON + DAY)
     assert status.counts["sent"] == 1
-    assert status.dropped == {"http-400": 1}
+    assert status.dropped == {"bits": 1}
     assert status.last_success == {"colour": "2026-11-21"}
     said = "\n".join(status.words())
     assert "on: the person's choice of 2026-11-21" in said
     assert "last sent in: 2026-11-21 (colour)" in said
-    assert "dropped: 1 (http-400)" in said
+    assert "dropped: 1 (bits)" in said
 
 
 def test_status_names_trouble_with_the_clock(tmp_path: Any) -> None:
@@ -430,7 +431,7 @@ def test_status_names_trouble_with_the_clock(tmp_path: Any) -> None:
     assert "2026-11-23" in back.clock
     assert early.clock is not None
     assert "before the choice of 2026-11-21" in early.clock
-    assert f"trouble: {back.clock}" in list(back.words())
+    assert f"problem: {back.clock}" in list(back.words())
 
 
 def test_status_names_trouble_with_the_disk(tmp_path: Any) -> None:

@@ -13,6 +13,7 @@ from collector_in_process import METRICS, NOW, FakeStore
 from overstory.collector.collector import Collector, Rhythm
 from overstory.collector.limits import Limits
 from overstory.collector.serving import Listening, Server, _config
+from overstory.protocol.metrics import MetricRegistry
 
 
 @contextmanager
@@ -22,6 +23,8 @@ def served(
     http: str | None = None,
     store: Any = None,
     rhythm: Rhythm | None = None,
+    metrics: MetricRegistry = METRICS,
+    port: int = 0,
     **named: Any,
 ) -> Iterator[tuple[Collector, tuple[str, int]]]:
     """A collector on a store in memory, unless another is given, and where it listens.
@@ -30,13 +33,13 @@ def served(
     """
     never = Rhythm(tokens=0, compact=0, retain=0, settle=0)
     collector = Collector(
-        METRICS,
+        metrics,
         FakeStore() if store is None else store,
         limits=limits,
         rhythm=rhythm or never,
         **{"open_writes": True, "clock": lambda: NOW} | named,
     )
-    listening, ready = Listening(port=0, grace=0.0), threading.Event()
+    listening, ready = Listening(port=port, grace=0.0), threading.Event()
     config = _config(collector, listening)
     if http is not None:
         config.http = http

@@ -206,9 +206,9 @@ def test_a_file_cut_off_in_the_middle_is_mended_and_nothing_stands_there_twice(t
         path = tmp_path / "cut"
         path.write_bytes(whole[:cut])
         sink = FileSink(path)
-        sink.hand([row(i, body) for i, body in enumerate(bodies)], 0.0, 0, lambda: True)
-        sink.hand([row(9, bodies[2])], 0.0, 0, lambda: True)
-        assert sink.hand([row(10, bodies[2])], 0.0, 0, lambda: False) == {}
+        sink.hand([row(i, body) for i, body in enumerate(bodies)], 0.0, {}, lambda: True)
+        sink.hand([row(9, bodies[2])], 0.0, {}, lambda: True)
+        assert sink.hand([row(10, bodies[2])], 0.0, {}, lambda: False) == {}
         sink.close()
         assert sorted(u.batch for u in decode_uploads(path.read_bytes(), 99)) == sorted(
             u.batch for u in decode_uploads(whole, 99)
@@ -230,11 +230,11 @@ def test_a_file_that_takes_no_more_is_named_and_keeps_whole_uploads(tmp_path: Pa
     try:
         for _ in range(2):
             with pytest.raises(GatewayError, match="full: reports cannot be written there"):
-                sink.hand([other], 0.0, 0, lambda: True)
+                sink.hand([other], 0.0, {}, lambda: True)
             assert (tmp_path / "full").read_bytes() == body
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    sink.hand([other], 0.0, 0, lambda: True)
+    sink.hand([other], 0.0, {}, lambda: True)
     sink.close()
     assert (tmp_path / "full").read_bytes() == body + other.body
 
@@ -299,13 +299,16 @@ def test_a_request_that_is_too_large_is_split(tmp_path: Path) -> None:
     assert len(collector.got) == 50
 
 
+DAMAGED = Answer(400, {}, json.dumps({"reason": "damaged", "said": "...", "results": []}).encode())
+
+
 def test_one_bad_upload_takes_no_other_with_it(tmp_path: Path) -> None:
     collector = Collector()
     bad = FIRST + 13
-    collector.refuse = lambda uploads: Answer(400, {}, b"{}") if any(u.period == bad for u in uploads) else None
+    collector.refuse = lambda uploads: DAMAGED if any(u.period == bad for u in uploads) else None
     summary = send(tmp_path, collector, 50)
     assert summary["handed_over"] == 49
-    assert summary["dropped"] == {"http-400": 1}
+    assert summary["dropped"] == {"damaged": 1}
 
 
 def test_refusals_are_read_for_each_upload(tmp_path: Path) -> None:
@@ -313,7 +316,7 @@ def test_refusals_are_read_for_each_upload(tmp_path: Path) -> None:
 
     def refuse(uploads: Any) -> Answer:
         results = [{"batch": u.batch.hex(), "accepted": 0, "reason": "period-closed", "rejected": []} for u in uploads]
-        return Answer(410, {}, json.dumps({"reason": "metric-expired", "results": results}).encode())
+        return Answer(410, {}, json.dumps({"reason": "period-closed", "said": "...", "results": results}).encode())
 
     collector.refuse = refuse
     assert send(tmp_path, collector, 5)["dropped"] == {"period-closed": 5}

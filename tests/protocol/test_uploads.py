@@ -182,5 +182,12 @@ def test_every_reason_has_a_status_and_a_sentence():
     for reason in Reason:
         assert reason.status in {400, 401, 404, 409, 410, 413, 415, 429, 503}
         assert reason.said.endswith(".")
-        assert reason.final == (reason not in {Reason.QUEUE_FULL, Reason.CLOSING, Reason.STORE, Reason.FAULT})
+        assert reason.final + reason.passing + reason.of_metric <= 1
+    passing = {reason for reason in Reason if reason.passing}
+    waiting = {reason for reason in Reason if not reason.passing and not reason.final}
+    assert passing == {"queue-full", "closing", "store", "fault"}
+    assert waiting == {
+        *("no-token", "unknown-token", "wrong-type", "period-future"),
+        *("unknown-metric", "wrong-parameters", "metric-expired"),
+    }
     assert len({reason.said for reason in Reason}) == len(Reason)

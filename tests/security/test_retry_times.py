@@ -115,7 +115,7 @@ def test_a_device_that_comes_back_when_it_was_told_is_caught(state, monkeypatch)
     """The device as it was: the time asked for, and up to a minute."""
     from overstory.client import delivering
 
-    def exact(row, answer, *, now, failures, pace, uniform):
+    def exact(row, answer, *, now, failures, pace, uniform, metric_failures):
         asked = sending.retry_after(answer, now, pace)
         again = now + asked + sending.backoff(failures + 1, pace, uniform)
         return sending.Decision(RowState.WAITING, "http-429", again, again)

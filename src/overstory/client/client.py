@@ -224,6 +224,7 @@ class Client:
                 effective,
                 now=self._clock(),
                 pending=pending,
+                dues=self._late.dues,
                 problem=problem,
                 server=self._permission.server,
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections import Counter
@@ -9,9 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from overstory.client.construction import WarnsOnce
 from overstory.client.lifetimes import COPIED
 from overstory.client.outbox import LONGEST_DELAY, OutboxRow, RowState
-from overstory.client.sending import Decision, Pace, Uniform, decide, unasked
+from overstory.client.sending import DAY, Decision, Pace, Uniform, decide, known, problem_words, unasked
 from overstory.client.state import Rows, State
 from overstory.client.upload import Request, Transport, endpoint
 from overstory.protocol.metrics.metric import Metric
@@ -32,37 +34,125 @@ HELD: Final = 3600.0  # seconds until a report that no consent covers is looked 
 
 @dataclass(frozen=True)
 class Health:
-    """How a collector has been doing: its failures in a row, until when it is left alone, and for how long that was."""
+    """How a collector has been doing, or how it takes one metric.
+
+    Attributes
+    ----------
+    failures
+        Failures in a row.
+    resume, pause
+        Until when it is left alone, in unix seconds, and for how long that was.
+    problem, since
+        What somebody has to see to, as the answer of a decision, and the day on which it began, counted from 1970:
+        no finer time is kept. A network that is lost on top of it changes neither.
+    """
 
     failures: int = 0
     resume: float = 0.0
     pause: float = 0.0
+    problem: str = ""
+    since: int = 0
 
     @classmethod
-    def of(cls, rows: Rows) -> Health:
-        """Return what was kept."""
-        failures, resume, pause = (rows.recall(name) or 0 for name in ("failures", "resume", "pause"))
-        return cls(int(failures), float(resume), float(pause))
+    def of(cls, rows: Rows, metric: str = "") -> Health:
+        """Return what was kept, of the collector or of one metric there."""
+        failures = rows.recall(_kept("failures", metric)) or 0
+        if not failures:
+            return cls()
+        resume, pause, problem, since = (rows.recall(_kept(name, metric)) or 0 for name in _KEPT[1:])
+        return cls(int(failures), float(resume), float(pause), str(problem or ""), int(since))
 
-    def after(self, decision: Decision) -> Health:
-        """Return how it is doing after an answer that led to `decision`."""
-        return Health() if decision.resume is None else Health(self.failures + 1, decision.resume, decision.pause)
+    def after(self, decision: Decision, now: float) -> Health:
+        """Return how it is doing after an answer at `now` that led to `decision`."""
+        if decision.resume is None:
+            return Health()
+        problem, since = self.problem, self.since
+        if problem_words(decision.answer) is not None and decision.answer != problem:
+            problem, since = decision.answer, int(now // DAY)
+        return Health(self.failures + 1, decision.resume, decision.pause, problem, since)
 
     def resting(self, now: float) -> bool:
         """Whether the collector is to be left alone; not where the clock was set back since it was said how long."""
         return now < self.resume <= now + LONGEST_DELAY
 
-    def spread(self, rows: Rows, now: float, uniform: Uniform) -> None:
+    def until(self, due: float) -> float:
+        """Return the time by which a report that is due at `due` may have gone."""
+        return self.resume + self.pause if due < self.resume else due
+
+    def spread(self, rows: Rows, now: float, uniform: Uniform, metric: str | None = None) -> None:
         """Give every report that has to wait for the collector a time of its own, so that they do not come together."""
         if self.resume and self.resume <= now + LONGEST_DELAY:
-            for number in rows.outbox.due_before(self.resume):
+            for number in rows.outbox.due_before(self.resume, metric):
                 rows.outbox.put_off(number, self.resume + uniform() * self.pause)
 
-    def keep(self, rows: Rows) -> None:
+    def keep(self, rows: Rows, metric: str = "") -> None:
         """Write it down."""
-        rows.remember("pause", self.pause)
-        rows.remember("failures", self.failures)
-        rows.remember("resume", self.resume)
+        for name in _KEPT:
+            rows.remember(_kept(name, metric), getattr(self, name))
+
+
+_KEPT: Final = ("failures", "resume", "pause", "problem", "since")
+
+
+def _kept(name: str, metric: str) -> str:
+    return f"{name} {metric}" if metric else name
+
+
+def take_due(rows: Rows, now: float, limit: int, lease: float, uniform: Uniform) -> tuple[Health, list[OutboxRow]]:
+    """Lease what is due; nothing while the collector is left alone, and nothing of a metric that it refuses for now.
+
+    Of a metric that is refused one report asks at a time, and the others come at times of their own after it: sent
+    together again and again, they could be known as one device's.
+    """
+    health = Health.of(rows)
+    health.spread(rows, now, uniform)
+    if health.resting(now):
+        return health, []
+    for metric in rows.outbox.due_metrics(now):
+        Health.of(rows, metric).spread(rows, now, uniform, metric)
+    return health, rows.outbox.take_due(now, limit, lease)
+
+
+def keep_health(rows: Rows, health: Health, metrics: Mapping[str, Decision], now: float) -> Health:
+    """Write down how the collector is doing after it was asked, and how it takes metrics; return the former.
+
+    Parameters
+    ----------
+    rows
+        The state, within a transaction.
+    health
+        How the collector was doing before.
+    metrics
+        One decision of each metric that was asked about: a failure, where one of its reports led to one.
+    now
+        The time, in unix seconds.
+    """
+    failed = next((one for one in metrics.values() if one.resume is not None and not one.of_metric), None)
+    for metric, decision in metrics.items():
+        before = Health.of(rows, metric)
+        after = before.after(decision, now) if failed is None or decision.of_metric else before
+        if after != before:
+            after.keep(rows, metric)
+    after = Health() if failed is None else health.after(failed, now)
+    if after != health:
+        after.keep(rows)
+    return after
+
+
+def warn(decision: Decision, server: str) -> None:
+    """Warn, once a process about each, of an answer that somebody has to see to; what passes by itself is none."""
+    reason = known(decision.answer)
+    if problem_words(decision.answer) is None:
+        return
+    if reason is None:
+        message = "%s does not answer as a collector does (%s): reports wait; is the address right, or a proxy between?"
+        _warn_once(decision.answer, message, server, decision.answer)
+    else:
+        ends = "it was dropped" if reason.final else "reports wait until their grace is over"
+        _warn_once(decision.answer, "%s refuses (%s): %s; %s", server, reason, reason.said.rstrip("."), ends)
+
+
+_warn_once: Final = WarnsOnce(logging.getLogger("overstory.client"))
 
 
 @dataclass(frozen=True)
@@ -131,11 +221,20 @@ class Courier:
     def __post_init__(self) -> None:
         endpoint(self.server)
 
-    def ask(self, row: OutboxRow, failures: int, left: float) -> Decision:
+    def ask(self, row: OutboxRow, failures: int, left: float, metric_failures: int = 0) -> Decision:
         """Send a row's bytes within so many seconds and return what the answer means for it."""
         request = Request(endpoint(self.server), row.body, MEDIA_TYPE, self.token, min(left, self.timeout))
-        answer = self.transport(request)
-        return decide(row, answer, now=self.clock(), failures=failures, pace=self.pace, uniform=self.uniform)
+        decision = decide(
+            row,
+            self.transport(request),
+            now=self.clock(),
+            failures=failures,
+            pace=self.pace,
+            uniform=self.uniform,
+            metric_failures=metric_failures,
+        )
+        warn(decision, self.server)
+        return decision
 
     def deliver(
         self,
@@ -180,30 +279,33 @@ class _Delivery:
     covers: Covers
     until: float
     health: Health = field(default_factory=Health)
+    refused: dict[str, int] = field(default_factory=dict)
     done: Round = field(default_factory=Round)
 
     def run(self) -> Round:
         allowed = self.permit()
         while allowed is not None and (taken := self._take()):
-            for number, row in enumerate(taken):
+            while taken:
                 left = self.until - time.monotonic()
                 if left < LEAST or self.permit() != allowed:
-                    self._give_back(taken[number:])
+                    self._give_back(taken)
                     return self.done
-                if self._one(row, left).resume is not None:
-                    self._give_back(taken[number + 1 :])
+                row = taken.pop(0)
+                decision = self._one(row, left)
+                if decision.of_metric:
+                    self._give_back([other for other in taken if other.metric == row.metric])
+                    taken = [other for other in taken if other.metric != row.metric]
+                elif decision.resume is not None:
+                    self._give_back(taken)
                     return self.done
         return self.done
 
     def _take(self) -> list[OutboxRow]:
-        """Lease what is due, in random order; nothing while the collector is to be left alone."""
+        """Lease what is due, in random order."""
         now, lease = self.by.clock(), self.by.pace.lease + max(self.until - time.monotonic(), 0.0)
         with self.state.transaction() as rows:
-            self.health = Health.of(rows)
-            self.health.spread(rows, now, self.by.uniform)
-            if self.health.resting(now):
-                return []
-            taken = rows.outbox.take_due(now, AT_ONCE, lease)
+            self.health, taken = take_due(rows, now, AT_ONCE, lease, self.by.uniform)
+            self.refused = {name: Health.of(rows, name).failures for name in {row.metric for row in taken}}
         return sorted(taken, key=lambda _: self.by.uniform())
 
     def _give_back(self, untried: list[OutboxRow]) -> None:
@@ -216,15 +318,14 @@ class _Delivery:
         """Decide on a row, asking the collector if need be, and write down what became of it."""
         by, metric = self.by, self.metrics.get(row.metric)
         found = without_asking(row, metric, by.clock(), self.covers)
-        decision = found or by.ask(row, self.health.failures, left)
-        health = self.health.after(decision) if found is None else self.health
+        decision = found or by.ask(row, self.health.failures, left, self.refused[row.metric])
         with self.state.transaction() as rows:
-            if health != self.health:
-                health.keep(rows)
+            if found is None:
+                self.health = keep_health(rows, self.health, {row.metric: decision}, by.clock())
             settle(rows, row, decision, tried=found is None)
             if decision.state is RowState.SENT and metric is not None:
                 rows.remember(f"sent {row.metric}", metric.period.number(by.clock()))
-        self.health, self.done = health, self.done.after(decision)
+        self.done = self.done.after(decision)
         return decision
 
 

@@ -59,6 +59,11 @@ class LateSession:
         """How many reports are in memory alone."""
         return 0 if self.session is None else self.session.pending
 
+    @property
+    def dues(self) -> list[float]:
+        """When each report that is in memory alone, and is to be sent, is due."""
+        return [] if self.session is None else self.session.dues
+
     def opened(self) -> Session:
         """Return the session, opened if need be.
 

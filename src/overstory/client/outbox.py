@@ -166,10 +166,21 @@ class Outbox:
             (due, attempts, answer, number, RowState.WAITING.value),
         )
 
-    def due_before(self, moment: float) -> list[int]:
-        """Return the ids of the waiting reports that are due before a moment."""
-        query = "SELECT id FROM outbox WHERE state = ? AND due < ?"
-        return [number for (number,) in self._connection.execute(query, (RowState.WAITING.value, moment))]
+    def due_before(self, moment: float, metric: str | None = None) -> list[int]:
+        """Return the ids of the waiting reports, all or those of a metric, that are due before a moment."""
+        query = "SELECT id FROM outbox WHERE state = ?1 AND due < ?2 AND (?3 IS NULL OR metric = ?3)"
+        return [number for (number,) in self._connection.execute(query, (RowState.WAITING.value, moment, metric))]
+
+    def due_metrics(self, moment: float) -> list[str]:
+        """Return the metrics of the waiting reports that are due before a moment."""
+        query = "SELECT DISTINCT metric FROM outbox WHERE state = ? AND due <= ?"
+        return [metric for (metric,) in self._connection.execute(query, (RowState.WAITING.value, moment))]
+
+    def dues(self) -> list[tuple[str, float]]:
+        """Return the metric of each waiting report, and when it is due."""
+        return list(
+            self._connection.execute("SELECT metric, due FROM outbox WHERE state = ?", (RowState.WAITING.value,))
+        )
 
     def put_off(self, number: int, due: float) -> None:
         """Let a waiting report wait until `due`, whatever became of it before."""

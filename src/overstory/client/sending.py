@@ -2,14 +2,20 @@
 
 A report waits, and ends **sent** or **dropped**, once. What the collector answers decides:
 
-====================================  =========================================================================
-2xx that names the batch              sent; a duplicate is a success: an earlier answer was lost
-2xx that does not                     waits: something on the way answered, not a collector
-4xx but 408, 425, 429                 dropped, with the collector's reason: the same bytes would be refused again
-408, 425, 429, 5xx, all else          waits: exponential backoff with full jitter, and Retry-After at least
-no answer                             waits, likewise
-the period is closed                  dropped unasked: the collector would refuse it by now
-====================================  =========================================================================
+=====================================  ========================================================================
+2xx that names the batch as taken      sent; a duplicate is a success: an earlier answer was lost
+the collector's refusal, final         dropped, with its reason: nothing makes a collector take these bytes
+its refusal of one metric              waits, and so do the other reports of the metric
+its refusal of the period (too early)  waits by itself
+its refusal of everything              waits, and so does all that goes to this collector: exponential backoff with
+                                       full jitter, and Retry-After at least
+anybody else's answer, any status      waits, likewise: a portal, a proxy, another server
+no answer                              waits, likewise
+the period is closed                   dropped unasked: so every wait ends with the metric's grace
+=====================================  ========================================================================
+
+A refusal is the collector's own when its body is the JSON of one, with a reason that is known here and the status that
+belongs to it.
 
 A time that the collector asks for is no timetable: each report draws its own, uniform from once to twice as long. If
 it came back in the minute asked for, a collector could tell a device again by the minute that it gave it.
@@ -33,9 +39,9 @@ Uniform = Callable[[], float]
 """Draws from [0, 1)."""
 
 RETRIED: Final = frozenset({408, 425, 429})
-PASSING: Final = frozenset(str(reason) for reason in Reason if not reason.final)
 DAY: Final = 86_400.0
 _REASON: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
+_STRANGERS: Final = re.compile(r"http-[0-9]+, .*")
 _SECONDS: Final = re.compile(r"[0-9]{1,9}")
 
 
@@ -75,6 +81,8 @@ class Decision:
         The time before which nothing else is sent to this collector either; None when it is well.
     pause
         Over how many seconds after `resume` the reports that have to wait for it are spread.
+    of_metric
+        Whether `resume` and `pause` hold for the row's metric alone.
     """
 
     state: RowState
@@ -82,6 +90,7 @@ class Decision:
     due: float = 0.0
     resume: float | None = None
     pause: float = 0.0
+    of_metric: bool = False
 
 
 def backoff(failures: int, pace: Pace, uniform: Uniform) -> float:
@@ -151,7 +160,16 @@ def unasked(row: OutboxRow, metric: Metric | None, now: float) -> Decision | Non
     return Decision(RowState.DROPPED, Reason.PERIOD_CLOSED) if now >= metric.accept_until(row.period) else None
 
 
-def decide(row: OutboxRow, answer: Answer, *, now: float, failures: int, pace: Pace, uniform: Uniform) -> Decision:
+def decide(
+    row: OutboxRow,
+    answer: Answer,
+    *,
+    now: float,
+    failures: int,
+    pace: Pace,
+    uniform: Uniform,
+    metric_failures: int = 0,
+) -> Decision:
     """Return what an answer means for a row.
 
     Parameters
@@ -168,60 +186,118 @@ def decide(row: OutboxRow, answer: Answer, *, now: float, failures: int, pace: P
         How patient to be.
     uniform
         Draws the jitter.
+    metric_failures
+        How many reports in a row of this metric the collector has refused, this one apart.
 
     Examples
     --------
     >>> row = OutboxRow(1, bytes(16), "colour", 7, b"...", 0.0, 0, RowState.WAITING, None)
-    >>> decide(row, Answer(404), now=0.0, failures=0, pace=Pace(), uniform=lambda: 0.5)
-    Decision(state=<RowState.DROPPED: 'dropped'>, answer='http-404', due=0.0, resume=None, pause=0.0)
-    >>> decide(row, Answer(503), now=0.0, failures=0, pace=Pace(), uniform=lambda: 0.5).due
-    30.0
+    >>> refused = Answer(410, {}, b'{"reason": "period-closed", "said": "...", "results": []}')
+    >>> decide(row, refused, now=0.0, failures=0, pace=Pace(), uniform=lambda: 0.5).state
+    <RowState.DROPPED: 'dropped'>
+    >>> portal = decide(row, Answer(404, {}, b"<html>"), now=0.0, failures=0, pace=Pace(), uniform=lambda: 0.5)
+    >>> portal.state, portal.answer, portal.due
+    (<RowState.WAITING: 'waiting'>, 'http-404, a page', 30.0)
     """
-    status = answer.status
-    if status is not None and 200 <= status < 300:
-        ended = _ended(_result(answer, row.batch))
-        if ended is not None:
-            return ended
-    elif status is not None and 400 <= status < 500 and status not in RETRIED:
-        return Decision(RowState.DROPPED, _reason(said(answer) or {}, f"http-{status}"))
+    state, why = _verdict(answer, row.batch)
+    if state is not RowState.WAITING:
+        return Decision(state, why)
+    reason = known(why)
+    of_metric = reason is not None and reason.of_metric
+    in_a_row = metric_failures if of_metric else failures
     asked = min(retry_after(answer, now, pace), pace.longest_asked / 2)
-    again = asked * (1 + uniform()) + backoff(max(row.attempts, failures) + 1, pace, uniform)
-    rest = asked + backoff(failures + 1, pace, uniform)
-    return Decision(RowState.WAITING, _why(answer), now + again, resume=now + rest, pause=rest)
+    again = now + asked * (1 + uniform()) + backoff(max(row.attempts, in_a_row) + 1, pace, uniform)
+    if reason is Reason.PERIOD_FUTURE:
+        return Decision(RowState.WAITING, why, again)
+    rest = asked + backoff(in_a_row + 1, pace, uniform)
+    return Decision(RowState.WAITING, why, again, resume=now + rest, pause=rest, of_metric=of_metric)
 
 
-def _ended(result: dict[str, Any] | None) -> Decision | None:
-    """Return how a batch ended that the collector answers for by name; None when it must be tried again."""
-    if result is None:
-        return None
-    if result.get("duplicate") is True:
-        return Decision(RowState.SENT, "duplicate")
-    accepted = result.get("accepted")
-    if isinstance(accepted, int) and accepted > 0:
-        return Decision(RowState.SENT, "accepted")
-    if result.get("reason") in PASSING:
-        return None
-    rejected = result.get("rejected")
-    first = rejected[0] if isinstance(rejected, list) and rejected and isinstance(rejected[0], dict) else result
-    reason = _reason(first, "")
-    return Decision(RowState.DROPPED, reason) if reason else None
+def known(word: object) -> Reason | None:
+    """Return the reason of that name; None where there is none.
+
+    Examples
+    --------
+    >>> known("bits"), known("not-found"), known(7)
+    (<Reason.BITS: 'bits'>, None, None)
+    """
+    return Reason(word) if isinstance(word, str) and word in set(Reason) else None
 
 
-def _result(answer: Answer, batch: bytes) -> dict[str, Any] | None:
-    found = said(answer)
-    results = found.get("results") if found else None
+def problem_words(why: str, metric: str = "") -> str | None:
+    """Return what is wrong with the answers, in words; None for what passes by itself, as a lost network does.
+
+    Parameters
+    ----------
+    why
+        The `answer` of a decision.
+    metric
+        The metric that it is about; empty when it is about all.
+
+    Examples
+    --------
+    >>> for why in ("unknown-token", "http-403, a page", "http-503"):
+    ...     print(problem_words(why))
+    the collector refuses (unknown-token)
+    the answers are not the collector's (http-403, a page)
+    None
+    """
+    reason = known(why)
+    if reason is not None and not reason.passing:
+        return f"the collector refuses{metric and ' '}{metric} ({why})"
+    return f"the answers are not the collector's ({why})" if _STRANGERS.fullmatch(why) else None
+
+
+def _verdict(answer: Answer, batch: bytes) -> tuple[RowState, str]:
+    """Return what becomes of a batch by an answer, and why in a few words."""
+    if answer.status is None:
+        return RowState.WAITING, answer.trouble or "no answer"
+    body = said(answer) or {}
+    refusal = _refusal(body, answer.status)
+    results = body.get("results") if refusal is not None or 200 <= answer.status < 300 else None
+    named = _named(results, batch)
+    if named is not None:
+        return _of_result(named) or (RowState.WAITING, _strangers(answer))
+    if refusal is None or results:  # a refusal that speaks of other batches, and not of this one, is not of it
+        return RowState.WAITING, _strangers(answer)
+    return _ended(refusal), refusal
+
+
+def _refusal(body: dict[str, Any], status: int) -> Reason | None:
+    """Return the reason of a collector's refusal; None where the body is none, or its status belongs to another."""
+    reason = known(body.get("reason"))
+    whole = isinstance(body.get("said"), str) and isinstance(body.get("results"), list)
+    return reason if reason is not None and whole and reason.status == status else None
+
+
+def _named(results: object, batch: bytes) -> dict[str, Any] | None:
     listed = results if isinstance(results, list) else []
     return next((entry for entry in listed if isinstance(entry, dict) and entry.get("batch") == batch.hex()), None)
 
 
-def _reason(found: dict[str, Any], otherwise: str) -> str:
-    reason = found.get("reason")
-    return reason if isinstance(reason, str) and _REASON.fullmatch(reason) else otherwise
+def _of_result(result: dict[str, Any]) -> tuple[RowState, str] | None:
+    """Return what a collector says of a batch by name; None where it says nothing that is known here."""
+    if result.get("duplicate") is True:
+        return RowState.SENT, "duplicate"
+    accepted, rejected = result.get("accepted"), result.get("rejected")
+    if isinstance(accepted, int) and accepted > 0:
+        return RowState.SENT, "accepted"
+    first = rejected[0] if isinstance(rejected, list) and rejected and isinstance(rejected[0], dict) else result
+    reason = known(first.get("reason"))
+    return None if reason is None else (_ended(reason), reason)
 
 
-def _why(answer: Answer) -> str:
-    if answer.status is None:
-        return answer.trouble or "no answer"
-    if 200 <= answer.status < 300:
-        return "the answer is not a collector's"
-    return f"http-{answer.status}"
+def _ended(reason: Reason) -> RowState:
+    return RowState.DROPPED if reason.final else RowState.WAITING
+
+
+def _strangers(answer: Answer) -> str:
+    """Return what answered, where it was no collector: its status, and what kind of thing came with it."""
+    status = f"http-{answer.status}"
+    if answer.status in RETRIED or 500 <= (answer.status or 0) < 600:
+        return status  # busy or broken, whoever it is
+    body, start = said(answer), answer.body.lstrip()[:1]
+    if body is not None:
+        reason = body.get("reason")
+        return f"{status}, {reason if isinstance(reason, str) and _REASON.fullmatch(reason) else 'JSON'}"
+    return f"{status}, {'a page' if start == b'<' else 'other bytes' if start else 'empty'}"

@@ -83,6 +83,11 @@ class Session:
         """How many reports are in memory alone."""
         return len(self._pending)
 
+    @property
+    def dues(self) -> list[float]:
+        """When each of them that is to be sent is due."""
+        return [report.due for report in list(self._pending) if not report.kept]
+
     def after_fork(self) -> None:
         """Go on in a child: the parent writes what it recorded, and no lock is held by a thread that is not here."""
         self._lock, self._writing = threading.Lock(), threading.Lock()

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.consent import NEW, Choice, pinned
+from overstory.client.delivering import Health
 from overstory.client.errors import Fault, StateError
 from overstory.client.machine import UNCHECKED, machine_id
+from overstory.client.outbox import LONGEST_DELAY
 from overstory.client.paths import StatePaths
-from overstory.client.wording import columns, counted
+from overstory.client.sending import DAY, problem_words
+from overstory.client.wording import columns, counted, duration
 
 if TYPE_CHECKING:
     from overstory.client.budget import Spent
@@ -51,8 +55,12 @@ class Status:
         Reports in the outbox by state: waiting, sent, dropped, local.
     counts
         What happened so far, by word.
+    due
+        In how many seconds the first of the reports that wait is due, and the last; None when none waits. Each is sent
+        by the first flush after that.
     problem
-        Why the state cannot be used, or the last thing that went wrong; None when all is well.
+        Why the state cannot be used, the last thing that went wrong, or what the collector refuses, or what answers in
+        its place, and since which day; None when all is well.
     last_success
         By metric, the period in which a report was last sent; no finer time is kept.
     failures
@@ -73,6 +81,7 @@ class Status:
     pending: int = 0
     outbox: Mapping[str, int] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
+    due: tuple[float, float] | None = None
     problem: str | None = None
     last_success: Mapping[str, str] = field(default_factory=dict)
     failures: int = 0
@@ -105,7 +114,7 @@ class Status:
             yield f"the collector has failed {self.failures}x in a row; what waits is tried again later"
         for said in (self.clock, self.problem):
             if said is not None:
-                yield f"trouble: {said}"
+                yield f"problem: {said}"
         for note in self.notes:
             yield f"note: {note}"
 
@@ -119,7 +128,8 @@ class Status:
 
     def _queue(self) -> Iterator[str]:
         waiting, local = (self.outbox.get(name, 0) for name in ("waiting", "local"))
-        yield f"waiting: {waiting + self.pending}, sent: {self.counts.get('sent', 0)}, kept here alone: {local}"
+        when = f", {_due_words(*self.due)};" if self.due is not None else ","
+        yield f"waiting: {waiting + self.pending}{when} sent: {self.counts.get('sent', 0)}, kept here alone: {local}"
         if self.last_success:
             said = ", ".join(f"{period} ({metric})" for metric, period in self.last_success.items())
             yield f"last sent in: {said}"
@@ -149,6 +159,7 @@ class Status:
             "server": self.server,
             "folder": str(self.folder),
             "waiting": self.outbox.get("waiting", 0) + self.pending,
+            "due_in_seconds": None if self.due is None else [math.ceil(seconds) for seconds in self.due],
             "local": self.outbox.get("local", 0),
             "sent": self.counts.get("sent", 0),
             "dropped": self.dropped,
@@ -161,6 +172,22 @@ class Status:
             "budget": [spent_json(spent) for spent in self.spent],
             "totals": [total.to_json() for total in self.totals],
         }
+
+
+def _due_words(first: float, last: float) -> str:
+    """Say when what waits is due.
+
+    Examples
+    --------
+    >>> _due_words(18_700, 18_700), _due_words(0, 700), _due_words(0, 0)
+    ('due within 5 h 12 min', 'the first due now, all within 12 min', 'due now')
+    """
+    if last <= 0:
+        return "due now"
+    within = f"within {duration(last)}"
+    if math.ceil(first / 60) == math.ceil(last / 60):
+        return f"due {within}"
+    return f"the first due {'now' if first <= 0 else f'within {duration(first)}'}, all {within}"
 
 
 def _consent(written: dict[str, Any]) -> dict[str, Any]:
@@ -179,6 +206,7 @@ def read_status(
     *,
     now: float,
     pending: int = 0,
+    dues: Sequence[float] = (),
     problem: str | None = None,
     server: str | None = None,
 ) -> Status:
@@ -194,8 +222,8 @@ def read_status(
         What may be done, and why.
     now
         The time, in unix seconds.
-    pending, problem
-        What only the running program knows: reports in memory, and what went wrong last.
+    pending, dues, problem
+        What only the running program knows: reports in memory, when those are due, and what went wrong last.
     server
         The origin of the collector that the program sends to, where it is known.
     """
@@ -207,6 +235,7 @@ def read_status(
     clock = _before_consent(None if consent is None else consent.date, now)
     named = None if consent is None else consent.server
     found = Status(effective, missing, paths.folder, pending, problem=problem, clock=clock, server=named)
+    found = replace(found, due=_due_in(dues, now))
     state = State(paths)
     if not state.exists:
         return found
@@ -218,7 +247,8 @@ def read_status(
         found = replace(found, problem=str(error) if error.fault is Fault.ELSEWHERE else problem)
     try:
         with state.snapshot() as rows:
-            return _elsewhere(_completed(found, rows, registry, now), rows, registry, server)
+            read = _with_collector(_completed(found, rows, registry, now), rows, dues, now)
+            return _elsewhere(read, rows, registry, server)
     except StateError as error:
         return replace(found, problem=found.problem or str(error))
 
@@ -233,12 +263,42 @@ def _completed(found: Status, rows: Rows, registry: Mapping[str, Metric], now: f
         outbox={str(name): number for name, number in rows.outbox.tally().items()},
         counts=rows.counts(),
         last_success=_last_success(rows, registry),
-        failures=int(rows.recall("failures") or 0),
         clock=found.clock or _ahead(rows, registry, now),
         spent=tuple(spent(rows, metric) for metric in registry.values()),
         caveats=tuple(caveats(rows.keys, rows.memo, registry, copied=rows.recall(COPIED) is not None)),
         totals=budget(rows, registry).totals(attributes),
     )
+
+
+def _with_collector(found: Status, rows: Rows, dues: Sequence[float], now: float) -> Status:
+    """Add how the collector is doing, and when what waits may go there."""
+    waiting = rows.outbox.dues()
+    health = {name: Health.of(rows, name) for name in ("", *sorted({metric for metric, _ in waiting}))}
+    times = [*dues, *(max(due, health[""].until(due), health[name].until(due)) for name, due in waiting)]
+    return replace(
+        found,
+        failures=health[""].failures,
+        problem=found.problem or _refused(health),
+        due=_due_in(times, now),
+    )
+
+
+def _due_in(times: Sequence[float], now: float) -> tuple[float, float] | None:
+    # What is due later than any delay allows has seen another clock: it is sent at once.
+    waits = [max(due - now, 0.0) if due <= now + LONGEST_DELAY else 0.0 for due in times]
+    return (min(waits), max(waits)) if waits else None
+
+
+def _refused(health: Mapping[str, Health]) -> str | None:
+    """Say what the collector refuses, or what answers in its place, and since when."""
+    alike: dict[tuple[str, int], list[str]] = {}
+    for name, one in health.items():
+        alike.setdefault((one.problem, one.since), []).append(name)
+    problems = ((since, problem_words(why, ", ".join(names))) for (why, since), names in alike.items())
+    sentences = [
+        f"{words} since {datetime.fromtimestamp(since * DAY, UTC).date()}" for since, words in problems if words
+    ]
+    return "; ".join(sentences) or None
 
 
 def _elsewhere(found: Status, rows: Rows, registry: Mapping[str, Metric], server: str | None) -> Status:

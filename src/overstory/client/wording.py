@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 
@@ -14,6 +15,23 @@ def counted(number: int, thing: str) -> str:
     ('1 report', '0 reports', '1,200 distinct values')
     """
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words, its minutes or hours rounded up.
+
+    Examples
+    --------
+    >>> duration(18_700), duration(60), duration(7200), duration(0), duration(180_000)
+    ('5 h 12 min', '1 min', '2 h', '0 min', '2 days 2 h')
+    """
+    minutes = math.ceil(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    if minutes < 48 * 60:
+        return f"{minutes // 60} h" + (f" {minutes % 60} min" if minutes % 60 else "")
+    hours = math.ceil(minutes / 60)
+    return f"{hours // 24} days" + (f" {hours % 24} h" if hours % 24 else "")
 
 
 def columns(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from overstory.client.delivering import Covers, Health, Permit, settle, without_asking
+from overstory.client.delivering import Covers, Health, Permit, keep_health, settle, take_due, without_asking
 from overstory.client.outbox import OutboxRow
 from overstory.client.sending import Decision
 from overstory.client.state import State
-from overstory.gateway.sinks import Handed, Sink
+from overstory.gateway.sinks import COLLECTOR, Failures, Handed, Sink
 from overstory.protocol.metrics import Metric
 
 AT_ONCE: Final = 500
@@ -48,25 +48,25 @@ class Hand:
     def over(self, now: float, handed: Handed) -> None:
         """Hand over what is due at `now`, until nothing is, or the sink fails; count it in `handed`."""
         while (allowed := self.permit()) is not None:
-            health, taken = self._take(now)
+            health, failures, taken = self._take(now)
             if not taken:
                 return
             decisions = self._without_asking(taken, now)
             asked = [row for row in taken if row.id not in decisions]
-            answers = self.sink.hand(asked, now, health.failures, partial(self._still, allowed))
-            self._settle(taken, decisions, answers, health)
+            answers = self.sink.hand(asked, now, failures, partial(self._still, allowed))
+            self._settle(taken, decisions, answers, health, now)
             handed.note(decisions | answers)
-            if len(answers) < len(asked) or _failed(answers) is not None:
+            refused = {row.metric for row in asked if row.id in answers and answers[row.id].of_metric}
+            if any(row.id not in answers and row.metric not in refused for row in asked) or _failed(answers):
                 return
 
-    def _take(self, now: float) -> tuple[Health, list[OutboxRow]]:
+    def _take(self, now: float) -> tuple[Health, Failures, list[OutboxRow]]:
         with self.state.transaction() as rows:
-            health = Health.of(rows)
-            if health.resting(now):
-                return health, []
-            taken = rows.outbox.take_due(now, AT_ONCE, self.lease)
+            # What a gateway sends travels together anyhow, so what has to wait comes back together.
+            health, taken = take_due(rows, now, AT_ONCE, self.lease, lambda: 0.0)
+            refused = {metric: Health.of(rows, metric).failures for metric in {row.metric for row in taken}}
         self.shuffle(taken)
-        return health, taken
+        return health, {COLLECTOR: health.failures} | refused, taken
 
     def _still(self, allowed: object) -> bool:
         return self.permit() == allowed
@@ -81,12 +81,16 @@ class Hand:
         decisions: Mapping[int, Decision],
         answers: Mapping[int, Decision],
         health: Health,
+        now: float,
     ) -> None:
         """Write down what became of the rows; those that were not tried wait as before."""
-        after = health.after(_failed(answers) or next(iter(answers.values()))) if answers else health
+        asked: dict[str, Decision] = {}
+        for row in taken:
+            if row.id in answers and (row.metric not in asked or asked[row.metric].resume is None):
+                asked[row.metric] = answers[row.id]
         with self.state.transaction() as rows:
-            if after != health:
-                after.keep(rows)
+            if asked:
+                keep_health(rows, health, asked, now)
             for row in taken:
                 decision = answers.get(row.id) or decisions.get(row.id)
                 if decision is None:
@@ -95,6 +99,6 @@ class Hand:
                     settle(rows, row, decision, tried=row.id in answers)
 
 
-def _failed(answers: Mapping[int, Decision]) -> Decision | None:
-    """Return the decision that says that the sink failed, if one does."""
-    return next((decision for decision in answers.values() if decision.resume is not None), None)
+def _failed(answers: Mapping[int, Decision]) -> bool:
+    """Whether the sink takes nothing at all for now."""
+    return any(decision.resume is not None and not decision.of_metric for decision in answers.values())

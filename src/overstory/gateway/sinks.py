@@ -10,15 +10,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Protocol
 
+from overstory.client.delivering import warn
 from overstory.client.outbox import OutboxRow, RowState
 from overstory.client.sending import Decision, Pace, Uniform, decide
 from overstory.client.upload import Answer, Request, Transport, endpoint, said
 from overstory.gateway.errors import GatewayError
+from overstory.protocol.reasons import Reason
 from overstory.protocol.upload import HEADER, MAGIC, MEDIA_TYPE
 
-SPLIT: Final = frozenset({400, 413})
-"""Refusals of a whole request that may be about one upload in it, or about their number."""
+COLLECTOR: Final = ""
+"""The name, among those of metrics, of all that goes to a collector."""
 
+Failures = Mapping[str, int]
+"""How often in a row the collector has failed, and how often it has refused each metric."""
 
 Allowed = Callable[[], bool]
 """Answers whether reports may still leave: a person may withdraw consent at any moment."""
@@ -27,7 +31,7 @@ Allowed = Callable[[], bool]
 class Sink(Protocol):
     """Takes reports."""
 
-    def hand(self, rows: Sequence[OutboxRow], now: float, failures: int, allowed: Allowed) -> dict[int, Decision]:
+    def hand(self, rows: Sequence[OutboxRow], now: float, failures: Failures, allowed: Allowed) -> dict[int, Decision]:
         """Take the bodies of these rows while it is allowed, and say by row id what became of those that were taken."""
         ...
 
@@ -55,18 +59,23 @@ class CollectorSink:
     most_bytes: int = 1 << 20
     uniform: Uniform = field(default_factory=lambda: random.SystemRandom().random)
 
-    def hand(self, rows: Sequence[OutboxRow], now: float, failures: int, allowed: Allowed) -> dict[int, Decision]:
+    def hand(self, rows: Sequence[OutboxRow], now: float, failures: Failures, allowed: Allowed) -> dict[int, Decision]:
         """Send the rows, in as many requests as it takes; the first failure is the last request."""
         return self._in_turn(self._groups(rows), now, failures, allowed)
 
     def _in_turn(
-        self, groups: Iterable[list[OutboxRow]], now: float, failures: int, allowed: Allowed
+        self, groups: Iterable[list[OutboxRow]], now: float, failures: Failures, allowed: Allowed
     ) -> dict[int, Decision]:
         decisions: dict[int, Decision] = {}
+        refused: set[str] = set()
         for group in groups:
-            if not allowed() or any(decision.resume is not None for decision in decisions.values()):
+            rows = [row for row in group if row.metric not in refused]
+            if not rows:
+                continue
+            if not allowed() or any(made.resume is not None and not made.of_metric for made in decisions.values()):
                 break
-            decisions |= self._sent(group, now, failures, allowed)
+            decisions |= self._sent(rows, now, failures, allowed)
+            refused |= {row.metric for row in rows if row.id in decisions and decisions[row.id].of_metric}
         return decisions
 
     def _groups(self, rows: Sequence[OutboxRow]) -> Iterator[list[OutboxRow]]:
@@ -81,26 +90,33 @@ class CollectorSink:
         if group:
             yield group
 
-    def _sent(self, rows: list[OutboxRow], now: float, failures: int, allowed: Allowed) -> dict[int, Decision]:
+    def _sent(self, rows: list[OutboxRow], now: float, failures: Failures, allowed: Allowed) -> dict[int, Decision]:
         body = b"".join(row.body for row in rows)
         answer = self.transport(Request(endpoint(self.server), body, MEDIA_TYPE, self.token, self.timeout))
-        named = _named(answer)
-        if len(rows) > 1 and answer.status in SPLIT and not named:
+        if len(rows) > 1 and _splits(answer):
             half = len(rows) // 2
             return self._in_turn((rows[:half], rows[half:]), now, failures, allowed)
-        return {row.id: self._decided(row, answer, now, failures, named=named) for row in rows}
+        decisions = {row.id: self._decided(row, answer, now, failures) for row in rows}
+        for decision in decisions.values():
+            warn(decision, self.server)
+        return decisions
 
-    def _decided(self, row: OutboxRow, answer: Answer, now: float, failures: int, *, named: frozenset[str]) -> Decision:
-        if answer.status is not None and 400 <= answer.status < 500 and row.batch.hex() in named:
-            answer = Answer(200, answer.headers, answer.body)  # a refusal that says of each upload what became of it
-        return decide(row, answer, now=now, failures=failures, pace=self.pace, uniform=self.uniform)
+    def _decided(self, row: OutboxRow, answer: Answer, now: float, failures: Failures) -> Decision:
+        return decide(
+            row,
+            answer,
+            now=now,
+            failures=failures.get(COLLECTOR, 0),
+            pace=self.pace,
+            uniform=self.uniform,
+            metric_failures=failures.get(row.metric, 0),
+        )
 
 
-def _named(answer: Answer) -> frozenset[str]:
-    """Return the batch ids that an answer speaks of."""
-    results = (said(answer) or {}).get("results")
-    entries = results if isinstance(results, list) else []
-    return frozenset(str(entry.get("batch")) for entry in entries if isinstance(entry, dict))
+def _splits(answer: Answer) -> bool:
+    """Whether a refusal of a whole request may be about one upload in it, or about its size, whoever answered so."""
+    body = said(answer) or {}
+    return not body.get("results") and (answer.status == 413 or body.get("reason") == Reason.DAMAGED)
 
 
 class FileSink:
@@ -126,7 +142,7 @@ class FileSink:
             self._file.close()
             raise self._unwritable(error) from error
 
-    def hand(self, rows: Sequence[OutboxRow], now: float, failures: int, allowed: Allowed) -> dict[int, Decision]:  # noqa: ARG002 - a file needs neither time nor patience
+    def hand(self, rows: Sequence[OutboxRow], now: float, failures: Failures, allowed: Allowed) -> dict[int, Decision]:  # noqa: ARG002 - a file needs neither time nor patience
         """Write the rows that are not there yet; they are on the disk when this returns."""
         if not allowed():
             return {}

@@ -49,8 +49,18 @@ class Reason(StrEnum):
 
     @property
     def final(self) -> bool:
-        """Whether sending the same bytes again cannot help: a device drops them."""
-        return self.status not in {429, 503}
+        """Whether nothing makes a collector take the same bytes: a device drops them. All other reports wait."""
+        return self in _FINAL
+
+    @property
+    def passing(self) -> bool:
+        """Whether it ends by itself; what is neither passing nor final waits for an operator, or for the clock."""
+        return self.status in {429, 503}
+
+    @property
+    def of_metric(self) -> bool:
+        """Whether it holds for every report of a metric, and for no other metric: the two sides' registries differ."""
+        return self in _OF_METRIC
 
     @classmethod
     def of(cls, error: WireError) -> Reason:
@@ -63,6 +73,11 @@ class Reason(StrEnum):
         """
         return cls(error.reason) if error.reason in set(cls) else cls.DAMAGED
 
+
+_FINAL: Final = frozenset(
+    {Reason.DAMAGED, Reason.TOO_LARGE, Reason.TOO_MANY, Reason.PERIOD_CLOSED, Reason.COHORT, Reason.BITS}
+)
+_OF_METRIC: Final = frozenset({Reason.UNKNOWN_METRIC, Reason.WRONG_PARAMETERS, Reason.METRIC_EXPIRED})
 
 _ANSWERS: Final = {
     Reason.DAMAGED: (400, "The bytes are no batch of reports, or were damaged on their way."),

@@ -1,0 +1,370 @@
+"""What answers in a collector's place ends no report (finding A1), and neither does what an operator can cure.
+
+The same table is played for a client, which sends one report in a request, and for a gateway, which sends several.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from collector_doubles import CountingCollector, accepted, bad_server, http, replying
+from devices import DAY, NOON, Clock, device, registry
+
+from overstory.client import delivering
+from overstory.client.construction import WarnsOnce
+from overstory.client.delivering import Courier, Health
+from overstory.client.outbox import OutboxRow, RowState
+from overstory.client.paths import StatePaths
+from overstory.client.state import State
+from overstory.client.status import read_status
+from overstory.client.upload import Answer, Request
+from overstory.collector.answers import refusal
+from overstory.gateway.sinks import CollectorSink
+from overstory.protocol.reasons import Reason
+from overstory.protocol.upload import Upload, decode_uploads, encode_upload
+
+REGISTRY = registry(
+    colour='domain = {kind = "integers", min = 0, max = 3}\noracle = "grr"\nparameters = {epsilon = 1.0}\n'
+    'period = "day"\ngrace_days = 30\n',
+    size='domain = {kind = "integers", min = 0, max = 3}\noracle = "grr"\nparameters = {epsilon = 1.0}\n'
+    'period = "day"\ngrace_days = 30\n',
+)
+TODAY = int(NOON // DAY)
+STATUSES = [
+    200,
+    204,
+    302,
+    307,
+    400,
+    401,
+    403,
+    404,
+    405,
+    408,
+    409,
+    410,
+    411,
+    413,
+    415,
+    426,
+    429,
+    451,
+    500,
+    502,
+    503,
+    511,
+]
+BODIES = {
+    "a page": b"<html><body>Welcome to Hotel WiFi</body></html>",
+    "empty": b"",
+    "text": b"404 page not found\n",
+    "JSON": b'{"error": "forbidden", "status": 403}',
+    "JSON with a reason": b'{"reason": "period-closed", "message": "..."}',
+    "a list": b"[]",
+    "another batch": json.dumps({"results": [{"batch": "00" * 16, "accepted": 1}]}).encode(),
+    "a page of ours that is no answer to reports": b'{"reason": "not-found", "said": "There is no such page."}',
+}
+ENDS = {
+    Reason.DAMAGED: RowState.DROPPED,
+    Reason.TOO_LARGE: RowState.DROPPED,
+    Reason.TOO_MANY: RowState.DROPPED,
+    Reason.PERIOD_CLOSED: RowState.DROPPED,
+    Reason.COHORT: RowState.DROPPED,
+    Reason.BITS: RowState.DROPPED,
+}
+
+
+def row(number: int = 1, metric: str = "colour", period: int = TODAY) -> OutboxRow:
+    batch = number.to_bytes(16, "big")
+    body = encode_upload(Upload(batch, metric, period, b"a packed batch"))
+    return OutboxRow(number, batch, metric, period, body, 0.0, 0, RowState.WAITING, None)
+
+
+def of_client(answer: Answer) -> set[RowState]:
+    courier = Courier("https://c.example", lambda request: answer, clock=lambda: NOON)
+    return {courier.ask(row(), failures=0, left=5.0).state}
+
+
+def of_gateway(answer: Answer) -> set[RowState]:
+    sink = CollectorSink("https://c.example", lambda request: answer)
+    return {made.state for made in sink.hand([row(1), row(2), row(3)], NOON, {}, lambda: True).values()}
+
+
+@pytest.fixture(params=[of_client, of_gateway], ids=["client", "gateway"])
+def became(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_no_strangers_answer_ends_a_report(became: Any, body: bytes) -> None:
+    for status in STATUSES:
+        assert became(Answer(status, {}, body)) == {RowState.WAITING}, status
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_a_collectors_own_refusal_ends_a_report_only_where_nothing_cures_it(became: Any, reason: Reason) -> None:
+    made = refusal(reason)
+    assert became(Answer(made.status, {}, made.body)) == {ENDS.get(reason, RowState.WAITING)}
+
+
+@pytest.mark.parametrize("reason", list(ENDS))
+def test_a_final_reason_under_another_status_is_nobodys(became: Any, reason: Reason) -> None:
+    other = 403 if reason.status != 403 else 404
+    assert became(Answer(other, {}, refusal(reason).body)) == {RowState.WAITING}
+
+
+def test_a_refusal_that_names_other_batches_is_not_of_this_one(became: Any) -> None:
+    made = refusal(Reason.BITS, [{"batch": "ff" * 16, "accepted": 0, "reason": "bits"}])
+    assert became(Answer(made.status, {}, made.body)) == {RowState.WAITING}
+
+
+# --- warnings and status ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def warnings(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Any:
+    """The lines of this test's warnings, as if the process had given none before."""
+    monkeypatch.setattr(delivering, "_warn_once", WarnsOnce(logging.getLogger("overstory.client")))
+    caplog.set_level(logging.WARNING, "overstory.client")
+    return lambda: [record.getMessage() for record in caplog.records]
+
+
+def by(answer: Answer) -> Any:
+    return lambda request: answer
+
+
+def own(reason: Reason) -> Answer:
+    made = refusal(reason)
+    return Answer(made.status, {}, made.body)
+
+
+def reporting(folder: Path, transport: Any, clock: Clock, **more: Any) -> Any:
+    return device(
+        folder, registry=REGISTRY, clock=clock, transport=transport, server="https://c.example", spread=0, **more
+    )
+
+
+def test_a_page_over_a_real_connection_is_warned_of_once_and_status_says_since_when(
+    tmp_path: Path, warnings: Any
+) -> None:
+    page = http(404, b"<html>Welcome to Hotel WiFi</html>", Server="nginx")
+    with bad_server(replying(page)) as portal:
+        client, clock = device(tmp_path, clock=Clock(), server=portal.url, spread=0), Clock()
+        client.record("colour", "red")
+        for _ in range(3):
+            client.flush()
+            client._clock.now += DAY
+        assert portal.connections == 3
+    assert client.status().outbox["waiting"] == 1
+    said = "the answers are not the collector's (http-404, a page) since 2026-11-21"
+    assert client.status().problem == said
+    lines = list(read_status(client.paths, client.registry, client.effective, now=clock()).words())
+    assert f"problem: {said}" in lines
+    (warning,) = warnings()
+    assert warning.startswith(f"{portal.url} does not answer as a collector does (http-404, a page): reports wait")
+
+
+def test_each_refusal_is_warned_of_once_and_each_stays_until_the_collector_takes_reports(
+    tmp_path: Path, warnings: Any
+) -> None:
+    clock, answers = Clock(), [own(Reason.NO_TOKEN), own(Reason.UNKNOWN_TOKEN), Answer(None, trouble="no connection")]
+    collector = CountingCollector()
+    client = reporting(tmp_path, lambda request: answers.pop(0) if answers else collector(request), clock)
+    client.record("colour", 1)
+    problems = []
+    for _ in range(4):
+        client.flush()
+        problems.append(client.status().problem)
+        clock.tomorrow()
+    assert problems == [
+        "the collector refuses (no-token) since 2026-11-21",
+        "the collector refuses (unknown-token) since 2026-11-22",
+        "the collector refuses (unknown-token) since 2026-11-22",  # a lost network does not cure it
+        None,
+    ]
+    assert len(collector.counted) == 1
+    assert [line.partition(":")[2].partition("(")[2].partition(")")[0] for line in warnings()] == [
+        "no-token",
+        "unknown-token",
+    ]
+    assert not any("colour" in line for line in warnings())
+
+
+def test_a_lost_network_and_a_busy_collector_are_no_problem_to_see_to(tmp_path: Path, warnings: Any) -> None:
+    clock, answers = Clock(), [Answer(None, trouble="no connection"), own(Reason.QUEUE_FULL), Answer(502)]
+    client = reporting(tmp_path, lambda request: answers.pop(0), clock)
+    client.record("colour", 1)
+    for failures in (1, 2, 3):
+        client.flush()
+        assert (client.status().problem, client.status().failures) == (None, failures)
+        clock.tomorrow()
+    assert warnings() == []
+
+
+# --- a metric that the collector does not know yet --------------------------------------------------------------------
+
+
+class Unaware:
+    """A collector whose registry lists no `size`, until it does."""
+
+    def __init__(self) -> None:
+        self.knows, self.asked = {"colour"}, list[tuple[float, str, bytes]]()
+        self.now = lambda: 0.0
+
+    def __call__(self, request: Request) -> Answer:
+        (upload,) = decode_uploads(request.body, 1)
+        self.asked.append((self.now(), upload.metric, upload.batch))
+        if upload.metric in self.knows:
+            return Answer(200, {}, accepted(request.body))
+        entry = {"batch": upload.batch.hex(), "accepted": 0, "reason": "unknown-metric", "rejected": []}
+        made = refusal(Reason.UNKNOWN_METRIC, [entry])
+        return Answer(made.status, {}, made.body)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    state = State(StatePaths(tmp_path / "state"), timeout=5.0)
+    state.begin()
+    return state
+
+
+def put(state: State, *rows: OutboxRow) -> None:
+    with state.transaction() as open_state:
+        for one in rows:
+            open_state.outbox.add(one.batch, one.metric, one.period, one.body, due=one.due, state=one.state)
+
+
+def tally(state: State) -> dict[str, int]:
+    with state.snapshot() as rows:
+        return {str(name): number for name, number in rows.outbox.tally().items() if number}
+
+
+def test_a_metric_that_is_refused_holds_no_other_up_and_asks_with_one_report_at_a_time(state: State) -> None:
+    """Twenty reports that came back together, again and again, could be known as one device's."""
+    collector, clock, chance = Unaware(), Clock(), random.Random(1)
+    collector.now = clock
+    put(state, *(row(number, "size") for number in range(1, 21)), *(row(number) for number in range(21, 26)))
+    courier = Courier("https://c.example", collector, clock=clock, uniform=chance.random)
+    for _ in range(3 * 24):
+        courier.deliver(state, REGISTRY, seconds=10)
+        clock.now += 3600
+    rounds: dict[float, list[str]] = {}
+    for when, metric, _ in collector.asked:
+        rounds.setdefault(when, []).append(metric)
+    assert rounds[NOON].count("colour") == 5
+    assert max(metrics.count("size") for metrics in rounds.values()) == 1
+    tries = [when for when, metric, _ in collector.asked if metric == "size"]
+    assert 5 < len(tries) < 60, "a few a day, for all of them together"
+    assert tally(state) == {"waiting": 20, "sent": 5}
+    with state.snapshot() as rows:
+        assert (Health.of(rows), Health.of(rows, "size").problem) == (Health(), "unknown-metric")
+    collector.knows.add("size")
+    last = clock()
+    for _ in range(24):
+        courier.deliver(state, REGISTRY, seconds=10)
+        clock.now += 3600
+    assert tally(state) == {"sent": 25}
+    assert len({when for when, _, _ in collector.asked if when >= last}) > 2, "each at a time of its own"
+    with state.snapshot() as rows:
+        assert Health.of(rows, "size") == Health(), "nothing is left of it"
+
+
+def test_waiting_ends_with_the_grace(state: State) -> None:
+    clock = Clock()
+    put(state, row(1), row(2, "size"))
+    answers = {"colour": Answer(404, {}, b"<html>"), "size": own(Reason.WRONG_PARAMETERS)}
+
+    def transport(request: Request) -> Answer:
+        (upload,) = decode_uploads(request.body, 1)
+        return answers[upload.metric]
+
+    courier = Courier("https://c.example", transport, clock=clock)
+    for _ in range(30):
+        courier.deliver(state, REGISTRY, seconds=10)
+        clock.now += DAY
+        assert tally(state) == {"waiting": 2}
+    clock.now = NOON + 31 * DAY
+    for _ in range(2):
+        courier.deliver(state, REGISTRY, seconds=10)
+        clock.now += DAY
+    with state.snapshot() as rows:
+        assert rows.counts() == {"dropped: period-closed": 2}
+
+
+def test_status_names_each_metric_that_is_refused_with_the_day(tmp_path: Path, warnings: Any) -> None:
+    collector, clock = Unaware(), Clock()
+    client = reporting(tmp_path, collector, clock)
+    client.record("colour", 1)
+    client.record("size", 2)
+    client.flush()
+    assert client.status().outbox == {"waiting": 1, "sent": 1, "dropped": 0, "local": 0}
+    clock.tomorrow()
+    client.flush()
+    assert client.status().problem == "the collector refuses size (unknown-metric) since 2026-11-21"
+    assert client.status().failures == 0
+    assert [line.split("; ")[1] for line in warnings()] == ["reports wait until their grace is over"]
+    collector.knows.add("size")
+    for _ in range(3):
+        clock.tomorrow()
+        client.flush()
+    assert client.status().problem is None
+    assert client.status().outbox["sent"] == 2
+
+
+# --- when what waits is due (finding A17) -----------------------------------------------------------------------------
+
+
+def test_status_says_when_what_waits_is_due(tmp_path: Path) -> None:
+    clock, answers = Clock(), [Answer(503, {"retry-after": "3600"})]
+    client = device(
+        tmp_path,
+        registry=REGISTRY,
+        clock=clock,
+        transport=lambda request: answers[0],
+        server="https://c.example",
+        spread=DAY / 2,
+    )
+
+    def waiting() -> str:
+        (line,) = (line for line in client.status().words() if line.startswith("waiting: "))
+        return line
+
+    assert waiting() == "waiting: 0, sent: 0, kept here alone: 0"
+    assert client.status().to_json()["due_in_seconds"] is None
+    client.record("colour", 1)
+    in_memory = client.status().due
+    assert in_memory is not None
+    assert 0 <= in_memory[0] == in_memory[1] <= DAY / 2
+    client.flush()
+    assert client.status().due == in_memory
+    with State(client.paths).transaction() as rows:
+        rows.outbox.put_off(1, clock() + 5 * 3600 + 12 * 60)
+    assert waiting() == "waiting: 1, due within 5 h 12 min; sent: 0, kept here alone: 0"
+    assert client.status().to_json()["due_in_seconds"] == [18720, 18720]
+    client.record("size", 2)
+    client.flush()
+    with State(client.paths).transaction() as rows:
+        rows.outbox.put_off(2, clock() - 5)
+    assert waiting() == "waiting: 2, the first due now, all within 5 h 12 min; sent: 0, kept here alone: 0"
+    client.flush()  # the collector asks for an hour: nothing goes before, and all in as long again
+    first, last = client.status().due or (0, 0)
+    assert 3600 <= first <= last <= 5 * 3600 + 12 * 60
+    clock.tomorrow()
+    assert waiting() == "waiting: 2, due now; sent: 0, kept here alone: 0"
+    clock.tomorrow(-30)
+    assert waiting() == "waiting: 2, due now; sent: 0, kept here alone: 0", "a clock that was set back delays nothing"
+
+
+def test_what_a_refused_metric_holds_is_due_when_it_may_be_asked_about_again(tmp_path: Path) -> None:
+    client = reporting(tmp_path, Unaware(), Clock())
+    client.record("size", 2)
+    client.flush()
+    with State(client.paths).transaction() as rows:
+        held = Health.of(rows, "size")
+        rows.outbox.put_off(1, NOON)
+    assert client.status().due == (held.resume + held.pause - NOON,) * 2
