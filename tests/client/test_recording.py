@@ -1,7 +1,11 @@
 """Recording: what `record` answers, what a flush writes, what is never written."""
 
+import importlib.resources
 import logging
 import pickle
+import subprocess
+import sys
+import zipfile
 from unittest.mock import Mock
 
 import pytest
@@ -308,6 +312,86 @@ def test_a_setting_that_cannot_be_is_the_developers_error(tmp_path, wrong, said)
 def test_a_registry_that_is_not_there_is_the_developers_error(tmp_path):
     with pytest.raises(FormatError, match=r"nowhere\.toml: cannot be read"):
         Client("app", registry=tmp_path / "nowhere.toml", state=tmp_path)
+
+
+def test_the_registry_may_be_the_second_argument(tmp_path):
+    from overstory.protocol.metrics.registry import EXAMPLE
+
+    (tmp_path / "metrics.toml").write_text(EXAMPLE)
+    assert list(Client("notes", tmp_path / "metrics.toml", state=tmp_path).registry) == ["colour"]
+
+
+def test_the_registry_may_lie_in_a_package_inside_a_zip(tmp_path, monkeypatch):
+    from overstory.protocol.metrics import load_registry
+    from overstory.protocol.metrics.registry import EXAMPLE
+
+    words = EXAMPLE.replace("metrics.colour", "metrics.word").replace(
+        'domain = {kind = "categories", names = ["red", "green", "blue"]}',
+        'domain = {kind = "strings", candidates = "lists/words.txt"}',
+    )
+    words = words.replace('"grr"', '"rappor"').replace("parameters = {epsilon = 1.0}\n", "")
+    with zipfile.ZipFile(tmp_path / "shipped.zip", "w") as archive:
+        archive.writestr("notes_app/__init__.py", "")
+        archive.writestr("notes_app/metrics.toml", EXAMPLE)
+        archive.writestr("notes_app/words.toml", words)
+        archive.writestr("notes_app/lists/words.txt", "oak\nash\n")
+        archive.writestr("notes_app/damaged.toml", "registry = ")
+    monkeypatch.syspath_prepend(tmp_path / "shipped.zip")
+    files = importlib.resources.files("notes_app")
+    assert list(Client("notes", files / "metrics.toml", state=tmp_path).registry) == ["colour"]
+    assert load_registry(files / "words.toml")["word"].candidates == ("oak", "ash")
+    with pytest.raises(FormatError, match=r"shipped\.zip/notes_app/damaged\.toml, line 1"):
+        Client("notes", files / "damaged.toml", state=tmp_path)
+    with pytest.raises(FormatError, match=r"nowhere\.toml: cannot be read"):
+        Client("notes", files / "nowhere.toml", state=tmp_path)
+
+
+@pytest.mark.parametrize("choice", [None, "on"])
+def test_a_strict_client_raises_for_what_is_mistyped_whatever_was_chosen(tmp_path, choice):
+    client = device(tmp_path, choice=choice, strict=True)
+    with pytest.raises(ParameterError, match=r"no metric 'color': the registry lists .*; did you mean 'colour'"):
+        client.record("color", "red")
+    with pytest.raises(ParameterError, match="a metric is named by a string, not by list"):
+        client.record(["colour"], "red")
+    with pytest.raises(ParameterError, match=r"colour: 'gren' is not a category: .*; did you mean 'green'"):
+        client.record("colour", "gren")
+    with pytest.raises(ParameterError, match="first: value = 'five'"):
+        client.record("first", "five")
+    with pytest.raises(ParameterError, match="engine: this metric takes a string, not int"):
+        client.record("engine", 7)
+    assert client.record("colour", "red") == ("not-asked" if choice is None else "recorded")
+
+
+MISTYPED = """
+import sys
+from overstory.client import Client
+
+client = Client("notes", sys.argv[1], state=sys.argv[2], environ={})
+print(client.record("color", "red"))
+print(client.record("colour", "my-secret-value"))
+print(client.record("colour", "my-secret-value"))
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("-X", "dev"), ("-X", "dev", "-W", "error")])
+def test_development_mode_shows_what_is_mistyped_before_anybody_has_consented(tmp_path, options):
+    from overstory.protocol.metrics.registry import EXAMPLE
+
+    (tmp_path / "metrics.toml").write_text(EXAMPLE)
+    program = tmp_path / "program.py"
+    program.write_text(MISTYPED)
+    command = [sys.executable, *options, program, tmp_path / "metrics.toml", tmp_path / "state"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["unknown-metric", "not-asked", "not-asked"]
+    if options != ("-X", "dev"):
+        assert done.stderr == ""
+        return
+    shown = [line.partition("program.py:")[2] for line in done.stderr.splitlines() if "Warning" in line]
+    assert shown == [
+        "6: UserWarning: a metric that the registry does not list was not recorded; it lists colour",
+        "7: UserWarning: a value is outside the domain of colour: reported as nothing",
+    ]
+    assert "my-secret-value" not in "".join(shown)
 
 
 def test_warnings_go_through_logging_and_nothing_is_printed(tmp_path, caplog, capsys):

@@ -1,7 +1,7 @@
 """The client: what a program embeds. It records in memory, and flushes to the disk and to the collector.
 
-Nothing here disturbs the program around it: once it is built, `record`, `flush`, `status` and `close` never raise, and
-tell by what they return. Before the first `record` there is no thread and no file.
+Nothing here disturbs the program around it: once it is built, `record`, `flush`, `status` and `close` never raise (but
+for a strict client's `record`), and tell by what they return. Before the first `record` there is no thread and no file.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -19,7 +20,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from overstory.client.consent import Choice, Consent, choose
-from overstory.client.construction import CLEAR, HOUR, WEEK, WarnsOnce, courier, delays, in_the_clear, load, seconds
+from overstory.client.construction import (
+    CLEAR,
+    HOUR,
+    WEEK,
+    WarnsOnce,
+    courier,
+    delays,
+    in_the_clear,
+    load,
+    mistake,
+    seconds,
+)
 from overstory.client.errors import ConsentError, Fault, StateError
 from overstory.client.forking import watch
 from overstory.client.late_session import LateSession
@@ -30,6 +42,8 @@ from overstory.client.policy import UNASKED, Authority, Effective
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
     from overstory.client.background import Background
     from overstory.client.delivering import Round
     from overstory.client.outbox import Bounds
@@ -51,7 +65,8 @@ class Client:
     app
         The application's name; its state lies in a folder of that name.
     registry
-        The metric registry that the program was built with: the file, or what was read from it.
+        The metric registry that the program was built with: the file, also one inside a package
+        (``importlib.resources.files("notes") / "metrics.toml"``), or what was read from it.
     server
         The collector's address; None: reports are queued, and not sent.
     token
@@ -63,7 +78,7 @@ class Client:
     end_clock
         The time by which a metric is over and its key destroyed, where `clock` follows something else than the day.
     environ
-        The environment to be honoured.
+        The environment to be honoured: the process's, unless given.
     policy
         The administrator's policy file, where it is not the platform's.
     background
@@ -79,6 +94,9 @@ class Client:
         How large the outbox may grow.
     exit_timeout
         For how many seconds at most the exit of the program waits for other processes that hold the state.
+    strict
+        Whether `record` raises ParameterError for a metric that the registry does not list and for a value outside its
+        domain, whatever the person chose: for tests and development.
 
     Raises
     ------
@@ -104,14 +122,14 @@ class Client:
     def __init__(
         self,
         app: str,
+        registry: MetricRegistry | str | os.PathLike[str] | Traversable,
         *,
-        registry: MetricRegistry | str | os.PathLike[str],
         server: str | None = None,
         token: str = "",
         state: str | os.PathLike[str] | None = None,
         clock: Callable[[], float] = time.time,
         end_clock: Callable[[], float] | None = None,
-        environ: Mapping[str, str] = os.environ,
+        environ: Mapping[str, str] | None = None,
         policy: str | os.PathLike[str] | None = None,
         background: bool = False,
         interval: float = 60.0,
@@ -119,8 +137,10 @@ class Client:
         transport: Transport | None = None,
         bounds: Bounds | None = None,
         exit_timeout: float = 1.0,
+        strict: bool = False,
     ) -> None:
         self.app, self.registry = check_app(app), load(registry)
+        environ = os.environ if environ is None else environ
         self.paths = StatePaths(Path(state) if state is not None else state_folder(app, environ))
         self._courier = courier(server, token, transport, clock, environ)
         self._clock, self._end_clock, self._bounds = clock, end_clock or clock, bounds
@@ -131,7 +151,7 @@ class Client:
         self._server = server
         self._wants_thread = background
         self._thread: Background | None = None
-        self._warn = WarnsOnce(_log)
+        self._warn, self._strict = WarnsOnce(_log), strict
         self._clear = in_the_clear(server)
         if self._clear is not None:
             self._warn("clear", CLEAR, self._clear)
@@ -159,7 +179,10 @@ class Client:
     # --- what a program calls -------------------------------------------------------------------------------------
 
     def record(self, metric: str, value: Any) -> Outcome:
-        """Record a value: randomize it and hold the report in memory; never raises, never waits for the network.
+        """Record a value: randomize it and hold the report in memory; never waits for the network, and never raises.
+
+        A mistyped metric or value is logged once. Python's development mode (``-X dev``) shows it as a warning, before
+        anybody has consented, too; a strict client raises.
 
         Parameters
         ----------
@@ -172,7 +195,14 @@ class Client:
         -------
         Outcome
             What was done.
+
+        Raises
+        ------
+        ParameterError
+            When the client is strict and the metric is not listed, or the value is outside its domain.
         """
+        if self._strict or sys.flags.dev_mode:
+            self._check(metric, value)
         try:
             return self._record(metric, value)
         except StateError as error:
@@ -285,9 +315,7 @@ class Client:
             return Outcome.CLOSED
         metric = self.registry.metrics.get(name) if isinstance(name, str) else None
         if metric is None:
-            # The name is not logged: in a call with its arguments swapped it is the value.
-            listed = ", ".join(self.registry.metrics)
-            self._warn("metric", "a metric that the registry does not list was not recorded; it lists %s", listed)
+            self._warn_of_unknown()
             return Outcome.UNKNOWN
         allowed = self._authority.now()
         consent = allowed.consent
@@ -297,6 +325,26 @@ class Client:
             return Outcome.NOT_ASKED
         self._notice_fork()
         return self._made(metric, value, allowed.choice is Choice.LOCAL, consent.mark)
+
+    def _check(self, name: str, value: Any) -> None:
+        """Raise what is wrong with a call of `record`, or where the client is not strict warn of it."""
+        from overstory.protocol.metrics import UnknownMetricError
+
+        wrong = mistake(self.registry, name, value)
+        if wrong is not None and self._strict:
+            raise wrong
+        if isinstance(wrong, UnknownMetricError):
+            self._warn_of_unknown()
+        elif wrong is not None:
+            self._warn_of_unfit(name)
+
+    def _warn_of_unknown(self) -> None:
+        # The name is not logged: in a call with its arguments swapped it is the value.
+        listed = ", ".join(self.registry.metrics)
+        self._warn("metric", "a metric that the registry does not list was not recorded; it lists %s", listed)
+
+    def _warn_of_unfit(self, name: str) -> None:
+        self._warn(f"unfit {name}", "a value is outside the domain of %s: reported as nothing", name)
 
     def _made(self, metric: Metric, value: Any, kept: bool, mark: str) -> Outcome:  # noqa: FBT001 - of the consent
         from overstory.client.session import Leave
@@ -313,7 +361,7 @@ class Client:
             self._warn(f"period {metric.id}", "%s: this time has no period; set the clock right", metric.id)
             return Outcome.PAST
         if outcome is Outcome.UNFIT:
-            self._warn(f"unfit {metric.id}", "a value is outside the domain of %s: reported as nothing", metric.id)
+            self._warn_of_unfit(metric.id)
         if outcome in MADE and self._wants_thread:
             self._wake()
         return outcome

@@ -5,12 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import random
+import sys
+import warnings
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, cast
 
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
     from overstory.client.delivering import Courier
     from overstory.client.upload import Transport
     from overstory.protocol.metrics import Metric, MetricRegistry
@@ -23,7 +28,7 @@ _uniform: Final = random.SystemRandom().random
 
 
 class WarnsOnce:
-    """Warns once about each thing, and about so many things at most.
+    """Warns once about each thing, and about so many things at most; in development mode Python shows it, too.
 
     Parameters
     ----------
@@ -40,10 +45,23 @@ class WarnsOnce:
         if about not in self._warned and len(self._warned) < MOST_WARNINGS:
             self._warned.add(about)
             self._log.warning(message, *details)
+            if sys.flags.dev_mode:
+                with suppress(UserWarning):  # where warnings are errors: only a strict client raises
+                    warnings.warn(message % details, stacklevel=_frames_of_ours())
 
 
-def load(registry: MetricRegistry | str | os.PathLike[str]) -> MetricRegistry:
-    """Return a registry, read from its file if need be; a device has no use for candidates.
+def _frames_of_ours() -> int:
+    """Return how many frames lie between a warning and the program's own call."""
+    import inspect
+
+    frame, count = inspect.currentframe(), 0
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("overstory."):
+        frame, count = frame.f_back, count + 1
+    return count
+
+
+def load(registry: MetricRegistry | str | os.PathLike[str] | Traversable) -> MetricRegistry:
+    """Return a registry, read from its file if need be, a package's too; a device has no use for candidates.
 
     Raises
     ------
@@ -52,16 +70,45 @@ def load(registry: MetricRegistry | str | os.PathLike[str]) -> MetricRegistry:
     ParameterError
         When it is neither a file nor a registry.
     """
-    if isinstance(registry, str | os.PathLike):
-        from overstory.protocol.metrics import load_registry
-
-        try:
-            return load_registry(registry, read_candidates=False)
-        except OSError as error:
-            raise FormatError(f"cannot be read: {error.strerror or error}", source=os.fspath(registry)) from error
-    if not isinstance(getattr(registry, "metrics", None), Mapping):
+    if isinstance(getattr(registry, "metrics", None), Mapping):
+        return cast("MetricRegistry", registry)
+    if not isinstance(registry, str | os.PathLike) and not hasattr(registry, "read_bytes"):
         raise ParameterError(f"registry: give a file or a MetricRegistry, not {type(registry).__name__}")
-    return registry
+    from overstory.protocol.metrics import load_registry
+
+    try:
+        return load_registry(cast("str | os.PathLike[str] | Traversable", registry), read_candidates=False)
+    except OSError as error:
+        raise FormatError(f"cannot be read: {error.strerror or error}", source=str(registry)) from error
+
+
+def mistake(registry: MetricRegistry, name: object, value: object) -> ParameterError | None:
+    """Return what is wrong with a metric's name or a value, and what may have been meant; None when nothing is.
+
+    Examples
+    --------
+    >>> from overstory.protocol.metrics import parse_registry
+    >>> from overstory.protocol.metrics.registry import EXAMPLE
+    >>> print(mistake(parse_registry(EXAMPLE), "color", "red"))
+    there is no metric 'color': the registry lists colour; did you mean 'colour'?
+    >>> print(mistake(parse_registry(EXAMPLE), "colour", "gren"))
+    colour: 'gren' is not a category: choose one of 'red', 'green', 'blue'; did you mean 'green'?
+    """
+    from overstory.protocol.domains import Categories
+    from overstory.protocol.metrics import UnknownMetricError
+    from overstory.protocol.metrics.fields import near_miss
+
+    if not isinstance(name, str):
+        return UnknownMetricError(f"a metric is named by a string, not by {type(name).__name__}")
+    try:
+        metric = registry[name]
+        metric.encode(value)
+    except UnknownMetricError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 - a value of the program's own class may raise anything
+        names = metric.domain.names if isinstance(metric.domain, Categories) else ()
+        return ParameterError(f"{name}: {error}{near_miss(value, names)}")
+    return None
 
 
 def courier(

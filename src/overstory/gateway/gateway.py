@@ -99,8 +99,8 @@ class Gateway:
     sink
         Where reports go; None under the choice `local`, where they stay.
     environ
-        The environment to be honoured. Marks of continuous integration are not: readings are handed to a gateway on
-        purpose, wherever it runs.
+        The environment to be honoured: the process's, unless given. Marks of continuous integration are not: readings
+        are handed to a gateway on purpose, wherever it runs.
 
     Raises
     ------
@@ -116,11 +116,12 @@ class Gateway:
         settings: Settings,
         sink: Sink | None = None,
         *,
-        environ: Mapping[str, str] = os.environ,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self.metric: Metric = registry[settings.metric]
         self.settings, self._moment = settings, _Moment(settings.clock)
-        named = {name: value for name, value in environ.items() if name not in CI_VARIABLES}
+        around = os.environ if environ is None else environ
+        named = {name: value for name, value in around.items() if name not in CI_VARIABLES}
         spread = settings.spread if settings.clock == "real" or settings.spread is not None else 0.0
         Aligner(self.metric, pick=settings.pick, missing=settings.missing)  # refuses choices before anything is made
         self.client = Client(

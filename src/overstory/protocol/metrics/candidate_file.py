@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
-from typing import Final
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final
 
 from overstory.protocol.errors import FormatError
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 MOST_SHOWN: Final = 3
 
 
-def read_candidate_file(folder: Path, name: str) -> tuple[str, ...]:
+def read_candidate_file(folder: Traversable, name: str) -> tuple[str, ...]:
     r"""Return the candidates of a file beside the registry.
 
     The file is UTF-8 text, one candidate per line; lines end in ``\n`` or ``\r\n``, and blank lines count for nothing.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import difflib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -126,6 +126,18 @@ class Fields:
             self.fault(key, f"{value!r:.100} is no table: give {wanted}")
             return None
         return Fields(value, (*self.path, key), self.places, self.faults)
+
+
+def near_miss(word: object, known: Iterable[str]) -> str:
+    """Return ``; did you mean ...?`` where a word is nearly a known one, else nothing.
+
+    Examples
+    --------
+    >>> near_miss("colr", ["colour", "size"]), near_miss("shape", ["colour", "size"])
+    ("; did you mean 'colour'?", '')
+    """
+    near = difflib.get_close_matches(word, list(known), n=1) if isinstance(word, str) else []
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _is_link(text: str) -> bool:

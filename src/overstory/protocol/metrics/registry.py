@@ -11,16 +11,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory.protocol.derivation import digest
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics.budget import PersonBudget, read_budget
 from overstory.protocol.metrics.building import build_metric
 from overstory.protocol.metrics.faults import Fault, RegistryError
-from overstory.protocol.metrics.fields import Fields
+from overstory.protocol.metrics.fields import Fields, near_miss
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.metrics.places import places
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 _AT_LINE: Final = re.compile(r" \(at line (\d+), column (\d+)\)$")
 
@@ -55,7 +58,8 @@ class MetricRegistry(Mapping[str, Metric]):
     def __getitem__(self, name: str) -> Metric:
         """Return the metric of that id, or raise ParameterError with the known ones."""
         if name not in self.metrics:
-            raise UnknownMetricError(f"there is no metric {name!r}: the registry lists {', '.join(self.metrics)}")
+            near = near_miss(name, self.metrics)
+            raise UnknownMetricError(f"there is no metric {name!r}: the registry lists {', '.join(self.metrics)}{near}")
         return self.metrics[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -81,13 +85,14 @@ class UnknownMetricError(ParameterError, KeyError):
     __str__ = ParameterError.__str__
 
 
-def load_registry(path: str | os.PathLike[str], *, read_candidates: bool = True) -> MetricRegistry:
+def load_registry(path: str | os.PathLike[str] | Traversable, *, read_candidates: bool = True) -> MetricRegistry:
     """Read and check a registry file.
 
     Parameters
     ----------
     path
-        The file; candidate files are named relative to its folder.
+        The file, also one inside a package or a zip, as `importlib.resources.files` gives it; candidate files are named
+        relative to its folder.
     read_candidates
         Whether to read them. A device has no use for candidates.
 
@@ -100,11 +105,16 @@ def load_registry(path: str | os.PathLike[str], *, read_candidates: bool = True)
     OSError
         When it cannot be read.
     """
-    folder = Path(path).parent if read_candidates else None
-    return parse_registry(registry_text(path), folder, source=os.fspath(path))
+    file = _opened(path)
+    folder: Traversable | None = getattr(file, "parent", None) if read_candidates else None
+    return parse_registry(registry_text(file), folder, source=str(path))
 
 
-def registry_text(path: str | os.PathLike[str]) -> str:
+def _opened(path: str | os.PathLike[str] | Traversable) -> Path | Traversable:
+    return Path(path) if isinstance(path, str | os.PathLike) else path
+
+
+def registry_text(path: str | os.PathLike[str] | Traversable) -> str:
     """Return the text of a registry file, its line ends as they are; a byte order mark is no part of it.
 
     Raises
@@ -115,13 +125,13 @@ def registry_text(path: str | os.PathLike[str]) -> str:
         When it cannot be read.
     """
     try:
-        return Path(path).read_bytes().removeprefix(codecs.BOM_UTF8).decode()
+        return _opened(path).read_bytes().removeprefix(codecs.BOM_UTF8).decode()
     except UnicodeDecodeError as error:
         problem = f"expected UTF-8 text ({error.reason} at byte {error.start})"
-        raise FormatError(problem, source=os.fspath(path)) from None
+        raise FormatError(problem, source=str(path)) from None
 
 
-def parse_registry(text: str, folder: Path | None = None, *, source: str | None = None) -> MetricRegistry:
+def parse_registry(text: str, folder: Traversable | None = None, *, source: str | None = None) -> MetricRegistry:
     """Check the text of a registry.
 
     Parameters
@@ -175,7 +185,7 @@ def _version(root: Fields) -> str | None:
     return root.text("registry", "the registry's version, such as its date")
 
 
-def _metrics(root: Fields, folder: Path | None) -> dict[str, Metric]:
+def _metrics(root: Fields, folder: Traversable | None) -> dict[str, Metric]:
     tables = root.subtable("metrics", "a table [metrics.ID] for each metric")
     if tables is None:
         return {}
