@@ -35,7 +35,7 @@ def test_the_commands_of_a_page_run_in_order(page: Any, tmp_path: Any) -> None:
         ran = subprocess.run(
             ["bash", "-o", "pipefail", "-c", shown.command],
             cwd=tmp_path,
-            env=environment(),
+            env=environment(XDG_STATE_HOME=str(tmp_path / "home")),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

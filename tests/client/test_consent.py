@@ -411,7 +411,7 @@ def test_the_command_names_a_collector(tmp_path, capsys, monkeypatch):
     text += 'purpose = "https://example.org/1"\nretention_days = 9\nexpires = 2099-01-01\n' + DEFAULT["colour"]
     (tmp_path / "metrics.toml").write_text(text)
     monkeypatch.chdir(tmp_path)
-    ask = ["on", "--state", "state", "--registry", "metrics.toml"]
+    ask = ["on", "--yes", "--state", "state", "--registry", "metrics.toml"]
     assert main([*ask, "--server", "https://C.example/x"], environ={}) == 0
     assert "https://c.example" in capsys.readouterr().out
     reporting = Client("t", registry=parse_registry(text), state="state", environ={}, policy="none", server=HOME)
@@ -420,6 +420,6 @@ def test_the_command_names_a_collector(tmp_path, capsys, monkeypatch):
     assert main(ask, environ={}) == 0
     assert "reports go to: https://c.example" in capsys.readouterr().out
     assert read_consent(reporting.paths).server == "https://c.example", "a renewed choice keeps what it named"
-    assert main(["local", *ask[1:]], environ={}) == 0
+    assert main(["local", *ask[2:]], environ={}) == 0
     assert main(ask, environ={}) == 0
     assert "reports go to: the first collector that this application names" in capsys.readouterr().out

@@ -13,6 +13,7 @@ from devices import BINS, DEFAULT, REGISTRY, device, registry
 from processes import in_child
 
 from overstory.client import Choice, ConsentError, Outcome
+from overstory.client.applications import introduce
 from overstory.client.commands import main
 from overstory.client.consent import choose, read_consent
 from overstory.client.paths import StatePaths
@@ -108,6 +109,7 @@ def test_half_an_off_over_the_choice_before_is_off(paths, policy):
 
 def test_the_command_says_what_stands(tmp_path, monkeypatch, capsys):
     state = ["--state", str(tmp_path / "state")]
+    introduce(StatePaths(tmp_path / "state"), "t", REGISTRY)
     with full_disk(monkeypatch):
         assert main(["off", *state], environ={}) == 0
         assert "as if nobody had been asked" in capsys.readouterr().out

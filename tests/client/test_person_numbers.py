@@ -79,7 +79,7 @@ def printed(capsys, *argv):
     return capsys.readouterr().out
 
 
-ON = ("on", "--state", "state", "--registry", "metrics.toml")
+ON = ("on", "--yes", "--state", "state", "--registry", "metrics.toml")
 STATUS = ("status", "--state", "state", "--registry", "metrics.toml")
 VIEW = ("view", "--state", "state", "--registry", "metrics.toml")
 

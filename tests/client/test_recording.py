@@ -1,6 +1,7 @@
 """Recording: what `record` answers, what a flush writes, what is never written."""
 
 import importlib.resources
+import json
 import logging
 import pickle
 import subprocess
@@ -90,7 +91,26 @@ def test_nothing_is_made_before_the_first_record(tmp_path):
     client = device(tmp_path, choice=None)
     assert client.status().effective.cause == "the person has not been asked"
     assert client.flush().problem is None
+    client.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_before_anybody_was_asked_there_is_what_is_asked_for_and_nothing_of_the_person(tmp_path):
+    """A3: the registry is public; with it the person's commands can show it."""
+    client = device(tmp_path, choice=None)
     assert client.record("colour", "red") is Outcome.NOT_ASKED
+    client.close()
+    assert [path.name for path in (tmp_path / "state").iterdir()] == ["application.json"]
+    assert json.loads((tmp_path / "state" / "application.json").read_text()) == {
+        "version": 1,
+        "name": "test",
+        "registry": REGISTRY.text,
+    }
+
+
+def test_nothing_is_made_where_the_environment_forbids_it(tmp_path):
+    client = device(tmp_path, choice=None, environ={"DO_NOT_TRACK": "1"})
+    assert client.record("colour", "red") is Outcome.OFF
     client.close()
     assert list(tmp_path.iterdir()) == []
 
@@ -255,7 +275,7 @@ def test_no_file_holds_the_value(tmp_path, clock):
         clock.tomorrow()
         client.record("engine", value)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert {path.name for path in files} == {"secret", "state.db", "consent.json", "lock"}
+    assert {path.name for path in files} == {"secret", "state.db", "consent.json", "lock", "application.json"}
     for path in files:
         assert value.encode() not in path.read_bytes()
 

@@ -301,7 +301,8 @@ def test_killed_at_any_step_a_key_is_whole_or_gone_and_then_gone(tmp_path, monke
         retire(state, metrics(), over)
         assert read_secret(paths.secret).key(ENDS) is None
         assert read_secret(paths.secret).key(STAYS) == kept
-        assert sorted(path.name for path in paths.folder.iterdir()) == ["consent.json", "lock", "secret", "state.db"]
+        names = sorted(path.name for path in paths.folder.iterdir())
+        assert names == ["application.json", "consent.json", "lock", "secret", "state.db"]
         with state.snapshot() as rows:
             assert rows.keys.erased() == {ENDS}
 

@@ -143,7 +143,7 @@ def test_the_commands_say_so_and_take_the_answer(tmp_path, machines, capsys):
     assert "begun on another machine" in capsys.readouterr().out
     assert main(["on", *words], environ={}) == 2
     assert "overstory on --moved" in capsys.readouterr().err
-    assert main(["on", "--moved", *words], environ={}) == 0
+    assert main(["on", "--moved", "--yes", *words], environ={}) == 0
     capsys.readouterr()
     assert main(["status", *words], environ={}) == 0
     assert "another machine" not in capsys.readouterr().out

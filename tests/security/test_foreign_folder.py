@@ -133,7 +133,7 @@ def test_a_secret_or_a_database_that_others_may_read_or_write_is_refused(begun, 
     assert f"chmod 600 {begun / name}" in problem_of(begun)
 
 
-@pytest.mark.parametrize("name", ["consent.json", "lock"])
+@pytest.mark.parametrize("name", ["consent.json", "application.json", "lock"])
 def test_a_consent_that_others_may_write_is_refused_and_one_they_may_read_is_not(begun, name):
     (begun / name).chmod(0o644)
     assert State(StatePaths(begun)).begin()
@@ -142,7 +142,7 @@ def test_a_consent_that_others_may_write_is_refused_and_one_they_may_read_is_not
 
 
 @pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="giving a file away takes the administrator")
-@pytest.mark.parametrize("what", ["the folder", "secret", "state.db", "consent.json"])
+@pytest.mark.parametrize("what", ["the folder", "secret", "state.db", "consent.json", "application.json"])
 def test_what_belongs_to_another_user_is_refused_to_the_administrator_too(begun, what):
     os.chown(begun if what == "the folder" else begun / what, NOBODY, -1)
     said = problem_of(begun)
@@ -235,7 +235,7 @@ def test_forgetting_overwrites_the_secret_itself_also_where_its_replacement_was_
         erase(StatePaths(begun))
         kept.seek(0)
         assert not any(kept.read())
-    assert sorted(path.name for path in begun.iterdir()) == ["lock"]
+    assert sorted(path.name for path in begun.iterdir()) == ["application.json", "lock"]
 
 
 def test_a_lock_that_is_a_link_is_not_followed(begun, tmp_path):

@@ -35,8 +35,8 @@ def make_folder(folder: Path) -> None:
     folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
 
 
-def create(path: Path, content: bytes) -> None:
-    """Write a new file and wait until it is on the disk; half a file is removed again.
+def create(path: Path, content: bytes, *, durable: bool = True) -> None:
+    """Write a new file and, unless told otherwise, wait until it is on the disk; half a file is removed again.
 
     Raises
     ------
@@ -48,15 +48,23 @@ def create(path: Path, content: bytes) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
     except BaseException:
         with contextlib.suppress(OSError):
             path.unlink()
         raise
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes, *, durable: bool = True) -> None:
     """Replace `path` by a file of `content`: a crash leaves the old one or the new one.
+
+    Parameters
+    ----------
+    path, content
+        The file, and what it is to hold.
+    durable
+        Whether to wait until it is on the disk. Otherwise a power failure may leave an empty file.
 
     Raises
     ------
@@ -64,14 +72,15 @@ def write_atomically(path: Path, content: bytes) -> None:
         When it cannot be written; the old file is as it was.
     """
     fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
-    create(fresh, content)
+    create(fresh, content, durable=durable)
     try:
         fresh.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
             fresh.unlink()
         raise
-    sync_folder(path.parent)
+    if durable:
+        sync_folder(path.parent)
 
 
 def unfinished(path: Path) -> Iterator[Path]:

@@ -108,6 +108,9 @@ def settle(paths: StatePaths, lock: int, timeout: float) -> DeviceSecret:
 def erase(paths: StatePaths, timeout: float = 5.0) -> None:
     """Delete the whole state, the person's choice included: the next report, if any, comes from another device.
 
+    What the application left for the person's commands stays, its name and its public registry: nothing in it is of
+    the person, and `on` can show again what is asked for.
+
     The folder may be one that others can write to. So nothing is overwritten or emptied but files of this user's own
     that have no second name; whatever else is there under a name of the state's loses that name alone.
 
@@ -121,7 +124,7 @@ def erase(paths: StatePaths, timeout: float = 5.0) -> None:
     with saying(paths.folder):
         _unlink_planted(paths.lock)
     with saying(paths.folder), no_fork(), locked(paths.lock, timeout) as lock:
-        for path in (paths.consent, *unfinished(paths.consent)):
+        for path in (paths.consent, *unfinished(paths.consent), *unfinished(paths.application)):
             path.unlink(missing_ok=True)
         # A process that waits for the database finds it empty, and drops what it holds.
         _unlink_planted(paths.database)

@@ -6,6 +6,7 @@ for a strict client's `record`), and tell by what they return. Before the first 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
@@ -158,7 +159,7 @@ class Client:
         at_exit = seconds("exit_timeout", exit_timeout, 0.0, 60.0)
         self._late = LateSession(self._open, self._authority, self._warn, at_exit)
         self._starting, self._sending = threading.Lock(), threading.Lock()
-        self._closed = self._refused = False
+        self._closed = self._refused = self._introduced = False
         self._process, self._retired_at = os.getpid(), -math.inf
         watch(self)
 
@@ -286,6 +287,7 @@ class Client:
             self._refused = self._refused or choice != Choice.ON
             raise
         self._refused = False
+        self._introduce()
         return made
 
     def close(self, timeout: float = 5.0) -> None:
@@ -319,6 +321,8 @@ class Client:
             return Outcome.UNKNOWN
         allowed = self._authority.now()
         consent = allowed.consent
+        if not self._introduced and (allowed.choice is not Choice.OFF or allowed.cause == UNASKED):
+            self._introduce()
         if allowed.choice is Choice.OFF or self._refused:
             return Outcome.NOT_ASKED if allowed.cause == UNASKED else Outcome.OFF
         if consent is None or not self._permission.covers(consent, metric):
@@ -365,6 +369,14 @@ class Client:
         if outcome in MADE and self._wants_thread:
             self._wake()
         return outcome
+
+    def _introduce(self) -> None:
+        """Leave the registry, which is public, where the person's commands look for it; recording does not need it."""
+        from overstory.client.applications import introduce
+
+        self._introduced = True
+        with contextlib.suppress(OSError, StateError):
+            introduce(self.paths, self.app, self.registry)
 
     def _open(self) -> Session:
         from overstory.client.session import Session

@@ -13,12 +13,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from overstory.client.choosing import choose, forget
-from overstory.client.looking import show_status, show_view
+from overstory.client.applications import NOT_LEFT, applications, is_state, left_registry, read_application
+from overstory.client.choosing import choose, forget, turn_all_off
+from overstory.client.errors import StateError
+from overstory.client.looking import show_all, show_status, show_view
 from overstory.client.output import PIPE_CLOSED, close_quietly, write_anything
-from overstory.client.paths import StatePaths, state_folder
+from overstory.client.paths import StatePaths, state_folder, states_folder
 from overstory.client.setting import Setting
-from overstory.protocol.errors import OverstoryError, ParameterError
+from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
 
 if TYPE_CHECKING:
     from overstory.protocol.metrics import MetricRegistry
@@ -28,7 +30,7 @@ INTERRUPTED: Final = 130
 COMMANDS: Final = ("on", "local", "off", "forget", "status", "view")
 
 SUMMARIES: Final = {
-    "on": "agree to report: shows what is asked for, and records that you agree",
+    "on": "agree to report: shows what is asked for, asks, and records that you agree",
     "local": "record on this machine alone: you can look at it, and none of it is ever sent",
     "off": "record nothing and send nothing",
     "forget": "delete the program's secret on this machine and everything that was recorded",
@@ -36,12 +38,12 @@ SUMMARIES: Final = {
     "view": "show what was recorded, exactly what is sent, and what that tells",
 }
 EXAMPLES: Final = {
-    "on": "{0} on --app editor --registry metrics.toml",
-    "local": "{0} local --app editor --registry metrics.toml",
-    "off": "{0} off --app editor",
+    "on": "{0} on --app editor",
+    "local": "{0} local --app editor",
+    "off": "{0} off --app editor\n  {0} off --all",
     "forget": "{0} forget --app editor --yes",
-    "status": "{0} status --app editor --json",
-    "view": "{0} view --app editor --registry metrics.toml --explain colour=green --html view.html",
+    "status": "{0} status --app editor --json\n  {0} status",
+    "view": "{0} view --app editor --explain colour=green --html view.html",
 }
 
 
@@ -68,21 +70,22 @@ def add_commands(subparsers: Any, prog: str = "overstory", *, app: str | None = 
             epilog=f"example:\n  {EXAMPLES[name].format(prog)}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        parser.add_argument("--app", metavar="NAME", default=app, help="the application's name")
+        parser.add_argument("--app", metavar="NAME", default=app, help="the application, where there are several")
         parser.add_argument("--state", metavar="DIR", help="the folder of its state, where it is not the usual one")
+        parser.set_defaults(own_app=app)
         if not embedded:
-            parser.add_argument("--registry", metavar="FILE", help=REGISTRY_HELP[name in {"on", "local", "view"}])
+            parser.add_argument(
+                "--registry", metavar="FILE", help="its registry, in place of the one that it left here"
+            )
         parser.add_argument("--json", action="store_true", help="print JSON")
-        _add_own(parser, name)
+        _add_own(parser, name, alone=app is not None)
 
 
-REGISTRY_HELP: Final = (
-    "the metric registry, to name periods and state budgets",
-    "the metric registry that the application was built with",
-)
-
-
-def _add_own(parser: argparse.ArgumentParser, name: str) -> None:
+def _add_own(parser: argparse.ArgumentParser, name: str, *, alone: bool) -> None:
+    if name in {"off", "status"} and not alone:
+        parser.add_argument("--all", action="store_true", help="all applications of this user on this machine")
+    if name == "on":
+        parser.add_argument("--yes", action="store_true", help="agree without being asked, for scripts")
     if name in {"on", "local"}:
         parser.add_argument(
             "--moved", action="store_true", help="this machine replaces the one where the state was begun"
@@ -115,10 +118,15 @@ def run(
     OSError
         When a file cannot be read or written.
     """
-    where = os.environ if environ is None else environ
-    paths = _paths(args, where)
-    metrics = _registry(args, registry)
-    setting = Setting(args.app or str(paths.folder), paths, metrics, where, sys.stdout if out is None else out)
+    where, to = os.environ if environ is None else environ, sys.stdout if out is None else out
+    given = _given_registry(args, registry)
+    chosen = None if getattr(args, "all", False) else _chosen(args, where, begins=given is not None)
+    if chosen is None:
+        found = {name: _setting(name, paths, given, where, to) for name, paths in _all(args, where).items()}
+        return turn_all_off(found, args, to) if args.command == "off" else show_all(found, args, to)
+    setting = _setting(*chosen, given, where, to)
+    if args.app is None and args.state is None and not args.json:
+        setting.say(f"application: {setting.name or setting.paths.folder}")
     if args.command in {"status", "view"}:
         return show_status(setting, args) if args.command == "status" else show_view(setting, args)
     return forget(setting, args) if args.command == "forget" else choose(args.command, setting, args)
@@ -169,21 +177,90 @@ def main(
     return BAD_INPUT
 
 
-def _paths(args: argparse.Namespace, environ: Mapping[str, str]) -> StatePaths:
+def _chosen(
+    args: argparse.Namespace, environ: Mapping[str, str], *, begins: bool
+) -> tuple[str | None, StatePaths] | None:
+    """Return the application that is meant, and its state; None where a table of all is.
+
+    Parameters
+    ----------
+    args, environ
+        What was given.
+    begins
+        Whether there is a registry to begin a state with.
+
+    Raises
+    ------
+    ParameterError
+        When there is no such state, or more than one could be meant.
+    """
+    may_begin = begins and args.command not in {"off", "forget", "status"}
     if args.state is not None:
-        return StatePaths(Path(args.state))
-    if args.app is None:
-        raise ParameterError("whose state? give --app NAME, or --state DIR")
-    return StatePaths(state_folder(args.app, environ))
+        paths = StatePaths(Path(args.state))
+        if not (begins or args.command == "forget" or is_state(paths)):
+            raise ParameterError(f"{paths.folder}: there is no state here{_how_to_begin(args)}")
+        return args.app or read_application(paths).name, paths
+    if args.app is not None:
+        paths = StatePaths(state_folder(args.app, environ))
+        name = read_application(paths).name if environ.get("OVERSTORY_STATE") else None
+        if args.app != args.own_app and not (may_begin or (is_state(paths) and name in {None, args.app})):
+            raise ParameterError(_unknown(args, environ))
+        return args.app, paths
+    found = applications(environ)
+    if len(found) == 1:
+        return next(iter(found.items()))
+    if args.command == "status" and not begins:
+        return None
+    if not found:
+        raise ParameterError(f"{_none(environ)}; where a program keeps its own elsewhere, give --state DIR")
+    raise ParameterError(f"Which application? Use --app NAME (here: {', '.join(found)}).")
 
 
-def _registry(args: argparse.Namespace, given: MetricRegistry | None) -> MetricRegistry:
-    from overstory.protocol.metrics import MetricRegistry, RegistryError, load_registry
+def _unknown(args: argparse.Namespace, environ: Mapping[str, str]) -> str:
+    here = ", ".join(applications(environ))
+    return f"no application {args.app!r} has a state here{_how_to_begin(args)}; " + (
+        f"there are: {here}" if here else "and no other has one"
+    )
+
+
+def _how_to_begin(args: argparse.Namespace) -> str:
+    return " (give --registry FILE to begin one)" if args.command in {"on", "local"} else ""
+
+
+def _none(environ: Mapping[str, str]) -> str:
+    folder = environ.get("OVERSTORY_STATE") or states_folder(environ)
+    return f"no application has a state here, in {folder}"
+
+
+def _all(args: argparse.Namespace, environ: Mapping[str, str]) -> dict[str, StatePaths]:
+    for name in ("app", "state", "registry"):
+        if getattr(args, name, None) is not None:
+            raise ParameterError(f"--all is every application: leave --{name} out")
+    return applications(environ)
+
+
+def _setting(
+    name: str | None, paths: StatePaths, given: MetricRegistry | None, environ: Mapping[str, str], out: TextIO
+) -> Setting:
+    """Return what a command works on: with the registry that was given, or the one that the program left."""
+    from overstory.protocol.metrics import MetricRegistry
 
     if given is not None:
-        return given
-    if args.registry is None:
-        return MetricRegistry({}, "")
+        return Setting(name, paths, given, environ, out)
+    missing: str | None = None
+    registry = MetricRegistry({}, "")
+    try:
+        registry = left_registry(paths)
+    except (FormatError, StateError) as error:
+        missing = str(error)
+    return Setting(name, paths, registry, environ, out, missing or (None if registry else NOT_LEFT))
+
+
+def _given_registry(args: argparse.Namespace, embedded: MetricRegistry | None) -> MetricRegistry | None:
+    from overstory.protocol.metrics import RegistryError, load_registry
+
+    if embedded is not None or args.registry is None:
+        return embedded
     registry = load_registry(args.registry, read_candidates=False)
     if args.command == "view":
         # What a program ships may lack its candidate files: a device has no use for them.

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from overstory.client.setting import Setting
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
+    from overstory.client.status import Status
     from overstory.client.story import View
 
 
@@ -19,12 +22,43 @@ def show_status(setting: Setting, args: argparse.Namespace) -> int:
     """Run `status`."""
     from overstory.client.status import read_status
 
-    status = read_status(setting.paths, setting.registry, setting.effective, now=time.time())
+    status = _with_note(setting, read_status(setting.paths, setting.registry, setting.effective, now=time.time()))
     if args.json:
-        setting.say_json(status.to_json())
+        setting.say_json({"application": setting.name} | status.to_json())
         return 0
     setting.say(*status.words())
     setting.say(*status.costs())
+    return 0
+
+
+def _with_note(setting: Setting, status: Status) -> Status:
+    return status if setting.no_registry is None else replace(status, notes=(*status.notes, setting.no_registry))
+
+
+def show_all(found: Mapping[str, Setting], args: argparse.Namespace, out: TextIO) -> int:
+    """Run `status` for all applications: a line each, and what is wrong with any of them."""
+    from overstory.client.output import printable
+    from overstory.client.status import read_status
+
+    read = {
+        name: _with_note(one, read_status(one.paths, one.registry, one.effective, now=time.time()))
+        for name, one in found.items()
+    }
+    if args.json:
+        listed = [{"application": name} | status.to_json() for name, status in read.items()]
+        out.write(f"{json.dumps({'applications': listed}, indent=2, allow_nan=False)}\n")
+        return 0
+    if not read:
+        out.write("no application of yours has a state here: nothing is recorded, and nothing is sent\n")
+        return 0
+    rows = [("application", "now", "waiting", "sent", "because of")]
+    rows += [(name, *status.row()) for name, status in read.items()]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    for row, status in zip(rows, (None, *read.values()), strict=True):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
+        out.write(f"{printable('  '.join((*cells, row[-1])))}\n")
+        out.writelines(f"  {printable(line)}\n" for line in (() if status is None else status.troubles()))
+    out.write("\nmore about one: status --app NAME; all of them off: off --all\n")
     return 0
 
 
@@ -79,7 +113,7 @@ def _look(setting: Setting, explain: Sequence[str]) -> View:
 
     state = State(setting.paths)
     wanted = [_named(setting, text) for text in explain]
-    status = read_status(setting.paths, setting.registry, setting.effective, now=time.time())
+    status = _with_note(setting, read_status(setting.paths, setting.registry, setting.effective, now=time.time()))
     try:
         with state.snapshot() as rows:
             metrics = shown_metrics(rows, setting.registry)
@@ -94,7 +128,7 @@ def _named(setting: Setting, text: str) -> tuple[Any, str]:
     if not equals:
         raise ParameterError(f"--explain {text}: give METRIC=VALUE")
     if not setting.registry:
-        raise ParameterError(f"--explain {text}: give --registry FILE too, which says what {name} is")
+        raise ParameterError(f"--explain {text}: {setting.no_registry or 'the registry lists no metric'}")
     return setting.registry[name], value
 
 

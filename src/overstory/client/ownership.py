@@ -54,13 +54,14 @@ def _problems(paths: StatePaths, user: int) -> Iterator[str]:
     if folder.st_mode & _OTHERS_WRITE:
         by_all = folder.st_mode & stat.S_IWOTH
         yield _open(paths.folder, folder, "changed", "700" if by_all else "g-w")
-    for path in (paths.secret, paths.unconfirmed, paths.database, paths.consent, paths.lock):
+    public = paths.consent, paths.application, paths.lock
+    for path in (paths.secret, paths.unconfirmed, paths.database, *public):
         file = _status(path)
         if file is None:
             continue
         if file.st_uid != user:
             yield _not_yours(path, file, user, "it")
-        secret = path not in (paths.consent, paths.lock)
+        secret = path not in public
         if file.st_mode & (_OTHERS if secret else _OTHERS_WRITE):
             yield _open(path, file, "read or changed" if secret else "changed", "600")
 

@@ -58,6 +58,11 @@ class StatePaths:
         return self.folder / "consent.json"
 
     @cached_property
+    def application(self) -> Path:
+        """The application's name and its registry, both public."""
+        return self.folder / "application.json"
+
+    @cached_property
     def lock(self) -> Path:
         """What processes lock; its content marks a state that has begun."""
         return self.folder / "lock"
@@ -98,7 +103,18 @@ def state_folder(app: str, environ: Mapping[str, str], platform: str = sys.platf
     check_app(app)
     if chosen := environ.get("OVERSTORY_STATE"):
         return Path(chosen)
-    return _platform_folder(environ, platform) / "overstory" / app
+    return states_folder(environ, platform) / app
+
+
+def states_folder(environ: Mapping[str, str], platform: str = sys.platform) -> Path:
+    """Return the folder that holds the states of all applications of this user, where none is named.
+
+    Raises
+    ------
+    ParameterError
+        When no home folder is known.
+    """
+    return _platform_folder(environ, platform) / "overstory"
 
 
 def _platform_folder(environ: Mapping[str, str], platform: str) -> Path:

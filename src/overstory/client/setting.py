@@ -21,22 +21,25 @@ class Setting:
     Attributes
     ----------
     name
-        The application, or the state's folder where no application is named.
+        The application; None where neither the person nor the state names it.
     paths
         The state.
     registry
-        The metrics at hand; empty where none were given.
+        The metrics at hand; empty where none were given and the program left none.
     environ
         The environment.
     out
         Where to write.
+    no_registry
+        Why there are no metrics at hand; None where there are.
     """
 
-    name: str
+    name: str | None
     paths: StatePaths
     registry: MetricRegistry
     environ: Mapping[str, str]
     out: TextIO
+    no_registry: str | None = None
 
     def say(self, *lines: str) -> None:
         """Write lines, without anything that could steer a terminal."""

@@ -98,6 +98,19 @@ class Status:
         refused = {word.removeprefix(DROPPED): n for word, n in self.counts.items() if word.startswith(DROPPED)}
         return refused | {said: self.counts[word] for word, said in _LOST.items() if word in self.counts}
 
+    def row(self) -> tuple[str, str, str, str]:
+        """Return a row of a table of several applications: what is done, what waits, what was sent, and why."""
+        waiting, sent = self.outbox.get("waiting", 0) + self.pending, self.counts.get("sent", 0)
+        return str(self.effective.choice), str(waiting), str(sent), self.effective.cause
+
+    def troubles(self) -> Iterator[str]:
+        """Say what a person has to decide, and what went wrong, a line at a time."""
+        if self.effective.asked:
+            yield from self._asks_again()
+        for said in (self.clock, self.problem):
+            if said is not None:
+                yield f"trouble: {said}"
+
     def words(self) -> Iterator[str]:
         """Say it to a person, a line at a time."""
         yield f"{self.effective.choice}: {self.effective.cause}"

@@ -67,7 +67,7 @@ class View:
     Attributes
     ----------
     app
-        The application, or the folder of its state.
+        The application; None where it is not known.
     status
         What may be done, and what waits.
     metrics
@@ -76,7 +76,7 @@ class View:
         Values that were to be explained.
     """
 
-    app: str
+    app: str | None
     status: Status
     metrics: tuple[ShownMetric, ...]
     explained: tuple[Explanation, ...] = ()
@@ -92,7 +92,7 @@ def tell(view: View, *, reports: int) -> Iterator[Block]:
     reports
         How many of the newest reports are taken apart.
     """
-    yield Heading(1, f"What {view.app} sends from this device")
+    yield Heading(1, f"What {view.app or 'this program'} sends from this device")
     for line in view.status.words():
         yield Says(line)
     for explained in view.explained:

@@ -7,7 +7,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -40,6 +40,8 @@ class MetricRegistry(Mapping[str, Metric]):
         The version that the file states; a person's consent names it.
     budget
         How much all reports of one person may cost; None where the file sets no budget.
+    text
+        The TOML that it was read from; None where a program built it.
 
     Examples
     --------
@@ -51,6 +53,7 @@ class MetricRegistry(Mapping[str, Metric]):
     metrics: Mapping[str, Metric]
     version: str
     budget: PersonBudget | None = None
+    text: str | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metrics", MappingProxyType(dict(self.metrics)))
@@ -154,7 +157,7 @@ def parse_registry(text: str, folder: Traversable | None = None, *, source: str 
     if root.faults:
         raise RegistryError(root.faults, source=source)
     assert version is not None
-    return MetricRegistry(metrics, version, budget)
+    return MetricRegistry(metrics, version, budget, text)
 
 
 def read_root(text: str, *, source: str | None = None) -> Fields:

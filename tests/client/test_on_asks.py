@@ -1,0 +1,140 @@
+"""A4: `on` shows what is asked for and then asks; a script says --yes; nothing is recorded before."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from devices import DEFAULT, REGISTRY, registry
+
+from overstory.client.consent import read_consent
+from overstory.client.paths import StatePaths
+
+if sys.platform == "win32":
+    pytest.skip("terminals of POSIX", allow_module_level=True)
+import pty
+
+ONE = registry(colour=DEFAULT["colour"])
+FORBIDDING = {"CI", "DO_NOT_TRACK", "OVERSTORY", "OVERSTORY_STATE"}
+
+
+class Terminal:
+    """A command that runs in a terminal of its own."""
+
+    def __init__(self, folder, *argv):
+        environ = {name: value for name, value in os.environ.items() if name not in FORBIDDING}
+        self._here, there = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "overstory.client", *argv],
+            stdin=there,
+            stdout=there,
+            stderr=there,
+            cwd=folder,
+            env=environ,
+            start_new_session=True,
+        )
+        os.close(there)
+        self.shown = ""
+
+    def until(self, text):
+        """Read what is shown until `text` is, or the program ends."""
+        while text not in self.shown:
+            try:
+                read = os.read(self._here, 4096)
+            except OSError:  # what Linux says where the other end is closed
+                break
+            if not read:
+                break
+            self.shown += read.decode()
+        return self.shown
+
+    def answer(self, text):
+        os.write(self._here, text.encode())
+
+    def end(self):
+        self.until("\0")
+        os.close(self._here)
+        return self.process.wait(20)
+
+
+def begun(tmp_path, asks=REGISTRY):
+    (tmp_path / "metrics.toml").write_text(asks.text)
+    return "on", "--state", "state", "--registry", "metrics.toml"
+
+
+@pytest.mark.parametrize("yes", ["Yes\n"])
+def test_on_a_terminal_it_asks_after_it_has_shown_everything(tmp_path, yes):
+    asking = Terminal(tmp_path, *begun(tmp_path))
+    shown = asking.until("[y/N] ")
+    assert shown.endswith(f"Agree to these {len(REGISTRY)} metrics? [y/N] ")
+    assert all(f"({name})" in shown for name in REGISTRY)
+    assert "reports go to:" in shown
+    assert not (tmp_path / "state").exists(), "nobody has agreed yet"
+    asking.answer(yes)
+    assert asking.end() == 0
+    assert "on, from" in asking.shown
+    assert set(read_consent(StatePaths(tmp_path / "state")).metrics) == set(REGISTRY)
+
+
+@pytest.mark.parametrize("no", ["\n", "yes please\n", "\x04"])
+def test_any_other_answer_changes_nothing(tmp_path, no):
+    asking = Terminal(tmp_path, *begun(tmp_path, ONE))
+    assert asking.until("[y/N] ").endswith("Agree to this metric? [y/N] ")
+    asking.answer(no)
+    assert asking.end() == 0
+    assert "not agreed: nothing has changed" in asking.shown
+    assert not (tmp_path / "state").exists()
+
+
+def test_an_interrupt_changes_nothing(tmp_path):
+    asking = Terminal(tmp_path, *begun(tmp_path, ONE))
+    asking.until("[y/N] ")
+    asking.process.send_signal(signal.SIGINT)
+    assert asking.end() == 130
+    assert "Traceback" not in asking.shown
+    assert not (tmp_path / "state").exists()
+
+
+def test_yes_is_not_asked(tmp_path):
+    asking = Terminal(tmp_path, *begun(tmp_path, ONE), "--yes")
+    assert asking.end() == 0
+    assert "[y/N]" not in asking.shown
+    assert read_consent(StatePaths(tmp_path / "state")).choice == "on"
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_without_a_terminal_nothing_is_recorded_unless_it_says_yes(tmp_path, more):
+    ran = subprocess.run(
+        [sys.executable, "-m", "overstory.client", *begun(tmp_path, ONE), *more],
+        input="y\n",
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+        timeout=60,
+    )
+    assert ran.returncode == 2
+    assert ran.stderr.endswith("give --yes\n")
+    assert ran.stderr.count("\n") == 1
+    assert ("(colour)" in ran.stdout) == (not more)
+    assert not (tmp_path / "state").exists()
+
+
+def test_who_cannot_see_the_question_is_not_asked(tmp_path):
+    """The answer would come from a terminal, and what is asked for goes into a file."""
+    here, there = pty.openpty()
+    ran = subprocess.run(
+        [sys.executable, "-m", "overstory.client", *begun(tmp_path, ONE)],
+        stdin=there,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+        timeout=60,
+    )
+    os.close(here)
+    os.close(there)
+    assert ran.returncode == 2
+    assert "nobody can be asked here" in ran.stderr
+    assert not (tmp_path / "state").exists()
