@@ -30,6 +30,7 @@ class CollectorProcess:
     store: str
     options: Sequence[str] = ("--open-writes",)
     address: tuple[str, int] | None = field(default=None, init=False)
+    said: list[str] = field(default_factory=list, init=False)
     _process: subprocess.Popen[str] | None = field(default=None, init=False)
 
     def start(self) -> tuple[str, int]:
@@ -43,14 +44,15 @@ class CollectorProcess:
             start_new_session=True,
         )
         assert self._process.stdout is not None
-        said: list[str] = []
         for line in self._process.stdout:
-            said.append(line)
+            self.said.append(line)
             if READY in line:
                 host, _, port = line.split(READY)[1].split()[0].rstrip("/").rpartition(":")
                 self.address = (host, int(port))
                 return self.address
-        raise AssertionError(f"the collector ended with {self._process.wait()} before it listened:\n{''.join(said)}")
+        raise AssertionError(
+            f"the collector ended with {self._process.wait()} before it listened:\n{''.join(self.said)}"
+        )
 
     @property
     def pid(self) -> int:

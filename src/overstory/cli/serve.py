@@ -29,6 +29,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--store", required=True, metavar="URL", help="a file, sqlite:///FILE, or postgresql://...")
     parser.add_argument("--host", default="127.0.0.1", metavar="H", help="address to listen on (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, default=8000, metavar="P", help="0: any that is free (default: 8000)")
+    parser.add_argument(
+        "--allow-weaker", action="store_true", help="collect with less privacy than the stored reports were promised"
+    )
     parser.add_argument("--open-writes", action="store_true", help="take reports without a token")
     parser.add_argument("--tls-certificate", type=Path, metavar="FILE", help="serve HTTPS: certificate chain, PEM")
     parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its private key, PEM")
@@ -66,11 +69,13 @@ def run(args: argparse.Namespace) -> int:
 
     from overstory.collector.collector import Collector, Rhythm
     from overstory.collector.limits import Limits
+    from overstory.collector.promises import check_promises
     from overstory.collector.serving import Listening, serve
 
     listening = Listening(args.host, args.port, args.tls_certificate, args.tls_key, args.grace)
     if listening.exposed:
         _say(f"warning: {args.host} is not this machine alone, and there is no TLS: tokens cross the network readable")
+    check_promises(args.store, registry, allow_weaker=args.allow_weaker, warn=_say)
     collector = Collector(
         registry,
         _open(args.store, registry),

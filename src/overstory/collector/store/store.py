@@ -20,7 +20,7 @@ from overstory.collector.store.opening import check, connect, migrate
 from overstory.collector.store.reading import read_counts, read_periods, read_tally
 from overstory.collector.store.received import Received
 from overstory.collector.store.ripening import Ripening
-from overstory.collector.store.summary import Summary, summarize
+from overstory.collector.store.summary import Summary, read_collected, summarize
 from overstory.collector.store.tokens import Role, Token, add_token, find_token, read_tokens, revoke_token
 from overstory.protocol.metrics import Metric, MetricRegistry
 
@@ -171,6 +171,16 @@ class Store:
             When the database fails.
         """
         return summarize(self._database)
+
+    def collected(self) -> list[tuple[Known, int]]:
+        """Return under which terms there are reports in the store, and how many of each: mechanism, period, retention.
+
+        Raises
+        ------
+        StoreError
+            When the database fails.
+        """
+        return read_collected(self._database)
 
     def export(self, metric: Metric, first: int, last: int, path: str | os.PathLike[str]) -> int:
         """Write the kept reports of the periods ``first .. last`` as Parquet; return how many there are.

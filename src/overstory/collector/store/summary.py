@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, func, select
 
 from overstory.collector.store.database import Database
-from overstory.collector.store.known import Knowledge, read_known
+from overstory.collector.store.known import Knowledge, Known, read_known
 from overstory.collector.store.schema import BATCH_IDS, CHUNKS, COUNTS, INBOX, REVISION
 
 
@@ -74,6 +74,15 @@ def summarize(database: Database) -> Summary:
         batch_ids = connection.execute(select(func.count()).select_from(BATCH_IDS)).scalar_one()
         metrics = tuple(_metrics(connection, knowledge))
         return Summary(database.url, database.kind, REVISION, database.size(connection), batch_ids, metrics)
+
+
+def read_collected(database: Database) -> list[tuple[Known, int]]:
+    """Return under which terms there are reports, and how many were counted or wait to be; see `Store.collected`."""
+    with database.snapshot() as connection:
+        knowledge = read_known(connection)
+        sums = [_sums(connection, table) for table in (COUNTS, INBOX)]
+    reports = {key: sum(found.get(key, (0, 0, 0))[0] for found in sums) for key in knowledge}
+    return [(known, reports[key]) for key, known in knowledge.items() if reports[key]]
 
 
 def _metrics(connection: Connection, knowledge: Knowledge) -> list[MetricSummary]:

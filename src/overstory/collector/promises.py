@@ -1,0 +1,102 @@
+"""What people were promised of the reports in a store, held against a registry that is to collect more of them.
+
+The store remembers of each metric the mechanism, the period and the retention that its reports came under. A registry
+that weakens one of these under the same id breaks what people agreed to, as ``overstory metrics diff`` says; the
+collector is the last place where that can be noticed. What the store does not remember (the cap on values, the domain)
+is not judged here.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from overstory.collector.store import Store, open_store
+from overstory.collector.store.known import Known
+from overstory.collector.store.opening import MissingStoreError
+from overstory.privacy.metric_cost import counted
+from overstory.privacy.registry_changes import Kind, compare_registries
+from overstory.privacy.words import epsilon_text
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics import Metric, MetricRegistry
+
+ADVICE: Final = (
+    "people agreed to more privacy than that: give each of these metrics a new id; --allow-weaker collects all the same"
+)
+
+
+def check_promises(url: str, registry: MetricRegistry, *, allow_weaker: bool, warn: Callable[[str], None]) -> None:
+    """Refuse a registry that weakens the privacy of a metric of which a store has reports; a store may be missing.
+
+    Parameters
+    ----------
+    url
+        The store.
+    registry
+        What is to be collected.
+    allow_weaker
+        Warn instead.
+    warn
+        Takes each warning.
+
+    Raises
+    ------
+    ParameterError
+        With a line for each metric.
+    StoreError
+        When the store cannot be read.
+    """
+    try:
+        with open_store(url) as store:
+            lines = list(weakened(store, registry))
+    except MissingStoreError:
+        return
+    if lines and not allow_weaker:
+        raise ParameterError("\n".join((*lines, ADVICE)))
+    for line in lines:
+        warn(f"warning: {line}")
+
+
+def weakened(store: Store, registry: MetricRegistry) -> Iterator[str]:
+    """Say of each metric of which the store has reports how a registry weakens what they were promised, if it does.
+
+    Once reports that were made with a mechanism are in the store, the decision to take them has been made: it is not
+    asked for again.
+
+    Raises
+    ------
+    StoreError
+        When the store cannot be read.
+    """
+    stored: dict[str, list[tuple[Known, int]]] = defaultdict(list)
+    for known, reports in store.collected():
+        stored[known.metric].append((known, reports))
+    for name, metric in registry.items():
+        if (line := _weakened(metric, stored[name])) is not None:
+            yield line
+
+
+def _weakened(metric: Metric, stored: Sequence[tuple[Known, int]]) -> str | None:
+    same = [one for one in stored if one[0].mechanism.digest == metric.mechanism.digest]
+    for known, reports in sorted(same or stored, key=lambda one: -one[1]):
+        before = replace(metric, mechanism=known.mechanism, period=known.period, retention_days=known.retention_days)
+        old, new = (MetricRegistry({metric.id: one}, "") for one in (before, metric))
+        weaker = {change.what: change.said for change in compare_registries(old, new) if change.kind is Kind.WEAKENS}
+        if weaker:
+            were, are = ("was", "is") if reports == 1 else ("were", "are")
+            promised = _epsilons(before, metric)
+            other = weaker.get("parameters") or next(iter(weaker.values()))
+            said = f"{were} promised {promised}" if promised else f"{are} stored, and {other}"
+            return f"{metric.id}: {counted(reports)} {said}; run overstory metrics diff"
+    return None
+
+
+def _epsilons(old: Metric, new: Metric) -> str | None:
+    """Say by which epsilon the new metric promises less; None where it does so in another way."""
+    for name, of in (("epsilon_permanent", ""), ("epsilon_report", " for each")):
+        before, after = (getattr(metric.mechanism, name) for metric in (old, new))
+        if after > before:
+            return f"epsilon {epsilon_text(before)}{of}, this registry has {epsilon_text(after)}"
+    return None
