@@ -1,4 +1,4 @@
-"""``overstory metrics``: the registry checked, shown to the public, compared with the last one, planned."""
+"""``overstory metrics``: the registry begun, checked, shown to the public, compared with the last one, planned."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.cli.arguments import add_command
+from overstory.cli.metrics_init import add_parser as add_init
+from overstory.cli.metrics_init import run as _init
 
 if TYPE_CHECKING:
     from overstory.privacy.registry_changes import Change
@@ -17,7 +19,8 @@ A registry (metrics.toml) says of every metric what is collected, why, how priva
 The client is built with it, the collector refuses what it does not list, the public can read it: docs/metrics.md."""
 
 EXAMPLE = """\
-overstory metrics lint metrics.toml
+overstory metrics init
+  overstory metrics lint metrics.toml
   overstory metrics show metrics.toml search-engine
   overstory metrics diff released.toml metrics.toml
   overstory metrics plan metrics.toml"""
@@ -28,11 +31,12 @@ MOST_REPORTS: Final = 1_000_000
 
 
 def add_parser(subparsers: Any) -> None:
-    """Add the command and its four actions."""
+    """Add the command and its five actions."""
     parser = add_command(
-        subparsers, "metrics", "check, show, compare and plan the metric registry", more=MORE, example=EXAMPLE
+        subparsers, "metrics", "begin, check, show, compare and plan the metric registry", more=MORE, example=EXAMPLE
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
+    add_init(actions)
     _add_lint(actions)
     _add_show(actions)
     _add_diff(actions)
@@ -97,6 +101,7 @@ def _add_plan(actions: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     actions: Mapping[str, Callable[[argparse.Namespace], int]] = {
+        "init": _init,
         "lint": _lint,
         "show": _show,
         "diff": _diff,
@@ -106,6 +111,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _lint(args: argparse.Namespace) -> int:
+    return lint(args.file, strict=args.strict, as_json=args.json)
+
+
+def lint(file: str, *, strict: bool = False, as_json: bool = False) -> int:
+    """Print the faults, warnings and notes of a registry file; return the exit status."""
     import datetime as dt
     from pathlib import Path
 
@@ -114,26 +124,26 @@ def _lint(args: argparse.Namespace) -> int:
     from overstory.privacy.seed_notes import seed_notes
     from overstory.protocol.metrics import RegistryError, parse_registry, registry_text
 
-    text = registry_text(args.file)
+    text = registry_text(file)
     try:
-        registry = parse_registry(text, Path(args.file).parent, source=args.file)
+        registry = parse_registry(text, Path(file).parent, source=file)
     except RegistryError as error:
         faults, warnings, notes, count = error.faults, [], [], 0
     else:
         faults, count = (), len(registry)
         warnings = registry_warnings(registry, text, dt.datetime.now(dt.UTC).date())
         notes = [*registry_notes(registry), *seed_notes(registry, text)]
-    if args.json:
+    if as_json:
         listed = {"faults": [vars(fault) for fault in faults], "warnings": [vars(fault) for fault in warnings]}
-        print(json.dumps({"file": args.file, "metrics": count} | listed | {"notes": notes}, indent=2))
+        print(json.dumps({"file": file, "metrics": count} | listed | {"notes": notes}, indent=2))
     else:
         for kind, these in (("", faults), ("warning: ", warnings)):
             for fault in these:
-                print(f"{args.file}:{fault.line}: {kind}{fault.field}{': ' if fault.field else ''}{fault.message}")
+                print(f"{file}:{fault.line}: {kind}{fault.field}{': ' if fault.field else ''}{fault.message}")
         for note in notes:
-            print(f"{args.file}: note: {note}")
-        print(f"{args.file}: {_counted(len(faults), 'fault')}" if faults else _fine(args.file, count, len(warnings)))
-    return BAD_INPUT if faults else FOUND if warnings and args.strict else 0
+            print(f"{file}: note: {note}")
+        print(f"{file}: {_counted(len(faults), 'fault')}" if faults else _fine(file, count, len(warnings)))
+    return BAD_INPUT if faults else FOUND if warnings and strict else 0
 
 
 def _fine(file: str, metrics: int, warnings: int) -> str:

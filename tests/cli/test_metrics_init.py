@@ -1,0 +1,121 @@
+"""``overstory metrics init``: from answers or options to a registry that lint has nothing to say about (A17)."""
+
+import io
+import itertools
+import os
+import pty
+import re
+import subprocess
+import sys
+import tomllib
+
+import pytest
+from running import within
+
+from overstory.protocol.metrics import load_registry
+
+GIVEN = {
+    "--id": "theme",
+    "--description": "Which theme is in use.",
+    "--owner": "Design team",
+    "--purpose": "https://example.org/issues/7",
+}
+KINDS = {
+    "choice": {"--values": "light,dark,system"},
+    "yes-no": {},
+    "number": {"--min": "0", "--max": "50"},
+    "words": {},
+}
+
+
+def options(*more, without=(), **changed):
+    given = GIVEN | {f"--{name}": value for name, value in changed.items()}
+    return [word for pair in given.items() if pair[0] not in without for word in pair] + list(more)
+
+
+@pytest.mark.parametrize("epsilon", ["0.3", "1", "3"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_passes_lint_without_a_warning(kind, epsilon, tmp_path):
+    more = [word for pair in KINDS[kind].items() for word in pair]
+    ran = within("metrics", "init", *options("--yes", *more, kind=kind, epsilon=epsilon), cwd=tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "metrics.toml: 1 metric, no fault\n" in ran.stdout
+    assert within("metrics", "lint", "metrics.toml", "--strict", cwd=tmp_path).returncode == 0
+    mechanism = load_registry(tmp_path / "metrics.toml")["theme"].mechanism
+    assert 0.98 * float(epsilon) < mechanism.epsilon_report <= float(epsilon) * (1 + 1e-9)
+    assert mechanism.epsilon_permanent <= 2 * float(epsilon) * (1 + 1e-9)
+
+
+def test_a_number_of_few_whole_values_is_counted_one_by_one(tmp_path):
+    within("metrics", "init", *options("--yes", "--min", "1", "--max", "5", kind="number"), cwd=tmp_path)
+    assert load_registry(tmp_path / "metrics.toml")["theme"].domain.size == 5
+
+
+def test_every_key_stands_under_a_comment(tmp_path):
+    within("metrics", "init", *options("--yes", "--values", "light,dark"), cwd=tmp_path)
+    text = (tmp_path / "metrics.toml").read_text()
+    alone = {"description", "purpose", "parameters", "beyond"}  # explained with the key above them
+    lines = text.splitlines()
+    for above, line in itertools.pairwise(lines):
+        key = re.match(r"(\w+) =", line)
+        assert key is None or above.startswith("#") or key[1] in alone, line
+
+
+def test_a_file_is_replaced_only_by_force(tmp_path):
+    (tmp_path / "metrics.toml").write_text("mine")
+    ran = within("metrics", "init", *options("--yes", kind="yes-no"), cwd=tmp_path)
+    assert ran.returncode == 2
+    assert "metrics.toml exists: give another FILE, or --force to replace it" in ran.stderr
+    assert (tmp_path / "metrics.toml").read_text() == "mine"
+    assert within("metrics", "init", *options("--yes", "--force", kind="yes-no"), cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (options("--yes", without=["--owner"]), "--owner is missing: give who is responsible"),
+        (options("--yes", id="No good"), "--id: 'No good': give up to 64 of"),
+        (options("--yes", kind="colour"), "--kind: 'colour': give one of choice, yes-no, number, words"),
+        (options("--yes", "--values", "one"), "--values: give at least two different values"),
+        (options("--yes", "--min", "5", "--max", "5", kind="number"), "--max: 5: give a number above 5"),
+        (options("--yes", kind="yes-no", epsilon="1e9"), "--epsilon: 1e9: give a number from 0.01 to 20"),
+        (options("--yes", kind="yes-no", period="daily"), "--period: 'daily' is no period"),
+        (options("--yes", kind="yes-no", expires="2001-01-01"), "--expires: '2001-01-01': give a day after today"),
+        (options("--yes", kind="yes-no", purpose="because"), "--purpose: 'because' is not a link"),
+        (options("--yes", kind="yes-no", purpose="https://"), "'https://' is no link"),
+    ],
+)
+def test_a_wrong_answer_is_one_sentence_and_writes_nothing(arguments, said, tmp_path):
+    ran = within("metrics", "init", *arguments, cwd=tmp_path)
+    assert ran.returncode == 2
+    assert said in ran.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_script_answers_on_standard_input(tmp_path, monkeypatch):
+    answers = ["theme", "", 'What "is" in use.', "Design team", "https://example.org/7", "choice", "a, b", "", "0.5"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(answers)))
+    ran = within("metrics", "init", "m.toml", cwd=tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    metric = tomllib.loads((tmp_path / "m.toml").read_text())["metrics"]["theme"]
+    assert (metric["title"], metric["description"]) == ("Theme", 'What "is" in use.')
+    assert metric["domain"] == {"kind": "categories", "names": ["a", "b"], "other": "other"}
+    assert metric["parameters"]["epsilon_report"] == 0.5
+
+
+def test_a_person_is_asked_again_after_a_wrong_answer(tmp_path):
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "overstory", "metrics", "init", *options("--values", "a,b", without=["--id"])]
+    command += ["--title", "T", "--kind", "choice", "--other", "o", "--epsilon", "1", "--period", "day"]
+    command += ["--expires", "2999-01-01", "--retention-days", "9"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdin=follower, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as ran:
+        os.write(leader, b"Bad Id\ngood-id\n")
+        out, err = ran.communicate(timeout=60)
+    os.close(leader), os.close(follower)
+    assert ran.returncode == 0, err
+    assert err.count("the metric's id, such as colour-theme: ") == 2
+    assert "  'Bad Id': give up to 64 of" in err
+    assert "metrics.toml: 1 metric, no fault" in out
+    assert "[metrics.good-id]" in (tmp_path / "metrics.toml").read_text()
