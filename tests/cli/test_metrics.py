@@ -2,7 +2,9 @@
 
 import json
 import re
+import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -374,3 +376,42 @@ def test_lint_and_diff_load_nothing_heavy():
     )
     ran = python(code)
     assert ran.stdout == "[]\n", ran.stderr
+
+
+@pytest.fixture
+def packed(folder, monkeypatch):
+    """The example registry and its candidate files inside a package in a zip archive on the import path."""
+    with zipfile.ZipFile(folder / "packed.zip", "w") as archive:
+        archive.writestr("a_package_of_metrics/__init__.py", "")
+        for path in (*folder.glob("*.toml"), *folder.glob("*.txt")):
+            archive.write(path, f"a_package_of_metrics/data/{path.name}")
+    monkeypatch.syspath_prepend(folder / "packed.zip")
+    yield "package:a_package_of_metrics/data/metrics.toml"
+    sys.modules.pop("a_package_of_metrics", None)
+
+
+def test_a_registry_inside_a_package_is_read_with_its_candidates(folder, packed):
+    """A17 (6): a registry in a zip had no path."""
+    assert load_registry(packed) == load_registry(folder / "metrics.toml")
+    ran = within("metrics", "lint", packed, cwd=folder)
+    assert (ran.returncode, f"{packed}: 6 metrics, no fault" in ran.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("package:a_package_of_metrics/data/none.toml", "there is no such file in the package"),
+        ("package:no_such_package/metrics.toml", "there is no package 'no_such_package' here"),
+        ("package:a_package_of_metrics", "give package:NAME/FILE, such as package:notes/metrics.toml"),
+        ("/dev/zero", "larger than 16 MiB: this is not a registry"),
+    ],
+)
+def test_what_is_no_registry_file_is_one_sentence(folder, packed, name, said):
+    ran = within("metrics", "lint", name, cwd=folder)
+    assert (ran.returncode, ran.stderr) == (2, f"overstory: error: {name}: {said}\n")
+
+
+def test_a_plan_of_a_registry_inside_a_package_is_written_elsewhere(folder, packed):
+    ran = within("metrics", "plan", packed, cwd=folder)
+    assert (ran.returncode, "give -o OUT" in ran.stderr) == (2, True)
+    assert within("metrics", "plan", packed, "-o", "out.toml", cwd=folder).returncode == 0

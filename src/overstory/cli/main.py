@@ -19,6 +19,7 @@ COMMANDS: Final = (
     "collect",
     "privacy",
     "metrics",
+    "simulate",
     "gateway",
     "encode",
     "sum",

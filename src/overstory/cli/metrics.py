@@ -117,16 +117,15 @@ def _lint(args: argparse.Namespace) -> int:
 def lint(file: str, *, strict: bool = False, as_json: bool = False) -> int:
     """Print the faults, warnings and notes of a registry file; return the exit status."""
     import datetime as dt
-    from pathlib import Path
 
     from overstory.privacy.registry_notes import registry_notes
     from overstory.privacy.registry_warnings import registry_warnings
     from overstory.privacy.seed_notes import seed_notes
-    from overstory.protocol.metrics import RegistryError, parse_registry, registry_text
+    from overstory.protocol.metrics import RegistryError, parse_registry, registry_folder, registry_text
 
     text = registry_text(file)
     try:
-        registry = parse_registry(text, Path(file).parent, source=file)
+        registry = parse_registry(text, registry_folder(file), source=file)
     except RegistryError as error:
         faults, warnings, notes, count = error.faults, [], [], 0
     else:
@@ -233,9 +232,12 @@ def _plan(args: argparse.Namespace) -> int:
 
     from overstory.files.opening import replacing
     from overstory.planning.registry_plan import plan_registry
-    from overstory.protocol.metrics import registry_text
+    from overstory.protocol.errors import ParameterError
+    from overstory.protocol.metrics import registry_folder, registry_text
 
-    text, planned = plan_registry(registry_text(args.file), Path(args.file).parent, source=args.file)
+    if args.file.startswith("package:") and not args.output:
+        raise ParameterError(f"{args.file} is inside a package: give -o OUT, where to write the registry")
+    text, planned = plan_registry(registry_text(args.file), registry_folder(args.file), source=args.file)
     target = args.output or args.file
     if planned or args.output:
         with replacing(target) as name:

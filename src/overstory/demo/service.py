@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
+from urllib.parse import urlsplit
 
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.upload import ID_BYTES, MEDIA_TYPE, Upload, encode_upload
@@ -28,12 +29,12 @@ class CollectorService:
     Parameters
     ----------
     registry, store
-        The metric registry and the store, two files.
+        The metric registry, and the store: two files, or a database's address.
     log
         Where what the collector prints goes.
     """
 
-    def __init__(self, registry: Path, store: Path, log: Path) -> None:
+    def __init__(self, registry: Path, store: Path | str, log: Path) -> None:
         self._command = [sys.executable, "-m", "overstory", "serve", "--registry", str(registry), "--store", str(store)]
         self._log = log
         self._connection: http.client.HTTPConnection | None = None
@@ -64,14 +65,23 @@ class CollectorService:
             raise ServiceError(f"the collector refused reports: {said}")
         return int(said["results"][0]["accepted"])
 
-    def _connected(self) -> http.client.HTTPConnection:
-        """Wait until the collector says where it listens."""
+    def url(self) -> str:
+        """Wait until the collector says where it listens, and return that.
+
+        Raises
+        ------
+        ServiceError
+            When it ends before.
+        """
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if READY in line:
-                host, _, port = line.split(READY)[1].split()[0].rstrip("/").rpartition(":")
-                return http.client.HTTPConnection(host, int(port), timeout=PATIENCE)
+                return "http://" + line.split(READY)[1].split()[0].rstrip("/")
         raise ServiceError(f"the collector did not start; see {self._log}")
+
+    def _connected(self) -> http.client.HTTPConnection:
+        address = urlsplit(self.url())
+        return http.client.HTTPConnection(address.hostname or "", address.port, timeout=PATIENCE)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

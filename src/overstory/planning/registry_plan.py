@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from overstory.analysis.choosing import Choice, rank, recommend, trade
@@ -17,6 +16,7 @@ from overstory.protocol.mechanisms.mechanism import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.metrics import RegistryError, Strings, parse_registry
 from overstory.protocol.metrics.building import NOT_PLANNED, read_domain
+from overstory.protocol.metrics.candidate_file import Folder
 from overstory.protocol.metrics.fields import Fields
 from overstory.protocol.metrics.places import Path as KeyPath
 from overstory.protocol.metrics.places import Place
@@ -96,7 +96,7 @@ def _toml(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def plan_registry(text: str, folder: Path | None, *, source: str | None = None) -> tuple[str, list[Planned]]:
+def plan_registry(text: str, folder: Folder | None, *, source: str | None = None) -> tuple[str, list[Planned]]:
     r"""Return a registry's text with oracle and parameters in place of every metric's needs, and what was planned.
 
     The needs stay as a comment; all other text stays as it is.
@@ -138,7 +138,7 @@ def plan_registry(text: str, folder: Path | None, *, source: str | None = None) 
     return text, list(found.values())
 
 
-def _other_faults(text: str, folder: Path | None, source: str | None) -> list[Any]:
+def _other_faults(text: str, folder: Folder | None, source: str | None) -> list[Any]:
     """Return all faults but those that are about to be mended."""
     try:
         parse_registry(text, folder, source=source)
@@ -156,7 +156,7 @@ def _with_needs(root: Fields) -> dict[str, Fields]:
     return {name: Fields(metrics[name], ("metrics", name), root.places, root.faults) for name in waiting}  # type: ignore[index]
 
 
-def _planned(name: str, fields: Fields, folder: Path | None) -> Planned | None:
+def _planned(name: str, fields: Fields, folder: Folder | None) -> Planned | None:
     needs = fields.subtable("needs", "a table such as {epsilon_report = 1.0, reports = 100000}")
     if needs is None:
         return None

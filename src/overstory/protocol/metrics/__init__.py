@@ -9,6 +9,7 @@ from overstory.protocol.metrics.registry import (
     UnknownMetricError,
     load_registry,
     parse_registry,
+    registry_folder,
     registry_text,
 )
 
@@ -24,5 +25,6 @@ __all__ = [
     "UnknownMetricError",
     "load_registry",
     "parse_registry",
+    "registry_folder",
     "registry_text",
 ]

@@ -6,21 +6,18 @@ import inspect
 import math
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from overstory.protocol.domains import Domain, domain_from
 from overstory.protocol.encodings import MAX_COHORTS
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms.mechanism import Mechanism
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
-from overstory.protocol.metrics.candidate_file import read_candidate_file
+from overstory.protocol.metrics.candidate_file import Folder, read_candidate_file
 from overstory.protocol.metrics.fields import Fields
 from overstory.protocol.metrics.metric import Beyond, Metric, Strings
 from overstory.protocol.metrics.period import Period
 from overstory.protocol.upload import METRIC_ID
-
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
 
 KEYS: Final = (
     "title",
@@ -56,7 +53,7 @@ GRACE_DAYS: Final = 30
 NOT_PLANNED: Final = "not planned yet: run `overstory metrics plan FILE`, which writes oracle and parameters"
 
 
-def build_metric(fields: Fields, folder: Traversable | None) -> Metric | None:
+def build_metric(fields: Fields, folder: Folder | None) -> Metric | None:
     """Return the metric of a table, or None after noting every fault of it.
 
     Parameters
@@ -97,7 +94,7 @@ def build_metric(fields: Fields, folder: Traversable | None) -> Metric | None:
     return Metric(id=name, **words, domain=domain, mechanism=built, **rest, candidates=candidates)  # type: ignore[arg-type]
 
 
-def read_domain(fields: Fields, folder: Traversable | None) -> tuple[Domain | Strings | None, tuple[str, ...] | None]:
+def read_domain(fields: Fields, folder: Folder | None) -> tuple[Domain | Strings | None, tuple[str, ...] | None]:
     """Return a metric's domain, and its candidates where there is a file of them; None after noting a fault."""
     table = fields.subtable("domain", 'a table such as {kind = "bins", min = 0, max = 2, count = 100}')
     if table is None:
@@ -114,7 +111,7 @@ def read_domain(fields: Fields, folder: Traversable | None) -> tuple[Domain | St
     return _strings(table, folder) if kind == "strings" else (_symbols(fields, table), None)
 
 
-def _strings(table: Fields, folder: Traversable | None) -> tuple[Strings, tuple[str, ...] | None]:
+def _strings(table: Fields, folder: Folder | None) -> tuple[Strings, tuple[str, ...] | None]:
     named = table.table.get("candidates")
     if named is None:
         return Strings(), None

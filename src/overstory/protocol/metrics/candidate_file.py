@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Final
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from overstory.protocol.errors import FormatError
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
+Folder: TypeAlias = "Path | Traversable"
+"""Where a registry lies: a folder, or one inside a package."""
+
 MOST_SHOWN: Final = 3
 
 
-def read_candidate_file(folder: Traversable, name: str) -> tuple[str, ...]:
+def read_candidate_file(folder: Folder, name: str) -> tuple[str, ...]:
     r"""Return the candidates of a file beside the registry.
 
     The file is UTF-8 text, one candidate per line; lines end in ``\n`` or ``\r\n``, and blank lines count for nothing.
@@ -27,7 +30,7 @@ def read_candidate_file(folder: Traversable, name: str) -> tuple[str, ...]:
     if not name or "\\" in name or PurePosixPath(name).is_absolute():
         raise FormatError(f"{name!r} is no path relative to the registry's folder, with / between its parts")
     try:
-        raw = (folder / PurePosixPath(name)).read_bytes()
+        raw = folder.joinpath(*PurePosixPath(name).parts).read_bytes()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise FormatError(f"cannot be read: {reason[:1].lower()}{reason[1:]}", source=name) from None

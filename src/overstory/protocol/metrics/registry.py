@@ -17,6 +17,7 @@ from overstory.protocol.derivation import digest
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics.budget import PersonBudget, read_budget
 from overstory.protocol.metrics.building import build_metric
+from overstory.protocol.metrics.candidate_file import Folder
 from overstory.protocol.metrics.faults import Fault, RegistryError
 from overstory.protocol.metrics.fields import Fields, near_miss
 from overstory.protocol.metrics.metric import Metric
@@ -24,6 +25,12 @@ from overstory.protocol.metrics.places import places
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
+
+PACKAGE: Final = "package:"
+"""How the name of a file inside an installed package begins."""
+
+MOST_BYTES: Final = 16 << 20
+"""Of a registry file: more is something else, such as /dev/zero."""
 
 _AT_LINE: Final = re.compile(r" \(at line (\d+), column (\d+)\)$")
 
@@ -95,7 +102,7 @@ def load_registry(path: str | os.PathLike[str] | Traversable, *, read_candidates
     ----------
     path
         The file, also one inside a package or a zip, as `importlib.resources.files` gives it; candidate files are named
-        relative to its folder.
+        relative to its folder. ``package:NAME/FILE`` is a file inside an installed package, which may be in a zip.
     read_candidates
         Whether to read them. A device has no use for candidates.
 
@@ -108,13 +115,8 @@ def load_registry(path: str | os.PathLike[str] | Traversable, *, read_candidates
     OSError
         When it cannot be read.
     """
-    file = _opened(path)
-    folder: Traversable | None = getattr(file, "parent", None) if read_candidates else None
-    return parse_registry(registry_text(file), folder, source=str(path))
-
-
-def _opened(path: str | os.PathLike[str] | Traversable) -> Path | Traversable:
-    return Path(path) if isinstance(path, str | os.PathLike) else path
+    folder = registry_folder(path) if read_candidates else None
+    return parse_registry(registry_text(path), folder, source=str(path))
 
 
 def registry_text(path: str | os.PathLike[str] | Traversable) -> str:
@@ -123,18 +125,51 @@ def registry_text(path: str | os.PathLike[str] | Traversable) -> str:
     Raises
     ------
     FormatError
-        When it is not UTF-8.
+        When it is not UTF-8, is too large, or is in a package that is not installed.
     OSError
         When it cannot be read.
     """
+    folder, name = _located(path)
     try:
-        return _opened(path).read_bytes().removeprefix(codecs.BOM_UTF8).decode()
+        with folder.joinpath(name).open("rb") as file:
+            raw = file.read(MOST_BYTES + 1)
+    except FileNotFoundError:
+        if not isinstance(folder, Path):  # an archive's error has no words
+            raise FormatError("there is no such file in the package", source=str(path)) from None
+        raise
+    if len(raw) > MOST_BYTES:
+        raise FormatError(f"larger than {MOST_BYTES >> 20} MiB: this is not a registry", source=str(path))
+    try:
+        return raw.removeprefix(codecs.BOM_UTF8).decode()
     except UnicodeDecodeError as error:
         problem = f"expected UTF-8 text ({error.reason} at byte {error.start})"
         raise FormatError(problem, source=str(path)) from None
 
 
-def parse_registry(text: str, folder: Traversable | None = None, *, source: str | None = None) -> MetricRegistry:
+def registry_folder(path: str | os.PathLike[str] | Traversable) -> Folder:
+    """Return where the candidate files of a registry file are."""
+    return _located(path)[0]
+
+
+def _located(path: str | os.PathLike[str] | Traversable) -> tuple[Folder, str]:
+    """Return the folder of a registry file, and its name there."""
+    if not isinstance(path, str | os.PathLike):  # inside a zip, as `importlib.resources` gives it
+        return path.parent, path.name  # type: ignore[attr-defined]
+    named = os.fspath(path)
+    if not named.startswith(PACKAGE):
+        return Path(named).parent, Path(named).name
+    from importlib.resources import files
+
+    package, *folders = named.removeprefix(PACKAGE).split("/")
+    if not folders:
+        raise FormatError("give package:NAME/FILE, such as package:notes/metrics.toml", source=named)
+    try:
+        return files(package).joinpath(*folders[:-1]), folders[-1]
+    except (ImportError, ValueError, TypeError):
+        raise FormatError(f"there is no package {package!r} here", source=named) from None
+
+
+def parse_registry(text: str, folder: Folder | None = None, *, source: str | None = None) -> MetricRegistry:
     """Check the text of a registry.
 
     Parameters
@@ -188,7 +223,7 @@ def _version(root: Fields) -> str | None:
     return root.text("registry", "the registry's version, such as its date")
 
 
-def _metrics(root: Fields, folder: Traversable | None) -> dict[str, Metric]:
+def _metrics(root: Fields, folder: Folder | None) -> dict[str, Metric]:
     tables = root.subtable("metrics", "a table [metrics.ID] for each metric")
     if tables is None:
         return {}

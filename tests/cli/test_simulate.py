@@ -1,0 +1,78 @@
+"""``overstory simulate``: a trial without people, against a real collector (A17: 389 s for 2,000 reports before)."""
+
+import csv
+import json
+import re
+
+import pytest
+from running import overstory, within
+
+from overstory.protocol.metrics.registry import EXAMPLE
+
+TWO = EXAMPLE.replace('"grr"', '"l-grr"').replace("{epsilon = 1.0}", "{epsilon_permanent = 4.0, epsilon_report = 3.0}")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    text = re.sub("expires = .*", "expires = 2999-01-01", TWO)
+    (tmp_path / "metrics.toml").write_text(text)
+    return tmp_path
+
+
+def test_a_trial_is_counted_whole_and_estimated_near_the_truth(folder):
+    given = ["--registry", "metrics.toml", "--devices", "400", "--periods", "2", "--store", "trial.db"]
+    ran = overstory("simulate", *given, "--truth", "truth.csv", "--seed", "5", "--change", "0.5", cwd=folder)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    table, _, decode = ran.stdout.partition("overstory decode ")
+    assert table.splitlines()[1].split() == ["colour", "400", "800", "800", "0"]
+    assert decode == "--store trial.db --registry metrics.toml --metric colour\n"
+    ran = within("decode", *decode.split(), "--per-period", "--json", cwd=folder)
+    reading = json.loads(ran.stdout)
+    with (folder / "truth.csv").open() as file:
+        truth = {(row["period"], row["string"]): int(row["count"]) for row in csv.DictReader(file)}
+    assert len(truth) == 6
+    compared = 0
+    for part in reading["readings"]:
+        assert part["reports"] == 400
+        for row in part["estimates"]:
+            assert abs(row["raw_count"] - truth[part["from"], row["value"]]) < 6 * row["standard_error"]
+            compared += 1
+    assert compared == 6
+
+
+def test_values_come_from_a_column_and_quiet_keeps_the_table(folder):
+    (folder / "data.csv").write_text("tree,colour\noak,red\nash,red\nelm,mauve\n")
+    given = ["--registry", "metrics.toml", "--devices", "40", "--store", "trial.db", "--data", "data.csv", "--quiet"]
+    ran = within("simulate", *given, "--column", "colour", "--truth", "truth.csv", cwd=folder)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert [line.split() for line in ran.stdout.splitlines()[1:]] == [["colour", "40", "40", "40", "0"]]
+    with (folder / "truth.csv").open() as file:
+        assert {row["string"] for row in csv.DictReader(file)} == {"red", "outside the domain"}
+
+
+STRINGS = EXAMPLE.replace('{kind = "categories", names = ["red", "green", "blue"]}', '{kind = "strings"}').replace(
+    'oracle = "grr"\nparameters = {epsilon = 1.0}', 'oracle = "rappor"'
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--devices", "5"], "give --url URL of a running collector, or --store FILE to start one on"),
+        (["--devices", "5", "--store", "a.db", "--url", "http://x"], "one of them"),
+        (["--devices", "0", "--store", "a.db"], "--devices 0: give a whole number from 1 to 10,000,000"),
+        (["--devices", "5", "--periods", "9", "--store", "a.db"], "--periods 9: a collector takes reports of colour"),
+        (["--devices", "5", "--store", "a.db", "--data", "d.csv"], "--data FILE and --column C go together"),
+        (["--devices", "5", "--store", "a.db", "--metric", "color"], "there is no metric 'color'"),
+        (["--devices", "5", "--url", "http://127.0.0.1:9"], "is a collector running there?"),
+        (["--devices", "5", "--url", "localhost"], "server = 'localhost': give an address such as"),
+        (["--devices", "5", "--store", "no/such/folder/a.db"], "the collector did not run: "),
+        (["--devices", "5", "--store", "a.db", "--registry", "strings.toml"], "give --candidates FILE, one a line"),
+    ],
+)
+def test_what_cannot_be_simulated_is_one_sentence(arguments, said, folder):
+    (folder / "strings.toml").write_text(re.sub("expires = .*", "expires = 2999-01-01", STRINGS))
+    ran = within("simulate", "--registry", "metrics.toml", *arguments, cwd=folder)
+    assert ran.returncode == 2
+    assert said in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
