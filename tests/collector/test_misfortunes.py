@@ -25,6 +25,7 @@ from overstory.collector.collector import Rhythm
 from overstory.collector.store import StoreError, open_store
 from overstory.collector.store.compaction import CHUNKS, INBOX, Compacted
 from overstory.collector.store.database import Database
+from overstory.collector.store.errors import DiskFullError
 from overstory.collector.store.forgetting import Retained
 from overstory.collector.store.opening import connect
 from overstory.collector.store.ripening import Ripening
@@ -137,6 +138,34 @@ def test_a_failing_commit_keeps_the_collector_from_being_ready_whatever_else_suc
         store.before = lambda: None
         assert wire.send(post(upload())).answer()[0] == 200
         assert ready(poll)[0] == 200
+
+
+def test_a_full_disk_is_one_sentence_that_says_what_becomes_of_reports(caplog) -> None:
+    """FINDINGS D: "the store took nothing: StoreError: ..." 58 times."""
+    store = Upset()
+    errors = iter([DiskFullError("sqlite:///x: the disk is full; nothing of this was stored")] * 50)
+
+    def full() -> None:
+        raise next(errors)
+
+    store.before = full
+    at_level = caplog.at_level(logging.ERROR, "overstory.collector")
+    with at_level, served(store=store) as (_, address), Wire(address) as wire:
+        assert {wire.send(post(upload())).answer()[0] for _ in range(50)} == {503}
+    said = "cannot write to the store: disk full; reports refused with 503, senders will retry"
+    assert [record.getMessage() for record in caplog.records] == [said]
+
+
+def test_sqlite_that_finds_no_room_is_a_full_disk(tmp_path) -> None:
+    with open_store(str(tmp_path / "store.db"), METRICS, create=True) as store:
+        database = store._database
+
+        def fill(connection: Any) -> None:
+            connection.exec_driver_sql("PRAGMA max_page_count = 1")  # SQLite's own words for a full disk
+            connection.exec_driver_sql("CREATE TABLE more AS SELECT zeroblob(1000000)")
+
+        with pytest.raises(DiskFullError, match="the disk is full"):
+            database.write(fill)
 
 
 def test_what_retention_leaves_readable_is_logged(caplog) -> None:

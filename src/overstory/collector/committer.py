@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from overstory.collector.limits import MEBIBYTE, Limits
 from overstory.collector.sparse_log import SparseLog
 from overstory.collector.store import Received
+from overstory.collector.store.errors import DiskFullError
 
 GROUP_BYTES: Final = 4 * MEBIBYTE
 """Into one commit go no more bytes than this, unless one request has more: those behind it wait less long."""
@@ -74,7 +75,8 @@ class Committer:
         self._empty.set()
         self._too_much: _Waiting | None = None  # for the group before it
         self._faults = SparseLog(_log)
-        self._thread = threading.Thread(target=self._write, name="overstory-committer", daemon=True)
+        self._ended = False  # nothing is committed any more: whoever comes is refused
+        self._thread = threading.Thread(target=self._run, name="overstory-committer", daemon=True)
 
     def start(self) -> None:
         """Start the writer; the event loop is the one that runs now."""
@@ -92,6 +94,9 @@ class Committer:
         `done` is called once, on the event loop, after the commit that they were in.
         """
         waiting_reports, waiting_size = self.reports + reports, self.size + size
+        if self._ended:
+            _say(done, None)
+            return True
         if self.reports and (waiting_reports > self._limits.queue_reports or waiting_size > self._limits.queue_bytes):
             return False
         self.reports, self.size = waiting_reports, waiting_size
@@ -114,6 +119,19 @@ class Committer:
         if self.alive:
             await asyncio.to_thread(self._thread.join)
 
+    def _run(self) -> None:
+        """Commit until the end; should the thread end by a fault, those who wait for it hear so."""
+        try:
+            self._write()
+        except BaseException:
+            with suppress(Exception):
+                _log.critical(
+                    "the writer has ended by a fault: no report is taken; restart the collector", exc_info=True
+                )
+            raise
+        finally:
+            self._hand_back(self._give_up)
+
     def _write(self) -> None:
         while True:
             group: list[_Waiting] = []
@@ -125,9 +143,16 @@ class Committer:
                 started = time.perf_counter()
                 new = self._store.add([one for waiting in group for one in waiting.received])
             except Exception as error:  # noqa: BLE001 - whatever it is, nothing was kept, and the senders hear it
-                self._faults.error("the store took nothing", error)
-            if group:
-                self._hand_back(group, new, time.perf_counter() - started)
+                with suppress(Exception):  # without memory not even a line can be written
+                    self._complain(error)
+            finally:  # whatever it was
+                if group:
+                    self._hand_back(self._tell, group, new, time.perf_counter() - started)
+
+    def _complain(self, error: Exception) -> None:
+        refused = "reports refused with 503, senders will retry"
+        why = "disk full" if isinstance(error, DiskFullError) else SparseLog.words(error)
+        self._faults.line("cannot write to the store", type(error), f"cannot write to the store: {why}; {refused}")
 
     def _gather(self, group: list[_Waiting]) -> bool:
         """Wait, and put into `group` what goes into one commit; False at the end."""
@@ -149,11 +174,22 @@ class Committer:
             group.append(waiting)
         return True
 
-    def _hand_back(self, group: list[_Waiting], new: list[bool] | None, seconds: float) -> None:
+    def _give_up(self) -> None:
+        """Refuse what waits; nobody else takes from the queue any more."""
+        self._ended = True
+        waiting = [] if self._too_much is None else [self._too_much]
+        while self._queue.qsize():
+            one = self._queue.get()
+            waiting += [] if one is None else [one]
+        if waiting:
+            self._tell(waiting, None, 0.0)
+
+    def _hand_back(self, work: Callable[..., None], *args: Any) -> None:
+        """Have the event loop do something, even where memory is short."""
         assert self._loop is not None
         while True:
             try:
-                self._loop.call_soon_threadsafe(self._tell, group, new, seconds)
+                self._loop.call_soon_threadsafe(work, *args)
             except MemoryError:
                 time.sleep(0.1)
             except RuntimeError:  # the loop has ended: nobody waits for an answer

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from overstory.protocol.errors import OverstoryError
+
 SECONDS: Final = 60.0
 
 
@@ -50,14 +52,22 @@ class SparseLog:
         trace
             Whether the line has a traceback: the error is a fault of the program.
         """
-        kind = what, type(error)
+        return self.line(what, type(error), f"{what}: {self.words(error)}", error if trace else None)
+
+    @staticmethod
+    def words(error: BaseException) -> str:
+        """Return an error as one sentence: ours are one; any other needs its type."""
+        return str(error) if isinstance(error, OverstoryError) else f"{type(error).__name__}: {error}"
+
+    def line(self, what: str, kind: type[BaseException], said: str, trace: BaseException | None = None) -> bool:
+        """Log a line unless one of its kind was logged within the last minute; say whether it was logged."""
         now = self._clock()
-        last, unsaid = self._since.get(kind, (now - SECONDS, 0))
+        last, unsaid = self._since.get((what, kind), (now - SECONDS, 0))
         if now - last < SECONDS:
-            self._since[kind] = last, unsaid + 1
+            self._since[what, kind] = last, unsaid + 1
             return False
-        self._since[kind] = now, 0
+        self._since[what, kind] = now, 0
         times = f" ({unsaid:,} more times since it was last logged)" if unsaid else ""
         with suppress(Exception):  # a line that cannot be written must not end what goes on
-            self._log.error("%s: %s: %s%s", what, type(error).__name__, error, times, exc_info=error if trace else None)
+            self._log.error("%s%s", said, times, exc_info=trace)
         return True

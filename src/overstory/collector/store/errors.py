@@ -16,6 +16,10 @@ class StoreError(OverstoryError):
     """A store that is missing, not ours, of another schema, full, locked or out of reach."""
 
 
+class DiskFullError(StoreError):
+    """Nothing was written, because there is no room."""
+
+
 class RecountError(StoreError):
     """Counts that would have to be made anew from reports that are gone."""
 
@@ -57,13 +61,18 @@ def said(url: str) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        raise StoreError(f"{url}: {explain(error)}") from error
+        raise _error(url, explain(error)) from error
     except SQLAlchemyError as error:
         raise StoreError(f"{url}: {error}") from error
     except sqlite3.Error as error:  # of a statement that went past SQLAlchemy
-        raise StoreError(f"{url}: {_meaning(str(error))}") from error
+        raise _error(url, _meaning(str(error))) from error
     except UnicodeDecodeError as error:  # SQLite says what is wrong in the words of the file, which are no text
         raise StoreError(f"{url}: {BY_TEXT['malformed']}") from error
+
+
+def _error(url: str, meaning: str) -> StoreError:
+    kind = DiskFullError if meaning in {BY_STATE["53100"], BY_TEXT["disk is full"]} else StoreError
+    return kind(f"{url}: {meaning}")
 
 
 def explain(error: DBAPIError) -> str:
