@@ -107,6 +107,12 @@ def spoiled(**changes):
     return {"uploads": [KNOWN["uploads"][0]["json"] | changes]}
 
 
+def without(key):
+    entry = dict(KNOWN["uploads"][0]["json"])
+    del entry[key]
+    return {"uploads": [entry]}
+
+
 BITS = "ffff0f"
 
 
@@ -117,8 +123,9 @@ BITS = "ffff0f"
         ([], "json", "uploads"),
         ({"uploads": {}}, "json", "uploads"),
         ({"uploads": [3]}, "json", "uploads[0]: give an object with the keys batch, digest"),
-        ({"uploads": [{}]}, "json", "uploads[0]: give an object"),
-        (spoiled(more=1), "json", "and no other"),
+        ({"uploads": [{}]}, "json", "uploads[0].batch, uploads[0].digest, uploads[0].metric, uploads[0].period, "),
+        (without("metric"), "json", "uploads[0].metric: missing"),
+        (spoiled(more=1), "json", "uploads[0]: there is no key 'more'; the keys are batch, digest"),
         (spoiled(batch="00"), "json", "uploads[0].batch: give 32 hexadecimal digits"),
         (spoiled(batch="G" * 32), "json", "uploads[0].batch"),
         (spoiled(digest=None), "json", "uploads[0].digest"),

@@ -176,8 +176,12 @@ _KEYS: Final = {"batch", "metric", "period", "digest", "reports"}
 
 
 def _from_json(entry: Any, metrics: Mapping[str, Entry], where: str) -> Upload:
-    if not isinstance(entry, dict) or set(entry) != _KEYS:
+    if not isinstance(entry, dict):
         raise WireError("json", f"{where}: give an object with the keys {', '.join(sorted(_KEYS))}, and no other")
+    if missing := sorted(_KEYS - set(entry)):
+        raise WireError("json", f"{', '.join(f'{where}.{key}' for key in missing)}: missing")
+    if unknown := sorted(set(entry) - _KEYS):
+        raise WireError("json", f"{where}: there is no key {unknown[0]!r:.50}; the keys are {', '.join(sorted(_KEYS))}")
     batch = _hex(entry["batch"], _HEX_16, f"{where}.batch", "32 hexadecimal digits, in lower case")
     digest = _hex(entry["digest"], _HEX_16, f"{where}.digest", "32 hexadecimal digits, in lower case")
     name = entry["metric"]
