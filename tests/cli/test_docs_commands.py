@@ -20,7 +20,12 @@ ROOT = Path(__file__).parents[2]
 PAGES = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if shown_commands(path)]
 LINKED = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 LIKE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-FORBIDDING = {*CI_VARIABLES, "DO_NOT_TRACK", "OVERSTORY", "OVERSTORY_STATE", "OVERSTORY_TOKEN"}
+FORBIDDING = {
+    *CI_VARIABLES,
+    "DO_NOT_TRACK",
+    "OVERSTORY",
+    *(name for name in os.environ if name.startswith("OVERSTORY_")),
+}
 
 
 def environment(**more: str) -> Any:

@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: Any) -> None:
-    for name in ("DO_NOT_TRACK", "OVERSTORY", "OVERSTORY_TOKEN"):
+    for name in ("DO_NOT_TRACK", "OVERSTORY", "OVERSTORY_TOKEN", "OVERSTORY_WRITE_TOKEN"):
         monkeypatch.delenv(name, raising=False)
 
 

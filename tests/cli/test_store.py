@@ -121,6 +121,23 @@ def test_tokens_are_shown_once_listed_and_revoked(folder: Path) -> None:
     assert answer(folder, "tokens", "revoke", "reports.db", shown["id"]) == {"revoked": shown["id"]}
     (revoked,) = [one for one in answer(folder, "tokens", "list", "reports.db")["tokens"] if one["revoked"]]
     assert (revoked["id"], revoked["expires"]) == (shown["id"], "2030-01-02")
+    assert (revoked["state"], revoked["last_used"]) == ("revoked", None)
+
+
+def test_an_expired_token_is_listed_as_expired_with_its_last_day_of_use(folder: Path) -> None:
+    """FINDINGS A16: `--expires 2020-01-01` was taken, and listed as any other."""
+    past = "tokens", "add", "reports.db", "--role", "write", "--application", "elms", "--expires", "2020-01-01"
+    refused = within("store", *past, cwd=folder)
+    assert (refused.returncode, "would be refused from the start" in refused.stderr) == (2, True)
+    with open_store(str(folder / "reports.db")) as store:
+        found = store.find_token(sha256(store.add_token("write", "elms", expires=1_577_836_800)))
+        assert found is not None
+        store.note_token_days({found.id: 18_000})
+    listed = within("store", "tokens", "list", "reports.db", cwd=folder).stdout
+    (line,) = [line for line in listed.splitlines() if line.startswith(found.id)]
+    assert line.endswith("expired 2020-01-01, last used 2019-04-14")
+    (shown,) = [one for one in answer(folder, "tokens", "list", "reports.db")["tokens"] if one["id"] == found.id]
+    assert (shown["state"], shown["last_used"]) == ("expired", "2019-04-14")
 
 
 @pytest.mark.parametrize(

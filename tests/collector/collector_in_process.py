@@ -119,6 +119,8 @@ async def until(condition: Callable[[], object]) -> None:
 class FakeStore:
     """A store in memory: it remembers ids, can be slow, and can fail."""
 
+    url = "memory"
+
     def __init__(self) -> None:
         self.kept: dict[bytes, Received] = {}
         self.calls: list[int] = []

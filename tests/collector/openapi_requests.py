@@ -34,6 +34,7 @@ POSITIVE, NEGATIVE = schemathesis.GenerationMode.POSITIVE, schemathesis.Generati
 KINDS = [
     ("POST", "/v1/reports", POSITIVE),
     ("POST", "/v1/reports", NEGATIVE),
+    ("GET", "/", POSITIVE),
     ("GET", "/v1/metrics", POSITIVE),
     ("GET", "/v1/metrics/{metric}", POSITIVE),
     ("GET", "/v1/metrics/{metric}/counts", POSITIVE),

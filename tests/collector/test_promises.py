@@ -68,7 +68,7 @@ def test_a_weaker_registry_is_refused_before_the_store_has_taken_it_in(store_url
     assert "--allow-weaker" in str(caught.value).splitlines()[1]
     assert not warned
     check_promises(store_url, parse_registry(PERMANENT), allow_weaker=True, warn=warned.append)
-    assert warned == [f"warning: {PROMISED}"]
+    assert warned == [PROMISED]
     check_promises(store_url, OLD, allow_weaker=False, warn=warned.append)
     assert len(warned) == 1
 
@@ -143,4 +143,4 @@ def test_the_collector_itself_warns_where_it_is_allowed(tmp_path):
     collector = CollectorProcess(path, url, ("--allow-weaker", "--grace", "0"))
     collector.start()
     assert collector.stop() == 0
-    assert f"warning: {PROMISED}" in "".join(collector.said)
+    assert f"warning {PROMISED}" in "".join(collector.said)

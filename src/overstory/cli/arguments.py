@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -114,6 +115,17 @@ def read_mechanism(args: argparse.Namespace) -> tuple[RapporParameters, BitMecha
 
     parameters = read_params(args.params)
     return parameters, parameters.mechanism(**hashing(args))
+
+
+def token_of_environment(role: str) -> str:
+    """Return the token of ``OVERSTORY_WRITE_TOKEN`` or ``OVERSTORY_ADMIN_TOKEN``; else of ``OVERSTORY_TOKEN``, as once.
+
+    Parameters
+    ----------
+    role
+        `WRITE` for who sends, `ADMIN` for who reads.
+    """
+    return os.environ.get(f"OVERSTORY_{role}_TOKEN") or os.environ.get("OVERSTORY_TOKEN", "")
 
 
 def tell(args: argparse.Namespace, outcome: dict[str, Any], line: str) -> None:

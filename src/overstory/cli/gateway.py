@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from overstory.cli.arguments import add_command, add_reporting, tell
+from overstory.cli.arguments import add_command, add_reporting, tell, token_of_environment
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def add_parser(commands: Any) -> None:
         "--agree", choices=("on", "local"), help="consent to this registry's metrics; local: nothing ever leaves"
     )
     device.add_argument("--server", metavar="URL", help="the collector")
-    device.add_argument("--token", help="its write token (default: the environment's OVERSTORY_TOKEN)")
+    device.add_argument("--token", help="its write token (default: the environment's OVERSTORY_WRITE_TOKEN)")
     device.add_argument("--output", metavar="FILE", help="write the uploads here instead of sending them")
     device.add_argument("--spread", type=float, metavar="SECONDS", help="the longest random delay before sending")
     add_reporting(parser)
@@ -146,7 +145,7 @@ def _sink(args: argparse.Namespace, opened: ExitStack) -> Sink | None:
         from overstory.protocol.bearer import check_token
 
         endpoint(args.server)
-        token = check_token(args.token if args.token is not None else os.environ.get("OVERSTORY_TOKEN", ""))
+        token = check_token(args.token if args.token is not None else token_of_environment("WRITE"))
         return CollectorSink(args.server, http_transport(), token)
     return None
 

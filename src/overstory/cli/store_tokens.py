@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.cli.arguments import add_command, tell
@@ -63,6 +64,8 @@ def _midnight(date: str) -> int:
         day = None
     if day is None or day.isoformat() != date:  # a week, 2027-W47, is a date to Python
         raise ParameterError(f"--expires {date}: give a date such as 2027-11-21")
+    if day <= dt.datetime.now(dt.UTC).date():
+        raise ParameterError(f"--expires {date}: the token would be refused from the start; give a day that is to come")
     return int(dt.datetime.combine(day, dt.time(), dt.UTC).timestamp())
 
 
@@ -77,6 +80,8 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _described(token: Token) -> dict[str, str | None]:
+    from overstory.protocol.metrics.period import DAY
+
     return {
         "id": token.id,
         "role": token.role,
@@ -84,6 +89,8 @@ def _described(token: Token) -> dict[str, str | None]:
         "created": _day(token.created),
         "expires": _day(token.expires),
         "revoked": _day(token.revoked),
+        "last_used": None if token.used is None else _day(token.used * DAY),
+        "state": "revoked" if token.revoked is not None else "valid" if token.usable(time.time()) else "expired",
     }
 
 
@@ -92,8 +99,10 @@ def _day(second: int | None) -> str | None:
 
 
 def _life(token: dict[str, str | None]) -> str:
-    ends = (("expires", token["expires"]), ("revoked", token["revoked"]))
-    return ", ".join([f"made {token['created']}", *(f"{how} {day}" for how, day in ends if day)])
+    expires = "expired" if token["state"] == "expired" else "expires"
+    ends = ((expires, token["expires"]), ("revoked", token["revoked"]), ("last used", token["last_used"]))
+    used = [] if token["last_used"] else ["no use noted"]
+    return ", ".join([f"made {token['created']}", *(f"{how} {day}" for how, day in ends if day), *used])
 
 
 def _revoke(args: argparse.Namespace) -> int:

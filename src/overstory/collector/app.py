@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal
 
 from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.openapi.utils import get_openapi
+from fastapi.responses import HTMLResponse
 from fastapi.security import HTTPBearer
 
 from overstory import __version__
@@ -21,7 +22,7 @@ from overstory.collector.counted import Counted, for_spreadsheet, parse_range, r
 from overstory.collector.errors import AccessError, as_response, handle_errors
 from overstory.collector.hot_path import HotPath
 from overstory.collector.intake import PATH
-from overstory.collector.pages import public_registry
+from overstory.collector.pages import POLICY
 from overstory.collector.reading import Kind, Reading, read_estimates
 from overstory.collector.reports_api import ERROR, SCHEMAS, operation
 from overstory.protocol.reasons import Reason
@@ -82,16 +83,28 @@ def build_app(collector: Collector) -> HotPath:
 
 
 def _add_public_pages(app: FastAPI, collector: Collector) -> None:
-    listed = public_registry(collector.registry)
-    by_id = {metric["id"]: metric for metric in listed["metrics"]}
+    @app.get(
+        "/",
+        tags=["metrics"],
+        summary="The same for people: a page, or JSON for who asks for JSON alone",
+        response_class=HTMLResponse,
+        responses={200: {"content": {"application/json": {"schema": {}}}}},
+    )
+    async def front(request: Request) -> Response:
+        accepted = request.headers.get("accept", "")
+        if "application/json" in accepted and "text/html" not in accepted:
+            return _json(collector.pages.listed, vary="accept")
+        policy = {"content-security-policy": POLICY}
+        return _text(collector.pages.html.encode(), "text/html; charset=utf-8", vary="accept", **policy)
 
     @app.get("/v1/metrics", tags=["metrics"], summary="What is collected, why, and what it reveals")
     async def metrics() -> Response:
-        return _json(listed)
+        return _json(collector.pages.listed)
 
     @app.get("/v1/metrics/{metric}", tags=["metrics"], summary="One metric", responses=_responses(404))
     async def metric(metric: str) -> Response:
-        return _json(by_id[collector.registry[metric].id])
+        pages = collector.pages
+        return _json(pages.by_id[pages.registry[metric].id])
 
 
 def _need_admin(collector: Collector, request: Request) -> None:
@@ -197,13 +210,13 @@ def _shown(found: Counted | Reading, form: str) -> Response:
     return _json(found.to_json())
 
 
-def _json(said: Any) -> Response:
-    return _text(json.dumps(said, separators=(",", ":"), allow_nan=False).encode(), "application/json")
+def _json(said: Any, **more: str) -> Response:
+    return _text(json.dumps(said, separators=(",", ":"), allow_nan=False).encode(), "application/json", **more)
 
 
-def _text(body: bytes, media_type: str) -> Response:
+def _text(body: bytes, media_type: str, **more: str) -> Response:
     headers = {name.decode(): value.decode() for name, value in ALWAYS}
-    return Response(body, headers=headers | {"content-type": media_type})
+    return Response(body, headers=headers | {"content-type": media_type} | more)
 
 
 def _responses(*statuses: int, csv: bool = False) -> dict[int | str, dict[str, Any]]:

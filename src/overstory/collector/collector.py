@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +19,7 @@ from overstory.collector.ingest import Ingest
 from overstory.collector.intake import Intake
 from overstory.collector.limits import Limits
 from overstory.collector.meters import Meters
+from overstory.collector.pages import PublicPages
 from overstory.collector.store import Store
 from overstory.collector.upkeep import Task, Upkeep
 from overstory.protocol.metrics import MetricRegistry
@@ -47,6 +49,8 @@ class Rhythm:
         They are by then, however few.
     retain
         Reports past their metric's retention are deleted.
+    uses
+        It is noted on which day tokens were last used.
     settle
         The store does what a writer would otherwise have to.
     """
@@ -55,6 +59,7 @@ class Rhythm:
     compact: float = 10.0
     within: float = 300.0
     retain: float = 3600.0
+    uses: float = 60.0
     settle: float = 1.0
 
 
@@ -87,6 +92,7 @@ class Collector:
         even: Callable[[], float] = steady,
     ) -> None:
         self.registry, self.store, self.clock = registry, store, clock
+        self.pages = PublicPages(registry)
         self.limits, self._rhythm = limits or Limits(), rhythm or Rhythm()
         self.meters = Meters()
         self.access = Access(store.tokens, open_writes=open_writes)
@@ -134,6 +140,7 @@ class Collector:
             Task("tokens", rhythm.tokens, 10.0, needed=True, threads=self._reading, work=self.access.refresh),
             Task("compact", rhythm.compact, 300.0, needed=False, threads=keeping, work=self._compact),
             Task("retain", rhythm.retain, 7200.0, needed=False, threads=keeping, work=self._retain),
+            Task("uses", rhythm.uses, 7200.0, needed=False, threads=keeping, work=self._note_uses),
             Task("settle", rhythm.settle, 30.0, needed=True, threads=self._settling, work=self.store.settle),
         )
         self._upkeep.start(task for task in tasks if task.seconds)
@@ -141,11 +148,27 @@ class Collector:
             self._upkeep.once(keeping, self.store.prepare)
         self._started = True
 
+    def renew(self, registry: MetricRegistry) -> None:
+        """Collect what another registry lists from now on; blocks, and nothing has changed where it raises.
+
+        Raises
+        ------
+        StoreError, ParameterError
+            When the store cannot go on with this registry.
+        """
+        ingest, pages = Ingest(registry, self.limits), PublicPages(registry)
+        pages.prepare()
+        self.store.remember(registry)
+        self.registry, self.pages = registry, pages
+        self.intake.judge_by(ingest)
+
     async def stop(self) -> None:
         """Refuse what comes from now on, commit what is queued, end the upkeep, close the store."""
         self.intake.closing = True
         await self.committer.drain()
         await self._upkeep.stop()
+        with suppress(Exception):  # a day of use that is not noted is no reason to end otherwise
+            await asyncio.to_thread(self._note_uses)
         await asyncio.to_thread(self.store.close)
         for executor in self._threads:
             executor.shutdown(wait=False)
@@ -161,6 +184,12 @@ class Collector:
         if self._remains % PATIENCE == 1 and self._remains > 1:
             remains = "; ".join(done.remains)
             _log.warning("%s: deleted rows can still be read in its files: %s", self.store.url, remains)
+
+    def _note_uses(self) -> None:
+        days = self.access.used()
+        if days:
+            self.store.note_token_days(days)
+            self.access.noted(days)
 
     def _retain(self) -> None:
         now = self._watch.read()

@@ -87,6 +87,10 @@ class Intake:
         self.closing = False
         self._faults = SparseLog(_log)
 
+    def judge_by(self, ingest: Ingest) -> None:
+        """Judge what arrives from now on by another registry; what was judged before is committed as it was."""
+        self._ingest = ingest
+
     def admit(self, head: Head) -> Reason | None:
         """Say why a request is refused before its body is read, or None."""
         if self.closing:

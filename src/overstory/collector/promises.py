@@ -56,7 +56,7 @@ def check_promises(url: str, registry: MetricRegistry, *, allow_weaker: bool, wa
     if lines and not allow_weaker:
         raise ParameterError("\n".join((*lines, ADVICE)))
     for line in lines:
-        warn(f"warning: {line}")
+        warn(line)
 
 
 def weakened(store: Store, registry: MetricRegistry) -> Iterator[str]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import importlib.util
 import ipaddress
+import signal
 import socket
+import ssl
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,9 +19,12 @@ from typing import Any, Final
 
 import uvicorn
 
+from overstory import __version__
 from overstory.collector.app import build_app
 from overstory.collector.collector import Collector
+from overstory.collector.log_lines import LOG, log_event
 from overstory.protocol.errors import OverstoryError
+from overstory.protocol.metrics import MetricRegistry
 
 KEEP_ALIVE: Final = 30
 """Seconds that a connection may be idle between two requests."""
@@ -93,14 +100,25 @@ class Listening:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server with another beginning and end: it says where it listens, and refuses posts before it stops."""
+    """uvicorn's server with another beginning and end: it says where it listens, and refuses posts before it stops.
+
+    SIGHUP, which a closed terminal sends as well, makes it read its registry, certificate and tokens again.
+    """
 
     def __init__(
-        self, config: uvicorn.Config, collector: Collector, listening: Listening, told: Callable[[str], None]
+        self,
+        config: uvicorn.Config,
+        collector: Collector,
+        listening: Listening,
+        told: Callable[[str], None],
+        reread: Callable[[], MetricRegistry] | None = None,
     ) -> None:
         super().__init__(config)
-        self._collector, self._listening, self._told = collector, listening, told
+        self._collector, self._listening, self._told, self._reread = collector, listening, told, reread
         self._ends_at = float("inf")
+        self._reloading = asyncio.Lock()
+        self._reloads: set[asyncio.Task[None]] = set()
+        self._said_closing = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and say where."""
@@ -108,7 +126,63 @@ class Server(uvicorn.Server):
         if self.started and sockets:
             scheme = "https" if self.config.is_ssl else "http"
             host, port = sockets[0].getsockname()[:2]
-            self._told(f"listening on {scheme}://{f'[{host}]' if ':' in host else host}:{port}")
+            address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+            store, facts = self._collector.store.url, _facts(self._collector.registry)
+            log_event(
+                f"overstory {__version__} serves {address}: {_said(facts)}, store {store}",
+                event="start",
+                version=__version__,
+                address=address,
+                store=store,
+                **facts,
+            )
+            self._told(f"listening on {address}")
+        if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_soon)
+
+    def _reload_soon(self) -> None:
+        if not self._collector.intake.closing:
+            task = asyncio.get_running_loop().create_task(self.reload())
+            self._reloads.add(task)
+            task.add_done_callback(self._reloads.discard)
+
+    async def reload(self) -> None:
+        """Read the registry, the certificate and the tokens again.
+
+        What cannot be used stays as it was, and the log says why. Requests are answered meanwhile, each by the registry
+        that was in use when it was judged.
+        """
+        async with self._reloading:
+            for name, work in (
+                ("registry", self._reload_registry),
+                ("certificate", self._reload_certificate),
+                ("tokens", self._collector.access.refresh),
+            ):
+                try:
+                    await asyncio.to_thread(work)
+                except Exception as error:  # noqa: BLE001 - whatever is wrong with a new file, the old one goes on
+                    LOG.error(
+                        "reload: the %s stays as it was: %s",
+                        name,
+                        error if isinstance(error, OverstoryError | OSError) else f"{type(error).__name__}: {error}",
+                        extra={"facts": {"event": "reload", "failed": name}},
+                    )
+
+    def _reload_registry(self) -> None:
+        if self._reread is None:
+            return
+        registry = self._reread()
+        before = self._collector.registry.digest
+        self._collector.renew(registry)
+        facts = _facts(registry)
+        changed = "as before" if registry.digest == before else "changed"
+        log_event(f"reloaded: {_said(facts)}, {changed}", event="reload", changed=registry.digest != before, **facts)
+
+    def _reload_certificate(self) -> None:
+        if self._listening.certificate is None or self.config.ssl is None:
+            return
+        _check_certificate(self._listening)
+        self.config.ssl.load_cert_chain(self._listening.certificate, self._listening.key)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Refuse posts from now on, stop listening after the grace; at a second signal, at once."""
@@ -118,6 +192,11 @@ class Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Say whether it is time to end, and hang up on senders that take no answers; asked ten times a second."""
+        if self._collector.intake.closing and not self._said_closing:
+            self._said_closing = True
+            log_event(
+                f"stopping: posts are refused; it stops listening in {self._listening.grace:g} s", event="stopping"
+            )
         if counter % SWEEP == 0:
             for connection in list(self.server_state.connections):
                 if hasattr(connection, "sweep"):  # ours
@@ -125,7 +204,20 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter) or time.monotonic() >= self._ends_at
 
 
-def serve(collector: Collector, listening: Listening, told: Callable[[str], None] = print) -> None:
+def _facts(registry: MetricRegistry) -> dict[str, Any]:
+    return {"registry": registry.version, "digest": registry.digest.hex(), "metrics": len(registry)}
+
+
+def _said(facts: dict[str, Any]) -> str:
+    return f"registry {facts['registry']} (digest {facts['digest']}), {facts['metrics']} metrics"
+
+
+def serve(
+    collector: Collector,
+    listening: Listening,
+    told: Callable[[str], None] = print,
+    reread: Callable[[], MetricRegistry] | None = None,
+) -> None:
     """Serve until a signal ends it; everything acknowledged is then in the store, and the store is closed.
 
     Parameters
@@ -136,6 +228,8 @@ def serve(collector: Collector, listening: Listening, told: Callable[[str], None
         Where.
     told
         Gets the one line that says where, once requests are answered.
+    reread
+        Reads the registry again, at a SIGHUP.
 
     Raises
     ------
@@ -146,12 +240,13 @@ def serve(collector: Collector, listening: Listening, told: Callable[[str], None
     """
     collector.access.refresh()  # a store that does not answer is told of before anything listens
     with listening.bind() as bound:
-        server = Server(_config(collector, listening), collector, listening, told)
+        server = Server(_config(collector, listening), collector, listening, told, reread)
         _settle()
         try:
             server.run(sockets=[bound])
         except SystemExit as leaving:
             raise ServingError("the collector could not start") from leaving
+    log_event("stopped: everything that was acknowledged is in the store", event="stop")
 
 
 def _settle() -> None:
@@ -182,11 +277,19 @@ def _config(collector: Collector, listening: Listening) -> uvicorn.Config:
         ssl_certfile=listening.certificate,
         ssl_keyfile=listening.key,
     )
+    if listening.certificate is not None:
+        _check_certificate(listening)
+    config.load()
+    return config
+
+
+def _check_certificate(listening: Listening) -> None:
+    """See that certificate and key can be read and belong together, before anything uses them."""
+    assert listening.certificate is not None
     try:
-        config.load()
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(listening.certificate, listening.key)
     except OSError as error:  # an SSLError is one
         raise ServingError(f"{listening.certificate}: no certificate and key that belong together: {error}") from error
-    return config
 
 
 def _http(collector: Collector) -> Any:

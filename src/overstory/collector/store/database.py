@@ -113,6 +113,16 @@ class Database(ABC):
     def tidy(self) -> None:
         """Give freed space back, where the database does not do so by itself."""
 
+    @abstractmethod
+    def serve_alone(self) -> None:
+        """See that no other process serves this database, where only one may.
+
+        Raises
+        ------
+        StoreError
+            When another one does.
+        """
+
     def write(self, work: Callable[[Connection], Result]) -> Result:
         """Run `work` in one transaction, durable when this returns.
 

@@ -54,6 +54,9 @@ class PostgresDatabase(Database):
         rows = connection.execute(CLAIM, {"ids": ids, "until": [forget_after[batch] for batch in ids]})
         return {bytes(batch) for (batch,) in rows}
 
+    def serve_alone(self) -> None:
+        """Do nothing: any number of collectors may serve one database."""
+
     def size(self, connection: Connection) -> int:
         """Return the size of the database."""
         size: int = connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -14,6 +15,8 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from overstory.collector.store.database import Database, Result
 from overstory.collector.store.errors import StoreError, said
 from overstory.collector.store.turns import Turns
+
+_log: Final = logging.getLogger("overstory.collector")
 
 PATIENCE: Final = 15.0
 """Seconds to wait for another process's transaction."""
@@ -73,6 +76,7 @@ class SqliteDatabase(Database):
         event.listen(engine, "begin", _begin)
         self._turns = Turns()
         self._file = _identity(path)
+        self._serving: int | None = None
         super().__init__(f"sqlite:///{path}", engine)
 
     def _writing(self, engine: Engine) -> Engine:
@@ -102,6 +106,44 @@ class SqliteDatabase(Database):
                 f"{self.url}: the file was deleted, moved or replaced while it was open: nothing is taken any more; "
                 "put it back in its place, or stop the collector and start it on the file that is there now"
             )
+
+    def serve_alone(self) -> None:
+        """Lock a small file of its own: the system lets go of it however this process ends.
+
+        The database's own file is SQLite's to lock, and closing it once would undo SQLite's locks.
+
+        Raises
+        ------
+        StoreError
+            When another process holds it.
+        """
+        beside = Path(f"{self.path}-serving")
+        try:
+            held = os.open(beside, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:  # a full or read-only disk: no other collector can write there either
+            _log.warning("%s: cannot see whether another collector serves this file: %s", self.url, error.strerror)
+            return
+        number = ""
+        if not _lock(held):
+            with suppress(OSError):
+                number = os.read(held, 20).decode("ascii", "replace").strip()
+            os.close(held)
+            process = f"process {number}" if number.isdigit() else "another process"
+            raise StoreError(
+                f"{self.url}: {process} serves this file already, and one does at a time: stop it first; for several "
+                "collectors use a PostgreSQL store"
+            )
+        with suppress(OSError):
+            os.ftruncate(held, 0)
+            os.write(held, b"%d\n" % os.getpid())
+        self._serving = held
+
+    def close(self) -> None:
+        """Close every connection; another process may serve the file then."""
+        super().close()
+        if self._serving is not None:
+            os.close(self._serving)
+            self._serving = None
 
     def claim(self, connection: Connection, forget_after: Mapping[bytes, int]) -> set[bytes]:
         """Insert all ids, and look them up one by one only if some were there: this transaction is alone in writing."""
@@ -191,6 +233,27 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _lock(held: int) -> bool:
+    """Lock an open file for this process; False when another has it."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: an open file that is written to cannot be locked by a byte that nobody reads
+        import msvcrt
+
+        try:
+            msvcrt.locking(held, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        except OSError:
+            return False
+        return True
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:  # a file system without locks
+        _log.warning("cannot see whether another collector serves this store: %s", error.strerror)
+    return True
 
 
 def _raw(connection: Connection) -> sqlite3.Connection:

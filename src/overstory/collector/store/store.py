@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -21,7 +21,15 @@ from overstory.collector.store.reading import read_counts, read_periods, read_ta
 from overstory.collector.store.received import Received
 from overstory.collector.store.ripening import Ripening
 from overstory.collector.store.summary import Summary, read_collected, summarize
-from overstory.collector.store.tokens import Role, Token, add_token, find_token, read_tokens, revoke_token
+from overstory.collector.store.tokens import (
+    Role,
+    Token,
+    add_token,
+    find_token,
+    note_token_days,
+    read_tokens,
+    revoke_token,
+)
 from overstory.protocol.metrics import Metric, MetricRegistry
 
 
@@ -100,6 +108,29 @@ class Store:
             When the database fails; what was folded until then stays folded.
         """
         return compact(self._database, self._knowledge, now, self._ripening, within, forgetting=forgetting)
+
+    def remember(self, registry: MetricRegistry) -> None:
+        """Count and keep reports as this registry says from now on.
+
+        Raises
+        ------
+        StoreError
+            When a metric's periods have another length than those it was collected by, or the database fails.
+        ParameterError
+            When a metric is counted by candidate, and its candidates were not read.
+        """
+        remember(self._database, registry.values())
+        self._knowledge = _knowledge(registry.values())
+
+    def serve_alone(self) -> None:
+        """See that no other process serves this store, until this one ends: of an embedded database.
+
+        Raises
+        ------
+        StoreError
+            When another process does.
+        """
+        self._database.serve_alone()
 
     def last_day(self) -> int | None:
         """Return the day, counted from 1970, on which ids were last forgotten, if ever.
@@ -231,6 +262,16 @@ class Store:
         """Return the token of that SHA-256; whether it is `usable` is for the caller to ask."""
         return find_token(self._database, sha256)
 
+    def note_token_days(self, days: Mapping[str, int]) -> None:
+        """Keep the last day, counted from 1970, on which each token was used; by the tokens' ids.
+
+        Raises
+        ------
+        StoreError
+            When the database fails.
+        """
+        note_token_days(self._database, days)
+
     def revoke_token(self, token_id: str) -> None:
         """Refuse a token from now on.
 
@@ -292,5 +333,8 @@ def open_store(url: str, registry: MetricRegistry | None = None, *, create: bool
     except BaseException:
         database.close()
         raise
-    known = map(Known.of, metrics)
-    return Store(database, {(one.metric, one.mechanism.digest): one for one in known})
+    return Store(database, _knowledge(metrics))
+
+
+def _knowledge(metrics: Iterable[Metric]) -> Knowledge:
+    return {(known.metric, known.mechanism.digest): known for known in map(Known.of, metrics)}

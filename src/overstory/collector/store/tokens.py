@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
-from sqlalchemy import Row, select, update
+from sqlalchemy import Connection, Row, select, update
 
 from overstory.collector.store.database import Database
-from overstory.collector.store.schema import TOKENS
+from overstory.collector.store.schema import ABOUT, TOKENS
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics.period import DAY
 
@@ -21,6 +21,10 @@ Role = Literal["write", "admin"]
 
 PREFIX: Final[Mapping[str, str]] = MappingProxyType({"write": "ovw_", "admin": "ova_"})
 """What a token starts with: to be recognised in a file where it should not be."""
+
+
+USED: Final = "token used: "
+"""Before a token's id: the key, among the facts about the store, of the last day on which it was used."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,9 @@ class Token:
         The first second of the day it was made, in unix time.
     expires, revoked
         From when on it is refused, in unix time; None: never.
+    used
+        The last day, counted from 1970, on which it was used: no time, and not how often. None: never, as far as is
+        known.
     """
 
     id: str
@@ -50,15 +57,16 @@ class Token:
     created: int
     expires: int | None
     revoked: int | None
+    used: int | None = None
 
     def usable(self, now: float) -> bool:
         """Whether it is neither expired nor revoked."""
         return all(end is None or now < end for end in (self.expires, self.revoked))
 
     @classmethod
-    def from_row(cls, row: Row[Any]) -> Token:
+    def from_row(cls, row: Row[Any], used: int | None = None) -> Token:
         """Read a row."""
-        return cls(row.id, bytes(row.sha256), row.role, row.application, row.created, row.expires, row.revoked)
+        return cls(row.id, bytes(row.sha256), row.role, row.application, row.created, row.expires, row.revoked, used)
 
 
 def sha256(token: str) -> bytes:
@@ -95,8 +103,26 @@ def add_token(database: Database, role: Role, application: str, expires: int | N
 def read_tokens(database: Database) -> list[Token]:
     """Return all tokens, the oldest first."""
     with database.snapshot() as connection:
+        days = select(ABOUT.c.key, ABOUT.c.value).where(ABOUT.c.key.startswith(USED))
+        used = {row.key.removeprefix(USED): int(row.value) for row in connection.execute(days)}
         rows = connection.execute(select(TOKENS).order_by(TOKENS.c.created, TOKENS.c.application, TOKENS.c.id))
-        return [Token.from_row(row) for row in rows]
+        return [Token.from_row(row, used.get(row.id)) for row in rows]
+
+
+def note_token_days(database: Database, days: Mapping[str, int]) -> None:
+    """Keep the last day on which each token was used; see `Store.note_token_days`."""
+
+    def note(connection: Connection) -> None:
+        database.alone(connection)  # of two collectors, only one may make the row
+        for token, day in sorted(days.items()):
+            here = ABOUT.c.key == USED + token
+            last = connection.execute(select(ABOUT.c.value).where(here)).scalar()
+            if last is None:
+                connection.execute(ABOUT.insert(), [{"key": USED + token, "value": str(day)}])
+            elif int(last) < day:
+                connection.execute(update(ABOUT).where(here).values(value=str(day)))
+
+    database.write(note)
 
 
 def find_token(database: Database, digest: bytes) -> Token | None:

@@ -1,0 +1,164 @@
+"""The settings of ``overstory serve``: of the command line, else the environment, else a file, else the defaults."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from overstory.protocol.errors import FormatError, ParameterError
+
+PREFIX: Final = "OVERSTORY_"
+
+OTHERS: Final = {"STATE", "TOKEN", "WRITE_TOKEN", "ADMIN_TOKEN", "TRACEBACK"}
+"""Variables of other commands."""
+
+YES_NO: Final = {
+    "1": True,
+    "true": True,
+    "yes": True,
+    "on": True,
+    "0": False,
+    "false": False,
+    "no": False,
+    "off": False,
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting.
+
+    Attributes
+    ----------
+    name
+        As on the command line, without the dashes in front; in a file `-` may be `_`.
+    kind
+        str, int, float, bool or Path.
+    default
+        None where there is none.
+    help, metavar, choices
+        For the command line.
+    """
+
+    name: str
+    kind: Any
+    default: Any
+    help: str
+    metavar: str | None = None
+    choices: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Its attribute of the parsed arguments."""
+        return self.name.replace("-", "_")
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable."""
+        return PREFIX + self.key.upper()
+
+    def add_to(self, parser: argparse.ArgumentParser) -> None:
+        """Add the option; None stands for one that was not given."""
+        option: dict[str, Any] = {"help": self.help, "default": None}
+        if self.kind is bool:
+            option["action"] = argparse.BooleanOptionalAction
+        elif self.choices:
+            option["choices"] = self.choices
+        else:
+            option |= {"metavar": self.metavar, "type": self.kind}
+        parser.add_argument(f"--{self.name}", **option)
+
+    def from_text(self, text: str) -> Any:
+        """Read the value of an environment variable."""
+        if self.kind is bool:
+            if text.lower() not in YES_NO:
+                raise ParameterError(f"{self.variable}={text}: give 1 or 0")
+            return YES_NO[text.lower()]
+        try:
+            return self._chosen(self.kind(text), f"{self.variable}={text}")
+        except ValueError as error:
+            if isinstance(error, ParameterError):
+                raise
+            raise ParameterError(f"{self.variable}={text}: give {_wanted(self.kind)}") from None
+
+    def from_toml(self, value: Any, source: str) -> Any:
+        """Read the value of a file."""
+        plain = {Path: str}.get(self.kind, self.kind)
+        fits = isinstance(value, (int, float) if plain is float else plain)
+        if not fits or (isinstance(value, bool) and plain is not bool):
+            raise FormatError(f"give {_wanted(self.kind)}, not {value!r:.60}", source=source, field=self.key)
+        return self._chosen(self.kind(value), f"{source}: {self.key}")
+
+    def _chosen(self, value: Any, where: str) -> Any:
+        if self.choices and value not in self.choices:
+            raise ParameterError(f"{where}: give {' or '.join(self.choices)}")
+        return value
+
+
+def _wanted(kind: type) -> str:
+    return {bool: "true or false", int: "a whole number", float: "a number"}.get(kind, "a text")
+
+
+def fill_in(args: argparse.Namespace, settings: tuple[Setting, ...], environ: Mapping[str, str]) -> None:
+    """Give every setting that the command line left out the value of the environment, the file, or its default.
+
+    Raises
+    ------
+    ParameterError
+        When a variable's value is not right, or its name is nearly that of a setting.
+    FormatError
+        When the file is not TOML, has another key than a setting's, or a value of another kind.
+    OSError
+        When the file cannot be read.
+    """
+    path = args.config if args.config is not None else environ.get(f"{PREFIX}CONFIG")
+    table = {} if not path else _read(path, settings)
+    _check_variables(settings, environ)
+    for setting in settings:
+        if getattr(args, setting.key) is not None:
+            continue
+        text = environ.get(setting.variable)
+        if text and not text.startswith("tcp://"):  # Kubernetes' own OVERSTORY_PORT, of a service called overstory
+            value = setting.from_text(text)
+        else:
+            value = table.get(setting.key, setting.default)
+        setattr(args, setting.key, value)
+
+
+def _read(path: str, settings: tuple[Setting, ...]) -> dict[str, Any]:
+    try:
+        parsed = tomllib.loads(Path(path).read_text("utf-8-sig"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FormatError(f"this is no TOML: {error}", source=path) from None
+    by_key = {setting.key: setting for setting in settings}
+    table: dict[str, Any] = {}
+    for name, value in parsed.items():
+        key = name.replace("-", "_")
+        if key not in by_key:
+            raise FormatError(f"there is no such setting; {_near(key, by_key)}", source=path, field=name)
+        if key in table:
+            raise FormatError("it is given twice, with - and with _", source=path, field=name)
+        table[key] = by_key[key].from_toml(value, path)
+    return table
+
+
+def _near(key: str, known: Mapping[str, Setting]) -> str:
+    near = difflib.get_close_matches(key, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"the settings are {', '.join(known)}"
+
+
+def _check_variables(settings: tuple[Setting, ...], environ: Mapping[str, str]) -> None:
+    """See that no variable is a setting's but for a slip; those of other programs are nobody's business here."""
+    known = {setting.key.upper() for setting in settings} | {"CONFIG"}
+    for variable in environ:
+        name = variable.removeprefix(PREFIX)
+        if variable == name or name in known | OTHERS:
+            continue
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+        if near:
+            raise ParameterError(f"{variable}: there is no such setting; did you mean {PREFIX}{near[0]}?")

@@ -1,0 +1,92 @@
+"""`serve` is configured by its command line, the environment or a file (FINDINGS A16: ten flags, and nothing else)."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from overstory.cli import serve
+from overstory.cli.serve_settings import fill_in
+from overstory.protocol.errors import OverstoryError
+
+
+def settings(*options: str, **environ: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    serve.add_parser(parser.add_subparsers())
+    args = parser.parse_args(["serve", *options])
+    fill_in(args, serve.SETTINGS, {f"OVERSTORY_{name}": value for name, value in environ.items()})
+    return args
+
+
+def test_the_command_line_goes_before_the_environment_and_that_before_the_file(tmp_path) -> None:
+    file = tmp_path / "serve.toml"
+    file.write_text('host = "a"\nport = 1\ncompact-every = 7\nopen-writes = true\ntls_key = "key.pem"\n')
+    args = settings("--config", str(file), "--host", "c", HOST="b", PORT="2")
+    assert (args.host, args.port, args.compact_every, args.open_writes) == ("c", 2, 7.0, True)
+    assert (args.tls_key, args.grace, args.store) == (Path("key.pem"), 1.0, None)
+    assert settings("--no-open-writes", CONFIG=str(file)).open_writes is False
+    assert settings(OPEN_WRITES="0", CONFIG=str(file)).open_writes is False
+
+
+def test_every_option_is_a_variable_and_a_key(tmp_path) -> None:
+    examples = {str: "x", int: "3", float: "0.5", bool: "1", Path: "file"}
+    for setting in serve.SETTINGS:
+        text = "json" if setting.choices else examples[setting.kind]
+        by_variable = getattr(settings(**{setting.key.upper(): text}), setting.key)
+        written = "true" if setting.kind is bool else text if setting.kind in {int, float} else repr(text)
+        (tmp_path / "one.toml").write_text(f"{setting.key} = {written}")
+        assert by_variable == getattr(settings("--config", str(tmp_path / "one.toml")), setting.key)
+        assert by_variable not in {setting.default, None}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("compact_evry = 1", "compact_evry: there is no such setting; did you mean compact_every?"),
+        ("zebra = 1", "the settings are registry, store, host"),
+        ('port = "80"', "field port: give a whole number, not '80'"),
+        ("port = true", "field port: give a whole number, not True"),
+        ("open_writes = 1", "give true or false, not 1"),
+        ("store = 5", "give a text, not 5"),
+        ('log_format = "xml"', "log_format: give text or json"),
+        ("compact-every = 1\ncompact_every = 2", "given twice"),
+        ("port = ", "this is no TOML"),
+    ],
+)
+def test_what_a_file_may_not_say(tmp_path, text, said) -> None:
+    (tmp_path / "serve.toml").write_text(text)
+    with pytest.raises(OverstoryError) as caught:
+        settings("--config", str(tmp_path / "serve.toml"))
+    assert said in str(caught.value)
+    assert str(caught.value).startswith(str(tmp_path / "serve.toml"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("PROT", "80", "OVERSTORY_PROT: there is no such setting; did you mean OVERSTORY_PORT?"),
+        ("PORT", "many", "OVERSTORY_PORT=many: give a whole number"),
+        ("GRACE", "long", "OVERSTORY_GRACE=long: give a number"),
+        ("OPEN_WRITES", "maybe", "OVERSTORY_OPEN_WRITES=maybe: give 1 or 0"),
+        ("LOG_FORMAT", "xml", "OVERSTORY_LOG_FORMAT=xml: give text or json"),
+    ],
+)
+def test_what_a_variable_may_not_say(name, value, said) -> None:
+    with pytest.raises(OverstoryError) as caught:
+        settings(**{name: value})
+    assert str(caught.value) == said
+
+
+def test_variables_of_others_are_left_alone() -> None:
+    args = settings(STATE="folder", ADMIN_TOKEN="t", SERVICE_HOST="10.0.0.1", PORT="tcp://10.0.0.1:8000")
+    assert args.port == 8000  # Kubernetes sets OVERSTORY_PORT for a service of that name
+
+
+def test_what_is_needed_is_named_with_every_place_for_it(monkeypatch) -> None:
+    monkeypatch.delenv("OVERSTORY_STORE", raising=False)
+    parser = argparse.ArgumentParser()
+    serve.add_parser(parser.add_subparsers())
+    with pytest.raises(OverstoryError, match="--store must be given, or OVERSTORY_STORE, or store in the --config"):
+        serve.check_settings(parser.parse_args(["serve", "--registry", "metrics.toml"]))

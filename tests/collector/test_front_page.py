@@ -1,0 +1,80 @@
+"""`GET /`: what is collected, for people; JSON for who asks for JSON (FINDINGS A16: it was `not-found`)."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import httpx
+from collector_in_process import METRICS, REGISTRY, FakeStore
+
+from overstory.collector.app import build_app
+from overstory.collector.collector import Collector
+from overstory.protocol.metrics import MetricRegistry, parse_registry
+
+HOSTILE = '<script>alert(1)</script><img src=x onerror=alert(2)> \\" &lt;'
+
+
+class Tags(HTMLParser):
+    """Every tag of a page with its attributes, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data) -> None:
+        self.text += data
+
+
+def get(registry: MetricRegistry, accept: str = "text/html,*/*;q=0.8", path: str = "/"):
+    async def ask():
+        app = build_app(Collector(registry, FakeStore(), open_writes=True))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://collector") as client:
+            return await client.get(path, headers={"accept": accept})
+
+    return asyncio.run(ask())
+
+
+def test_people_read_what_is_collected_and_find_the_public_registry() -> None:
+    answer = get(METRICS)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    page = Tags(answer.text)
+    links = {attributes.get("href") for tag, attributes in page.tags if tag == "a"}
+    assert {"/v1/metrics", "https://example.org/issues/7", *(f"/v1/metrics/{name}" for name in METRICS)} <= links
+    assert {attributes["id"] for tag, attributes in page.tags if tag == "h2"} == set(METRICS)
+    assert "one of 3: red, green, blue" in page.text
+
+
+def test_the_page_is_shown_without_a_script_and_with_its_own_style_alone() -> None:
+    hostile = REGISTRY.replace('title = "t"', f'title = "{HOSTILE}"').replace('names = ["red"', f'names = ["{HOSTILE}"')
+    registry = parse_registry(hostile.replace('description = "d"', f'description = "{HOSTILE}"'))
+    answer = get(registry)
+    page = Tags(answer.text)
+    assert {tag for tag, _ in page.tags}.isdisjoint({"script", "img", "iframe", "object", "form", "link"})
+    assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
+    assert "<script>alert(1)</script>" in page.text  # as words
+    policy = answer.headers["content-security-policy"]
+    (style,) = re.findall(r"<style>(.*?)</style>", answer.text, re.DOTALL)
+    allowed = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'sha256-{allowed}'" in policy
+    assert "frame-ancestors 'none'" in policy
+    for name in ("x-content-type-options", "referrer-policy", "cache-control"):
+        assert answer.headers[name]
+
+
+def test_programs_that_ask_for_json_get_the_public_registry() -> None:
+    answer = get(METRICS, "application/json")
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["vary"] == "accept"
+    assert json.loads(answer.text) == get(METRICS, path="/v1/metrics").json()
+    assert get(METRICS, "*/*").headers["content-type"].startswith("text/html")

@@ -1,0 +1,240 @@
+"""`overstory serve` as an operator meets it: log lines, reload, one process on a file (FINDINGS A16)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from collector_in_process import ABOUT, REGISTRY, batch_id, sound
+from served import Wire, post
+
+from overstory.collector.store import open_store
+from overstory.protocol.metrics import parse_registry
+from overstory.protocol.upload import Upload, encode_upload
+from overstory.protocol.wire import encode_reports
+
+MORE = f"""
+[metrics.second]
+{ABOUT}
+expires = 2040-01-01
+domain = {{kind = "categories", names = ["yes", "no"]}}
+oracle = "grr"
+parameters = {{epsilon = 1.0}}
+"""
+BOTH = parse_registry(REGISTRY + MORE)
+
+
+class Serving:
+    """A collector in a process of its own, and its log."""
+
+    def __init__(self, folder: Path, *options: str, **environ: str) -> None:
+        self.log_file = folder / "log"
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("OVERSTORY")}
+        with self.log_file.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "overstory", "serve", *options],
+                env=clean | environ,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=folder,
+            )
+        assert self.process.stdout is not None
+        first = self.process.stdout.readline()
+        assert first.startswith("listening on "), self.log()
+        self.address = ("127.0.0.1", int(first.rpartition(":")[2]))
+
+    def log(self) -> str:
+        return self.log_file.read_text()
+
+    def hang_up(self, said: str) -> None:
+        """Send SIGHUP, and wait until the log says what came of it."""
+        before = len(self.log())
+        self.process.send_signal(signal.SIGHUP)
+        until(lambda: said in self.log()[before:])
+
+    def stop(self) -> int:
+        self.process.terminate()
+        self.process.communicate(timeout=30)
+        return self.process.returncode
+
+
+def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+
+
+@contextmanager
+def serving(folder: Path, *options: str, **environ: str) -> Iterator[Serving]:
+    if not (folder / "metrics.toml").exists():
+        (folder / "metrics.toml").write_text(REGISTRY)
+    plain = "--registry", "metrics.toml", "--store", "store.db", "--port", "0", "--open-writes", "--grace", "0"
+    running = Serving(folder, *(plain if not environ else ()), *options, **environ)
+    try:
+        yield running
+    finally:
+        running.process.kill()
+        running.process.communicate()
+
+
+def body(name: str = "bloom") -> bytes:
+    metric = BOTH[name]
+    reports = encode_reports(metric.mechanism, sound(metric, 1))
+    return encode_upload(Upload(batch_id(), name, metric.period.number(time.time()), reports))
+
+
+def status(wire: Wire, name: str) -> int:
+    return wire.send(post(body(name))).answer()[0]
+
+
+def page(wire: Wire, path: str, accept: str = "*/*") -> tuple[int, dict[str, str], bytes]:
+    return wire.send(f"GET {path} HTTP/1.1\r\nHost: c\r\nAccept: {accept}\r\n\r\n".encode()).answer()
+
+
+def test_the_log_says_when_it_started_reloaded_and_stopped_and_what_matters(tmp_path) -> None:
+    with serving(tmp_path) as running:
+        running.hang_up("reloaded")
+        assert running.stop() == 0
+    stamped = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ (info|warning|error) (.*)")
+    lines = [match.groups() for line in running.log().splitlines() if (match := stamped.fullmatch(line))]
+    assert len(lines) == len(running.log().splitlines()) == 5
+    digest = parse_registry(REGISTRY).digest.hex()
+    assert lines[0] == ("info", "there is no store yet: making one")
+    for part in ("overstory 0.1.0", f"127.0.0.1:{running.address[1]}", f"digest {digest}", "sqlite:///store.db"):
+        assert part in lines[1][1]
+    assert lines[2][1] == f"reloaded: registry 2026-11-21 (digest {digest}), 6 metrics, as before"
+    assert lines[3][1].startswith("stopping: posts are refused")
+    assert lines[4][1] == "stopped: everything that was acknowledged is in the store"
+
+
+def test_a_reload_changes_the_registry_and_loses_no_request(tmp_path) -> None:
+    with serving(tmp_path, "--log-format", "json") as running:
+        seen: list[int] = []
+        ended = threading.Event()
+
+        def load() -> None:
+            with Wire(running.address) as wire:
+                while not ended.is_set():
+                    seen.append(status(wire, "bloom"))
+
+        senders = [threading.Thread(target=load) for _ in range(4)]
+        for sender in senders:
+            sender.start()
+        with Wire(running.address) as wire:
+            assert status(wire, "second") == 404
+            assert b'"second"' not in page(wire, "/v1/metrics")[2]
+            (tmp_path / "metrics.toml").write_text(REGISTRY + MORE)
+            running.hang_up("reloaded")
+            assert status(wire, "second") == 200  # on the same connection
+            assert b'"second"' in page(wire, "/v1/metrics")[2]
+            assert page(wire, "/v1/metrics/second")[0] == 200
+            assert b'id="second"' in page(wire, "/")[2]
+            for _ in range(5):
+                running.hang_up("reloaded")
+        ended.set()
+        for sender in senders:
+            sender.join(10)
+        assert len(seen) > 20
+        assert set(seen) == {200}
+        assert running.stop() == 0
+    lines = [json.loads(line) for line in running.log().splitlines()]
+    assert [line["event"] for line in lines if "event" in line][:2] == ["start", "reload"]
+    first = next(line for line in lines if line.get("event") == "reload")
+    assert (first["level"], first["changed"], first["metrics"]) == ("info", True, 7)
+    assert first["digest"] == BOTH.digest.hex()
+    with open_store(str(tmp_path / "store.db"), BOTH) as store:
+        kept = sum(counts.num_reports for counts in store.counts(BOTH["bloom"], 0, 1 << 30).values())
+        assert kept == len(seen)
+        assert [counts.num_reports for counts in store.counts(BOTH["second"], 0, 1 << 30).values()] == [1]
+
+
+def test_a_broken_registry_leaves_the_old_one_and_the_log_says_why(tmp_path) -> None:
+    with serving(tmp_path) as running, Wire(running.address) as wire:
+        (tmp_path / "metrics.toml").write_text(REGISTRY.replace('oracle = "rappor"', 'oracle = "rapor"'))
+        running.hang_up("error reload: the registry stays as it was: metrics.toml")
+        assert status(wire, "bloom") == 200
+        other_periods = REGISTRY.replace('period = "day"', 'period = "week"')
+        (tmp_path / "metrics.toml").write_text(other_periods)
+        running.hang_up("stays as it was: sqlite:///store.db: bloom was collected by day")
+        assert status(wire, "bloom") == 200
+        (tmp_path / "metrics.toml").unlink()
+        running.hang_up("No such file")
+        assert status(wire, "bloom") == 200
+        assert "Traceback" not in running.log()
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
+def test_a_reload_serves_a_new_certificate_and_keeps_the_old_one_for_a_broken_one(tmp_path) -> None:
+    def certify(name: str) -> bytes:
+        files = f"-keyout {tmp_path}/key.pem -out {tmp_path}/certificate.pem"
+        command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN={name} {files}"
+        subprocess.run(command.split(), check=True, capture_output=True)
+        return ssl.PEM_cert_to_DER_cert((tmp_path / "certificate.pem").read_text())
+
+    def served_certificate() -> bytes:
+        return ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(running.address))
+
+    first = certify("one")
+    with serving(tmp_path, "--tls-certificate", "certificate.pem", "--tls-key", "key.pem") as running:
+        assert served_certificate() == first
+        second = certify("two")
+        assert served_certificate() == first
+        running.hang_up("reloaded")
+        until(lambda: served_certificate() == second)
+        (tmp_path / "key.pem").write_text("no key")
+        running.hang_up("the certificate stays as it was: certificate.pem: no certificate and key that belong together")
+        assert served_certificate() == second
+
+
+def test_a_password_need_not_be_on_the_command_line_and_is_warned_of_there(tmp_path) -> None:
+    options = {"OVERSTORY_REGISTRY": "metrics.toml", "OVERSTORY_PORT": "0", "OVERSTORY_OPEN_WRITES": "1"}
+    with serving(tmp_path, OVERSTORY_STORE="store.db", **options) as running, Wire(running.address) as wire:
+        assert status(wire, "bloom") == 200
+        assert "store.db" not in Path(f"/proc/{running.process.pid}/cmdline").read_text()
+    url = "postgresql://me:geheim@127.0.0.1:1/db"
+    done = subprocess.run(
+        [sys.executable, "-m", "overstory", "serve", "--registry", "metrics.toml", "--store", url],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "warning the password in --store can be seen in the list of processes" in done.stderr
+    assert "geheim" not in done.stderr
+
+
+def test_a_second_collector_on_one_file_is_refused_until_the_first_is_dead(tmp_path) -> None:
+    def second() -> Any:
+        command = [sys.executable, "-m", "overstory", "serve", "--registry", "metrics.toml", "--store", "store.db"]
+        return subprocess.run(
+            [*command, "--port", "0"], capture_output=True, text=True, cwd=tmp_path, check=False, timeout=60
+        )
+
+    with serving(tmp_path) as running:
+        done = second()
+        assert done.returncode == 2
+        assert f"process {running.process.pid} serves this file already" in done.stderr
+        assert "PostgreSQL" in done.stderr
+        with open_store(str(tmp_path / "store.db")) as store:  # an operator's commands go on
+            assert store.summary().kind == "sqlite"
+        running.process.kill()
+        running.process.wait(10)
+        with serving(tmp_path) as again, Wire(again.address) as wire:
+            assert status(wire, "bloom") == 200
