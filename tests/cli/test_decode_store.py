@@ -14,6 +14,7 @@ from running import overstory, within
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.collector.counted import read_store
+from overstory.collector.pages import public_metric
 from overstory.collector.store import Received, open_store
 from overstory.protocol.metrics import load_registry
 
@@ -163,13 +164,15 @@ def collector(folder: Path) -> Any:
     metric = load_registry(folder / "metrics-1.5.toml")["colour"]
     with open_store(str(folder / "reports.db")) as store:
         body = json.dumps(read_store(store, metric).to_json()).encode()
+    public = json.dumps(public_metric(metric)).encode()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            allowed = self.headers["Authorization"] == "Bearer the-token"
+            allowed = self.path == "/v1/metrics/colour" or self.headers["Authorization"] == "Bearer the-token"
             self.send_response(200 if allowed else 401)
             self.end_headers()
-            self.wfile.write(body if allowed else b'{"reason": "unknown-token", "said": "who is this?"}')
+            answer = public if self.path == "/v1/metrics/colour" else body
+            self.wfile.write(answer if allowed else b'{"reason": "unknown-token", "said": "who is this?"}')
 
         def log_message(self, *_: object) -> None:
             pass
@@ -189,13 +192,32 @@ def test_over_http_the_same(folder: Path, collector: str, monkeypatch: Any) -> N
     assert decode(folder, *far, "--token", "the-token").stdout == near
     monkeypatch.setenv("OVERSTORY_TOKEN", "the-token")
     assert decode(folder, *far).stdout == near
+    monkeypatch.setenv("OVERSTORY_ADMIN_TOKEN", "the-token")
+    monkeypatch.setenv("OVERSTORY_TOKEN", "a write token, in one environment with the other")
+    assert decode(folder, *far).stdout == near
+    monkeypatch.delenv("OVERSTORY_ADMIN_TOKEN")
+    monkeypatch.setenv("OVERSTORY_WRITE_TOKEN", "the-token")
+    monkeypatch.delenv("OVERSTORY_TOKEN")
+    assert "who is this?" in decode(folder, *far, status=2).stderr
     assert "who is this?" in decode(folder, *far, "--token", "wrong", status=2).stderr
+
+
+def test_a_collector_says_itself_what_a_metric_is_and_a_token_is_asked_for_by_its_option(
+    folder: Path, collector: str
+) -> None:
+    """FINDINGS A16: `--url` needed `--registry`; a 401 did not name `--token`."""
+    near = decode(folder, *COLOUR, "--json", "--all").stdout
+    far = ("--url", collector, "--metric", "colour", "--json", "--all")
+    assert decode(folder, *far, "--token", "the-token").stdout == near
+    said = decode(folder, *far, "--token", "wrong", status=2).stderr
+    assert "does not take this token: give one with --token or OVERSTORY_ADMIN_TOKEN (who is this?)" in said
+    assert "wants an admin token: give one with --token" in decode(folder, *far, status=2).stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "--params, --counts, --map, --output must be given, or --store or --url"),
+        ((), "--params, --counts, --map, --output must be given, or --url with --metric, or --store"),
         (("--params", "p.csv", "--metric", "colour"), "--metric is of no use without --store or --url"),
         (("--params", "p.csv", "--from", "x"), "--from is of no use without"),
         ((*COLOUR, "--counts", "c.csv"), "--counts is of no use with --store"),
@@ -203,7 +225,8 @@ def test_over_http_the_same(folder: Path, collector: str, monkeypatch: Any) -> N
         ((*COLOUR, "--token", "the-token"), "--token is of no use with --store"),
         ((*COLOUR, "--url", "http://x"), "--store and --url are two sources"),
         (("--store", "reports.db"), "--store needs --metric, --registry"),
-        (("--url", "http://x", "--metric", "colour"), "--url needs --registry"),
+        (("--url", "http://x", "--registry", "metrics.toml"), "--url needs --metric"),
+        (("--store", "reports.db", "--metric", "colour"), "--store needs --registry"),
         ((*KEPT, "--metric", "shape"), "there is no metric 'shape'"),
         ((*COLOUR, "--from", "yesterday"), "'yesterday' is no day"),
         ((*COLOUR, "--from", "2026-09-05", "--to", "2026-09-04"), "ends before it begins"),

@@ -84,9 +84,9 @@ def _add_sources(parser: argparse.ArgumentParser) -> None:
     kept = parser.add_argument_group("of a store or a collector")
     kept.add_argument("--store", metavar="URL", help="a store: a file's name, or postgresql://...")
     kept.add_argument("--url", metavar="URL", help="a collector's address, read with an admin token")
-    kept.add_argument("--token", help="the token (default: the environment's OVERSTORY_TOKEN)")
+    kept.add_argument("--token", help="an admin token (default: the environment's OVERSTORY_ADMIN_TOKEN)")
     kept.add_argument("--metric", metavar="ID", help="which metric")
-    kept.add_argument("--registry", metavar="FILE", help="the metric registry")
+    kept.add_argument("--registry", metavar="FILE", help="the metric registry (of --url: not needed)")
     kept.add_argument("--from", dest="first", metavar="LABEL", help="first period, such as 2026-11-21 or 2026-W47")
     kept.add_argument("--to", dest="last", metavar="LABEL", help="last period, included")
     reading = kept.add_mutually_exclusive_group()
@@ -119,10 +119,14 @@ def _is_of_a_store(args: argparse.Namespace) -> bool:
     if mixed:
         what = f"with --{source}" if source else "without --store or --url"
         raise ParameterError(f"{_option(mixed[0])} is of no use {what}: `overstory decode --help` shows both forms")
-    needed = (*OF_STORES,) if source else (*OF_FILES, "output")
+    needed: tuple[str, ...] = OF_STORES if source else (*OF_FILES, "output")
+    if args.url:
+        needed = ("metric",)  # the collector says what it is
     missing = [_option(name) for name in needed if not getattr(args, name)]
     if missing and not source:
-        raise ParameterError(f"{', '.join(missing)} must be given, or --store or --url with --metric and --registry")
+        raise ParameterError(
+            f"{', '.join(missing)} must be given, or --url with --metric, or --store with --metric and --registry"
+        )
     if missing:
         raise ParameterError(f"--{source} needs {', '.join(missing)}")
     return source is not None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from overstory.cli.arguments import check_pipes
+from overstory.cli.arguments import check_pipes, token_of_environment
 from overstory.cli.decode import chosen_rows
 
 if TYPE_CHECKING:
@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 def run_store(args: argparse.Namespace) -> int:
     """Run the command in its second form."""
     from overstory.collector.reading import read_estimates
-    from overstory.protocol.metrics import load_registry
 
-    metric = load_registry(args.registry)[args.metric]
+    metric = _metric(args)
     kind: Kind = "per-period" if args.per_period else "cumulative" if args.cumulative else "total"
     check_pipes(args)
     reading = read_estimates(_counted(args, metric), kind, _choices(args))
@@ -40,6 +39,21 @@ def run_store(args: argparse.Namespace) -> int:
     return 0
 
 
+def _metric(args: argparse.Namespace) -> Metric:
+    if args.registry:
+        from overstory.protocol.metrics import load_registry
+
+        return load_registry(args.registry)[args.metric]
+    from overstory.collector.remote import read_remote_metric
+
+    metric = read_remote_metric(args.url, args.metric)
+    if args.candidates:
+        from overstory.files.candidates import read_candidates
+
+        return replace(metric, candidates=tuple(read_candidates(args.candidates)))
+    return metric
+
+
 def _counted(args: argparse.Namespace, metric: Metric) -> Counted:
     from overstory.collector.counted import parse_range, read_store
 
@@ -47,7 +61,7 @@ def _counted(args: argparse.Namespace, metric: Metric) -> Counted:
     if args.url:
         from overstory.collector.remote import read_remote
 
-        token = args.token if args.token is not None else os.environ.get("OVERSTORY_TOKEN", "")
+        token = args.token if args.token is not None else token_of_environment("ADMIN")
         return read_remote(args.url, token, metric, first, last)
     from overstory.collector.store import open_store
 

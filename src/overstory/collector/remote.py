@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from http import HTTPStatus
 from http.client import HTTPException
 from typing import Any, Final
 from urllib.error import HTTPError, URLError
@@ -11,8 +12,8 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from overstory.collector.counted import Counted, counted_from_json
 from overstory.protocol.bearer import check_token
-from overstory.protocol.errors import OverstoryError
-from overstory.protocol.metrics import Metric
+from overstory.protocol.errors import FormatError, OverstoryError
+from overstory.protocol.metrics import Metric, metric_from_json
 
 MOST_BYTES: Final = 1 << 30
 """No answer with counts is as large; one that is larger is not read to its end."""
@@ -49,6 +50,21 @@ def read_remote(
     return counted_from_json(metric, _fetched(address, token, timeout))
 
 
+def read_remote_metric(url: str, name: str, *, timeout: float = 60.0) -> Metric:
+    """Ask the collector at `url` for a metric of its public registry; candidates are not part of that.
+
+    Raises
+    ------
+    RemoteError
+        When it does not answer, does not list the metric, or lists one that this version does not read.
+    """
+    address = f"{_checked(url)}/v1/metrics/{quote(name, safe='')}"
+    try:
+        return metric_from_json(_fetched(address, "", timeout))
+    except FormatError as error:
+        raise RemoteError(f"{address}: {error}; give --registry FILE") from error
+
+
 def _checked(url: str) -> str:
     try:
         parts = urlsplit(url)
@@ -74,7 +90,7 @@ def _fetched(address: str, token: str, timeout: float) -> Any:
         with build_opener(_Stay).open(request, timeout=timeout) as answer:
             raw = answer.read(MOST_BYTES + 1)
     except HTTPError as error:
-        raise RemoteError(f"{address}: the collector refused ({error.code}): {_reason(error)}") from error
+        raise RemoteError(f"{address}: {_refusal(error, token)}") from error
     except (URLError, HTTPException, OSError, ValueError) as error:
         raise RemoteError(f"{address}: no answer from a collector: {getattr(error, 'reason', error)}") from error
     if len(raw) > MOST_BYTES:
@@ -87,6 +103,13 @@ def _parsed(address: str, raw: bytes) -> Any:
         return json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise RemoteError(f"{address}: the answer is no JSON: is a collector listening there?") from error
+
+
+def _refusal(error: HTTPError, token: str) -> str:
+    if error.code == HTTPStatus.UNAUTHORIZED:
+        given = "the collector does not take this token" if token else "the collector wants an admin token"
+        return f"{given}: give one with --token or OVERSTORY_ADMIN_TOKEN ({_reason(error)})"
+    return f"the collector refused ({error.code}): {_reason(error)}"
 
 
 def _reason(error: HTTPError) -> str:

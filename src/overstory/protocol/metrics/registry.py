@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import codecs
+import datetime as dt
 import os
 import re
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Final
 from overstory.protocol.derivation import digest
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics.budget import PersonBudget, read_budget
-from overstory.protocol.metrics.building import build_metric
+from overstory.protocol.metrics.building import KEYS, build_metric
 from overstory.protocol.metrics.candidate_file import Folder
 from overstory.protocol.metrics.faults import Fault, RegistryError
 from overstory.protocol.metrics.fields import Fields, near_miss
 from overstory.protocol.metrics.metric import Metric
-from overstory.protocol.metrics.places import places
+from overstory.protocol.metrics.places import Place, places
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -193,6 +195,40 @@ def parse_registry(text: str, folder: Folder | None = None, *, source: str | Non
         raise RegistryError(root.faults, source=source)
     assert version is not None
     return MetricRegistry(metrics, version, budget, text)
+
+
+def metric_from_json(entry: Mapping[str, Any]) -> Metric:
+    """Return the metric of an entry of a public registry: what `Metric.to_json` gave, its candidates unread.
+
+    Raises
+    ------
+    FormatError
+        When it is none, or this version reads another metric in it than the one whose digest it states.
+
+    Examples
+    --------
+    >>> metric = parse_registry(EXAMPLE)["colour"]
+    >>> metric_from_json(metric.to_json()) == metric
+    True
+    """
+    try:
+        name, domain = str(entry["id"]), dict(entry["domain"])
+        table = {key: entry[key] for key in KEYS if entry.get(key) is not None}
+        kept = {key: value for key, value in domain.items() if key != "domain" and value is not None}
+        table["domain"] = {"kind": domain["domain"], **kept}
+        table["expires"] = dt.date.fromisoformat(entry["expires"])
+        stated = entry["digest"]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FormatError(f"this is no metric of a public registry: {error!r}") from None
+    nowhere: defaultdict[tuple[str | int, ...], Place] = defaultdict(lambda: Place(1, 0, 0, 0))
+    root = Fields({name: table}, (), nowhere)
+    fields = root.subtable(name, "a table")
+    metric = None if fields is None else build_metric(fields, None)
+    if metric is None:
+        raise FormatError("; ".join(f"{fault.field}: {fault.message}" for fault in root.faults))
+    if metric.digest.hex() != stated:
+        raise FormatError(f"{name}: this version of overstory reads another metric in it than its digest states")
+    return metric
 
 
 def read_root(text: str, *, source: str | None = None) -> Fields:
