@@ -29,6 +29,7 @@ COMMANDS: Final = (
     "reproduce",
     "serve",
     "store",
+    "doctor",
     "on",
     "local",
     "off",
