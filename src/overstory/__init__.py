@@ -2,25 +2,82 @@
 
 The client half (`overstory.client`, `overstory.protocol`, `overstory.privacy`) needs the standard library alone;
 the rest is loaded when it is first used and comes with ``pip install "overstory[analysis]"``.
+
+>>> from overstory import Estimate, FormatError, ParameterError, oracle, oracles, survey
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from overstory.analysis.counts import SupportCounts
+    from overstory.analysis.estimate import Estimate
     from overstory.analysis.oracle import FrequencyOracle
+    from overstory.analysis.postprocess import postprocess
+    from overstory.analysis.reports import ReportBatch
+    from overstory.collecting.survey import Survey, survey
+    from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "oracle"]
+__all__ = [
+    "Estimate",
+    "FormatError",
+    "FrequencyOracle",
+    "OverstoryError",
+    "ParameterError",
+    "ReportBatch",
+    "SupportCounts",
+    "Survey",
+    "__version__",
+    "oracle",
+    "oracles",
+    "postprocess",
+    "survey",
+]
+
+_MODULES = {
+    "Estimate": "analysis.estimate",
+    "FormatError": "protocol.errors",
+    "FrequencyOracle": "analysis.oracle",
+    "OverstoryError": "protocol.errors",
+    "ParameterError": "protocol.errors",
+    "ReportBatch": "analysis.reports",
+    "SupportCounts": "analysis.counts",
+    "Survey": "collecting.survey",
+    "postprocess": "analysis.postprocess",
+    "survey": "collecting.survey",
+}
 
 
-def oracle(name: str, **parameters: Any) -> FrequencyOracle:
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def oracle(name: str, *, labels: Any = None, **parameters: Any) -> FrequencyOracle:
     """Return the frequency oracle of that registry name: the device's half and the server's, as one object.
+
+    Parameters
+    ----------
+    name
+        One of `oracles`.
+    labels
+        What the symbols stand for, instead of ``domain_size``: a list of strings, whole numbers or booleans, None for
+        a missing value; or a column of a data frame, whose distinct values are then known to everyone. Columns of
+        these values go into `simulate`, and estimates are named by them.
+    **parameters
+        The oracle's own: ``epsilon``, ``domain_size`` and so on, as docs/oracles.md lists them.
 
     Raises
     ------
-    overstory.protocol.errors.ParameterError
+    overstory.ParameterError
         When there is no such oracle, or a parameter is unknown, missing or out of range.
 
     Examples
@@ -29,7 +86,24 @@ def oracle(name: str, **parameters: Any) -> FrequencyOracle:
     >>> rappor = overstory.oracle("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
     >>> round(rappor.epsilon_report, 3), round(rappor.epsilon_permanent, 3)
     (1.074, 4.394)
+    >>> grr = overstory.oracle("grr", labels=["no", "yes"], epsilon=1)
+    >>> reports = grr.simulate(["no", "yes", "no"] * 10_000, rng=1)
+    >>> round(grr.estimate(grr.accumulate(reports))["yes"].frequency, 1)
+    0.3
     """
     from overstory.analysis.oracle import frequency_oracle
 
-    return frequency_oracle(name, **parameters)
+    return frequency_oracle(name, labels=labels, **parameters)
+
+
+def oracles() -> dict[str, str]:
+    """Return what there is for `oracle`: each name, and what it is.
+
+    Examples
+    --------
+    >>> oracles()["grr"]
+    'Generalized randomized response: the value with e^eps / (e^eps + d - 1), else any other'
+    """
+    from overstory.protocol.mechanisms.registry import REGISTRY
+
+    return {name: (build.__doc__ or "").partition("\n")[0].rstrip(".") for name, build in REGISTRY.items()}

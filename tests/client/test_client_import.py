@@ -1,9 +1,12 @@
 """What importing the client costs, and what it brings along."""
 
+import importlib
 import subprocess
 import sys
 
 import pytest
+
+from overstory.protocol.mechanisms.registry import REGISTRY
 
 LIST = "import sys; before = set(sys.modules); import overstory.client{more}; print(*sorted(set(sys.modules) - before))"
 HEAVY = {"sqlite3", "tomllib", "http.client", "ssl", "asyncio", "numpy", "overstory.privacy", "overstory.analysis"}
@@ -23,14 +26,32 @@ def test_the_client_itself_brings_no_database_network_or_parser():
     assert not modules_of("; from overstory.client import Client, Outcome") & HEAVY
 
 
-def test_every_public_name_is_there():
-    import overstory.client
-
-    for name in overstory.client.__all__:
-        assert getattr(overstory.client, name).__name__ == name
-    assert set(overstory.client.__all__) <= set(dir(overstory.client))
+@pytest.mark.parametrize("package", ["overstory", "overstory.client"])
+def test_every_public_name_is_there(package):
+    public = importlib.import_module(package)
+    for name in set(public.__all__) - {"__version__"}:
+        assert getattr(public, name).__name__ == name
+    assert set(public.__all__) <= set(dir(public))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = overstory.client.nothing
+        _ = public.nothing
+
+
+def test_the_errors_and_types_that_a_user_meets_are_public():
+    """`from overstory import ParameterError` failed, and the client's list lacked what its methods raise and take."""
+    import overstory
+    from overstory import client
+
+    assert {"ParameterError", "FormatError", "Estimate", "survey", "oracle", "oracles"} <= set(overstory.__all__)
+    assert {"ParameterError", "FormatError", "MetricRegistry", "parse_registry", "Bounds"} <= set(client.__all__)
+    assert overstory.ParameterError is client.ParameterError
+    assert overstory.oracles().keys() == REGISTRY.keys()
+    assert all(overstory.oracles().values())
+
+
+def test_importing_the_package_itself_loads_nothing_of_it():
+    script = "import sys, overstory; print(*(name for name in sys.modules if name.startswith('overstory')))"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["overstory"]
 
 
 def test_importing_the_client_is_quick():

@@ -18,7 +18,7 @@ from overstory.analysis.variance import frequency_variance
 from overstory.privacy.kinds import change_leak
 from overstory.privacy.linkability import MILLION, Linkability, bits_text, linkability
 from overstory.privacy.words import epsilon_text
-from overstory.protocol.encodings import check_count
+from overstory.protocol.encodings import check_count, whole_number
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.calibration import check_epsilon
 from overstory.protocol.mechanisms.mechanism import Mechanism
@@ -108,9 +108,10 @@ def rank(
     >>> [choice.name for choice in rank(100, 4.0, 10**6)[:3]]
     ['grr', 'subset', 'projective']
     """
+    domain_size, num_reports = whole_number(domain_size), whole_number(num_reports)
     check_count("domain_size", domain_size, 2, 1 << 31)
     check_count("num_reports", num_reports, 1, 1 << 62)
-    check_epsilon("epsilon", epsilon)
+    epsilon = check_epsilon("epsilon", epsilon)
     if epsilon_permanent is None:
         built = _made({"domain_size": domain_size, "epsilon": epsilon})
     elif epsilon < check_epsilon("epsilon_permanent", epsilon_permanent):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SupportCounts:
     """What a collection is reduced to before decoding: a commutative monoid under ``+``.
 
@@ -87,6 +87,9 @@ class SupportCounts:
         return np.array_equal(self.totals, other.totals) and np.array_equal(self.ones, other.ones)
 
     __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"SupportCounts({self.num_reports:,} reports, num_cohorts={self.num_cohorts}, num_bits={self.num_bits})"
 
     def _check(self) -> None:
         if self.totals.shape[0] != self.ones.shape[0]:

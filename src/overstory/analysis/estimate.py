@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from overstory.analysis import estimate_output, selection
+from overstory.analysis.frames import Frame
 from overstory.analysis.repeated import ONE_EACH
 from overstory.analysis.variance import support_noise
 from overstory.protocol.errors import ParameterError
@@ -27,14 +28,14 @@ if TYPE_CHECKING:
     F64 = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Estimate:
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Estimate(Frame):
     """How many reports hold each value.
 
     Attributes
     ----------
-    values : sequence of str, length M
-        The values asked about.
+    values : sequence, length M
+        The values asked about: strings, or a column's own labels.
     counts : ndarray, shape (M,)
         The counts to report: `raw_counts` themselves for a closed form, post-processed by a decoder that says how.
     raw_counts : ndarray, shape (M,)
@@ -51,7 +52,7 @@ class Estimate:
         What a reader must know before trusting the numbers.
     """
 
-    values: Sequence[str]
+    values: Sequence[Any]
     counts: F64
     raw_counts: F64
     standard_errors: F64

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
+from overstory.analysis.columns import label_text
 from overstory.analysis.selection import z_values
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from numpy.typing import NDArray
-
-    from overstory.analysis.estimate import Estimate
 
     F64 = NDArray[np.float64]
 
@@ -27,12 +26,18 @@ CSV_HEADER = (
 )
 """The seven columns of Google's results.csv, and ours: one dialect for every file of estimates."""
 
+COLUMNS: Final = (
+    *("count", "raw_count", "standard_error", "frequency", "frequency_standard_error"),
+    *("low", "high", "frequency_low", "frequency_high", "z", "p_value", "q_value", "detected"),
+)
+"""What is known of each value: the columns of `columns`."""
+
 
 class Shown(Protocol):
     """What has estimates to show: an `Estimate`, or a discovery."""
 
     @property
-    def values(self) -> Sequence[str]: ...  # noqa: D102 - see `Estimate`
+    def values(self) -> Sequence[Any]: ...  # noqa: D102 - see `Estimate`
     @property
     def counts(self) -> F64: ...  # noqa: D102
     @property
@@ -50,12 +55,12 @@ class Shown(Protocol):
     def order(self) -> NDArray[np.intp]: ...  # noqa: D102
 
 
-def rows(estimate: Shown, limit: int | None = None, level: float = 0.95) -> list[dict[str, Any]]:
-    """Return a dictionary per value, most frequent first; infinite and undefined numbers become None."""
+def columns(estimate: Shown, places: NDArray[np.intp] | None = None, level: float = 0.95) -> dict[str, NDArray[Any]]:
+    """Return a column for each number that is known of a value, at `places`: all, most frequent first, unless given."""
+    chosen = estimate.order() if places is None else places
     low, high = estimate.interval(level)
-    detected = estimate.detected()
     scale = max(estimate.num_reports, 1)
-    columns = {
+    every = {
         "count": estimate.counts,
         "raw_count": estimate.raw_counts,
         "standard_error": estimate.standard_errors,
@@ -68,26 +73,35 @@ def rows(estimate: Shown, limit: int | None = None, level: float = 0.95) -> list
         "z": z_values(estimate.raw_counts, estimate.standard_errors),
         "p_value": estimate.p_values,
         "q_value": estimate.q_values,
+        "detected": estimate.detected(),
     }
+    return {name: column[chosen] for name, column in every.items()}
+
+
+def rows(estimate: Shown, limit: int | None = None, level: float = 0.95) -> list[dict[str, Any]]:
+    """Return a dictionary per value, most frequent first; infinite and undefined numbers become None."""
+    places = estimate.order()[:limit]
+    each = zip(*(map(plain, column) for column in columns(estimate, places, level).values()), strict=True)
     return [
-        {
-            "value": str(estimate.values[index]),
-            **{name: finite(column[index]) for name, column in columns.items()},
-            "detected": bool(detected[index]),
-        }
-        for index in estimate.order()[:limit]
+        {"value": label_text(estimate.values[place]), **dict(zip(COLUMNS, numbers, strict=True))}
+        for place, numbers in zip(places, each, strict=True)
     ]
 
 
-def table(estimate: Estimate, limit: int | None, level: float) -> str:
+def table(estimate: Shown, limit: int | None, level: float) -> str:
     """Return the rows as aligned text under a header."""
-    header = ("value", "count", "std error", "share", f"{level:.0%} interval of the share", "p", "detected")
-    body = [_cells(row) for row in rows(estimate, limit, level)]
-    lines = aligned([header, *body])
-    left = len(estimate) - len(body)
+    cells = table_cells(estimate, limit, level)
+    lines = aligned(cells)
+    left = len(estimate.values) - len(cells) + 1
     if left > 0:
         lines.append(f"... and {left:,} more")
     return "\n".join(lines)
+
+
+def table_cells(estimate: Shown, limit: int | None, level: float) -> list[tuple[str, ...]]:
+    """Return a table's header and its rows of texts."""
+    header = ("value", "count", "std error", "share", f"{level:.0%} interval of the share", "p", "detected")
+    return [header, *(_cells(row) for row in rows(estimate, limit, level))]
 
 
 def write_csv(
@@ -116,7 +130,7 @@ def csv_cells(estimate: Shown, limit: int | None = None) -> Iterator[tuple[int, 
     )
     for index in estimate.order()[:limit]:
         cells = ("" if not math.isfinite(column[index]) else f"{column[index]:.10g}" for column in columns)
-        yield int(index), (str(estimate.values[index]), *cells, "true" if detected[index] else "false")
+        yield int(index), (label_text(estimate.values[index]), *cells, "true" if detected[index] else "false")
 
 
 def csv_line(cells: Iterable[Any]) -> str:
@@ -162,7 +176,7 @@ def plot(estimate: Shown, ax: Any, limit: int) -> Any:
         ax.plot(raw, place, "|", color="C1", markersize=7, linestyle="none", label="unbiased")
     ax.axvline(0.0, color="0.5", linewidth=0.8)
     # Values are people's texts: a pair of $ in one is no formula.
-    ax.set_yticks(place, [_label(str(estimate.values[index])) for index in drawn], fontsize=8, parse_math=False)
+    ax.set_yticks(place, [_label(label_text(estimate.values[index])) for index in drawn], fontsize=8, parse_math=False)
     ax.set_ylim(max(drawn.size, 1) - 0.4, -0.6)
     ax.set_xlabel("share of the reports")
     ax.set_title(_title(drawn.size, known.size, found, detected), fontsize=9, loc="left")
@@ -184,8 +198,13 @@ def _title(drawn: int, known: int, found: NDArray[np.bool_], detected: NDArray[n
 
 
 def _label(text: str) -> str:
-    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    shown = inert(text)
     return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def inert(text: str) -> str:
+    """Return a text without characters that could steer a terminal or turn a page's letters round."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
@@ -193,7 +212,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     interval = "unknown" if low is None else f"{low:8.3%} .. {high:.3%}"
     error = "unknown" if row["standard_error"] is None else f"{row['standard_error']:,.0f}"
     return (
-        row["value"],
+        inert(row["value"]),
         f"{row['count']:,.0f}",
         error,
         f"{row['frequency']:.3%}",
@@ -218,6 +237,12 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
         return cell.ljust(widths[place]) if place in outer else cell.rjust(widths[place])
 
     return ["  ".join(padded(place, cell) for place, cell in enumerate(row)).rstrip() for row in rows]
+
+
+def plain(number: Any) -> Any:
+    """Return a number or truth value of NumPy as Python's own; None in place of one that JSON has no word for."""
+    own = number.item()
+    return finite(own) if isinstance(own, float) else own
 
 
 def finite(number: float) -> float | None:

@@ -5,16 +5,18 @@ The server's half is generic. It reads the mechanism's encoding and channels, so
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 
+from overstory.analysis.columns import Label, coded, label_text, labels_from, missing_values, read_column
 from overstory.analysis.counts import SupportCounts
 from overstory.analysis.reports import ReportBatch
-from overstory.analysis.simulation import SimulatedDevices
+from overstory.analysis.simulation import Rng, SimulatedDevices, generator
 from overstory.analysis.support import Support
 from overstory.analysis.support_families import support_of
 from overstory.analysis.variance import error_bound, frequency_variance
@@ -22,6 +24,7 @@ from overstory.protocol.channels import BinaryChannel, SymbolChannel
 from overstory.protocol.entropy import Entropy
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.mechanism import Mechanism, Report
+from overstory.protocol.mechanisms.registry import REGISTRY
 from overstory.protocol.mechanisms.registry import mechanism as build_mechanism
 from overstory.protocol.wire import Batch
 
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FrequencyOracle:
     """From values to reports, and from reports to frequencies.
 
@@ -37,6 +40,8 @@ class FrequencyOracle:
     ----------
     mechanism
         The device's half.
+    labels
+        What the symbols stand for, if that is known: columns of these values go in, and estimates are named by them.
 
     Examples
     --------
@@ -50,6 +55,13 @@ class FrequencyOracle:
     """
 
     mechanism: Mechanism
+    labels: tuple[Label, ...] | None = None
+
+    def __repr__(self) -> str:
+        given = {key: value for key, value in self.mechanism.parameters.items() if value not in (None, "", False)}
+        if self.labels is not None:
+            given |= {"labels": f"<{len(self.labels)}>"}
+        return f"oracle({', '.join([repr(self.name), *(f'{key}={value}' for key, value in given.items())])})"
 
     @property
     def support(self) -> Support[Any]:
@@ -78,38 +90,44 @@ class FrequencyOracle:
 
     def randomize(self, value: Any, entropy: Entropy, *, cohort: int | None = None) -> Report:
         """Return one report of a device that nobody has seen before; see `Mechanism.randomize`."""
+        if self.labels is not None:
+            place = int(coded([value], self.labels)[0])
+            value = place if self.support.domain_size is not None else label_text(value)
         return self.mechanism.randomize(value, entropy, cohort=cohort)
 
-    def devices(
-        self, symbols: ArrayLike, rng: np.random.Generator, *, candidates: Sequence[str] | None = None
-    ) -> SimulatedDevices:
+    def devices(self, symbols: Any, rng: Rng = None, *, candidates: Sequence[str] | None = None) -> SimulatedDevices:
         """Make a population of devices, for experiments: see `simulate` for its parameters."""
-        size, held = self.support.domain_size, np.asarray(symbols)
+        size, drawn = self.support.domain_size, generator(rng)
+        if self.labels is not None:
+            values: Sequence[Any] = range(size) if size is not None else [label_text(label) for label in self.labels]
+            return SimulatedDevices.holding(self.mechanism, values, coded(symbols, self.labels), drawn)
         if size is not None:
-            return SimulatedDevices.holding(self.mechanism, range(size), held, rng)
+            return SimulatedDevices.holding(self.mechanism, range(size), _symbols(symbols), drawn)
         if candidates is not None:
-            return SimulatedDevices.holding(self.mechanism, candidates, held, rng)
-        distinct, indices = np.unique(held.astype(np.str_), return_inverse=True)
-        return SimulatedDevices.holding(self.mechanism, distinct.tolist(), indices, rng)
+            held = _as_given(symbols)
+            indices = coded(symbols, candidates) if held is None else held
+            return SimulatedDevices.holding(self.mechanism, candidates, indices, drawn)
+        texts, indices = _texts(symbols)
+        return SimulatedDevices.holding(self.mechanism, texts, indices, drawn)
 
-    def simulate(
-        self, symbols: ArrayLike, rng: np.random.Generator, *, candidates: Sequence[str] | None = None
-    ) -> ReportBatch:
+    def simulate(self, symbols: Any, rng: Rng = None, *, candidates: Sequence[str] | None = None) -> ReportBatch:
         """Return one report of each of n simulated devices.
 
         Parameters
         ----------
         symbols : array_like, shape (n,)
-            The symbols; without a domain the strings or, with `candidates`, indices into them.
+            With labels, a column of them, of pandas, Polars, Arrow, NumPy, or a list. Otherwise the symbols; without a
+            domain the strings or, with `candidates`, indices into them.
         rng
-            Where all randomness comes from: the same generator state gives the same reports.
+            Where all randomness comes from, as NumPy takes it: a seed, a generator, or None for a fresh one. Equal
+            seeds give equal reports, so a seed is for simulations only: it would give a real device's value away.
         candidates
             The strings that `symbols` index.
 
         Raises
         ------
         ParameterError
-            When a value is outside the domain.
+            When a value is outside the domain, or missing and no label.
         """
         return self.devices(symbols, rng, candidates=candidates).report()
 
@@ -160,7 +178,8 @@ class FrequencyOracle:
         counts
             Support counts of the collection.
         candidates
-            Names for what was counted (numbers unless given). Bloom: the strings to look for; more can be tried later.
+            Names for what was counted (the labels, or numbers, unless given). Bloom: the strings to look for; more can
+            be tried later.
         reports_per_device
             How many of the reports one device sent, its value unchanged: they share its permanent response, and
             standard errors grow by that. For uneven numbers see `overstory.analysis.repeated.reports_per_device`.
@@ -178,7 +197,11 @@ class FrequencyOracle:
             When a Bloom collection is to be read without candidates, the counts are another mechanism's, or a device
             sends less than one report.
         """
-        return self.support.estimate(counts, candidates, reports_per_device=reports_per_device, **choices)
+        if self.labels is None or candidates is not None:
+            return self.support.estimate(counts, candidates, reports_per_device=reports_per_device, **choices)
+        texts = [label_text(label) for label in self.labels]
+        found = self.support.estimate(counts, texts, reports_per_device=reports_per_device, **choices)
+        return replace(found, values=self.labels)
 
     def variance(self, num_reports: float, frequency: float = 0.0, *, num_candidates: int | None = None) -> float:
         """Variance of a frequency estimate from that many reports; see `frequency_variance`."""
@@ -189,6 +212,53 @@ class FrequencyOracle:
         return error_bound(self.mechanism, num_reports, beta)
 
 
-def frequency_oracle(name: str, **parameters: Any) -> FrequencyOracle:
-    """Return the oracle of that registry name; see `overstory.oracle`."""
-    return FrequencyOracle(build_mechanism(name, **parameters))
+def frequency_oracle(name: str, *, labels: Any = None, **parameters: Any) -> FrequencyOracle:
+    """Return the oracle of that registry name; see `overstory.oracle`.
+
+    Raises
+    ------
+    ParameterError
+        When there is no such oracle, a parameter is unknown, missing or out of range, or the labels are no domain.
+    """
+    if labels is None:
+        return FrequencyOracle(build_mechanism(name, **parameters))
+    listed = labels_from(labels)
+    if name in REGISTRY and "domain_size" in inspect.signature(REGISTRY[name]).parameters:
+        size = parameters.setdefault("domain_size", len(listed))
+        if size != len(listed):
+            raise ParameterError(f"domain_size = {size}, but {len(listed)} labels: give the labels alone")
+    return FrequencyOracle(build_mechanism(name, **parameters), listed)
+
+
+def _as_given(symbols: Any) -> NDArray[Any] | None:
+    """Return whole numbers as they are; None for a column that is yet to be read."""
+    held = np.asarray(symbols)
+    return held if held.dtype.kind in "iu" or not held.size else None
+
+
+def _symbols(values: Any) -> NDArray[Any]:
+    """Return a column's numbers: whole floats are whole numbers, booleans are 0 and 1."""
+    held = _as_given(values)
+    if held is not None:
+        return held
+    column = read_column(values)
+    if None in column.labels:
+        raise missing_values(column.missing, len(column.codes))
+    if any(isinstance(label, str) for label in column.labels):
+        raise ParameterError(
+            "a column of text, but this oracle numbers its values: name them, as in "
+            "overstory.oracle(name, labels=column, ...)"
+        )
+    return np.array([int(label) for label in column.labels if label is not None])[column.codes]
+
+
+def _texts(values: Any) -> tuple[list[str], NDArray[np.int64]]:
+    """Return the distinct strings of a column, and which one each row holds."""
+    held = np.asarray(values)
+    if held.dtype.kind in "USiu" or not held.size:
+        distinct, indices = np.unique(held.astype(np.str_), return_inverse=True)
+        return distinct.tolist(), indices.astype(np.int64)
+    column = read_column(values)
+    if None in column.labels:
+        raise missing_values(column.missing, len(column.codes))
+    return [label_text(label) for label in column.labels], column.codes

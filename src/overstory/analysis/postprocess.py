@@ -38,7 +38,7 @@ STEPS: Final[Mapping[str, Callable[[], Step]]] = MappingProxyType(
 """The steps that need no further numbers, by name. `postprocess_likelihood.MaximumLikelihood` needs the channel."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Processed(Estimate):
     """An estimate whose `counts` went through `steps`, in that order, from the `counts` of the estimate before.
 

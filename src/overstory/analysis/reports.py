@@ -17,7 +17,7 @@ from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.wire import Batch, Sender, cohort_width, decode_batch, encode_columns, encode_reports
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ReportBatch:
     """n reports of one mechanism.
 
@@ -59,6 +59,9 @@ class ReportBatch:
 
     def __len__(self) -> int:
         return len(self.cohorts)
+
+    def __repr__(self) -> str:
+        return f"ReportBatch({len(self):,} reports, num_bits={self.num_bits}, num_cohorts={self.num_cohorts})"
 
     def accumulate(self) -> SupportCounts:
         """Count reports per cohort and set bits per (cohort, bit).

@@ -18,10 +18,35 @@ from overstory.analysis.reports import ReportBatch
 from overstory.analysis.support import Cohorts, Simulation
 from overstory.analysis.support_families import support_of
 from overstory.protocol.encodings import MAX_COHORTS
+from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.mechanism import Mechanism
 
+Rng = int | np.integer[Any] | np.random.Generator | None
+"""Randomness for simulations, as NumPy takes it: a seed, a generator, or None for a fresh one."""
 
-@dataclass(frozen=True, eq=False)
+
+def generator(rng: Rng) -> np.random.Generator:
+    """Return a generator for a simulation. Real devices never take one: their bits come from the operating system.
+
+    Raises
+    ------
+    ParameterError
+        When NumPy can make none of it.
+
+    Examples
+    --------
+    >>> bool(generator(1).integers(100) == np.random.default_rng(1).integers(100))
+    True
+    """
+    try:
+        if not isinstance(rng, bool | np.bool):
+            return np.random.default_rng(rng)
+    except (TypeError, ValueError):
+        pass
+    raise ParameterError(f"rng = {rng!r}: give a whole number of at least 0, a numpy.random.Generator, or None")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class SimulatedDevices:
     """A population of devices, each holding one value.
 
@@ -66,6 +91,9 @@ class SimulatedDevices:
 
     def __len__(self) -> int:
         return len(self.symbols)
+
+    def __repr__(self) -> str:
+        return f"SimulatedDevices({len(self):,} devices, {self.mechanism.name})"
 
     def report(self, index: int = 0, *, start: int = 0, stop: int | None = None) -> ReportBatch:
         """Return report number `index` of the devices ``start .. stop - 1``; the same call gives the same bits."""

@@ -15,45 +15,62 @@ if TYPE_CHECKING:
     from overstory.client.consent import Choice, Consent
     from overstory.client.errors import ConsentError, Fault, StateError
     from overstory.client.offers import OfferLedger
+    from overstory.client.outbox import Bounds
     from overstory.client.outcomes import Flushed, Outcome
     from overstory.client.randomizer import Randomizer, new_secret
     from overstory.client.status import Status
+    from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
+    from overstory.protocol.metrics.registry import MetricRegistry, load_registry, parse_registry
 
 __all__ = [
+    "Bounds",
     "Choice",
     "Client",
     "Consent",
     "ConsentError",
     "Fault",
     "Flushed",
+    "FormatError",
+    "MetricRegistry",
     "OfferLedger",
     "Outcome",
+    "OverstoryError",
+    "ParameterError",
     "Randomizer",
     "StateError",
     "Status",
+    "load_registry",
     "new_secret",
+    "parse_registry",
 ]
 
 _MODULES = {
-    "Choice": "consent",
-    "Client": "client",
-    "Consent": "consent",
-    "ConsentError": "errors",
-    "Fault": "errors",
-    "Flushed": "outcomes",
-    "OfferLedger": "offers",
-    "Outcome": "outcomes",
-    "Randomizer": "randomizer",
-    "StateError": "errors",
-    "Status": "status",
-    "new_secret": "randomizer",
+    "Bounds": "client.outbox",
+    "Choice": "client.consent",
+    "Client": "client.client",
+    "Consent": "client.consent",
+    "ConsentError": "client.errors",
+    "Fault": "client.errors",
+    "Flushed": "client.outcomes",
+    "FormatError": "protocol.errors",
+    "MetricRegistry": "protocol.metrics.registry",
+    "OfferLedger": "client.offers",
+    "Outcome": "client.outcomes",
+    "OverstoryError": "protocol.errors",
+    "ParameterError": "protocol.errors",
+    "Randomizer": "client.randomizer",
+    "StateError": "client.errors",
+    "Status": "client.status",
+    "load_registry": "protocol.metrics.registry",
+    "new_secret": "client.randomizer",
+    "parse_registry": "protocol.metrics.registry",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return getattr(import_module(f"overstory.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

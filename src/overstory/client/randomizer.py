@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from overstory.protocol.derivation import context
-from overstory.protocol.encodings import check_count
+from overstory.protocol.encodings import check_count, whole_number
 from overstory.protocol.entropy import Entropy, KeyedEntropy, SystemEntropy, uniform_below
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.mechanism import Mechanism, Report
@@ -86,7 +86,7 @@ class Randomizer:
         self._secret = check_secret(secret)
         self._memo: dict[Any, int] = {}
         self._memo_size = memo_size
-        self.cohort = self._derive_cohort() if cohort is None else cohort
+        self.cohort = self._derive_cohort() if cohort is None else whole_number(cohort)
         self._respond = mechanism.responder(self._secret, metric, self.cohort)
         self._instantaneous = mechanism.instantaneous
         self._random_bits = (entropy if entropy is not None else SystemEntropy()).bits
@@ -157,7 +157,7 @@ class Randomizer:
         return batch, _new_report(Report, (self.cohort, self._instantaneous(permanent, drawn.bits)))
 
     def _remember(self, value: Any) -> int:
-        bits = self._respond(value)
+        bits = self._respond(whole_number(value))
         if len(self._memo) >= self._memo_size:
             self._memo.clear()  # one step, so that threads need no lock; what is lost is derived again
         if self._memo_size:

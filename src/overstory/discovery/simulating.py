@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch
+from overstory.analysis.simulation import Rng, generator
 from overstory.discovery.bulk import Rows, buckets_of, byte_strings, distinct, names_of, prefixes
 from overstory.discovery.plans import DICTIONARY, Plan
 from overstory.discovery.questions import ELSEWHERE, BitQuestion, Question, prefix_bytes
@@ -21,9 +22,7 @@ Progress = Callable[[str, float], object]
 """Told what is being done, and how much of it all is done, from 0 to 1."""
 
 
-def simulate(
-    plan: Plan, values: Any, rng: np.random.Generator, *, progress: Progress | None = None
-) -> tuple[GroupReports, ...]:
+def simulate(plan: Plan, values: Any, rng: Rng = None, *, progress: Progress | None = None) -> tuple[GroupReports, ...]:
     """Return what a device for each of `values` would send, group by group.
 
     Groups are drawn as devices draw theirs, from uniform 32-bit numbers and the plan's thresholds; reports come from
@@ -36,7 +35,7 @@ def simulate(
     values
         One value a device; an integer array for `Integers` is fastest.
     rng
-        Where all randomness comes from.
+        Where all randomness comes from: a seed, a generator, or None for a fresh one.
     progress
         Told of every group.
 
@@ -46,6 +45,7 @@ def simulate(
         When a value is outside the domain.
     """
     rows, index = distinct(plan.domain, values)
+    rng = generator(rng)
     drawn = rng.integers(0, 1 << 32, len(index), dtype=np.uint64)
     bounds = np.array([group.threshold for group in plan.groups], np.uint64)
     groups = np.searchsorted(bounds, drawn, side="right")

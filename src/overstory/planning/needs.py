@@ -76,7 +76,7 @@ def plan_from_needs(
     (1880, 2976)
     """
     _check_budgets(epsilon_report, epsilon_permanent, frequency)
-    check_collection(num_reports, num_candidates)
+    num_reports, num_candidates = check_collection(num_reports, num_candidates)
     found = []
     for hashes in _allowed(num_hashes, num_bits):
         enough = max(epsilon_report, sufficient_permanent(epsilon_report, hashes))

@@ -17,7 +17,7 @@ from overstory.planning.detection import (
 from overstory.planning.plan import AtShare, Plan
 from overstory.planning.precision import count_error, fitted_candidates
 from overstory.privacy import statement
-from overstory.protocol.encodings import OneHot, check_count
+from overstory.protocol.encodings import OneHot, check_count, whole_number
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.bits import BitMechanism
 
@@ -62,7 +62,7 @@ def plan_from_parameters(
     >>> plan.share.reports_needed
     1073003
     """
-    check_collection(num_reports, num_candidates)
+    num_reports, num_candidates = check_collection(num_reports, num_candidates)
     _check_domain(mechanism, num_candidates)
     quantile = critical_value(alpha, num_candidates)
     detectable = detectable_frequency(mechanism, num_reports, num_candidates, quantile)
@@ -96,10 +96,12 @@ def _at_share(
     return AtShare(share, share * num_reports, error, num_reports >= needed, needed)
 
 
-def check_collection(num_reports: int, num_candidates: int) -> None:
-    """Raise ParameterError unless there is something to collect and something to look for."""
-    check_count("reports", num_reports, 1, MOST)
-    check_count("candidates", num_candidates, 1, MOST)
+def check_collection(num_reports: int, num_candidates: int) -> tuple[int, int]:
+    """Return both numbers, or raise ParameterError unless there is something to collect and something to look for."""
+    reports, candidates = whole_number(num_reports), whole_number(num_candidates)
+    check_count("reports", reports, 1, MOST)
+    check_count("candidates", candidates, 1, MOST)
+    return reports, candidates
 
 
 def _check_domain(mechanism: BitMechanism, num_candidates: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import index
 from typing import Any, Protocol
 
 from overstory.protocol.channels import Differences
@@ -74,23 +75,42 @@ def bits_at(positions: Iterable[int]) -> int:
     return bits
 
 
+def whole_number(value: Any) -> Any:
+    """Return an integer of any library, such as NumPy's, as Python's own; anything else, and a boolean, as it is.
+
+    Examples
+    --------
+    >>> whole_number(3), whole_number(3.0), whole_number(True)
+    (3, 3.0, True)
+    """
+    if isinstance(value, bool):
+        return value
+    try:
+        return index(value)
+    except TypeError:
+        return value
+
+
 def check_cohort(cohort: int, num_cohorts: int) -> None:
     """Raise ParameterError unless `cohort` is in ``0 .. num_cohorts - 1``."""
     if not isinstance(cohort, int) or isinstance(cohort, bool) or not 0 <= cohort < num_cohorts:
         raise ParameterError(f"cohort {cohort!r} does not exist: cohorts are 0 .. {num_cohorts - 1}")
 
 
-def check_count(name: str, value: int, low: int, high: int) -> None:
+def check_count(name: str, value: Any, low: int, high: int) -> None:
     """Raise ParameterError unless `value` is an integer in ``low .. high``."""
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise ParameterError(f"{name} = {value!r}: give a whole number from {low} to {high}")
+        whole = isinstance(value, float) and value.is_integer()
+        advice = f", {int(value)} instead of {value!r}" if whole and low <= value <= high else ""
+        raise ParameterError(f"{name} = {value!r}: give a whole number from {low} to {high}{advice}")
 
 
 def check_symbol(value: Any, domain_size: int) -> int:
-    """Return `value`, or raise ParameterError unless it is a symbol of ``0 .. domain_size - 1``."""
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < domain_size:
+    """Return `value` as an int, or raise ParameterError unless it is a symbol of ``0 .. domain_size - 1``."""
+    given = value if type(value) is int else whole_number(value)
+    if type(given) is not int or not 0 <= given < domain_size:
         raise ParameterError(f"symbol {value!r} is outside the domain 0 .. {domain_size - 1}")
-    return value
+    return given
 
 
 @dataclass(frozen=True)

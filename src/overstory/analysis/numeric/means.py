@@ -12,6 +12,7 @@ import numpy as np
 
 from overstory.analysis.numeric.simulation import simulate
 from overstory.analysis.selection import normal_reach
+from overstory.analysis.simulation import Rng
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.numeric.means import Hybrid
@@ -126,7 +127,7 @@ class MeanOracle:
         """Epsilon of one report, in nats, rounded up."""
         return self.randomizer.epsilon_report
 
-    def simulate(self, values: ArrayLike, rng: np.random.Generator) -> NDArray[np.int64]:
+    def simulate(self, values: ArrayLike, rng: Rng = None) -> NDArray[np.int64]:
         """Return one report's payload of each of n simulated people; see `simulation.simulate`."""
         return simulate(self.randomizer, values, rng)
 

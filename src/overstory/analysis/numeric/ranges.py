@@ -14,6 +14,7 @@ from overstory.analysis.numeric.consistency import ConsistentTree
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.positions import symbols_of
 from overstory.analysis.selection import normal_reach
+from overstory.analysis.simulation import Rng, generator
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric.levels import LevelReport, RangeRandomizer
 
@@ -158,7 +159,7 @@ class RangeOracle:
         """Each level's frequency oracle."""
         return tuple(FrequencyOracle(mechanism) for mechanism in self.randomizer.mechanisms)
 
-    def simulate(self, symbols: ArrayLike, rng: np.random.Generator) -> list[Any]:
+    def simulate(self, symbols: ArrayLike, rng: Rng = None) -> list[Any]:
         """Return one report of each of n simulated people, by level; levels are drawn uniformly.
 
         Raises
@@ -168,9 +169,10 @@ class RangeOracle:
         """
         tree = self.randomizer.tree
         given = symbols_of(symbols, tree.domain_size)
-        chosen = rng.integers(1, tree.num_levels + 1, size=given.size)
+        drawn = generator(rng)
+        chosen = drawn.integers(1, tree.num_levels + 1, size=given.size)
         nodes = (given[chosen == level] // tree.leaves_under(level) for level in range(1, tree.num_levels + 1))
-        return [oracle.simulate(some, rng) for oracle, some in zip(self.oracles, nodes, strict=True)]
+        return [oracle.simulate(some, drawn) for oracle, some in zip(self.oracles, nodes, strict=True)]
 
     def accumulate(self, reports: Sequence[Any] | Iterable[LevelReport]) -> tuple[Any, ...]:
         """Reduce reports, by level or mixed, to each level's support counts; add them up level by level."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from overstory.analysis.simulation import Rng, generator
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric.means import Duchi, Hybrid, Piecewise
 from overstory.protocol.numeric.randomizer import NumericRandomizer
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     Payloads = NDArray[np.int64]
 
 
-def simulate(randomizer: NumericRandomizer, values: ArrayLike, rng: np.random.Generator) -> Payloads:
+def simulate(randomizer: NumericRandomizer, values: ArrayLike, rng: Rng = None) -> Payloads:
     """Return one report's payload for each value.
 
     Parameters
@@ -29,7 +30,7 @@ def simulate(randomizer: NumericRandomizer, values: ArrayLike, rng: np.random.Ge
     values : array_like, shape (n,)
         Numbers of its domain.
     rng
-        Where all randomness comes from.
+        Where all randomness comes from: a seed, a generator, or None for a fresh one.
 
     Raises
     ------
@@ -42,7 +43,7 @@ def simulate(randomizer: NumericRandomizer, values: ArrayLike, rng: np.random.Ge
     >>> reports.shape, bool((reports < 100 + 51).all())
     ((2,), True)
     """
-    return _draw(randomizer, positions(randomizer, values), rng)
+    return _draw(randomizer, positions(randomizer, values), generator(rng))
 
 
 def positions(randomizer: NumericRandomizer, values: ArrayLike) -> Payloads:

@@ -15,6 +15,7 @@ from overstory.analysis.numeric.means import as_payloads
 from overstory.analysis.numeric.simulation import simulate
 from overstory.analysis.numeric.transition import bucket_edges, transition_table
 from overstory.analysis.postprocess_mixture import expectation_maximization
+from overstory.analysis.simulation import Rng
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.numeric.square_wave import SquareWave
@@ -63,7 +64,7 @@ class SquareWaveOracle:
         cells = self.randomizer.channel.num_cells
         return bucket_edges(cells, min(cells, MOST_BUCKETS))
 
-    def simulate(self, values: ArrayLike, rng: np.random.Generator) -> NDArray[np.int64]:
+    def simulate(self, values: ArrayLike, rng: Rng = None) -> NDArray[np.int64]:
         """Return one report's payload of each of n simulated people; see `simulation.simulate`."""
         return simulate(self.randomizer, values, rng)
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from overstory.protocol.channels import BinaryChannel, Rounds
-from overstory.protocol.encodings import Encoding, bits_at, check_cohort, encode
+from overstory.protocol.encodings import Encoding, bits_at, check_cohort, encode, whole_number
 from overstory.protocol.entropy import Entropy
 from overstory.protocol.mechanisms.mechanism import Mechanism, Report
 from overstory.protocol.permanence import GoogleClientPermanence, GooglePermanence, KeyedPermanence, Permanence, Subject
@@ -81,7 +81,7 @@ class BitMechanism(Mechanism):
 
     def epsilon_n(self, reports: int) -> float:
         """Exact epsilon of `reports` reports of one value, rounded up."""
-        return self.rounds.epsilon(self.encoding.differences, reports=reports)
+        return self.rounds.epsilon(self.encoding.differences, reports=whole_number(reports))
 
     def encode(self, value: Any, cohort: int) -> int:
         """Return the true bits of `value` in `cohort`; they never leave the device."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from numbers import Real
+from typing import Any
 
 from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.errors import ParameterError
@@ -26,7 +28,8 @@ def check_epsilon(name: str, epsilon: float) -> float:
     >>> check_epsilon("epsilon", 1)
     1.0
     """
-    if not isinstance(epsilon, int | float) or isinstance(epsilon, bool) or not 0 < epsilon < math.inf:
+    given: Any = epsilon
+    if isinstance(given, bool) or not isinstance(given, Real) or not 0 < float(given) < math.inf:
         raise ParameterError(f"{name} = {epsilon!r}: give a number above 0")
     return float(epsilon)
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from overstory.protocol.channels import BinaryChannel, SymbolChannel
 from overstory.protocol.derivation import digest
+from overstory.protocol.encodings import whole_number
 from overstory.protocol.entropy import Entropy, uniform_below
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.sampling import Draw
@@ -144,8 +145,8 @@ class Mechanism(ABC):
         ParameterError
             When the value or the cohort is outside the domain.
         """
-        chosen = uniform_below(self.num_cohorts, entropy) if cohort is None else cohort
-        permanent = self.draw_permanent(value, chosen, entropy)
+        chosen = uniform_below(self.num_cohorts, entropy) if cohort is None else whole_number(cohort)
+        permanent = self.draw_permanent(whole_number(value), chosen, entropy)
         return Report(chosen, self.instantaneous(permanent, entropy.bits))
 
     @cached_property

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
+from overstory.protocol.encodings import whole_number
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms import hashing_oracles, rappor, sampled, sets, unary
 from overstory.protocol.mechanisms.mechanism import Mechanism
@@ -80,4 +81,11 @@ def build_from(registry: Mapping[str, Callable[..., Built]], name: str, paramete
     missing = [k for k, p in accepted.items() if p.default is p.empty and k not in parameters]
     if missing:
         raise ParameterError(f"{name} needs the parameter {', '.join(missing)}")
-    return build(**parameters)
+    return build(**{key: _plain(value) for key, value in parameters.items()})
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of NumPy as Python's own: a mechanism travels as JSON."""
+    if hasattr(value, "dtype") and getattr(value, "shape", None) == ():
+        return value.item()
+    return whole_number(value)

@@ -10,7 +10,7 @@ from typing import Any
 
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.derivation import context
-from overstory.protocol.encodings import check_cohort
+from overstory.protocol.encodings import check_cohort, whole_number
 from overstory.protocol.entropy import Entropy, KeyedEntropy, uniform_below
 from overstory.protocol.mechanisms.mechanism import Mechanism, Report
 from overstory.protocol.permanence import check_secret
@@ -65,7 +65,7 @@ class SymbolMechanism(Mechanism):
 
     def epsilon_n(self, reports: int) -> float:
         """Exact epsilon of `reports` reports of one value, rounded up."""
-        return self.rounds.epsilon(reports=reports)
+        return self.rounds.epsilon(reports=whole_number(reports))
 
     @property
     def epsilon_permanent(self) -> float:

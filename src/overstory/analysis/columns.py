@@ -1,0 +1,277 @@
+"""A column of values as labels and codes: from pandas, Polars, Arrow, NumPy, or a list.
+
+Every library's column goes through Arrow, so equal columns give equal labels in equal order, and equal results from
+equal seeds. Labels are Python's own: a string, a whole number, a boolean, or None where a value is missing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.protocol.errors import ParameterError
+
+Label = str | int | bool | None
+"""A value as a column holds it; None is a missing one."""
+
+MISSING: Final = "(missing)"
+"""How a missing value is written."""
+
+KINDS: Final = "text, categories, booleans or whole numbers"
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A column, its distinct values apart.
+
+    Attributes
+    ----------
+    labels : tuple
+        The distinct values. Categories are all there, also those that no row holds; booleans are both. Ordered
+        categories keep their order and others are sorted, so that the order of rows does not show; None comes last.
+    codes : ndarray of int64, shape (n,)
+        Each row's value, as an index into `labels`.
+    """
+
+    labels: tuple[Label, ...]
+    codes: NDArray[np.int64]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many rows hold each label."""
+        return np.bincount(self.codes, minlength=len(self.labels)).astype(np.int64)
+
+    @property
+    def missing(self) -> int:
+        """How many rows hold no value."""
+        return int(self.counts[-1]) if None in self.labels else 0
+
+
+def label_text(label: Any) -> str:
+    """Return a label as tables, files and pictures write it.
+
+    Examples
+    --------
+    >>> label_text("First"), label_text(3), label_text(None)
+    ('First', '3', '(missing)')
+    """
+    return MISSING if label is None else str(label)
+
+
+def read_column(values: Any) -> Column:
+    """Return a column's labels and codes.
+
+    Parameters
+    ----------
+    values
+        A Series of pandas or Polars, an Arrow array, anything with the Arrow C interface, a NumPy array, or a list.
+        Text, categories, booleans, whole numbers (as floats too); None, NaN and NA are missing values.
+
+    Raises
+    ------
+    ParameterError
+        When it is not one column, or its values are of another kind.
+
+    Examples
+    --------
+    >>> column = read_column(["b", "a", None, "b"])
+    >>> column.labels, column.codes.tolist()
+    (('a', 'b', None), [1, 0, 2, 1])
+    """
+    import pyarrow as pa
+    from pyarrow import compute
+
+    array = _arrow(values)
+    declared, ordered = None, False
+    if pa.types.is_dictionary(array.type):
+        declared, ordered = _categories(array.dictionary), array.type.ordered
+        array = declared.take(array.indices)
+    array = _plain(array)
+    distinct = compute.unique(array.drop_null())
+    seen = distinct.to_pylist()
+    known = dict.fromkeys([*(declared.drop_null().to_pylist() if declared is not None else ()), *seen])
+    labels: list[Label] = list(known) if ordered else sorted(known)
+    if pa.types.is_boolean(array.type):
+        labels = [False, True]
+    place = {label: index for index, label in enumerate(labels)}
+    indices = compute.index_in(array, value_set=distinct)
+    places = np.array([*(place[label] for label in seen), len(labels)], np.int64)
+    codes = places[indices.fill_null(len(seen)).to_numpy(zero_copy_only=False)]
+    return Column((*labels, None) if array.null_count else tuple(labels), codes)
+
+
+def read_numbers(values: Any) -> NDArray[np.float64]:
+    """Return a column of any numbers; NaN is a missing one.
+
+    Raises
+    ------
+    ParameterError
+        When it is not one column, or holds something else.
+
+    Examples
+    --------
+    >>> read_numbers([1, None, 2.5]).tolist()
+    [1.0, nan, 2.5]
+    """
+    import pyarrow as pa
+
+    array = _arrow(values)
+    kind = pa.types
+    if not (kind.is_integer(array.type) or kind.is_floating(array.type) or kind.is_decimal(array.type)):
+        raise ParameterError(f"a column of numbers is expected, not of {array.type}")
+    numbers: NDArray[np.float64] = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return numbers.astype(np.float64)
+
+
+def coded(values: Any, labels: Sequence[Label], *, missing: int | None = None) -> NDArray[np.int64]:
+    """Return each row's value as an index into `labels`, and `missing` for one that is missing and not among them.
+
+    Raises
+    ------
+    ParameterError
+        When a row holds no value or one that is not listed.
+
+    Examples
+    --------
+    >>> coded(["yes", "no"], ["no", "yes"]).tolist()
+    [1, 0]
+    """
+    column = read_column(values)
+    place: dict[Label, int] = {} if missing is None else {None: missing}
+    place |= {label: index for index, label in enumerate(labels)}
+    held = column.counts > 0
+    for label in (label for label, there in zip(column.labels, held, strict=True) if there and label not in place):
+        if label is None:
+            raise missing_values(column.missing, len(column.codes))
+        known = ", ".join(repr(one) for one in labels[:5]) + (", ..." if len(labels) > 5 else "")
+        raise ParameterError(f"the value {label!r} is none of the {len(labels)} labels: {known}")
+    places = np.array([place.get(label, 0) for label in column.labels], np.int64)
+    return places[column.codes] if len(column.codes) else column.codes
+
+
+def missing_values(missing: int, rows: int) -> ParameterError:
+    """Return the error for a column in which values are missing, where none was expected."""
+    return ParameterError(
+        f"{missing:,} of {rows:,} rows hold no value. List None among the labels, so that a missing value is "
+        "randomized like any other, or drop those rows: then everyone sees who has none"
+    )
+
+
+def labels_from(values: Any) -> tuple[Label, ...]:
+    """Return the labels that are listed: in their order, or the distinct values of a column in which some repeat.
+
+    Raises
+    ------
+    ParameterError
+        When there are fewer than two.
+
+    Examples
+    --------
+    >>> labels_from(["small", "large"]), labels_from(["b", "a", "b"])
+    (('small', 'large'), ('a', 'b'))
+    """
+    column = read_column(list(values) if isinstance(values, range | Mapping) else values)
+    listed = column.labels
+    if len(column.codes) == len(np.unique(column.codes)) and len(column.codes) > 1:
+        listed = tuple(column.labels[code] for code in column.codes)
+    if len(listed) < 2:
+        raise ParameterError(f"labels = {list(listed)}: give at least two values that there can be")
+    return listed
+
+
+def lookup_key(value: Any) -> Hashable:
+    """Return the label that a value stands for: NaN and NA are None, a whole float is its number.
+
+    Examples
+    --------
+    >>> lookup_key(float("nan")), lookup_key(3.0), lookup_key("3")
+    (None, 3, '3')
+    """
+    if type(value).__name__ in {"NAType", "NaTType"} or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, Hashable) else repr(value)
+
+
+def _arrow(values: Any) -> Any:
+    """Return one column as an Arrow array, in one piece."""
+    import pyarrow as pa
+
+    if isinstance(values, str | bytes) or np.isscalar(values):
+        raise ParameterError(f"{values!r} is one value: give a column of them")
+    if hasattr(type(values), "columns") or isinstance(values, Mapping) or getattr(values, "ndim", 1) != 1:
+        raise ParameterError("this is no single column: give one, as in frame['name']")
+    categories = getattr(getattr(values, "cat", None), "categories", None)
+    if categories is not None and type(categories).__name__ in {"IntervalIndex", "DatetimeIndex", "PeriodIndex"}:
+        values = values.cat.rename_categories(categories.astype(str))
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        read = values
+    elif hasattr(values, "__arrow_c_stream__") and not hasattr(values, "iloc"):  # pandas has its own NaN to null
+        read = _explained(pa.chunked_array, values)
+    elif isinstance(values, Iterable) or hasattr(values, "__arrow_c_array__"):
+        given = values if hasattr(values, "dtype") or hasattr(values, "__arrow_c_array__") else list(values)
+        read = _explained(lambda column: pa.array(column, from_pandas=True), given)
+    else:
+        raise ParameterError(f"{type(values).__name__} is no column: give a Series, an array or a list")
+    return read.combine_chunks() if isinstance(read, pa.ChunkedArray) else read
+
+
+def _explained(read: Any, values: Any) -> Any:
+    import pyarrow as pa
+
+    try:
+        return read(values)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        problem = str(error).partition("\n")[0]
+        raise ParameterError(f"the column cannot be read ({problem}): give {KINDS}, all of one kind") from error
+
+
+def _categories(dictionary: Any) -> Any:
+    """Return categories as labels; those of another kind, such as 0.5 or a day, become text."""
+    import pyarrow as pa
+
+    try:
+        return _plain(dictionary)
+    except ParameterError:
+        return _explained(lambda categories: categories.cast(pa.large_string()), dictionary)
+
+
+def _plain(array: Any) -> Any:
+    """Return an array as strings, int64 or booleans; NaN is null."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    kind, types = array.type, pa.types
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return array.cast(pa.large_string())
+    if types.is_boolean(kind) or types.is_integer(kind):
+        return array
+    if types.is_null(kind):
+        return array.cast(pa.large_string())
+    if not types.is_floating(kind) and not types.is_decimal(kind):
+        raise ParameterError(
+            f"a column of {array.type} has no labels: give {KINDS}, or make text of it: astype(str), or cast to text"
+        )
+    if types.is_floating(kind):
+        array = array.cast(pa.float64())
+        array = compute.if_else(compute.is_nan(array), pa.scalar(None, pa.float64()), array)
+    try:
+        return array.cast(pa.int64())
+    except pa.ArrowInvalid as error:
+        raise _fraction(array) from error
+
+
+def _fraction(array: Any) -> ParameterError:
+    """Return the error for a column of numbers that are not all whole."""
+    numbers = array.cast("float64").to_numpy(zero_copy_only=False)
+    row = int(np.flatnonzero(~np.isnan(numbers) & ((numbers != np.floor(numbers)) | (abs(numbers) >= 2.0**63)))[0])
+    return ParameterError(
+        f"row {row} holds {numbers[row]:g}, which is no whole number of 64 bits: a survey counts values, so put such "
+        "numbers into bins, as in overstory.survey(column, bins=(minimum, maximum, count))"
+    )

@@ -1,0 +1,170 @@
+"""Columns go into an oracle and come back with their labels; numbers of NumPy are numbers (finding A14)."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import overstory
+from overstory.analysis.choosing import rank
+from overstory.analysis.numeric.means import MeanOracle
+from overstory.client import Randomizer
+from overstory.planning.needs import plan_from_needs
+from overstory.protocol.entropy import SeededEntropy
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.numeric.means import Hybrid
+
+CLASSES = ["Third", "First", "Second"]
+TEXTS = ["First", "Third", "Third", "Second"] * 50
+COLUMNS = {
+    "pandas": pd.Series(TEXTS),
+    "category": pd.Series(TEXTS, dtype="category"),
+    "polars": pl.Series(TEXTS),
+    "arrow": pa.array(TEXTS),
+    "list": TEXTS,
+    "numpy": np.array(TEXTS),
+}
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+@pytest.mark.parametrize("name", ["grr", "olh", "rappor"])
+def test_text_goes_in_and_labels_come_back(name: Any, kind: Any) -> None:
+    parameters = {} if name == "rappor" else {"epsilon": 8.0}
+    oracle = overstory.oracle(name, labels=CLASSES, **parameters)
+    learned = oracle.estimate(oracle.accumulate(oracle.simulate(COLUMNS[kind], rng=1)))
+    assert list(learned.values) == CLASSES
+    expected = oracle.estimate(oracle.accumulate(oracle.simulate(TEXTS, rng=1)))
+    assert np.array_equal(learned.raw_counts, expected.raw_counts)
+    assert name == "rappor" or abs(learned["Third"].frequency - 0.5) < 0.1
+
+
+def test_one_device_takes_a_label_too() -> None:
+    oracle = overstory.oracle("oue", labels=CLASSES, epsilon=1)
+    plain = mechanism("oue", domain_size=3, epsilon=1)
+    for symbol, label in enumerate(CLASSES):
+        seeded = [SeededEntropy(symbol) for _ in range(2)]
+        assert oracle.randomize(label, seeded[0]) == plain.randomize(symbol, seeded[1])
+
+
+def test_labels_are_the_domain_size() -> None:
+    assert overstory.oracle("grr", labels=pd.Series(TEXTS), epsilon=1).labels == ("First", "Second", "Third")
+    assert overstory.oracle("grr", labels=CLASSES, epsilon=1, domain_size=3).mechanism.parameters["domain_size"] == 3
+    with pytest.raises(ParameterError, match="domain_size = 4, but 3 labels"):
+        overstory.oracle("grr", labels=CLASSES, epsilon=1, domain_size=4)
+    with pytest.raises(ParameterError, match="there is no mechanism 'gr'"):
+        overstory.oracle("gr", labels=CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("column", "symbols"),
+    [
+        ([0.0, 2.0, 1.0], [0, 2, 1]),
+        (pd.Series([0.0, 2.0]), [0, 2]),
+        (pd.Series([0, 2], dtype="Int64"), [0, 2]),
+        ([True, False], [1, 0]),
+        (pl.Series([2, 0]), [2, 0]),
+        (pa.array([2, 0]), [2, 0]),
+        (pa.chunked_array([[2], [0]]), [2, 0]),
+        ([], []),
+    ],
+    ids=str,
+)
+def test_whole_numbers_of_any_kind_are_symbols(column: Any, symbols: Any) -> None:
+    oracle = overstory.oracle("grr", domain_size=3, epsilon=1)
+    assert oracle.devices(column, 1).symbols.tolist() == symbols
+
+
+@pytest.mark.parametrize(
+    ("column", "problem"),
+    [
+        (pd.Series(TEXTS), r"a column of text.*overstory.oracle\(name, labels=column"),
+        (pl.Series(TEXTS), "a column of text"),
+        ([0.0, 0.5], "row 1 holds 0.5"),
+        (pd.Series([1, None]), "1 of 2 rows hold no value. List None among the labels"),
+        ([0, 7], "symbol 7 is outside the domain 0 .. 2"),
+        ([0.0, 7.0], "symbol 7 is outside the domain 0 .. 2"),
+    ],
+    ids=str,
+)
+def test_a_column_that_does_not_fit_is_one_clear_error(column: Any, problem: Any) -> None:
+    with pytest.raises(ParameterError, match=problem):
+        overstory.oracle("grr", domain_size=3, epsilon=1).simulate(column, 1)
+
+
+def test_a_missing_text_is_no_text_called_nan() -> None:
+    for column in (pd.Series(["a", None]), ["a", None], pl.Series(["a", None])):
+        with pytest.raises(ParameterError, match="1 of 2 rows hold no value"):
+            overstory.oracle("rappor").simulate(column, 1)
+
+
+def test_strings_without_labels_are_as_they_were() -> None:
+    oracle = overstory.oracle("rappor")
+    first = oracle.simulate(np.array(TEXTS), np.random.default_rng(1))
+    for column in (TEXTS, pd.Series(TEXTS), pl.Series(TEXTS), pa.array(TEXTS)):
+        assert np.array_equal(oracle.simulate(column, 1).bits, first.bits)
+    chosen = oracle.simulate(pd.Series(TEXTS), 1, candidates=["First", "Second", "Third"])
+    assert np.array_equal(chosen.bits, first.bits)
+
+
+def test_rng_is_a_seed_a_generator_or_nothing() -> None:
+    oracle, held = overstory.oracle("oue", domain_size=100, epsilon=1), np.zeros(50, int)
+    same = [oracle.simulate(held, rng).bits.tolist() for rng in (1, np.int32(1), np.random.default_rng(1))]
+    assert same[0] == same[1] == same[2]
+    assert oracle.simulate(held).bits.tolist() != oracle.simulate(held).bits.tolist()
+    means = MeanOracle(Hybrid(1.0))
+    assert means.simulate([0.5] * 9, 1).tolist() == means.simulate([0.5] * 9, np.random.default_rng(1)).tolist()
+    for wrong in ("x", 1.5, -1, True):
+        with pytest.raises(ParameterError, match="rng = "):
+            oracle.simulate(held, wrong)  # type: ignore[arg-type]
+
+
+PARAMETERS = {
+    "rappor": {"num_bits": 64, "num_hashes": 2, "num_cohorts": 4},
+    "loloha": {"domain_size": 5, "epsilon_permanent": 2.0, "epsilon_report": 1.0},
+    "dbitflip": {"domain_size": 5, "epsilon": 1.0, "sampled_bits": 3},
+    "subset": {"domain_size": 5, "epsilon": 1.0},
+    "projective": {"domain_size": 5, "epsilon": 1.0},
+    "oue": {"domain_size": 100, "epsilon": 1.0},
+    "opt-wb": {"domain_size": 5, "epsilon": 1.0, "window": 10},
+    "olh": {"domain_size": 5, "epsilon": 1.0, "num_seeds": 64},
+}
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_numbers_of_numpy_are_pythons_own(name: Any) -> None:
+    """`domain_size=codes.max() + 1` was refused; and a device's responses must not depend on who made the integer."""
+    given = PARAMETERS[name]
+    theirs = {k: np.int64(v) if isinstance(v, int) else np.float32(v) for k, v in given.items()}
+    built, same = (overstory.oracle(name, **parameters).mechanism for parameters in (given, theirs))
+    assert built.digest == same.digest
+    assert json.dumps(dict(same.parameters)) == json.dumps(dict(built.parameters))
+    assert same.epsilon_n(np.int64(3)) == built.epsilon_n(3)  # type: ignore[arg-type]
+    value, wide = ("a", "a") if name == "rappor" else (3, np.int64(3))
+    device = Randomizer(built, secret=b"sixteen bytes...", metric="m")
+    other = Randomizer(same, secret=b"sixteen bytes...", metric="m", cohort=np.int64(device.cohort))  # type: ignore[arg-type]
+    assert other.permanent(wide) == device.permanent(value)
+    drawn = [built.randomize(held, SeededEntropy(1)) for held in (value, wide)]
+    assert drawn[0] == drawn[1]
+    assert type(drawn[1].bits) is int
+
+
+def test_plans_and_rankings_take_numbers_of_numpy() -> None:
+    sizes = np.array([100, 10_000])
+    ranked = rank(sizes[0], np.float32(1), sizes[1])  # type: ignore[arg-type]
+    assert [choice.name for choice in ranked] == [choice.name for choice in rank(100, 1.0, 10_000)]
+    planned = plan_from_needs(1.0, 2.0, sizes[1], sizes[0])  # type: ignore[arg-type]
+    assert planned.parameters == plan_from_needs(1.0, 2.0, 10_000, 100).parameters
+
+
+def test_floats_are_no_whole_numbers_and_the_error_says_what_is() -> None:
+    with pytest.raises(ParameterError, match=r"domain_size = 3.0: give a whole number .*, 3 instead of 3.0"):
+        overstory.oracle("grr", domain_size=np.float64(3), epsilon=1)
+    with pytest.raises(ParameterError, match=r"domain_size = 3.5: give a whole number from 2 to \d+$"):
+        overstory.oracle("grr", domain_size=3.5, epsilon=1)
+    with pytest.raises(ParameterError, match="domain_size = True: give a whole number"):
+        overstory.oracle("grr", domain_size=np.True_, epsilon=1)

@@ -1,0 +1,175 @@
+"""A survey in three lines: a column of any library in, its own labels out (finding A14)."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import overstory
+from overstory.collecting.column import Column, read_people
+from overstory.collecting.simulating import Budget, collect
+from overstory.protocol.domains.bins import Bins
+from overstory.protocol.errors import ParameterError
+
+ANSWERS = ["yes"] * 600 + ["no"] * 300 + [None] * 100
+KINDS = {
+    "text": st.text(st.characters(codec="utf-8"), max_size=4),
+    "whole": st.integers(-(2**53), 2**53),
+    "boolean": st.booleans(),
+}
+ARROW = {"text": (pl.String, pa.string()), "whole": (pl.Int64, pa.int64()), "boolean": (pl.Boolean, pa.bool_())}
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.sampled_from(list(KINDS)).flatmap(lambda kind: st.tuples(st.just(kind), st.lists(KINDS[kind] | st.none()))))
+def test_equal_seeds_give_equal_estimates_in_every_library(drawn: Any) -> None:
+    kind, rows = drawn
+    polars, arrow = ARROW[kind]
+    rows = [*rows, *([True, False] if kind == "boolean" else ["a", "b"] if kind == "text" else [0, 1])]
+    surveys = [
+        overstory.survey(column, rng=7)
+        for column in (rows, pd.Series(rows), pd.Series(rows, dtype=object), pl.Series(rows, dtype=polars))
+    ] + [overstory.survey(pa.array(rows, arrow), rng=7)]
+    first = surveys[0]
+    assert {repr(value) for value in first.values} == {repr(row) for row in rows}
+    assert first.num_reports == len(rows)
+    for one in surveys[1:]:
+        assert list(map(repr, one.values)) == list(map(repr, first.values))
+        assert np.array_equal(one.raw_counts, first.raw_counts)
+        assert (one.notes, str(one)) == (first.notes, str(first))
+
+
+def test_the_order_of_rows_does_not_show() -> None:
+    forwards, backwards = (overstory.survey(rows, rng=1) for rows in (ANSWERS, ANSWERS[::-1]))
+    assert np.array_equal(forwards.raw_counts, backwards.raw_counts)
+    assert forwards.values == backwards.values == ("no", "yes", None)
+
+
+def test_a_survey_estimates_the_column() -> None:
+    """Within five standard errors of the truth, whichever oracle; 30,000 rows."""
+    column = pd.Series(ANSWERS * 30)
+    truth = {"yes": 0.6, "no": 0.3, None: 0.1}
+    for oracle in ("auto", "oue", "olh", "rappor"):
+        learned = overstory.survey(column, epsilon=2, oracle=oracle, rng=1)
+        for value, share in truth.items():
+            row = learned[value]
+            assert abs(row.frequency - share) < 5 * row.frequency_standard_error, (oracle, value)
+        assert learned.oracle.epsilon_report <= 2 * (1 + 1e-9)
+
+
+def test_the_same_as_the_command(tmp_path: Any) -> None:
+    path = tmp_path / "answers.csv"
+    path.write_text("a\n" + "".join(f"{row}\n" for row in ANSWERS if row))
+    people = read_people(Column(str(path), "a"), np.random.default_rng(1))
+    shown = collect(people, Budget(1.0), "auto", 5).shown
+    learned = overstory.survey(pd.Series(ANSWERS), missing="drop", rng=5)
+    assert learned.values == tuple(shown.values) == people.labels
+    assert np.array_equal(learned.counts, shown.counts)
+
+
+def test_a_missing_value_is_randomized_like_any_other_and_said() -> None:
+    """Whether a value is missing is private: no row may show it by sending nothing."""
+    learned = overstory.survey(pd.Series(ANSWERS), rng=1)
+    assert learned.num_reports == 1000
+    assert learned.oracle.labels == ("no", "yes", None)
+    assert any("100 of 1,000 rows hold no value: they report (missing)" in note for note in learned.notes)
+    dropped = overstory.survey(pd.Series(ANSWERS), missing="drop", rng=1)
+    assert (dropped.num_reports, None in dropped) == (900, False)
+    assert any("was not protected" in note for note in dropped.notes)
+
+
+def test_a_text_that_reads_like_a_missing_value_is_another() -> None:
+    for oracle in ("auto", "rappor"):
+        learned = overstory.survey(["(missing)"] * 5000 + [None] * 10_000, epsilon=4, oracle=oracle, rng=1)
+        assert round(learned["(missing)"].frequency, 1) == 0.3
+        assert round(learned[None].frequency, 1) == 0.7
+
+
+def test_labels_are_the_domain() -> None:
+    learned = overstory.survey(ANSWERS, labels=["yes", "no", "never", None], rng=1)
+    assert learned.values == ("yes", "no", "never", None)
+    assert not any("was read off" in note for note in learned.notes)
+    assert overstory.survey(ANSWERS, labels=["yes", "no"], missing="drop", rng=1).num_reports == 900
+    for labels, problem in (
+        (["yes", "no"], "100 of 1,000 rows hold no value. List None"),
+        (["yes", None], "'no' is none of the 2 labels: 'yes', None"),
+        (["yes"], "at least two"),
+    ):
+        with pytest.raises(ParameterError, match=problem):
+            overstory.survey(ANSWERS, labels=labels)
+
+
+def test_booleans_are_both_known_beforehand() -> None:
+    learned = overstory.survey(pd.Series([True] * 100), rng=1)
+    assert learned.values == (False, True)
+    assert learned.notes == ()
+
+
+def test_one_value_has_another_to_be_told_from() -> None:
+    assert overstory.survey([5] * 100, rng=1).values == (5, "(another value)")
+
+
+def test_numbers_go_into_bins() -> None:
+    ages = pd.Series([0.42, 30.5, None, 80.0, 99.0])
+    learned = overstory.survey(ages, bins=(0, 80, 4), rng=1)
+    assert learned.values == (*Bins(0, 80, 4).labels, None)
+    assert "1 numbers lie outside the bins and count in the nearest" in learned.notes
+    again = overstory.survey(pl.Series([0.42, 30.5, None, 80.0, 99.0]), bins=Bins(0, 80, 4), rng=1)
+    assert np.array_equal(learned.raw_counts, again.raw_counts)
+    with pytest.raises(ParameterError, match=r"row 0 holds 0\.42.*bins="):
+        overstory.survey(ages)
+    notes = overstory.survey(range(200), rng=1).notes
+    assert any("200 different numbers" in note and "bins=(0, 200, 20)" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"missing": "ignore"}, "missing = 'ignore': choose one of value, drop"),
+        ({"bins": 3}, "bins = 3: give the minimum, the maximum and how many"),
+        ({"bins": (0, 1, 2)}, "a column of numbers is expected"),
+        ({"bins": (0, 1, 2), "labels": ["a", "b"]}, "bins or labels, not both"),
+        ({"oracle": "gr"}, "there is no oracle 'gr'"),
+        ({"epsilon": 0}, "epsilon = 0: give a number above 0"),
+        ({"epsilon": "1"}, "epsilon = '1': give a number above 0"),
+        *(({"rng": rng}, "rng = .*numpy.random.Generator, or None") for rng in ("x", -1, 1.5, True)),
+    ],
+    ids=str,
+)
+def test_a_wrong_argument_is_one_clear_error(arguments: Any, problem: Any) -> None:
+    with pytest.raises(ParameterError, match=problem):
+        overstory.survey(ANSWERS, **arguments)
+
+
+def test_an_empty_column_and_too_many_values_are_refused() -> None:
+    for column, missing in (([], "value"), ([None], "drop"), (pd.Series([], dtype=object), "value")):
+        with pytest.raises(ParameterError, match="nothing to survey"):
+            overstory.survey(column, missing=missing)
+    with pytest.raises(ParameterError, match=r"10,001 distinct values.*labels="):
+        overstory.survey([f"id{i}" for i in range(10_001)])
+
+
+def test_rng_is_as_numpy_takes_it() -> None:
+    seeds = (1, np.int64(1), np.uint8(1))
+    same = [overstory.survey(ANSWERS, rng=seed).raw_counts.tolist() for seed in seeds]
+    assert same[0] == same[1] == same[2]
+    drawn = [overstory.survey(ANSWERS, rng=np.random.default_rng(1)).raw_counts.tolist() for _ in range(2)]
+    assert drawn[0] == drawn[1]
+    fresh = [overstory.survey(ANSWERS, rng=rng).raw_counts.tolist() for rng in (None, None, 2)]
+    assert all(one != other for one, other in itertools.combinations([*fresh, same[0], drawn[0]], 2))
+
+
+def test_what_a_survey_says_of_itself() -> None:
+    learned = overstory.survey(ANSWERS, epsilon=np.float32(1), rng=1)
+    assert repr(learned).startswith("Survey(1,000 reports, 3 values, ")
+    assert repr(learned).endswith(f"{learned.oracle.name}, epsilon 1.0000)")
+    assert {"oracle", "epsilon_report", "steps", "notes"} <= set(learned.summary())
+    assert learned.oracle.name in learned._repr_html_()
+    low, high = learned.interval()
+    assert ((low <= learned.counts) & (learned.counts <= high)).all()
