@@ -111,6 +111,17 @@ def test_booleans_are_both_known_beforehand() -> None:
     assert learned.notes == ()
 
 
+def test_the_list_of_numbers_was_read_off_the_column_even_where_they_are_0_and_1() -> None:
+    assert any("was read off" in note for note in overstory.survey([0, 1] * 100, rng=1).notes)
+
+
+def test_names_are_too_many_and_the_survey_says_that_it_shows_nothing() -> None:
+    learned = overstory.survey([f"name {i}" for i in range(500)], rng=1)
+    note = "no value was detected: 500 reports at this epsilon are few for 500 values"
+    assert note in learned.notes
+    assert str(learned).endswith(f"note: {note}")
+
+
 def test_one_value_has_another_to_be_told_from() -> None:
     assert overstory.survey([5] * 100, rng=1).values == (5, "(another value)")
 
@@ -119,10 +130,10 @@ def test_numbers_go_into_bins() -> None:
     ages = pd.Series([0.42, 30.5, None, 80.0, 99.0])
     learned = overstory.survey(ages, bins=(0, 80, 4), rng=1)
     assert learned.values == (*Bins(0, 80, 4).labels, None)
-    assert "1 numbers lie outside the bins and count in the nearest" in learned.notes
+    assert "numbers outside the bins, counted in the nearest: 1" in learned.notes
     again = overstory.survey(pl.Series([0.42, 30.5, None, 80.0, 99.0]), bins=Bins(0, 80, 4), rng=1)
     assert np.array_equal(learned.raw_counts, again.raw_counts)
-    with pytest.raises(ParameterError, match=r"row 0 holds 0\.42.*bins="):
+    with pytest.raises(ParameterError, match=r"row 0 holds 0\.42.*bins=\(0, 99, 20\)"):
         overstory.survey(ages)
     notes = overstory.survey(range(200), rng=1).notes
     assert any("200 different numbers" in note and "bins=(0, 200, 20)" in note for note in notes)

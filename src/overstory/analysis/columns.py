@@ -271,7 +271,11 @@ def _fraction(array: Any) -> ParameterError:
     """Return the error for a column of numbers that are not all whole."""
     numbers = array.cast("float64").to_numpy(zero_copy_only=False)
     row = int(np.flatnonzero(~np.isnan(numbers) & ((numbers != np.floor(numbers)) | (abs(numbers) >= 2.0**63)))[0])
+    there = numbers[np.isfinite(numbers)]
+    low, high = (math.floor(there.min()), math.ceil(there.max())) if there.size else (0, 100)
+    fraction = numbers[row] != np.floor(numbers[row])
+    bins = f"({low}, {max(high, low + 1)}, 20)" if fraction else "(minimum, maximum, count)"
     return ParameterError(
-        f"row {row} holds {numbers[row]:g}, which is no whole number of 64 bits: a survey counts values, so put such "
-        "numbers into bins, as in overstory.survey(column, bins=(minimum, maximum, count))"
+        f"row {row} holds {numbers[row]:g}, which is no whole number{'' if fraction else ' of 64 bits'}: a survey "
+        f"counts values, so put such numbers into bins, as in overstory.survey(column, bins={bins})"
     )

@@ -148,7 +148,7 @@ class Frame:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def __str__(self: Any) -> str:
-        return estimate_output.table(self, SHOWN, 0.95)
+        return "\n".join([estimate_output.table(self, SHOWN, 0.95), *(f"note: {note}" for note in self.notes)])
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._headline()})"

@@ -114,6 +114,10 @@ def survey(
     if not isinstance(seed, int):
         seed = int(drawn.integers(1 << 63))
     learned = collect(people, Budget(epsilon), oracle, seed)
+    if not learned.shown.detected().any():
+        absent.append(
+            f"no value was detected: {len(codes):,} reports at this epsilon are few for {len(listed):,} values"
+        )
     shown = {field.name: getattr(learned.shown, field.name) for field in fields(Processed)}
     shown |= {"values": listed, "notes": (*learned.shown.notes, *notes, *absent)}
     return Survey(**shown, oracle=FrequencyOracle(learned.mechanism, listed))
@@ -134,7 +138,7 @@ def _named(column: Any, labels: Any, missing: Missing) -> tuple[tuple[Label, ...
             f"the column has {len(values):,} distinct values, more than {MOST_VALUES:,}: give labels=[...] for those "
             "to ask about, bins=(minimum, maximum, count) for numbers, or find frequent ones by `overstory discover`"
         )
-    notes = [] if values == (False, True) else [READ_OFF]
+    notes = [] if all(isinstance(value, bool) for value in values) and values else [READ_OFF]
     numbers = [label for label in values if isinstance(label, int) and not isinstance(label, bool)]
     if len(numbers) > MANY_NUMBERS:
         best = round_bins(float(numbers[0]), float(numbers[-1]), 20)
@@ -153,7 +157,7 @@ def _binned(column: Any, bins: Bins | tuple[float, float, int]) -> tuple[tuple[L
     absent = np.isnan(numbers)
     outside = int(np.count_nonzero((numbers < made.minimum) | (numbers > made.maximum)))
     codes = np.where(absent, -1, symbols(made, np.where(absent, made.minimum, numbers)))
-    notes = [f"{outside:,} numbers lie outside the bins and count in the nearest"] if outside else []
+    notes = [f"numbers outside the bins, counted in the nearest: {outside:,}"] if outside else []
     return made.labels, codes, notes
 
 
