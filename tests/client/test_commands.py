@@ -145,7 +145,7 @@ def test_local_keeps_everything_here(here: Any, capsys: Any) -> None:
     assert run("status", *ALL) == 0
     told = capsys.readouterr().out
     assert "local: the person's choice" in told
-    assert "waiting: 0, sent: 0, kept here alone: 1" in told
+    assert "waiting: 0, sent: 0, kept on this device: 1" in told
 
 
 def test_status_states_the_budget(here: Any, capsys: Any) -> None:
@@ -165,7 +165,7 @@ def test_status_states_the_budget(here: Any, capsys: Any) -> None:
 def test_one_report_is_spoken_of_as_one(here: Any, capsys: Any) -> None:
     (here / "metrics.toml").write_text(METRICS.replace("max_values = 2", "max_values = 1"))
     run("on", *ALL, "--yes")
-    assert "1 distinct value, no more" in capsys.readouterr().out
+    assert "at most 1 different value from one device, ever" in capsys.readouterr().out
     record(here, "red")
     assert run("status", *ALL) == 0
     assert "colour: 1 report of 1 distinct value\n" in capsys.readouterr().out
@@ -277,7 +277,7 @@ def test_forget_says_what_it_means_and_asks(here: Any, capsys: Any, monkeypatch:
         monkeypatch.setattr(sys, "stdin", Terminal(answer))
         assert run("forget", *STATE) == 0
         told = capsys.readouterr().out
-        assert "What was sent stays known" in told
+        assert "What was sent cannot be taken back" in told
         assert "nothing was deleted" in told
     assert (here / "state" / "secret").read_bytes() == secret
     monkeypatch.setattr(sys, "stdin", Terminal("forget\n"))

@@ -13,6 +13,7 @@ from devices import Clock
 from overstory.cli.main import main
 from overstory.client import Client
 from overstory.privacy.histories import epsilon_between
+from overstory.privacy.words import epsilon_text
 from overstory.protocol.metrics import parse_registry
 
 HEAD = 'registry = "1"\n'
@@ -204,6 +205,37 @@ def test_a_metric_without_a_cap_is_bounded_by_its_domain_everywhere(capsys):
         (line,) = [line for line, _, _ in numbers(printed(capsys, *argv)) if "of 20 values" in line]
         said[name] = re.search(r"\d+\.\d{4}", line)[0]
     assert set(said.values()) == {"46.1418"}, "ln 9 for each of 20 values, and for nothing"
+
+
+REGISTRIES = {
+    "no cap": 'oracle = "basic-rappor"',
+    "a cap": 'oracle = "basic-rappor"\nmax_values = 2\nbeyond = "drop"',
+    "one round": 'oracle = "grr"\nparameters = {epsilon = 1.0}\nmax_values = 3',
+    "a window": 'oracle = "opt-wb"\nparameters = {epsilon = 1.0, window = 4}',
+    "a seed": 'oracle = "loloha"\nparameters = {epsilon_permanent = 2.0, epsilon_report = 1.0, hash_range = 2}',
+}
+
+
+@pytest.mark.parametrize("rest", REGISTRIES.values(), ids=list(REGISTRIES))
+def test_public_page_question_view_and_status_say_the_same_of_every_registry(rest, capsys):
+    """A5: before there are reports and after, line by line, and of how many values they are."""
+    Path("metrics.toml").write_text(HEAD + entry(rest))
+    (asked,) = json.loads(printed(capsys, *ON, "--json"))["metrics"]
+    (seen,) = json.loads(printed(capsys, *VIEW, "--json"))["metrics"]
+    (page,) = json.loads(printed(capsys, "metrics", "show", "metrics.toml", "--json"))["metrics"]
+    assert asked["cost"]["lines"] == seen["budget"]["lines"] == page["privacy"]["cost"]["lines"]
+    for fact in ("How many values", "How often"):
+        for argv in (ON, VIEW):
+            assert page["facts"][fact] in " ".join(printed(capsys, *argv).split())
+    reported(["a", "b", "a"], rest, capsys)
+    (asked,) = json.loads(printed(capsys, *ON, "--json"))["metrics"]
+    (seen,) = json.loads(printed(capsys, *VIEW, "--json"))["metrics"]
+    (spent,) = json.loads(printed(capsys, *STATUS, "--json"))["budget"]
+    assert asked["cost"]["lines"] == seen["budget"]["lines"] == spent["lines"]
+    text = printed(capsys, *STATUS)
+    for amount, about in ((line["epsilon"], line["about"]) for line in spent["lines"]):
+        shown = "no bound" if amount is None else epsilon_text(amount)
+        assert any(shown in line and about in line for line in text.splitlines())
 
 
 def test_metrics_of_one_attribute_are_added_up(capsys):

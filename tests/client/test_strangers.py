@@ -334,7 +334,7 @@ def test_status_says_when_what_waits_is_due(tmp_path: Path) -> None:
         (line,) = (line for line in client.status().words() if line.startswith("waiting: "))
         return line
 
-    assert waiting() == "waiting: 0, sent: 0, kept here alone: 0"
+    assert waiting() == "waiting: 0, sent: 0, kept on this device: 0"
     assert client.status().to_json()["due_in_seconds"] is None
     client.record("colour", 1)
     in_memory = client.status().due
@@ -344,20 +344,22 @@ def test_status_says_when_what_waits_is_due(tmp_path: Path) -> None:
     assert client.status().due == in_memory
     with State(client.paths).transaction() as rows:
         rows.outbox.put_off(1, clock() + 5 * 3600 + 12 * 60)
-    assert waiting() == "waiting: 1, due within 5 h 12 min; sent: 0, kept here alone: 0"
+    assert waiting() == "waiting: 1, due within 5 h 12 min; sent: 0, kept on this device: 0"
     assert client.status().to_json()["due_in_seconds"] == [18720, 18720]
     client.record("size", 2)
     client.flush()
     with State(client.paths).transaction() as rows:
         rows.outbox.put_off(2, clock() - 5)
-    assert waiting() == "waiting: 2, the first due now, all within 5 h 12 min; sent: 0, kept here alone: 0"
+    assert waiting() == "waiting: 2, the first due now, all within 5 h 12 min; sent: 0, kept on this device: 0"
     client.flush()  # the collector asks for an hour: nothing goes before, and all in as long again
     first, last = client.status().due or (0, 0)
     assert 3600 <= first <= last <= 5 * 3600 + 12 * 60
     clock.tomorrow()
-    assert waiting() == "waiting: 2, due now; sent: 0, kept here alone: 0"
+    assert waiting() == "waiting: 2, due now; sent: 0, kept on this device: 0"
     clock.tomorrow(-30)
-    assert waiting() == "waiting: 2, due now; sent: 0, kept here alone: 0", "a clock that was set back delays nothing"
+    assert waiting() == "waiting: 2, due now; sent: 0, kept on this device: 0", (
+        "a clock that was set back delays nothing"
+    )
 
 
 def test_what_a_refused_metric_holds_is_due_when_it_may_be_asked_about_again(tmp_path: Path) -> None:

@@ -478,3 +478,26 @@ def test_bytes_are_shown_whole_however_long() -> None:
     said = as_text([Grid("c", ("bytes", "what", "meaning"), ((raw, "w", "m"),), frozenset({"bytes"}))])
     assert raw in said.replace("\n", "").replace(" ", "")
     assert max(map(len, said.splitlines())) <= 100
+
+
+def test_what_is_inferred_names_how_many_values_are_shown_and_adds_up_the_rest(tmp_path: Any) -> None:
+    """D: a table showed 5 of 6 values unmarked, and a sixth of the odds as 16.6667%."""
+    names = ", ".join(f'"format{i}"' for i in range(6))
+    rest = f'domain = {{kind = "categories", names = [{names}]}}\noracle = "l-grr"\nperiod = "day"\n'
+    six = registry(format=f"{rest}parameters = {{epsilon_permanent = 2.0, epsilon_report = 1.0}}\n")
+    client = recorded(tmp_path, ["format1"], metric="format", registry=six)
+    (grid,) = [
+        one
+        for one in tell(look(client, six), reports=1)
+        if isinstance(one, Grid) and one.caption.startswith("From the newest")
+    ]
+    assert grid.caption == "From the newest report alone: the 5 likeliest of 6 values"
+    assert [row[0] for row in grid.rows][-1] == "the other 1"
+    assert {row[1] for row in grid.rows} == {"16.7%"}
+    assert sum(float(row[2].rstrip("%")) for row in grid.rows) == pytest.approx(100, abs=0.5)
+    text = " ".join(text_of(look(client, six)).split())
+    assert "method noise in two steps: once for each value, and again for each report (l-grr)" in text
+    assert "(by chance, not necessarily yours)" in text
+    assert "you agreed on 2026-11-21 to: format" in text
+    assert "waiting: 1, " in text
+    assert "kept on this device: 0" in text

@@ -62,9 +62,9 @@ def test_long_lists_are_cut_and_others_named():
         (("max_values = 3",), "all 3 that there are"),
         (
             ("max_values = 2",),
-            "at most 2 different ones from one device, ever; further ones are reported as the first one was",
+            "at most 2 different values from one device, ever; later values are reported as if they were the first",
         ),
-        (("max_values = 2", 'beyond = "drop"'), "further ones are reported as nothing"),
+        (("max_values = 2", 'beyond = "drop"'), "later values are reported as nothing"),
     ],
 )
 def test_how_many_values(more, says):
@@ -72,12 +72,8 @@ def test_how_many_values(more, says):
 
 
 def test_how_long():
-    assert facts(retention_days="0")["How long it is kept"].startswith(
-        "randomized reports not at all once they are counted"
-    )
-    assert facts("grace_days = 0")["How long it is kept"].endswith(
-        "a report that comes after its period is not counted"
-    )
+    assert facts(retention_days="0")["Kept for"].startswith("randomized reports: no time once they are counted")
+    assert facts("grace_days = 0")["Kept for"].endswith("a report that comes after its period is not counted")
 
 
 @pytest.mark.parametrize("name", list(EXAMPLES))

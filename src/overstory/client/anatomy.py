@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from overstory.client.wording import counted
@@ -12,6 +13,7 @@ from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.mechanism import Mechanism, Report
 from overstory.protocol.mechanisms.symbols import SymbolMechanism
 from overstory.protocol.metrics.metric import Metric
+from overstory.protocol.symbol_encodings import Direct
 
 
 @dataclass(frozen=True)
@@ -121,15 +123,24 @@ def _cohort(cohort: int, cohorts: int) -> str:
 def _payload(metric: Metric | None, report: Report, batch: ovsb.Batch) -> str:
     if metric is None or batch.digest != metric.mechanism.digest:
         return "what the device says, after all noise"
-    return f"what the device says, after all noise: {payload_words(metric.mechanism, report.bits)}"
+    return f"what the device says, after all noise: {payload_words(metric.mechanism, report.bits, metric.labels)}"
 
 
-def payload_words(mechanism: Mechanism, payload: int) -> str:
+def payload_words(mechanism: Mechanism, payload: int, labels: Sequence[str] = ()) -> str:
     """Return a permanent response's or a report's payload in words.
+
+    Parameters
+    ----------
+    mechanism, payload
+        What made it, and the payload.
+    labels
+        The names of the metric's values, where the payload may be one of them.
 
     Examples
     --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> payload_words(mechanism("grr", domain_size=2, epsilon=1.0), 1, ("html", "latex"))
+    'says "latex" (by chance, not necessarily yours)'
     >>> [payload_words(mechanism("basic-rappor", domain_size=4), bits) for bits in (0b1010, 0b1000)]
     ['2 of 4 bits are 1', '1 of 4 bits is 1']
     """
@@ -137,6 +148,8 @@ def payload_words(mechanism: Mechanism, payload: int) -> str:
         ones = payload.bit_count()
         return f"{ones} of {counted(mechanism.payload_bits, 'bit')} {_are(ones)} 1"
     if isinstance(mechanism, SymbolMechanism):
+        if isinstance(mechanism.encoding, Direct) and payload < len(labels):
+            return f'says "{labels[payload]}" (by chance, not necessarily yours)'
         return f"symbol {payload} of 0 .. {mechanism.encoding.num_symbols - 1}"
     return f"output {payload}"
 

@@ -16,6 +16,7 @@ from overstory.client.story import Block, Costs, Facts, Heading, Says
 from overstory.client.wording import counted
 from overstory.privacy.linkability import linkability
 from overstory.privacy.metric_cost import CostLine, MetricCost, metric_cost
+from overstory.privacy.metric_page import how_many_values, how_often
 from overstory.privacy.person_budget import budget_words
 from overstory.privacy.total_cost import TotalCost, total_costs
 from overstory.protocol.metrics import Metric, MetricRegistry
@@ -138,10 +139,9 @@ def _facts(metric: Metric) -> Iterator[tuple[str, str]]:
     yield "why", metric.purpose
     if metric.attribute is not None:
         yield "it tells of", metric.attribute
-    yield "how often", f"one report per {metric.period} or fewer, until {metric.expires.isoformat()}"
+    yield "how often", f"{how_often(metric)}, until {metric.expires.isoformat()}"
     yield "reports are kept", f"{counted(metric.retention_days, 'day')}; counts stay"
-    cap = "no cap" if metric.max_values is None else f"{counted(metric.max_values, 'distinct value')}, no more"
-    yield "different values", cap
+    yield "different values", how_many_values(metric)
     yield "linkable", linkability(metric.mechanism).words()
 
 

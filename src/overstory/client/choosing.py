@@ -144,8 +144,8 @@ NO_STATE: Final = "no application of yours has a state here; one that starts her
 
 FORGETTING: Final = (
     "This deletes the secret of this device, every permanent response, what waits, the ledger and your choice. "
-    "What was sent stays known, and is not made any weaker: the next report comes as from another device, with fresh "
-    "permanent responses, so the privacy loss starts again beside the earlier one."
+    "What was sent cannot be taken back. Your next report will look like a new device's, with fresh permanent "
+    "responses, so its privacy loss comes on top of the earlier one."
 )
 
 

@@ -109,11 +109,11 @@ def explain(state: State, metric: Metric, value: Any) -> Explanation:
         true="" if true is None else drawn(mechanism, true),
         true_words=words,
         permanent="" if fresh else drawn(mechanism, permanent),
-        permanent_words=FRESH if fresh else _changes(mechanism, true, permanent, "the truth"),
+        permanent_words=FRESH if fresh else _changes(metric, true, permanent, "the truth"),
         known=before.number,
         cap=before.cap,
         report=drawn(mechanism, report.bits),
-        report_words=_changes(mechanism, base, report.bits, what),
+        report_words=_changes(metric, base, report.bits, what),
         example=before.newest is None,
         stranger=derived is None,
         inference=infer(metric, [report]),
@@ -198,8 +198,9 @@ def _truth(mechanism: Mechanism, encoded: Any, cohort: int) -> tuple[int | None,
     return None, "a set of outputs, any of which speaks for the value"
 
 
-def _changes(mechanism: Mechanism, before: int | None, after: int, what: str) -> str:
-    words = payload_words(mechanism, after)
+def _changes(metric: Metric, before: int | None, after: int, what: str) -> str:
+    mechanism = metric.mechanism
+    words = payload_words(mechanism, after, metric.labels)
     if before is None:
         return words
     if isinstance(mechanism, BitMechanism):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric
 
 DROPPED: Final = "dropped: "
+_CHOSE: Final = {Choice.ON: "you agreed on {} to", Choice.LOCAL: "you chose on {} to keep on this device"}
 _LOST: Final = {
     "made-room": "to make room for newer reports",
     "withdrawn": "consent was withdrawn",
@@ -109,14 +110,14 @@ class Status:
             yield from self._asks_again()
         for said in (self.clock, self.problem):
             if said is not None:
-                yield f"trouble: {said}"
+                yield f"problem: {said}"
 
     def words(self) -> Iterator[str]:
         """Say it to a person, a line at a time."""
         yield f"{self.effective.choice}: {self.effective.cause}"
         consent = self.effective.consent
         if consent is not None and consent.choice is not Choice.OFF:
-            yield f"chosen on {consent.date} for registry {consent.registry}: {', '.join(consent.metrics) or 'nothing'}"
+            yield f"{_CHOSE[consent.choice].format(consent.date)}: {', '.join(consent.metrics) or 'nothing'}"
             yield f"reports go to: {self.server or 'the first collector that this application names'}"
         if self.effective.asked:
             yield from self._asks_again()
@@ -142,7 +143,8 @@ class Status:
     def _queue(self) -> Iterator[str]:
         waiting, local = (self.outbox.get(name, 0) for name in ("waiting", "local"))
         when = f", {_due_words(*self.due)};" if self.due is not None else ","
-        yield f"waiting: {waiting + self.pending}{when} sent: {self.counts.get('sent', 0)}, kept here alone: {local}"
+        sent = self.counts.get("sent", 0)
+        yield f"waiting: {waiting + self.pending}{when} sent: {sent}, kept on this device: {local}"
         if self.last_success:
             said = ", ".join(f"{period} ({metric})" for metric, period in self.last_success.items())
             yield f"last sent in: {said}"

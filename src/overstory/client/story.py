@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -11,9 +12,12 @@ from overstory.client.explaining import Explanation
 from overstory.client.inference import Inference
 from overstory.client.status import Status
 from overstory.client.view import ShownMetric, ShownReport
-from overstory.client.wording import counted
+from overstory.client.wording import counted, share
+from overstory.privacy.kinds import terms_of
 from overstory.privacy.linkability import linkability
+from overstory.privacy.metric_page import how_many_values, how_often
 from overstory.privacy.total_cost import TotalCost
+from overstory.protocol.metrics import Metric
 
 PERIODS_SHOWN: Final = 30
 
@@ -152,10 +156,11 @@ def _metric(shown: ShownMetric, reports: int) -> Iterator[Block]:
             (
                 ("asked by", metric.owner),
                 ("why", metric.purpose),
-                ("how often", f"at most one report per {metric.period}"),
+                ("how often", how_often(metric)),
                 ("until", metric.expires.isoformat()),
                 ("reports are kept", f"{counted(metric.retention_days, 'day')}; counts stay"),
-                ("noise", metric.mechanism.name),
+                ("different values", how_many_values(metric)),
+                ("method", _method(metric)),
                 ("linkable", linkability(metric.mechanism).words()),
             )
         )
@@ -166,6 +171,18 @@ def _metric(shown: ShownMetric, reports: int) -> Iterator[Block]:
     yield from _inferred(shown)
     if shown.spent is not None:
         yield from _spent(shown.spent)
+
+
+def _method(metric: Metric) -> str:
+    """Say how a value becomes a report, and what specialists call that."""
+    mechanism = metric.mechanism
+    if terms_of(mechanism).fresh:
+        steps = "fresh noise for every report"
+    elif mechanism.epsilon_report < mechanism.epsilon_permanent:
+        steps = "noise in two steps: once for each value, and again for each report"
+    else:
+        steps = "noise once for each value"
+    return f"{steps} ({mechanism.name})"
 
 
 def _recorded(shown: ShownMetric) -> str:
@@ -181,11 +198,11 @@ def _responses(shown: ShownMetric) -> Iterator[Block]:
         return
     yield Heading(3, f"Permanent responses: {shown.id}")
     yield Says(
-        "A value gets one noisy response, and every report of it is drawn from that. Which value a response is of is "
-        "written nowhere."
+        "Each of your values gets one noisy answer that is used again every time, and every report of it is drawn from "
+        "that. Which value it belongs to is not stored."
     )
     rows = ((str(r.number), r.bits, r.words, str(r.reports), str(r.kept)) for r in shown.responses)
-    columns = ("response", "bits", "in words", "reports", "kept here alone")
+    columns = ("response", "bits", "in words", "reports", "kept on this device")
     yield Grid("The permanent responses of this device", columns, tuple(rows), frozenset({"bits"}))
 
 
@@ -226,8 +243,13 @@ def _told(caption: str, found: Inference | str) -> Iterator[Block]:
     if isinstance(found, str):
         yield Says(f"{caption}: {found}.")
         return
-    rows = tuple((b.label, f"{found.prior:.4%}", f"{b.probability:.4%}") for b in found.beliefs)
+    rows = tuple((b.label, share(found.prior), share(b.probability)) for b in found.beliefs)
     together = f" ({found.reports} reports)" if found.reports > 1 else ""
+    left = found.candidates - len(found.beliefs)
+    if left:
+        together += f": the {len(rows)} likeliest of {found.candidates} values"
+        rest = 1 - math.fsum(belief.probability for belief in found.beliefs)
+        rows += ((f"the other {left}", share(left * found.prior), share(max(rest, 0.0))),)
     yield Grid(caption + together, ("value", "before", "after"), rows)
     yield Says(
         f"Before: any of {found.candidates} values, all alike. After: the likeliest is {found.moved:.2f} times as "
@@ -237,8 +259,7 @@ def _told(caption: str, found: Inference | str) -> Iterator[Block]:
 
 def _spent(spent: Spent) -> Iterator[Block]:
     yield Heading(3, f"Privacy spent: {spent.metric}" if spent.reports else f"Privacy, planned: {spent.metric}")
-    most = "no cap" if spent.most_values is None else f"cap {spent.most_values}"
-    yield Facts((("reports queued", str(spent.reports)), ("distinct values", f"{spent.distinct} ({most})")))
+    yield Facts((("reports queued", str(spent.reports)), ("distinct values", str(spent.distinct))))
     yield Costs(tuple(spent.cost.pairs()))
 
 

@@ -175,7 +175,8 @@ def _response(response: Response, metric: Metric | None) -> ShownResponse:
     if response.permanent is None:
         said = "none is kept: the noise of every report is fresh"
         return ShownResponse(response.number + 1, "", said, response.reports, response.kept)
-    bits, words = drawn(metric.mechanism, response.permanent), payload_words(metric.mechanism, response.permanent)
+    bits = drawn(metric.mechanism, response.permanent)
+    words = payload_words(metric.mechanism, response.permanent, metric.labels)
     return ShownResponse(response.number + 1, bits, words, response.reports, response.kept)
 
 

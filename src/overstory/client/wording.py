@@ -34,6 +34,21 @@ def duration(seconds: float) -> str:
     return f"{hours // 24} days" + (f" {hours % 24} h" if hours % 24 else "")
 
 
+def share(probability: float) -> str:
+    """Return a probability as a percentage of three digits that means something; never 0 or 100 where it is not.
+
+    Examples
+    --------
+    >>> share(1 / 6), share(0.5), share(0.00012345), share(0.99996), share(1.0), share(0.0)
+    ('16.7%', '50%', '0.0123%', '99.996%', '100%', '0%')
+    """
+    percent = 100 * probability
+    text = f"{percent:.3g}"
+    if text == "100" and probability < 1:
+        text = f"{percent:.6g}" if percent < 99.9999 else "above 99.9999"
+    return f"{'below 0.0001' if 0 < percent < 0.0001 else text}%"
+
+
 def columns(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
     r"""Return each pair as one indented line, however long, the second part of all at the same place.
 

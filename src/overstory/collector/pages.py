@@ -21,7 +21,7 @@ def public_metric(metric: Metric) -> dict[str, Any]:
     >>> from overstory.protocol.metrics import parse_registry
     >>> from overstory.protocol.metrics.registry import EXAMPLE
     >>> public_metric(parse_registry(EXAMPLE)["colour"])["privacy"]["plain_words"][:50]
-    'One report moves the odds between any two values a'
+    "One report can change anyone's guess between two v"
     """
     reports = sorted({1, metric.window or 1})
     said = statement(metric.mechanism, reports=reports).to_json()

@@ -17,7 +17,8 @@ from overstory.privacy.kinds import terms_of
 from overstory.privacy.ledger import Ledger
 from overstory.privacy.registry_changes import most_responses
 from overstory.privacy.terms import Terms, add_up
-from overstory.privacy.words import epsilon_text, factor
+from overstory.privacy.words import CERTAIN as PRACTICALLY
+from overstory.privacy.words import MOST, epsilon_text, factor
 from overstory.protocol.metrics import Metric
 
 PLANNED: Final = 30
@@ -83,9 +84,9 @@ class CostLine:
         """What it is about, with its condition, and how far the odds move."""
         if math.isinf(self.epsilon):
             return f"{self.about}; {self.reason or NOT_BOUNDED}"
-        odds = factor(self.epsilon)
-        most = "" if self.conditional or odds.startswith("more") else "at most "
-        return f"{self.about}; odds move {most}{odds}-fold"
+        if self.epsilon > MOST:
+            return f"{self.about}; somebody could be {PRACTICALLY}"
+        return f"{self.about}; odds move {'' if self.conditional else 'at most '}{factor(self.epsilon)}-fold"
 
     @property
     def claim(self) -> Claim:

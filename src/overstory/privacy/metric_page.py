@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from overstory.privacy.claims import Claim, notes_of, rows_of
-from overstory.privacy.metric_cost import MetricCost, metric_cost
+from overstory.privacy.kinds import terms_of
+from overstory.privacy.metric_cost import MetricCost, counted, metric_cost
 from overstory.privacy.metric_privacy import metric_statement
 from overstory.privacy.statement import PrivacyStatement
 from overstory.protocol.domains import Bins, Categories, Domain, Integers
@@ -82,7 +83,7 @@ def metric_page(metric: Metric, *, reports: int | None = None) -> MetricPage:
     >>> for question, answer in page.facts[2:5]:
     ...     print(f"{question}: {answer}")
     What a report can be about: one of 3: red, green, blue; any other value is reported as nothing
-    How often: one report of a device every week, at most
+    How often: at most one report per device per week
     How many values: all 3 that there are
     """
     said = metric_statement(metric)
@@ -91,14 +92,14 @@ def metric_page(metric: Metric, *, reports: int | None = None) -> MetricPage:
 
 def _facts(metric: Metric, said: PrivacyStatement) -> Iterator[tuple[str, str]]:
     yield "Why", metric.purpose
-    yield "Who answers for it", metric.owner
+    yield "Responsible", metric.owner
     if metric.attribute is not None:
         yield "What it tells of", f"{metric.attribute}, as every metric with this attribute does"
     yield "What a report can be about", _domain(metric)
-    yield "How often", f"one report of a device every {metric.period}, at most"
-    yield "How many values", _values(metric, said)
-    yield "Until when", f"nothing is collected from {metric.expires} on, unless a reviewed change renews it"
-    yield "How long it is kept", _kept(metric)
+    yield "How often", how_often(metric)
+    yield "How many values", how_many_values(metric)
+    yield "Ends on", f"{metric.expires}: nothing is collected from then on, unless a reviewed change renews it"
+    yield "Kept for", _kept(metric)
     shown = metric.to_json()["parameters"].items()
     given = ", ".join(f"{key} = {value}" for key, value in shown)
     yield "What could put a device's reports together", said.linkable.words()
@@ -135,22 +136,28 @@ def _outside(domain: Integers | Bins) -> str:
     }[domain.outside]
 
 
-def _values(metric: Metric, said: PrivacyStatement) -> str:
-    if said.terms.fresh:
+def how_often(metric: Metric) -> str:
+    """Say how often a device reports at most."""
+    return f"at most one report per device per {metric.period}"
+
+
+def how_many_values(metric: Metric) -> str:
+    """Say of how many different values a device can ever report, which is what its reports can cost."""
+    if terms_of(metric.mechanism).fresh:
         return "any number: all noise is drawn afresh, so what counts is the number of reports"
     size = None if isinstance(metric.domain, Strings) else metric.domain.size
     if metric.max_values is None or (size is not None and metric.max_values >= size):
         return "any number" if size is None else f"all {size} that there are"
     then = {
         "drop": "are reported as nothing",
-        "first": "are reported as the first one was",
-        "nearest": "are reported as the nearest one was",
+        "first": "are reported as if they were the first",
+        "nearest": "are reported as if they were the nearest",
     }[metric.beyond]
-    return f"at most {metric.max_values} different ones from one device, ever; further ones {then}"
+    return f"at most {counted(metric.max_values, 'different value')} from one device, ever; later values {then}"
 
 
 def _kept(metric: Metric) -> str:
-    days = f"{metric.retention_days} days" if metric.retention_days else "not at all once they are counted"
-    kept = f"randomized reports {'for ' if metric.retention_days else ''}{days}, their counts for good"
+    days = f"{metric.retention_days} days" if metric.retention_days else "no time once they are counted"
+    kept = f"randomized reports: {days}; their counts: for good"
     late = f"; a report that comes up to {metric.grace_days} days late is still counted"
     return kept + (late if metric.grace_days else "; a report that comes after its period is not counted")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import Final
 
 
 def epsilon_text(epsilon: float, unbounded: str = "no bound") -> str:
@@ -31,6 +32,11 @@ def rounded_up(number: float, step: Decimal) -> Decimal:
     return exact.quantize(step, ROUND_CEILING, wide)
 
 
+MOST: Final = math.log(1e6)
+"""Past this epsilon a factor says nothing more to a person."""
+CERTAIN: Final = "practically certain"
+
+
 def odds_text(epsilon: float) -> str:
     """Return how far an epsilon lets the odds between two values move.
 
@@ -38,8 +44,12 @@ def odds_text(epsilon: float) -> str:
     --------
     >>> odds_text(1.0743), odds_text(math.inf)
     ('2.93-fold', 'without bound')
+    >>> odds_text(20.0)
+    'practically certain'
     """
-    return "without bound" if math.isinf(epsilon) else f"{factor(epsilon)}-fold"
+    if math.isinf(epsilon):
+        return "without bound"
+    return CERTAIN if epsilon > MOST else f"{factor(epsilon)}-fold"
 
 
 def factor(epsilon: float) -> str:
@@ -50,7 +60,7 @@ def factor(epsilon: float) -> str:
     >>> factor(1.0743), factor(4.3944), factor(8.61)
     ('2.93', '81', '5490')
     """
-    if epsilon > math.log(1e6):
+    if epsilon > MOST:
         return "more than a million"
     odds = Decimal(epsilon).exp(Context(prec=12))  # so that 81.000000000000004 is 81
     return f"{odds.normalize(Context(prec=3, rounding=ROUND_CEILING)):f}"
@@ -72,40 +82,48 @@ def sentences(
     number = max((n for n, epsilon in together.items() if math.isfinite(epsilon)), default=1)
     if number > 1:
         said.append(
-            f"Any {number} reports of one device, whatever it holds and however that changes, move the odds between "
-            f"any two histories at most {_shown(together[number])}."
+            f"Any {number} reports of one device, whatever it holds and however that changes, can change anyone's "
+            f"guess between two histories {_by_factor(together[number])}."
         )
     if number in approximate and approximate[number] < together[number]:
-        said.append(f"But for a chance of {delta:g} it is at most {_shown(approximate[number])}.")
-    said.append(f"One report moves the odds between any two values at most {_shown(report)}.")
+        said.append(f"But for a chance of {delta:g} it is {_by_factor(approximate[number])}.")
+    said.append(f"One report can change anyone's guess between two values {_by_factor(report)}.")
     if on_map is not None and on_map < report:
-        said.append(f"Between the candidates of the map it is at most {_shown(on_map)}.")
+        said.append(f"Between the candidates of the map it is {_by_factor(on_map)}.")
     number = max(several, default=1)
     if number > 1 and several[number] < permanent:
-        said.append(f"{number} reports of one unchanged value: at most {_shown(several[number])}.")
+        said.append(f"After {number} reports of the same value it is {_by_factor(several[number])}.")
     said.append(_permanent(permanent))
     if change:
         said.append(_change(min(change), change[min(change)]))
     return " ".join(said)
 
 
-def _shown(epsilon: float) -> str:
-    return f"{odds_text(epsilon)} (epsilon {epsilon_text(epsilon)})"
+def _by_factor(epsilon: float) -> str:
+    if math.isinf(epsilon):
+        return f"without bound (epsilon {epsilon_text(epsilon)})"
+    to = "to practical certainty" if epsilon > MOST else f"by a factor of at most {factor(epsilon)}"
+    return f"{to} (epsilon {epsilon_text(epsilon)})"
 
 
 def _permanent(epsilon: float) -> str:
     if math.isinf(epsilon):
         return "There is no permanent noise: enough reports of one value give it away."
     return (
-        f"However many reports of one unchanged value: at most {_shown(epsilon)}; "
-        "each further value that a device reports costs that again."
+        f"However many reports of the same value there are, it is {_by_factor(epsilon)}; "
+        "each different value adds the same amount."
     )
+
+
+def _up_to(epsilon: float) -> str:
+    how = CERTAIN if epsilon > MOST else f"a factor of up to {factor(epsilon)}"
+    return f"{how}, epsilon {epsilon_text(epsilon)}"
 
 
 def _change(reports: int, leak: float) -> str:
     if math.isinf(leak):
         return f"A change of value can be certain from {reports} reports: the same value always sends the same report."
     return (
-        f"A change of value is visible beyond that: within {reports} reports, the odds of having changed move "
-        f"up to {_shown(leak)}, and by more with every further report."
+        f"From {reports} reports, someone could tell that a value changed ({_up_to(leak)}), and better with every "
+        "further report."
     )
