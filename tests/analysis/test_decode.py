@@ -39,14 +39,28 @@ def dense_fit(counts: Any, shelf: Any, *, complete: Any) -> Any:
     else:
         y, x = y - shelf.fill, x - shelf.fill
     covariance = np.linalg.inv(x.T @ weight @ x)
-    f = covariance @ x.T @ weight @ y
+    solving = covariance @ x.T @ weight
+    f = solving @ y
     residual = y - x @ f
     phi = residual @ weight @ residual / (y.size - f.size)
     if complete:
         ones = np.ones(f.size)
-        f = np.append(1 - f.sum(), f)
-        return f, np.append(ones @ covariance @ ones, np.diag(covariance)), phi
-    return f, np.diag(covariance), phi
+        f, solving = np.append(1 - f.sum(), f), np.vstack((-ones @ solving, solving))
+        return f, np.append(ones @ covariance @ ones, np.diag(covariance)), phi, solving
+    return f, np.diag(covariance), phi, solving
+
+
+def of_these_reports(counts: Any, shelf: Any, shares: Any, solving: Any) -> Any:
+    """What the variances of present candidates have more: people bring all bits of a string, less who was drawn."""
+    more, hidden, bits = np.zeros(shares.size), 1 - shares.sum(), shelf.num_bits
+    for cohort, reports in enumerate(counts.totals):
+        rows = slice(cohort * bits, (cohort + 1) * bits)
+        design, fitted = shelf.dense()[rows], solving[:, rows]
+        others = shelf.fill * (1 - shelf.fill) * np.eye(bits) + shelf.fill**2 * np.ones((bits, bits))
+        load = design @ shares + hidden * shelf.fill
+        together = design @ np.diag(shares) @ design.T + hidden * others - np.outer(load, load)
+        more += np.diag(fitted @ (together - np.diag(load * (1 - load))) @ fitted.T) / reports
+    return np.where(shares > 0, more - shares * (1 - shares) / counts.num_reports, 0.0)
 
 
 @pytest.mark.parametrize("complete", [False, True])
@@ -54,9 +68,11 @@ def test_least_squares_is_the_textbooks(monkeypatch: Any, complete: Any) -> None
     monkeypatch.setattr(model, "REWEIGHT", np.inf)  # one pass, so that the weights are known
     counts, shelf = collection()
     found = decoded(counts, shelf, complete=complete)
-    f, variances, phi = dense_fit(counts, shelf, complete=complete)
+    f, variances, phi, solving = dense_fit(counts, shelf, complete=complete)
     np.testing.assert_allclose(found.raw_frequencies, f, atol=1e-10)
-    np.testing.assert_allclose(found.frequency_standard_errors, np.sqrt(variances * max(1, phi)), rtol=1e-8)
+    people = of_these_reports(counts, shelf, found.frequencies, solving)
+    assert people[:2].max() < 0  # who was drawn is most of it
+    np.testing.assert_allclose(found.frequency_standard_errors**2, variances * max(1, phi) + people, rtol=1e-8)
     assert found.dispersion == pytest.approx(phi)
     if complete:
         assert found.raw_frequencies.sum() == pytest.approx(1)
@@ -141,7 +157,7 @@ def test_an_incomplete_list_is_noticed() -> None:
     counts, shelf = collection()
     listed = shelf.take(np.delete(np.arange(HELD.size), 2))
     found = decoded(counts, listed)
-    assert any("outside the list" in note for note in found.notes)
+    assert any("hold strings that are not in your list" in note for note in found.notes)
     assert any("residuals vary" in note for note in found.notes)
     assert found.dispersion > 1.5
     assert found.unallocated == pytest.approx(HELD[2], abs=5 * found.unallocated_standard_error)
@@ -156,7 +172,7 @@ def test_values_that_set_no_bit_are_noticed() -> None:
     silent = np.full(shelf.num_cohorts, 5_000)
     more = SupportCounts(silent, rng.binomial(5_000, Q_STAR, counts.ones.shape))
     found = decoded(counts + more, shelf)
-    assert any("carry no value" in note for note in found.notes)
+    assert any("sent no or several values" in note for note in found.notes)
     np.testing.assert_allclose(found.raw_counts, HELD, atol=5 * found.standard_errors.max())
 
 

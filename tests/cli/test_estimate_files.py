@@ -36,7 +36,7 @@ def test_decode_reads_googles_files_and_says_what_it_did(tmp_path: Path) -> None
 
 
 GOOGLES = ["string", "estimate", "std_error", "proportion", "prop_std_error", "prop_low_95", "prop_high_95"]
-OURS = ["raw_estimate", "p_value", "q_value", "detected"]
+OURS = ["raw_estimate", "p_value", "q_value", "detected", "interval"]
 KEYS = {
     *("value", "count", "raw_count", "standard_error", "frequency", "frequency_standard_error", "low", "high"),
     *("frequency_low", "frequency_high", "z", "p_value", "q_value", "detected"),
@@ -121,6 +121,7 @@ def test_one_dialect_and_one_shape(written: dict[str, tuple[Path, list[dict[str,
         assert set(row) >= KEYS
         line = by_value[row["value"]]
         assert line["detected"] == ("true" if row["detected"] else "false")
+        assert line["interval"] == row["interval"] == "reports"
         pairs = {
             "estimate": "count", "std_error": "standard_error", "proportion": "frequency",
             "prop_std_error": "frequency_standard_error", "prop_low_95": "frequency_low",

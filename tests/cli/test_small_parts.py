@@ -53,10 +53,12 @@ def test_epsilons_are_rounded_up() -> None:
 def test_the_summary_says_what_alpha_bounds() -> None:
     about = {
         "detected": 1, "candidates": 2, "reports": 10, "alpha": 0.05, "correction": "bonferroni", "allocated_mass": 0.5,
-        "residual_dispersion": 1.0, "method": "gls", "epsilon_report": 1.0, "epsilon_permanent": None,
+        "residual_dispersion": 1.0, "method": "gls", "interval": "population", "epsilon_report": 1.0,
+        "epsilon_permanent": None,
     }  # fmt: skip
     text = "\n".join(summary(about))
-    assert "any of them falsely with a chance of at most 0.05" in text
+    assert "chance of any false detection at most 5%" in text
+    assert "intervals: of all devices like these (noise, and the sampling of people)" in text
     assert "without bound for any number of reports" in text
 
 

@@ -110,7 +110,7 @@ def test_in_all_every_device_is_supposed_to_have_reported_in_every_period(store)
     assert list(part.estimate.values) == ["red", "green", "blue"]
     assert np.all(np.abs(part.estimate.raw_counts - [6000, 3000, 0]) < 6 * part.estimate.standard_errors)
     assert part.estimate.detected().tolist() == [True, True, False]
-    assert "each of the 3 periods" in reading.notes[0]
+    assert reading.notes[0].startswith("standard errors assume 3 reports per device, the worst case")
     known = read_estimates(read_store(store, COLOUR), "total", Choices(reports_per_device=1.0))
     assert (known.parts[0].estimate.standard_errors < part.estimate.standard_errors).all()
     assert not known.notes
@@ -128,8 +128,30 @@ def test_by_period_and_over_all_so_far(store):
         (20_700, 20_703, 3.0),
     ]
     assert so_far.parts[0].estimate.rows() == alone.parts[0].estimate.rows()
-    total = read_estimates(read_store(store, COLOUR)).parts[0].estimate
+    compared = Choices(interval_kind="population")
+    total = read_estimates(read_store(store, COLOUR), choices=compared).parts[0].estimate
     assert so_far.parts[-1].estimate.rows() == total.rows()
+
+
+def test_periods_that_are_compared_count_the_sampling_of_people(store):
+    """One estimate is of its reports; several beside each other are of the people behind them, unless asked."""
+    counted = read_store(store, COLOUR)
+    kinds = {kind: read_estimates(counted, kind).to_json() for kind in ("total", "per-period", "cumulative")}
+    assert {kind: one["interval"] for kind, one in kinds.items()} == {
+        "total": "reports",
+        "per-period": "population",
+        "cumulative": "population",
+    }
+    asked = read_estimates(counted, "per-period", Choices(interval_kind="reports"))
+    rows = {one["interval"]: one["readings"][0]["estimates"][0] for one in (asked.to_json(), kinds["per-period"])}
+    assert {row["interval"] for row in rows.values()} == set(rows)
+    share = rows["reports"]["frequency"]
+    more = rows["population"]["frequency_standard_error"] ** 2 - rows["reports"]["frequency_standard_error"] ** 2
+    assert more == pytest.approx(share * (1 - share) / DEVICES)
+    total = read_estimates(counted, choices=Choices(interval_kind="population")).parts[0].estimate
+    noise, people = total.errors("reports")[0], total.errors("population")[0]
+    share = total.raw_frequencies[0]  # three reports of each device, at worst: a third as many people
+    assert people**2 - noise**2 == pytest.approx((3 * DEVICES) ** 2 * share * (1 - share) / DEVICES)
     known = read_estimates(read_store(store, COLOUR), "cumulative", Choices(reports_per_device=1.5))
     assert [p.reports_per_device for p in known.parts] == [1.0, 1.5, 1.5]
     assert "1.5 reports per device" in known.notes[0]

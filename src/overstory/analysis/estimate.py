@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from overstory.analysis.counts import SupportCounts
     from overstory.analysis.repeated import Sharing
-    from overstory.analysis.selection import Correction
+    from overstory.analysis.selection import Correction, IntervalKind
 
     F64 = NDArray[np.float64]
 
@@ -41,9 +41,15 @@ class Estimate(Frame):
     raw_counts : ndarray, shape (M,)
         Unbiased counts; noise makes some of them negative.
     standard_errors : ndarray, shape (M,)
-        Of `raw_counts`; infinite where the reports say nothing about a value.
+        Of `raw_counts`, for these reports: the noise of randomization alone. Infinite where the reports say nothing
+        about a value. `errors` has those of either kind; p-values always come from these, because detection tests
+        whether nobody has a value, and then the sampling of people adds nothing.
     num_reports : int
         Reports behind the estimate.
+    interval_kind : {"reports", "population"}
+        What intervals are for: the devices that reported, or all devices like these (docs/estimates.md).
+    reports_per_device : float
+        How many of the reports one device sent, as far as is known; see `analysis.repeated.reports_per_device`.
     null_share : float
         Share of values nobody has, as far as the false discovery rate may count on it (1 is always safe).
     alpha, correction
@@ -57,6 +63,8 @@ class Estimate(Frame):
     raw_counts: F64
     standard_errors: F64
     num_reports: int
+    interval_kind: IntervalKind = "reports"
+    reports_per_device: float = 1.0
     null_share: float = 1.0
     alpha: float = 0.05
     correction: Correction = "fdr"
@@ -64,6 +72,7 @@ class Estimate(Frame):
 
     def __post_init__(self) -> None:
         selection.check_alpha(self.alpha)
+        selection.check_interval_kind(self.interval_kind)
         freeze_columns(self, "counts", "raw_counts", "standard_errors")
 
     def __len__(self) -> int:
@@ -81,7 +90,7 @@ class Estimate(Frame):
 
     @property
     def frequency_standard_errors(self) -> F64:
-        """Standard errors of `raw_frequencies`."""
+        """Standard errors of `raw_frequencies`, for these reports."""
         return np.asarray(self.standard_errors / max(self.num_reports, 1))
 
     @property
@@ -119,23 +128,48 @@ class Estimate(Frame):
         adjusted = self.q_values if rule == "fdr" else selection.adjusted_p_values(self.p_values, rule)
         return np.asarray(adjusted <= level) & (self.raw_counts > 0)
 
-    def confidence_interval(self, level: float = 0.95) -> tuple[F64, F64]:
+    def errors(self, kind: IntervalKind | None = None) -> F64:
+        """Return the raw counts' standard errors of a kind; of `interval_kind` unless given.
+
+        ``population`` adds ``R N f (1 - f)`` to the variance: `selection.people_variance`.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such kind.
+
+        Examples
+        --------
+        60 of 100 people, known exactly:
+
+        >>> asked = Estimate(values=["yes"], counts=[60], raw_counts=[60], standard_errors=[0], num_reports=100)
+        >>> asked.errors("reports").round(1).tolist(), asked.errors("population").round(1).tolist()
+        ([0.0], [4.9])
+        """
+        chosen = self.interval_kind if kind is None else kind
+        selection.check_interval_kind(chosen)
+        if chosen == "reports":
+            return self.standard_errors
+        people = selection.people_variance(self.raw_counts, self.num_reports, self.reports_per_device)
+        return np.asarray(np.sqrt(self.standard_errors**2 + people))
+
+    def confidence_interval(self, level: float = 0.95, kind: IntervalKind | None = None) -> tuple[F64, F64]:
         """Return the bounds of the raw counts' two-sided normal interval, in reports.
 
         Raises
         ------
         ParameterError
-            If the level is not between 0 and 1.
+            If the level is not between 0 and 1, or there is no such kind.
         """
-        reach = selection.normal_reach(level) * self.standard_errors
+        reach = selection.normal_reach(level) * self.errors(kind)
         return self.raw_counts - reach, self.raw_counts + reach
 
-    def interval(self, level: float = 0.95) -> tuple[F64, F64]:
+    def interval(self, level: float = 0.95, kind: IntervalKind | None = None) -> tuple[F64, F64]:
         """Return the interval to show with `counts`, in reports: here, where these are raw, `confidence_interval`.
 
         Where counts were changed after they were estimated, the interval goes with them (`selection.bounded_interval`).
         """
-        return self.confidence_interval(level)
+        return self.confidence_interval(level, kind)
 
     def order(self) -> NDArray[np.intp]:
         """Return the values' indices, most frequent first."""
@@ -149,6 +183,7 @@ class Estimate(Frame):
             "detected": int(np.count_nonzero(self.detected())),
             "alpha": self.alpha,
             "correction": self.correction,
+            "interval": self.interval_kind,
             "notes": list(self.notes),
         }
 
@@ -233,4 +268,12 @@ def debias(
     notes = shared.note if reports else ("there are no reports: nothing can be said",)
     if not reports:
         errors = np.full(raw.shape, np.inf)
-    return Estimate(values=values, counts=raw, raw_counts=raw, standard_errors=errors, num_reports=reports, notes=notes)
+    return Estimate(
+        values=values,
+        counts=raw,
+        raw_counts=raw,
+        standard_errors=errors,
+        num_reports=reports,
+        reports_per_device=shared.reports_per_device,
+        notes=notes,
+    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from overstory.analysis.columns import label_text
-from overstory.analysis.selection import z_values
+from overstory.analysis.selection import INTERVAL_KINDS, z_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,13 +18,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from overstory.analysis.selection import IntervalKind
+
     F64 = NDArray[np.float64]
 
 CSV_HEADER = (
     *("string", "estimate", "std_error", "proportion", "prop_std_error", "prop_low_95", "prop_high_95"),
-    *("raw_estimate", "p_value", "q_value", "detected"),
+    *("raw_estimate", "p_value", "q_value", "detected", "interval"),
 )
-"""The seven columns of Google's results.csv, and ours: one dialect for every file of estimates."""
+"""The seven columns of Google's results.csv, and ours: one dialect for every file of estimates.
+
+`interval` names the kind of standard errors and intervals: ``reports`` or ``population``.
+"""
 
 COLUMNS: Final = (
     *("count", "raw_count", "standard_error", "frequency", "frequency_standard_error"),
@@ -45,12 +50,15 @@ class Shown(Protocol):
     @property
     def standard_errors(self) -> F64: ...  # noqa: D102
     @property
+    def interval_kind(self) -> IntervalKind: ...  # noqa: D102
+    @property
     def num_reports(self) -> int: ...  # noqa: D102
     @property
     def p_values(self) -> F64: ...  # noqa: D102
     @property
     def q_values(self) -> F64: ...  # noqa: D102
     def detected(self) -> NDArray[np.bool_]: ...  # noqa: D102
+    def errors(self) -> F64: ...  # noqa: D102
     def interval(self, level: float = 0.95) -> tuple[F64, F64]: ...  # noqa: D102
     def order(self) -> NDArray[np.intp]: ...  # noqa: D102
 
@@ -59,13 +67,14 @@ def columns(estimate: Shown, places: NDArray[np.intp] | None = None, level: floa
     """Return a column for each number that is known of a value, at `places`: all, most frequent first, unless given."""
     chosen = estimate.order() if places is None else places
     low, high = estimate.interval(level)
+    errors = estimate.errors()
     scale = max(estimate.num_reports, 1)
     every = {
         "count": estimate.counts,
         "raw_count": estimate.raw_counts,
-        "standard_error": estimate.standard_errors,
+        "standard_error": errors,
         "frequency": estimate.counts / scale,
-        "frequency_standard_error": estimate.standard_errors / scale,
+        "frequency_standard_error": errors / scale,
         "low": low,
         "high": high,
         "frequency_low": low / scale,
@@ -83,7 +92,11 @@ def rows(estimate: Shown, limit: int | None = None, level: float = 0.95) -> list
     places = estimate.order()[:limit]
     each = zip(*(map(plain, column) for column in columns(estimate, places, level).values()), strict=True)
     return [
-        {"value": label_text(estimate.values[place]), **dict(zip(COLUMNS, numbers, strict=True))}
+        {
+            "value": label_text(estimate.values[place]),
+            **dict(zip(COLUMNS, numbers, strict=True)),
+            "interval": estimate.interval_kind,
+        }
         for place, numbers in zip(places, each, strict=True)
     ]
 
@@ -95,6 +108,7 @@ def table(estimate: Shown, limit: int | None, level: float) -> str:
     left = len(estimate.values) - len(cells) + 1
     if left > 0:
         lines.append(f"... and {left:,} more")
+    lines.append(f"intervals: {INTERVAL_KINDS[estimate.interval_kind]}")
     return "\n".join(lines)
 
 
@@ -123,14 +137,15 @@ def csv_cells(estimate: Shown, limit: int | None = None) -> Iterator[tuple[int, 
     low, high = estimate.interval(0.95)
     scale = max(estimate.num_reports, 1)
     detected = estimate.detected()
-    errors = estimate.standard_errors
+    errors = estimate.errors()
     columns = (
         *(estimate.counts, errors, estimate.counts / scale, errors / scale, low / scale, high / scale),
         *(estimate.raw_counts, estimate.p_values, estimate.q_values),
     )
     for index in estimate.order()[:limit]:
         cells = ("" if not math.isfinite(column[index]) else f"{column[index]:.10g}" for column in columns)
-        yield int(index), (label_text(estimate.values[index]), *cells, "true" if detected[index] else "false")
+        last = ("true" if detected[index] else "false", estimate.interval_kind)
+        yield int(index), (label_text(estimate.values[index]), *cells, *last)
 
 
 def csv_line(cells: Iterable[Any]) -> str:
@@ -168,7 +183,10 @@ def plot(estimate: Shown, ax: Any, limit: int) -> Any:
     low, high = (bound[drawn] / scale for bound in estimate.interval(0.95))
     place, found = np.arange(drawn.size), detected[drawn]
     ax.hlines(place, low, high, color="C0", linewidth=2, alpha=0.5)
-    for chosen, fill, label in ((found, "C0", "detected, 95% interval"), (~found, "white", "not detected")):
+    for chosen, fill, label in (
+        (found, "C0", f"detected, 95% interval {_of(estimate)}"),
+        (~found, "white", "not detected"),
+    ):
         if chosen.any():
             style = {"color": "C0", "markerfacecolor": fill, "markersize": 5, "label": label}
             ax.plot(shares[chosen], place[chosen], "o", linestyle="none", **style)
@@ -183,6 +201,11 @@ def plot(estimate: Shown, ax: Any, limit: int) -> Any:
     if drawn.size:
         ax.legend(fontsize=8)
     return ax
+
+
+def _of(estimate: Shown) -> str:
+    """Return the kind of intervals in a few words."""
+    return INTERVAL_KINDS[estimate.interval_kind].partition(" (")[0]
 
 
 def plot_height(estimate: Shown, limit: int = 50) -> float:

@@ -30,6 +30,7 @@ from overstory.protocol.wire import Batch
 
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
+    from overstory.analysis.selection import IntervalKind
 
 
 @dataclass(frozen=True, repr=False)
@@ -169,6 +170,7 @@ class FrequencyOracle:
         candidates: Sequence[str] | None = None,
         *,
         reports_per_device: float = 1.0,
+        interval_kind: IntervalKind = "reports",
         **choices: Any,
     ) -> Estimate:
         """Estimate how many devices hold each value.
@@ -183,6 +185,9 @@ class FrequencyOracle:
         reports_per_device
             How many of the reports one device sent, its value unchanged: they share its permanent response, and
             standard errors grow by that. For uneven numbers see `overstory.analysis.repeated.reports_per_device`.
+        interval_kind
+            What intervals are for: ``reports``, the devices that reported (noise of randomization alone), or
+            ``population``, all devices like these, as comparisons need (`analysis.difference`). Both stay available.
         **choices
             For Bloom filters, `decode`'s: method, correction, alpha, complete.
 
@@ -198,10 +203,12 @@ class FrequencyOracle:
             sends less than one report.
         """
         if self.labels is None or candidates is not None:
-            return self.support.estimate(counts, candidates, reports_per_device=reports_per_device, **choices)
-        texts = [label_text(label) for label in self.labels]
-        found = self.support.estimate(counts, texts, reports_per_device=reports_per_device, **choices)
-        return replace(found, values=self.labels)
+            found = self.support.estimate(counts, candidates, reports_per_device=reports_per_device, **choices)
+        else:
+            texts = [label_text(label) for label in self.labels]
+            found = self.support.estimate(counts, texts, reports_per_device=reports_per_device, **choices)
+            found = replace(found, values=self.labels)
+        return found if found.interval_kind == interval_kind else replace(found, interval_kind=interval_kind)
 
     def variance(self, num_reports: float, frequency: float = 0.0, *, num_candidates: int | None = None) -> float:
         """Variance of a frequency estimate from that many reports; see `frequency_variance`."""

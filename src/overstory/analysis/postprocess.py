@@ -24,6 +24,8 @@ from overstory.protocol.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from overstory.analysis.selection import IntervalKind
+
 STEPS: Final[Mapping[str, Callable[[], Step]]] = MappingProxyType(
     {
         "clip": Clip,
@@ -50,9 +52,11 @@ class Processed(Estimate):
 
     steps: tuple[str, ...] = ()
 
-    def interval(self, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def interval(
+        self, level: float = 0.95, kind: IntervalKind | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the interval to show with `counts`, in reports: `selection.bounded_interval`."""
-        return bounded_interval(self.counts, self.raw_counts, self.standard_errors, self.num_reports, level)
+        return bounded_interval(self.counts, self.raw_counts, self.errors(kind), self.num_reports, level)
 
     def summary(self) -> dict[str, Any]:
         """Return what is known about the estimate as a whole, ready for JSON."""
@@ -109,6 +113,8 @@ def _with_counts(estimate: Estimate, counts: NDArray[np.float64], *names: str) -
         raw_counts=estimate.raw_counts,
         standard_errors=estimate.standard_errors,
         num_reports=estimate.num_reports,
+        interval_kind=estimate.interval_kind,
+        reports_per_device=estimate.reports_per_device,
         null_share=estimate.null_share,
         alpha=estimate.alpha,
         correction=estimate.correction,

@@ -14,9 +14,12 @@ Debiasing each value by itself leaves an error of ``sum over w != v of f_w (shar
   the counts that the values use up: the variance grows by ``1 / (1 - d / (s (g - 1)))``.
 - *by itself*, for more values: the debiased support of each.
 
-Standard errors: for a known domain, fitted, from the model (multinomial counts, given the seeds). Otherwise *between
-the seeds*: the seeds are independent draws, so the spread of their contributions counts noise, collisions with values
-that nobody listed, and what the reports of one device share (a device has one seed) alike [1]_.
+Standard errors *of all devices like these*: for a known domain, fitted, from the model (multinomial counts, given the
+seeds). Otherwise *between the seeds*: the seeds are independent draws, so the spread of their contributions counts
+noise, collisions with values that nobody listed, and what the reports of one device share (a device has one seed) alike
+[1]_. Both take the holders of a value to fall on each seed by chance, as people do who are drawn from a population:
+``R n f (1 - f)`` of the variance is the sampling of people. Without that, and never below the noise of randomization,
+it is the variance *of these reports*.
 
 References
 ----------
@@ -33,6 +36,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.repeated import check_reports_per_device, design_effect, repeated_note
+from overstory.analysis.selection import people_variance
+from overstory.analysis.variance import support_noise
 
 if TYPE_CHECKING:
     from overstory.analysis.counts import SupportCounts
@@ -105,23 +110,31 @@ def estimate_by_seed(
         counts.ones[used] - totals[:, None] / support.num_outputs, totals, float(support.mechanism.channel.alpha)
     )
     notes: tuple[str, ...] = ()
+    effect, among = np.ones(len(values)), each
     if support.encoding.can_be_fitted(len(values), effective_seeds(support.mechanism.num_cohorts, reports)):
         symbols = np.concatenate(list(support.symbols(values)))[:, used]
         shares, errors = _fitted(cells, symbols, known=support.domain_size is not None)
         if support.domain_size is not None:
-            effect = [design_effect(support.mechanism, each, float(x)) for x in np.clip(shares, 0, 1)]
-            errors, notes = errors * np.sqrt(effect), repeated_note(each)
+            among = 1.0  # the model counts reports, not devices
+            effect = np.array([design_effect(support.mechanism, each, float(x)) for x in np.clip(shares, 0, 1)])
+            notes = repeated_note(each)
     else:
         parts = [_by_itself(cells, block[:, used]) for block in support.symbols(values)]
         shares, errors = (np.concatenate(column) for column in zip(*parts, strict=True))
         notes = (BY_ITSELF,)
     raw = shares * reports
+    people = people_variance(raw, reports, among)
+    held = np.clip(raw, 0, reports)
+    kept, raised = float(support.mechanism.p_star), float(support.mechanism.q_star)
+    least = support_noise(held, reports - held, kept, raised) / (kept - raised) ** 2
+    variances = np.maximum((errors * reports) ** 2 - people, least) * effect
     return Estimate(
         values=labels,
         counts=raw,
         raw_counts=raw,
-        standard_errors=errors * reports,
+        standard_errors=np.sqrt(variances),
         num_reports=reports,
+        reports_per_device=each,
         notes=notes,
         **choices,
     )

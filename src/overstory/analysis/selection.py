@@ -1,19 +1,33 @@
-"""From z values to a decision: one-sided p-values, two corrections for looking at every candidate, intervals."""
+"""From z values to a decision: p-values, two corrections for looking at every candidate, intervals and their kinds."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     F64 = NDArray[np.float64]
 
 Correction = Literal["fdr", "bonferroni"]
+
+IntervalKind = Literal["reports", "population"]
+"""What an interval is for: the devices that reported, or all devices like these."""
+
+INTERVAL_KINDS: Final[Mapping[IntervalKind, str]] = MappingProxyType(
+    {
+        "reports": "of these reports (noise of randomization alone)",
+        "population": "of all devices like these (noise, and the sampling of people)",
+    }
+)
+"""Each kind in words, for tables and notes."""
 
 
 def z_values(raw: F64, standard_errors: F64) -> F64:
@@ -98,6 +112,28 @@ def check_alpha(alpha: float) -> None:
     """Refuse a level outside the open interval (0, 1)."""
     if not 0.0 < alpha < 1.0:
         raise ParameterError(f"alpha is a fraction between 0 and 1, not {alpha}")
+
+
+def check_interval_kind(kind: str) -> None:
+    """Refuse what is no kind of interval."""
+    if kind not in INTERVAL_KINDS:
+        raise ParameterError(f"interval_kind = {kind!r}: choose one of {', '.join(INTERVAL_KINDS)}")
+
+
+def people_variance(counts: F64, num_reports: int, reports_per_device: float) -> F64:
+    """Return what the sampling of people adds to the variance of counts: ``R N f (1 - f)``.
+
+    With ``r_i`` reports of device i, of one value, a count over devices that were drawn from a population with share
+    f varies by ``sum r_i^2 f (1 - f)``, which is ``R N f (1 - f)`` with ``R = sum r_i^2 / sum r_i``: of the share,
+    ``f (1 - f)`` over N / R devices. f is the estimate itself, moved into 0 .. 1.
+
+    Examples
+    --------
+    >>> people_variance(np.array([50.0, -3.0]), 100, 1.0).tolist()
+    [25.0, 0.0]
+    """
+    shares = np.clip(counts / max(num_reports, 1), 0.0, 1.0)
+    return np.asarray(reports_per_device * num_reports * shares * (1.0 - shares))
 
 
 def normal_reach(level: float) -> float:

@@ -182,6 +182,7 @@ class SampledSupport(OneHotSupport):
             raw_counts=raw,
             standard_errors=errors,
             num_reports=reports,
+            reports_per_device=reports_per_device,
             notes=notes,
             **choices,
         )

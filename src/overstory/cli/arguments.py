@@ -59,6 +59,16 @@ def given(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
     ]
 
 
+def add_interval(parser: argparse.ArgumentParser, default: str) -> None:
+    """Add ``--interval``."""
+    parser.add_argument(
+        "--interval",
+        choices=("reports", "population"),
+        help="intervals of these reports (noise alone), or of all devices like these (the sampling of people too) "
+        f"(default: {default})",
+    )
+
+
 def check_plot(path: str | None) -> None:
     """Raise ParameterError unless a picture can be drawn into a file of that name."""
     from overstory.protocol.errors import ParameterError

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from overstory.cli.arguments import (
     add_command,
     add_hashing,
+    add_interval,
     add_params,
     add_reporting,
     check_pipes,
@@ -68,6 +69,7 @@ def add_parser(commands: Any) -> None:
         help="how many of the reports one device sent (uneven: sum of squares over sum; default: 1 of files, else as "
         "many as there are periods with reports)",
     )
+    add_interval(parser, "reports; population with --per-period or --cumulative")
     parser.add_argument("--all", action="store_true", help="also print what was not detected (JSON always has it)")
     meaning = "folder for the results; of files it must be given; -: the CSV alone, to standard output"
     parser.add_argument("-o", "--output", metavar="DIR", help=meaning)
@@ -196,6 +198,7 @@ def _decode(
         complete=args.complete,
         permanent=rounds.permanent,
         reports_per_device=1.0 if args.reports_per_device is None else args.reports_per_device,
+        interval_kind=args.interval or "reports",
     )
 
 

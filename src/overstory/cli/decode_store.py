@@ -78,7 +78,8 @@ def _choices(args: argparse.Namespace) -> Choices:
 
         candidates = tuple(read_candidates(args.candidates))
     steps = tuple(name.strip() for name in (args.steps or "").split(",") if name.strip())
-    return Choices(args.reports_per_device, candidates, args.alpha, args.correction, args.method, args.complete, steps)
+    selecting = args.alpha, args.correction, args.method, args.complete
+    return Choices(args.reports_per_device, candidates, *selecting, steps, args.interval)
 
 
 def _write(folder: str, reading: Reading) -> Path:
@@ -124,21 +125,29 @@ def show_reading(reading: Reading, written: Path | None, *, everything: bool) ->
 
 def summary(reading: Reading) -> list[str]:
     """Return what was read, how, and what it costs, in sentences."""
+    from overstory.analysis.selection import INTERVAL_KINDS
+    from overstory.cli.showing import bound_text
     from overstory.files.results import epsilon_text
 
     said, metric = reading.summary(), reading.metric
-    ranges = f"{said['from']} to {said['to']}" if said["from"] else "no period"
+    between = f" between {said['from']} and {said['to']}" if said["from"] else ""
+    if not reading.parts:
+        return [f"no reports of {metric.id}{between}"]
     kinds = {"total": "over all of them", "per-period": "each period alone", "cumulative": "over all reports so far"}
     one, ever = epsilon_text(said["epsilon_report"]), epsilon_text(said["epsilon_permanent"])
     oracle = f"{metric.mechanism.name}, epsilon {one} for one report, {ever} for any number of reports of one value"
-    read = f"read {kinds[reading.kind]}, at {reading.choices.correction} {reading.choices.alpha:.3g}"
-    counted = f"{said['reports']:,} reports of {metric.id} in {said['periods_with_reports']:,} periods, {ranges}"
-    return ["", f"{counted}; {read}", f"privacy: {oracle}"]
+    read = f"estimated {kinds[reading.kind]}; {bound_text(reading.choices.correction, reading.choices.alpha)}"
+    counted = f"{said['reports']:,} reports of {metric.id} in {said['periods_with_reports']:,} periods{between}"
+    intervals = f"intervals: {INTERVAL_KINDS[reading.interval_kind]}"
+    return ["", f"{counted}; {read}", intervals, f"privacy: {oracle}"]
 
 
 def _notes(reading: Reading) -> list[str]:
     """Return the notes of the reading, and those of its estimates, each once."""
-    notes = (*reading.notes, *(note for part in reading.parts for note in part.estimate.notes))
+    from overstory.collector.reading import NO_REPORTS
+
+    of_reading = reading.notes if reading.parts else [note for note in reading.notes if note != NO_REPORTS]
+    notes = (*of_reading, *(note for part in reading.parts for note in part.estimate.notes))
     shown = list(dict.fromkeys(notes))
     kept = shown if len(shown) <= MOST_NOTES else [*shown[:MOST_NOTES], f"{len(shown) - MOST_NOTES} more: see --json"]
     return [f"note: {note}" for note in kept]

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from overstory.analysis.selection import INTERVAL_KINDS
+from overstory.cli.showing import bound_text
 from overstory.client.output import printable
 from overstory.client.wording import counted
 from overstory.discovery.result_output import cells
@@ -39,14 +41,11 @@ def show(found: Discovered, plan: PrefixPlan) -> None:
 
 def sentences(found: Discovered, plan: PrefixPlan) -> list[str]:
     """Return the discovery as a whole in sentences."""
-    bounds = {
-        "fdr": f"a share of at most {found.alpha:.3g} of them falsely, on average",
-        "bonferroni": f"any of them falsely with a chance of at most {found.alpha:.3g}",
-    }
     values = f"{counted(len(found.found()), 'value')} found in {counted(found.num_reports, 'report')}"
     asked = f"each device answered one of {counted(len(plan.groups), 'question')}, once"
     said = [
-        f"{values}, out of {found.tried:,} that were tried; {bounds[found.correction]}",
+        f"{values}, out of {found.tried:,} that were tried ({bound_text(found.correction, found.alpha)})",
+        f"intervals: {INTERVAL_KINDS[found.interval_kind]}",
         f"privacy: {asked}: epsilon {epsilon_text(found.epsilon)} in all",
     ]
     if found.threshold is not None:

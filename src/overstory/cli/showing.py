@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from overstory.analysis.selection import INTERVAL_KINDS
 from overstory.client.output import printable
 from overstory.files.results import epsilon_text
 
@@ -33,20 +34,28 @@ def show(rows: list[dict[str, Any]], about: dict[str, Any], results: str) -> Non
 
 def summary(about: dict[str, Any]) -> list[str]:
     """Return the decoding as a whole in sentences."""
-    alpha = about["alpha"]
-    bounds = {
-        "fdr": f"a share of at most {alpha:.3g} of them falsely, on average",
-        "bonferroni": f"any of them falsely with a chance of at most {alpha:.3g}",
-    }
-    found = f"{about['detected']:,} of {about['candidates']:,} candidates detected in {about['reports']:,} reports, "
+    found = f"{about['detected']:,} of {about['candidates']:,} candidates detected in {about['reports']:,} reports "
     mass = f"{about['allocated_mass']:.1%} of the reports allocated to candidates; "
     one, ever = epsilon_text(about["epsilon_report"]), epsilon_text(about["epsilon_permanent"])
     return [
         "",
-        found + bounds[about["correction"]],
-        mass + f"residual dispersion {about['residual_dispersion']:.2f} (1 is noise alone); method {about['method']}",
+        f"{found}({bound_text(about['correction'], about['alpha'])})",
+        mass + f"goodness of fit {about['residual_dispersion']:.2f} (1 = as expected); method {about['method']}",
+        f"intervals: {INTERVAL_KINDS[about['interval']]}",
         f"privacy: epsilon {one} for one report, {ever} for any number of reports of one value",
     ]
+
+
+def bound_text(correction: str, alpha: float) -> str:
+    """Return what a level bounds.
+
+    Examples
+    --------
+    >>> bound_text("fdr", 0.05), bound_text("bonferroni", 0.01)
+    ('false discovery rate at most 5%', 'chance of any false detection at most 1%')
+    """
+    bounded = {"fdr": "false discovery rate", "bonferroni": "chance of any false detection"}
+    return f"{bounded[correction]} at most {100 * alpha:.3g}%"
 
 
 def cells(row: dict[str, Any]) -> tuple[Text, ...]:

@@ -36,7 +36,7 @@ def shares(summary: Summary) -> Picture:
     )
     left = len(rows) - len(shown)
     more = f" The {MOST_ROWS} most frequent; {left:,} more are in the table." if left else ""
-    caption = f"What was true, and what was learned; bars are 95% intervals.{more}"
+    caption = f"What was true, and what was learned; bars are 95% intervals of these reports.{more}"
     return drawing.picture(figure, "collect-shares", caption, "Truth and estimate with its interval for every value.")
 
 

@@ -224,6 +224,8 @@ def _estimate(people: People, budget: Budget, oracle: FrequencyOracle, counts: S
         raw_counts=found.raw_counts * scale,
         standard_errors=found.standard_errors * scale,
         num_reports=len(people),
+        interval_kind=found.interval_kind,
+        reports_per_device=each * scale,
         null_share=found.null_share,
         alpha=found.alpha,
         correction=found.correction,

@@ -109,7 +109,7 @@ class Summary:
         cost = statement(learned.mechanism).plain_words()
         found = f"{detected:,} of {held:,} values that somebody has, detected at a false discovery rate of"
         error = f"shares are off by {100 * learned.rmse:.2g} percentage points, root mean square"
-        intervals = f"{learned.inside:,} of {len(people.labels):,} intervals hold the truth"
+        intervals = f"{learned.inside:,} of {len(people.labels):,} intervals of these reports hold the truth"
         return [
             f"Who: {self._who()}.",
             f"How: {learned.mechanism.name}, epsilon {epsilon_text(learned.mechanism.epsilon_report)} for one report.",

@@ -15,6 +15,7 @@ from fastapi.responses import HTMLResponse
 from fastapi.security import HTTPBearer
 
 from overstory import __version__
+from overstory.analysis.selection import IntervalKind
 from overstory.collector.access import ADMIN
 from overstory.collector.answers import ALWAYS, refusal
 from overstory.collector.collector import Collector
@@ -23,7 +24,7 @@ from overstory.collector.errors import AccessError, as_response, handle_errors
 from overstory.collector.hot_path import HotPath
 from overstory.collector.intake import PATH
 from overstory.collector.pages import POLICY
-from overstory.collector.reading import Kind, Reading, read_estimates
+from overstory.collector.reading import Choices, Kind, Reading, read_estimates
 from overstory.collector.reports_api import ERROR, SCHEMAS, operation
 from overstory.protocol.reasons import Reason
 
@@ -44,6 +45,10 @@ Form = Annotated[
 ]
 Reads = Annotated[
     Kind, Query(description="One estimate of the whole range; one of each period; one of each and all before it.")
+]
+Intervals = Annotated[
+    IntervalKind | None,
+    Query(description="Intervals of these reports, or of all devices like these (else: where periods are compared)."),
 ]
 
 _SAID: Final = "Reports are randomized on the devices; nothing here knows who sent one, or when."
@@ -151,9 +156,15 @@ def _add_admin_pages(app: FastAPI, collector: Collector) -> None:
 
     @app.get("/v1/metrics/{metric}/estimates", summary="Estimates: in all, by period, or over time", **guarded)
     async def metric_estimates(
-        metric: str, first: First = None, last: Last = None, reading: Reads = "total", form: Form = "json"
+        metric: str,
+        first: First = None,
+        last: Last = None,
+        reading: Reads = "total",
+        interval: Intervals = None,
+        form: Form = "json",
     ) -> Response:
-        return await read(lambda: _shown(read_estimates(counted(metric, first, last), reading), form))
+        choices = Choices(interval_kind=interval)
+        return await read(lambda: _shown(read_estimates(counted(metric, first, last), reading, choices), form))
 
 
 def _add_health(app: FastAPI, collector: Collector) -> None:

@@ -24,12 +24,15 @@ from overstory.protocol.metrics import Metric, Strings
 from overstory.protocol.public_seeds import SeededHash
 
 if TYPE_CHECKING:
-    from overstory.analysis.selection import Correction
+    from overstory.analysis.selection import Correction, IntervalKind
 
 Kind = Literal["total", "per-period", "cumulative"]
 """One estimate of the whole range; one of each period alone; one of each period and those before it."""
 
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+
+
+NO_REPORTS: Final = "there are no reports in this range"
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,9 @@ class Choices:
         For Bloom filters: see `decode`.
     steps
         Names of post-processing steps, in order.
+    interval_kind
+        What intervals are for (see `Estimate`). None: the population where periods stand side by side, and are compared
+        therefore; these reports where one estimate of the whole range is asked for.
     """
 
     reports_per_device: float | None = None
@@ -58,6 +64,12 @@ class Choices:
     method: str = "gls"
     complete: bool = False
     steps: tuple[str, ...] = ()
+    interval_kind: IntervalKind | None = None
+
+    def kind_of_intervals(self, reading: Kind) -> IntervalKind:
+        """Return the kind that was chosen, or that suits the reading."""
+        suits: IntervalKind = "reports" if reading == "total" else "population"
+        return suits if self.interval_kind is None else self.interval_kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +97,11 @@ class Reading:
         """Whose estimates."""
         return self.counted.metric
 
+    @property
+    def interval_kind(self) -> IntervalKind:
+        """What the intervals of all parts are for."""
+        return self.choices.kind_of_intervals(self.kind)
+
     def summary(self) -> dict[str, Any]:
         """Return what is known about the reading as a whole, ready for JSON."""
         built = self.metric.mechanism
@@ -98,6 +115,7 @@ class Reading:
             "reading": self.kind,
             "reports": self.counted.num_reports,
             "periods_with_reports": len(self.counted.periods),
+            "interval": self.interval_kind,
             "epsilon_report": built.epsilon_report,
             "epsilon_permanent": built.epsilon_permanent if built.epsilon_permanent < float("inf") else None,
             "notes": list(self.notes),
@@ -151,6 +169,7 @@ def read_estimates(counted: Counted, kind: Kind = "total", choices: Choices | No
         raise ParameterError(f"reading = {kind!r}: choose one of {', '.join(KINDS)}")
     names = _names(counted.metric, chosen)
     _check_repeats(counted, kind, chosen)
+    chosen = replace(chosen, interval_kind=chosen.kind_of_intervals(kind))
     parts = tuple(_parts(counted, kind, chosen, names))
     return Reading(counted, kind, chosen, parts, tuple(_notes(counted, kind, chosen)))
 
@@ -174,6 +193,8 @@ def estimate_counts(
     """Estimate once, with every choice applied."""
     oracle = FrequencyOracle(metric.mechanism)
     selecting: dict[str, Any] = {"alpha": choices.alpha, "correction": choices.correction}
+    if choices.interval_kind is not None:
+        selecting["interval_kind"] = choices.interval_kind
     if isinstance(metric.mechanism.encoding, Bloom):
         how = selecting | {"method": choices.method, "complete": choices.complete}
         estimate = oracle.estimate(counts, names, reports_per_device=per_device, **how)
@@ -215,15 +236,20 @@ def _check_repeats(counted: Counted, kind: Kind, choices: Choices) -> None:
 
 def _notes(counted: Counted, kind: Kind, choices: Choices) -> Iterator[str]:
     if not counted.periods:
-        yield "there are no reports in this range"
+        yield NO_REPORTS
     shared = sharing(counted.metric.mechanism)
-    several = len(counted.periods) > 1 and (shared.own or shared.other)
+    several = len(counted.periods) > 1
+    shares_noise = shared.own or shared.other
+    counts_people = choices.kind_of_intervals(kind) == "population"
     if several and kind == "per-period":
-        yield "a device keeps its permanent responses: errors of different periods are not independent"
+        if shares_noise:
+            yield "a device keeps its permanent responses: errors of different periods are not independent"
+    elif several and not shares_noise and not counts_people:
+        pass
     elif several and choices.reports_per_device is None:
         yield (
-            f"every device is supposed to have reported in each of the {len(counted.periods)} periods with reports, "
-            "the most it can: standard errors are never too small for it; give the reports per device if you know them"
+            f"standard errors assume {len(counted.periods)} reports per device, the worst case; use "
+            "--reports-per-device if you know better"
         )
     elif several and kind == "cumulative":
         yield (

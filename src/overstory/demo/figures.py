@@ -25,7 +25,7 @@ def shares(collection: Collection) -> Picture:
         detected=decoded.detected()[order],
         xlabel="share of respondents (%)",
     )
-    caption = "What was true, and what was learned; bars are 95% intervals."
+    caption = "What was true, and what was learned; bars are 95% intervals of these reports."
     return drawing.picture(figure, "demo-shares", caption, "Truth and estimate with its interval for every state.")
 
 

@@ -83,7 +83,7 @@ def words(collection: Collection) -> list[str]:
     how = f"RAPPOR with k={p.k} bits, h={p.h} hashes, m={p.m} cohorts, f={p.f:g}, p={p.p:g}, q={p.q:g}"
     sent = "over HTTP to a collector on SQLite, each batch committed before it was acknowledged"
     learned = f"{detected} of {len(decoded)} states detected at a false discovery rate of {decoded.alpha:.0%}"
-    held = f"{inside(collection)} of {len(decoded)} intervals hold the truth"
+    held = f"{inside(collection)} of {len(decoded)} intervals of these reports hold the truth"
     error = f"{collection.rmse:,.0f} reports root mean square, {collection.rmse / collection.limit:.2f} times the"
     bound = f"{collection.limit:,.0f} that theory allows the best unbiased decoder to expect"
     cost = statement(collection.mechanism).plain_words()

@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 from overstory.analysis.estimate import freeze_columns
 from overstory.analysis.estimate_output import finite
-from overstory.analysis.selection import Correction, check_alpha, normal_reach
+from overstory.analysis.selection import (
+    Correction,
+    IntervalKind,
+    check_alpha,
+    check_interval_kind,
+    normal_reach,
+    people_variance,
+)
 from overstory.discovery import result_output
 from overstory.discovery.plans import Plan
 
@@ -71,7 +78,7 @@ class Discovered:
         Unbiased counts among all reports. Of many that were tried only the largest are kept, so one that barely
         passed is likely a little too large.
     standard_errors : ndarray
-        Of the counts: the randomizers' noise, and that a group is a sample of the users.
+        Of the counts among these devices: the randomizers' noise, and that a group is a sample of the users.
     p_values : ndarray
         The chance that a value nobody has looks at least this frequent.
     q_values : ndarray
@@ -94,6 +101,8 @@ class Discovered:
         For plots: the kept frequency estimates of each level.
     known_frequency, known_standard_error : float or None
         The dictionary's mass.
+    interval_kind : {"reports", "population"}
+        What intervals are for: these devices, or all devices like these.
     notes : tuple of str
         What a reader must know before trusting the numbers.
     """
@@ -116,10 +125,12 @@ class Discovered:
     tree: tuple[F64, ...] = ()
     known_frequency: float | None = None
     known_standard_error: float | None = None
+    interval_kind: IntervalKind = "reports"
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_alpha(self.alpha)
+        check_interval_kind(self.interval_kind)
         freeze_columns(self, "counts", "standard_errors", "p_values", "q_values")
 
     def __len__(self) -> int:
@@ -145,6 +156,14 @@ class Discovered:
         """Return the detected values themselves, most frequent first."""
         return tuple(value for value, yes in zip(self.raw_values, self.detected(), strict=True) if yes)
 
+    def errors(self, kind: IntervalKind | None = None) -> F64:
+        """Return the counts' standard errors of a kind; of `interval_kind` unless given. See `Estimate.errors`."""
+        chosen = self.interval_kind if kind is None else kind
+        check_interval_kind(chosen)
+        if chosen == "reports":
+            return self.standard_errors
+        return np.asarray(np.sqrt(self.standard_errors**2 + people_variance(self.counts, self.num_reports, 1.0)))
+
     def confidence_interval(self, level: float = 0.95) -> tuple[F64, F64]:
         """Return the bounds of the counts' two-sided normal interval, in reports.
 
@@ -153,7 +172,7 @@ class Discovered:
         ParameterError
             If the level is not between 0 and 1.
         """
-        reach = normal_reach(level) * self.standard_errors
+        reach = normal_reach(level) * self.errors()
         return self.counts - reach, self.counts + reach
 
     def interval(self, level: float = 0.95) -> tuple[F64, F64]:
@@ -172,6 +191,7 @@ class Discovered:
             "detected": int(np.count_nonzero(self.detected())),
             "alpha": self.alpha,
             "correction": self.correction,
+            "interval": self.interval_kind,
             "threshold": self.threshold,
             "detectable_frequency": self.detectable_frequency,
             "epsilon_report": self.epsilon,

@@ -55,7 +55,7 @@ def caveats(
     found = (
         *fit.notes,
         _dispersed(fit),
-        _unallocated(fit),
+        _unallocated(fit, counts.num_reports),
         _empty(counts),
         _unbalanced(balance),
         f"{colliding} group(s) of candidates set the same bits in every cohort: only each group's sum is known"
@@ -83,11 +83,12 @@ def _dispersed(fit: Fit) -> str:
     return ""
 
 
-def _unallocated(fit: Fit) -> str:
+def _unallocated(fit: Fit, num_reports: int) -> str:
     error = np.sqrt(fit.unallocated_variance) * fit.widening
-    if fit.unallocated > SURE * error:
-        rare = " or too rare to fit" if fit.method == "pursuit" else ""
-        return f"{fit.unallocated:.1%} of the reports (give or take {error:.1%}) are in strings outside the list{rare}"
+    if SURE * error < fit.unallocated < 1.0 + SURE * error:  # else no string is missing, or the parameters are wrong
+        rare = ", or that are too rare to fit" if fit.method == "pursuit" else ""
+        about, spread = (f"{share * num_reports:,.0f}" for share in (min(fit.unallocated, 1.0), error))
+        return f"about {about} of the reports (standard error {spread}) hold strings that are not in your list{rare}"
     return ""
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from overstory.analysis.counts import SupportCounts
-    from overstory.analysis.selection import Correction
+    from overstory.analysis.selection import Correction, IntervalKind
     from overstory.protocol.channels import BinaryChannel
 
 INFLATION = 2.5
@@ -46,6 +46,7 @@ def decode(
     complete: bool = False,
     permanent: BinaryChannel | None = None,
     reports_per_device: float = 1.0,
+    interval_kind: IntervalKind = "reports",
 ) -> Decoded:
     """Estimate how many reports hold each candidate.
 
@@ -73,6 +74,8 @@ def decode(
     reports_per_device : float
         How many of the reports one device sent, its string unchanged; for uneven numbers see
         `overstory.analysis.repeated.reports_per_device`.
+    interval_kind : {"reports", "population"}
+        What intervals are for: see `Estimate`.
 
     Raises
     ------
@@ -101,7 +104,7 @@ def decode(
     first = None if permanent is None else (float(permanent.keep_one), float(permanent.raise_zero))
     model = linear_model(counts, groups.map, p_star, q_star, permanent=first, reports_per_device=per_device)
     fit = _silent(model) if counts.num_reports == 0 else _fit(model, method, complete=complete)
-    return _decoded(counts, candidate_map, groups, fit, alpha, correction, per_device)
+    return _decoded(counts, candidate_map, groups, fit, alpha, correction, interval_kind, per_device)
 
 
 def _fit(model: LinearModel, method: str, *, complete: bool) -> Fit:
@@ -168,13 +171,14 @@ def _decoded(
     fit: Fit,
     alpha: float,
     correction: Correction,
+    interval_kind: IntervalKind,
     per_device: float,
 ) -> Decoded:
     """Scale to reports and standard errors, and gather what the reader must know."""
     reports = counts.num_reports
     scale = reports or 1
     raw = groups.spread(fit.raw) * scale
-    errors = groups.spread(np.sqrt(fit.variances)) * scale * fit.widening
+    errors = groups.spread(fit.standard_errors) * scale
     balance = cohort_balance(counts, per_device)
     notes = caveats(counts, groups.map, fit, errors, balance, colliding=len(groups.colliding))
     names = candidates.candidates
@@ -184,6 +188,8 @@ def _decoded(
         raw_counts=raw,
         standard_errors=errors,
         num_reports=reports,
+        interval_kind=interval_kind,
+        reports_per_device=per_device,
         null_share=null_share(upper_p_values(raw, errors)) if fit.storey else 1.0,
         alpha=alpha,
         correction=correction,

@@ -13,6 +13,7 @@ import numpy as np
 
 from overstory.analysis.decoding.model import Fit, LinearModel, dispersion
 from overstory.analysis.decoding.normal import NormalEquations, SingularDesignError, inverse
+from overstory.analysis.decoding.people import people_correction
 from overstory.analysis.decoding.simplex import simplex_least_squares
 from overstory.analysis.design import predict
 
@@ -21,9 +22,12 @@ if TYPE_CHECKING:
 
     F64 = NDArray[np.float64]
 
+Solution = tuple[Fit, "F64", float]
+"""A fit, the covariance of its shares, and what was subtracted from the columns."""
+
 _UNEVEN = (
-    "the reports hold {:.1%} of one string each: some carry no value, several, or the parameters are not the "
-    "clients' own; strings outside the list were fitted freely"
+    "The counts do not fit these parameters (total share {:.0%}). Check params.csv, or whether devices sent no or "
+    "several values."
 )
 SUSPICIOUS = 4.0
 """Standard errors by which the reports' sum may miss the model's before the fit lets go of it."""
@@ -51,7 +55,10 @@ def fit_gls(model: LinearModel, *, complete: bool) -> Fit:
         model, normal = better, NormalEquations.of(better)
         reported = _reported(normal, complete=complete)
     solve = _fit_complete if complete else _fit_open
-    return replace(solve(model, normal), reported=reported[: normal.moment.size])
+    listed = reported[: normal.moment.size]
+    fit, covariance, centre = solve(model, normal)
+    people = people_correction(model, listed, np.arange(listed.size), covariance, centre)
+    return replace(fit, reported=listed, people=people)
 
 
 def _reported(normal: NormalEquations, *, complete: bool) -> F64:
@@ -67,7 +74,7 @@ def _shares(model: LinearModel, reported: F64) -> F64:
     return np.asarray(predict(model.candidates, listed) + model.fill * (1.0 - listed.sum()))
 
 
-def _fit_open(model: LinearModel, normal: NormalEquations) -> Fit:
+def _fit_open(model: LinearModel, normal: NormalEquations) -> Solution:
     """Least squares when strings may be missing from the list; without a place for them where none can be told."""
     o = model.fill
     try:
@@ -78,7 +85,7 @@ def _fit_open(model: LinearModel, normal: NormalEquations) -> Fit:
     residuals = model.response - o - predict(model.candidates, f) + o * f.sum()
     phi, degrees = dispersion(model, residuals, f.size)
     fit = Fit(f, np.diag(covariance).copy(), f, 1.0 - f.sum(), covariance.sum(), phi, degrees, "gls", storey=True)
-    return _let_go(model, fit, covariance, normal.centred_edge, residuals)
+    return _let_go(model, fit, covariance, normal.centred_edge, residuals), covariance, o
 
 
 def _let_go(model: LinearModel, fit: Fit, covariance: F64, edge: F64, residuals: F64) -> Fit:
@@ -112,17 +119,18 @@ def _projected(model: LinearModel, slope: F64, lift: float) -> F64:
     return np.asarray(lift * (predict(model.candidates, slope) - model.fill * slope.sum() - 1.0))
 
 
-def _fit_plain(model: LinearModel, normal: NormalEquations) -> Fit:
+def _fit_plain(model: LinearModel, normal: NormalEquations) -> Solution:
     """Least squares with no strings outside the list."""
     covariance = inverse(normal.matrix)
     f = covariance @ normal.moment
     phi, degrees = dispersion(model, model.response - predict(model.candidates, f), f.size)
     note = "the candidates fill the bits so evenly that strings outside the list cannot be told from them"
     variances = np.diag(covariance).copy()
-    return Fit(f, variances, f, 1.0 - f.sum(), covariance.sum(), phi, degrees, "gls", storey=True, notes=(note,))
+    fit = Fit(f, variances, f, 1.0 - f.sum(), covariance.sum(), phi, degrees, "gls", storey=True, notes=(note,))
+    return fit, covariance, 0.0
 
 
-def _fit_complete(model: LinearModel, normal: NormalEquations) -> Fit:
+def _fit_complete(model: LinearModel, normal: NormalEquations) -> Solution:
     """Least squares under sum f = 1, by Lagrange's multiplier."""
     covariance = inverse(normal.matrix)
     free = covariance @ normal.moment
@@ -134,5 +142,6 @@ def _fit_complete(model: LinearModel, normal: NormalEquations) -> Fit:
     notes: tuple[str, ...] = ()
     if abs(excess) > SUSPICIOUS * np.sqrt(total * max(1.0, phi)):
         notes = (f"the list is declared complete, but its strings hold {1.0 + excess:.1%} of the reports",)
-    variances = np.maximum(np.diag(covariance) - spread**2 / total, 0.0)
-    return Fit(f, variances, f, 0.0, 0.0, phi, degrees, "gls", storey=True, notes=notes)
+    constrained = covariance - np.outer(spread, spread) / total
+    variances = np.maximum(np.diag(constrained), 0.0)
+    return Fit(f, variances, f, 0.0, 0.0, phi, degrees, "gls", storey=True, notes=notes), constrained, 0.0

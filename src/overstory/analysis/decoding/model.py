@@ -95,7 +95,8 @@ class Fit:
     """What a decoder found, in frequency units; ``result`` turns it into counts.
 
     ``raw`` and ``variances`` (shape (M,)) are the unbiased estimates and their variances under binomial noise times
-    ``dispersion``; ``reported`` are non-negative and, with ``unallocated_reported``, sum to one.
+    ``dispersion``; ``reported`` are non-negative and, with ``unallocated_reported``, sum to one. ``people`` is what the
+    variances over these reports have more than that (`decoding.people`).
     """
 
     raw: F64
@@ -108,6 +109,7 @@ class Fit:
     method: str
     storey: bool = False
     notes: tuple[str, ...] = ()
+    people: F64 | None = None
 
     @property
     def widening(self) -> float:
@@ -120,6 +122,12 @@ class Fit:
             return 1.0
         searched = np.sqrt(2.0 / max(1, self.degrees_of_freedom)) if self.method == "pursuit" else 0.0
         return float(np.sqrt(max(1.0, self.dispersion * (1.0 + searched))))
+
+    @property
+    def standard_errors(self) -> F64:
+        """Of ``raw``, over these reports."""
+        people = 0.0 if self.people is None else self.people
+        return np.asarray(np.sqrt(np.maximum(self.variances * self.widening**2 + people, 0.0)))
 
 
 def linear_model(

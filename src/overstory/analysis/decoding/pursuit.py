@@ -27,6 +27,7 @@ import numpy as np
 
 from overstory.analysis.decoding.model import Fit, LinearModel, dispersion
 from overstory.analysis.decoding.normal import NormalEquations, inverse
+from overstory.analysis.decoding.people import people_correction
 from overstory.analysis.decoding.simplex import simplex_least_squares
 from overstory.analysis.design import correlate, gram, predict, squared_lengths
 from overstory.analysis.selection import step_up, upper_p_values
@@ -116,15 +117,18 @@ def fit_pursuit(model: LinearModel) -> Fit:
         columns = _Columns.of(better)
         background = _search(columns, _Background.of(columns, background.members))
     raw, variances = _test_all(columns, background)
+    reported = _reported(columns, background, raw, variances)
+    model, members, centre = columns.model, background.members, columns.model.fill
     return Fit(
         raw,
         variances,
-        _reported(columns, background, raw, variances),
+        reported,
         1.0 - float(background.coefficients.sum()),
         float(background.covariance.sum()),
         background.dispersion,
         background.degrees_of_freedom,
         "pursuit",
+        people=people_correction(model, reported, members, background.covariance, centre),
     )
 
 

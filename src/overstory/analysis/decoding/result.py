@@ -13,6 +13,8 @@ from overstory.analysis.selection import bounded_interval
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from overstory.analysis.selection import IntervalKind
+
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Decoded(Estimate):
@@ -48,9 +50,11 @@ class Decoded(Estimate):
     cohort_p_value: float
     colliding: tuple[tuple[str, ...], ...] = ()
 
-    def interval(self, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def interval(
+        self, level: float = 0.95, kind: IntervalKind | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the interval to show with `counts`, in reports: `selection.bounded_interval`."""
-        return bounded_interval(self.counts, self.raw_counts, self.standard_errors, self.num_reports, level)
+        return bounded_interval(self.counts, self.raw_counts, self.errors(kind), self.num_reports, level)
 
     def summary(self) -> dict[str, Any]:
         """Return what is known about the decoding as a whole, ready for JSON."""

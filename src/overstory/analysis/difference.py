@@ -1,0 +1,212 @@
+r"""The difference of two estimates, value by value: has a share changed, or is it larger here than there.
+
+For shares :math:`\hat f_a, \hat f_b` of two collections from different devices,
+
+.. math:: \operatorname{Var}(\hat f_a - \hat f_b) = \operatorname{Var} \hat f_a + \operatorname{Var} \hat f_b .
+
+Two weeks, releases or countries are compared to learn about the populations behind them, so each variance holds the
+sampling of people unless asked otherwise: two collections from one population differ by more than the noise. Where
+the same devices report in both and keep their values, noise and people partly cancel in the difference, and this is
+too large, never too small.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from overstory.analysis import selection
+from overstory.analysis.estimate import Estimate, freeze_columns
+from overstory.analysis.estimate_output import aligned, finite
+from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from overstory.analysis.selection import IntervalKind
+
+    F64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Difference:
+    """Shares of one collection less those of another.
+
+    Attributes
+    ----------
+    values : sequence of str, length M
+        The values that both estimates have.
+    differences : ndarray, shape (M,)
+        Differences of the unbiased shares.
+    standard_errors : ndarray, shape (M,)
+        Theirs, of the kind `interval_kind`; infinite where one collection says nothing about a value.
+    num_reports : tuple of int
+        Reports behind the two estimates.
+    interval_kind : {"population", "reports"}
+        What intervals and p-values are for: all devices like these, or the devices that reported.
+    alpha : float
+        The false discovery rate that `changed` uses unless another is given.
+    notes : tuple of str
+        What a reader must know before trusting the numbers.
+    """
+
+    values: Sequence[str]
+    differences: F64
+    standard_errors: F64
+    num_reports: tuple[int, int]
+    interval_kind: IntervalKind = "population"
+    alpha: float = 0.05
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        selection.check_alpha(self.alpha)
+        selection.check_interval_kind(self.interval_kind)
+        freeze_columns(self, "differences", "standard_errors")
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def z(self) -> F64:
+        """Difference over its standard error; 0 where nothing is known."""
+        return selection.z_values(self.differences, self.standard_errors)
+
+    @cached_property
+    def p_values(self) -> F64:
+        """Two-sided: the chance that a share that is the same in both looks at least this different."""
+        return np.minimum(2.0 * selection.upper_p_values(np.abs(self.differences), self.standard_errors), 1.0)
+
+    @cached_property
+    def q_values(self) -> F64:
+        """The smallest false discovery rate at which each difference is one."""
+        return selection.adjusted_p_values(self.p_values, "fdr")
+
+    def changed(self, alpha: float | None = None) -> NDArray[np.bool_]:
+        """Return which shares surely differ, at a false discovery rate over all values.
+
+        Raises
+        ------
+        ParameterError
+            If the rate is not between 0 and 1.
+        """
+        level = self.alpha if alpha is None else alpha
+        selection.check_alpha(level)
+        return np.asarray(self.q_values <= level)
+
+    def confidence_interval(self, level: float = 0.95) -> tuple[F64, F64]:
+        """Return the bounds of the differences' two-sided normal interval.
+
+        Raises
+        ------
+        ParameterError
+            If the level is not between 0 and 1.
+        """
+        reach = selection.normal_reach(level) * self.standard_errors
+        return self.differences - reach, self.differences + reach
+
+    def rows(self, level: float = 0.95) -> list[dict[str, Any]]:
+        """Return a dictionary per value, the surest difference first; what is not known is None."""
+        low, high = self.confidence_interval(level)
+        columns = {
+            "difference": self.differences,
+            "standard_error": self.standard_errors,
+            "low": low,
+            "high": high,
+            "p_value": self.p_values,
+            "q_value": self.q_values,
+        }
+        changed = self.changed()
+        return [
+            {
+                "value": str(self.values[index]),
+                **{name: finite(column[index]) for name, column in columns.items()},
+                "changed": bool(changed[index]),
+                "interval": self.interval_kind,
+            }
+            for index in np.lexsort((-np.abs(self.differences), -np.abs(self.z)))
+        ]
+
+    def to_json(self, level: float = 0.95) -> dict[str, Any]:
+        """Return what is known about the comparison as a whole and, under ``differences``, `rows`."""
+        return {
+            "reports": list(self.num_reports),
+            "changed": int(np.count_nonzero(self.changed())),
+            "alpha": self.alpha,
+            "interval": self.interval_kind,
+            "notes": list(self.notes),
+            "differences": self.rows(level),
+        }
+
+    def table(self, level: float = 0.95) -> str:
+        """Return a plain-text table, the surest difference first; differences in percentage points."""
+        head = ("value", "difference", "std error", f"{level:.0%} interval", "p", "q", "changed")
+        body = [_cells(row) for row in self.rows(level)]
+        kind = selection.INTERVAL_KINDS[self.interval_kind]
+        return "\n".join([*aligned([head, *body]), f"in percentage points; intervals: {kind}"])
+
+
+def difference(a: Estimate, b: Estimate, *, interval_kind: IntervalKind = "population") -> Difference:
+    """Return the shares of `a` less those of `b`, for every value that both have.
+
+    Parameters
+    ----------
+    a, b
+        Estimates from two collections.
+    interval_kind
+        ``population``: do the populations differ, of which these devices are samples? ``reports``: do the devices
+        differ that reported, with no word on others? Neither estimate's own kind matters.
+
+    Raises
+    ------
+    ParameterError
+        If no value is in both, or one lists a value twice.
+
+    Examples
+    --------
+    Two weeks of an oracle with little noise, 900 and 1,100 of 2,000 devices:
+
+    >>> weeks = [Estimate(values=["on"], counts=[count], raw_counts=[count], standard_errors=[5], num_reports=2_000)
+    ...          for count in (1_100, 900)]
+    >>> for kind in ("population", "reports"):
+    ...     both = difference(*weeks, interval_kind=kind)
+    ...     print(kind, both.differences.round(3).tolist(), both.standard_errors.round(4).tolist())
+    population [0.1] [0.0161]
+    reports [0.1] [0.0035]
+    """
+    names = [[str(value) for value in one.values] for one in (a, b)]
+    if any(len(set(one)) < len(one) for one in names):
+        raise ParameterError("a value stands twice in one of the estimates: they cannot be matched by value")
+    place = {value: index for index, value in enumerate(names[1])}
+    first = [index for index, value in enumerate(names[0]) if value in place]
+    if not first:
+        raise ParameterError("the two estimates have no value in common")
+    second = [place[names[0][index]] for index in first]
+    left = len(names[0]) + len(names[1]) - 2 * len(first)
+    notes = (f"{left:,} value(s) stand in one of the estimates alone and are not compared",) if left else ()
+    errors = (one.errors(interval_kind)[index] / max(one.num_reports, 1) for one, index in ((a, first), (b, second)))
+    return Difference(
+        values=[names[0][index] for index in first],
+        differences=a.raw_frequencies[first] - b.raw_frequencies[second],
+        standard_errors=np.hypot(*errors),
+        num_reports=(a.num_reports, b.num_reports),
+        interval_kind=interval_kind,
+        notes=notes,
+    )
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    unknown = row["standard_error"] is None
+    return (
+        row["value"],
+        f"{100 * row['difference']:+.3f}",
+        "unknown" if unknown else f"{100 * row['standard_error']:.3f}",
+        "unknown" if unknown else f"{100 * row['low']:+.3f} .. {100 * row['high']:+.3f}",
+        f"{row['p_value']:.1e}",
+        f"{row['q_value']:.1e}",
+        "yes" if row["changed"] else "-",
+    )

@@ -1,0 +1,248 @@
+"""Two kinds of intervals, and the difference of two collections (FINDINGS, item 9 of the issue).
+
+A 95% interval of a difference between two weeks covered 64.5% at epsilon 4: it held the noise of randomization, and not
+that other people were asked. Coverage counts as right from 93.5% to 96.5%. The quick test raises a false alarm with a
+chance of at most FALSE_ALARM for each oracle, were the seeds not fixed; the slow one measures the mean coverage over
+five values with a standard error of about .3 percentage points, of which its band has 4.5 on either side.
+"""
+
+import json
+
+import numpy as np
+import pytest
+from random_collections import FALSE_ALARM, random_map, report
+from scipy.stats import binom
+
+import overstory
+from overstory.analysis.counts import SupportCounts
+from overstory.analysis.decoding import decode
+from overstory.analysis.difference import difference
+from overstory.analysis.estimate import Estimate
+from overstory.analysis.postprocess import postprocess
+from overstory.protocol.errors import ParameterError
+
+WEEKS = np.array([[0.45, 0.30, 0.20, 0.05, 0.0], [0.40, 0.35, 0.15, 0.10, 0.0]])
+"""True shares of two populations."""
+
+ORACLES = {
+    "a symbol": ("grr", {"domain_size": 5}),
+    "one-hot bits": ("oue", {"domain_size": 5}),
+    "a set": ("subset", {"domain_size": 5}),
+    "signs": ("hadamard", {"domain_size": 5}),
+    "hashes, balanced seeds": ("olh", {"domain_size": 5}),
+    "hashes, fitted seeds": ("olh", {"domain_size": 5, "num_seeds": 64}),
+    "hashes of strings": ("olh", {"num_seeds": 64}),
+    "sampled bits": ("dbitflip", {"domain_size": 5, "sampled_bits": 3}),
+}
+
+
+def weekly(name, parameters, epsilon, people, pairs, seed):
+    """Pairs of estimates: two weeks of different people from two populations."""
+    oracle, rng = overstory.oracle(name, epsilon=epsilon, **parameters), np.random.default_rng(seed)
+    names = [f"v{i}" for i in range(5)]
+    strings = names if "domain_size" not in parameters else None
+    for _ in range(pairs):
+        weeks = []
+        for shares in WEEKS:
+            held = rng.choice(5, size=people, p=shares)
+            counts = oracle.accumulate(oracle.simulate(held, rng, candidates=strings))
+            weeks.append(oracle.estimate(counts, names))
+        yield weeks
+
+
+def decoded(hashes, epsilon, people, pairs, seed):
+    """The same of Bloom filters: optimized bits, `hashes` of them for every string."""
+    rng, q_star = np.random.default_rng(seed), 1 / (np.exp(epsilon / hashes) + 1)
+    for _ in range(pairs):
+        shelf, weeks = random_map(rng, 5, cohorts=4, bits=24, hashes=hashes), []
+        for shares in WEEKS:
+            counts = report(rng, shelf, rng.multinomial(people, shares), 0.5, q_star)
+            weeks.append(decode(counts, shelf, p_star=0.5, q_star=q_star))
+        yield weeks
+
+
+def collections(kind, epsilon, people, pairs, seed=1):
+    if kind in ORACLES:
+        return weekly(*ORACLES[kind], epsilon, people, pairs, seed)
+    return decoded(int(kind[-1]), epsilon, people, pairs, seed)
+
+
+KINDS = [*ORACLES, "Bloom filters, h = 1", "Bloom filters, h = 2"]
+
+
+def covered(weeks, interval_kind):
+    """How often the interval of each value's difference holds the difference of the populations."""
+    truth = WEEKS[0] - WEEKS[1]
+    hits = []
+    for a, b in weeks:
+        low, high = difference(a, b, interval_kind=interval_kind).confidence_interval()
+        hits.append((low <= truth) & (truth <= high))
+    return np.array(hits)
+
+
+def is_alarming(hits) -> bool:
+    """Whether some value's coverage is surely outside 93.5% to 96.5%."""
+    level, number = FALSE_ALARM / (2 * hits.shape[1]), hits.sum(axis=0)
+    too_few = binom.cdf(number, len(hits), 0.935).min()
+    too_many = binom.sf(number - 1, len(hits), 0.965).min()
+    return min(too_few, too_many) < level
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_interval_of_a_difference_covers_the_populations(kind):
+    weeks = list(collections(kind, 4.0, 1_500, 120))
+    assert not is_alarming(covered(weeks, "population"))
+    if kind in {"a symbol", "a set"}:  # as it was: noise alone
+        assert is_alarming(covered(weeks, "reports"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_coverage_of_a_difference_is_between_93_5_and_96_5_percent(kind, epsilon):
+    hits = covered(collections(kind, epsilon, 3_000, 1_000), "population")
+    by_value = hits.mean(axis=0).round(3).tolist()
+    assert 0.935 <= hits.mean() <= 0.965, by_value
+    assert not is_alarming(hits), by_value
+
+
+@pytest.mark.parametrize("interval_kind", ["reports", "population"])
+@pytest.mark.parametrize("kind", ["one-hot bits", "hashes, fitted seeds", "Bloom filters, h = 2"])
+def test_an_interval_covers_what_its_kind_says(kind, interval_kind):
+    """Of these reports: the shares among the people who reported. Of all devices like these: the population's."""
+    if kind in ORACLES:
+        oracle = overstory.oracle(ORACLES[kind][0], epsilon=4.0, **ORACLES[kind][1])
+    rng, hits = np.random.default_rng(2), []
+    for _ in range(150):
+        drawn = rng.multinomial(2_000, WEEKS[0])
+        truth = drawn if interval_kind == "reports" else 2_000 * WEEKS[0]
+        if kind in ORACLES:
+            counts = oracle.accumulate(oracle.simulate(np.repeat(np.arange(5), drawn), rng))
+            found = oracle.estimate(counts, interval_kind=interval_kind)
+        else:
+            shelf, q_star = random_map(rng, 5, cohorts=4, bits=24), 1 / (np.exp(2) + 1)
+            counts = report(rng, shelf, drawn, 0.5, q_star)
+            found = decode(counts, shelf, p_star=0.5, q_star=q_star, interval_kind=interval_kind)
+        low, high = found.confidence_interval()
+        hits.append((low <= truth) & (truth <= high))
+    assert not is_alarming(np.array(hits))
+
+
+def estimate(counts, reports=1_000, error=20.0, **more):
+    built = {"values": list("abc"), "counts": counts, "raw_counts": counts, "standard_errors": np.full(3, error)}
+    return Estimate(num_reports=reports, **built, **more)
+
+
+def test_the_population_adds_the_sampling_of_devices_not_of_reports():
+    """f (1 - f) over the devices: 1,000 reports of 100 devices are 100 people."""
+    alone, ten = (estimate([500.0, 0.0, -30.0], reports_per_device=each) for each in (1.0, 10.0))
+    for found, devices in ((alone, 1_000), (ten, 100)):
+        variances = (found.errors("population") ** 2 - found.errors("reports") ** 2) / 1_000**2
+        assert np.allclose(variances, [0.5 * 0.5 / devices, 0.0, 0.0])
+    assert (alone.errors() == alone.standard_errors).all()
+
+
+@pytest.mark.parametrize("name", ["grr", "opt-wb", "oue"])
+def test_reports_of_one_device_are_one_person(name):
+    """10 reports each of 300 people, fresh noise or memoized: the population's interval covers."""
+    parameters = {"window": 10} if name == "opt-wb" else {}
+    oracle, rng, hits = overstory.oracle(name, domain_size=5, epsilon=10.0, **parameters), np.random.default_rng(3), []
+    for _ in range(120):
+        fleet = oracle.devices(rng.choice(5, size=300, p=WEEKS[0]), rng)
+        counts = [oracle.accumulate(fleet.report(index)) for index in range(10)]
+        total = sum(counts[1:], counts[0])
+        found = oracle.estimate(total, reports_per_device=10.0, interval_kind="population")
+        low, high = found.confidence_interval()
+        hits.append((low <= 3_000 * WEEKS[0]) & (3_000 * WEEKS[0] <= high))
+    few = binom.cdf(
+        np.array(hits).sum(axis=0)[:4], 120, 0.93
+    ).min()  # 300 people: the normal interval is a little short
+    assert few > FALSE_ALARM
+
+
+def test_detection_does_not_depend_on_the_kind():
+    """Detection tests whether nobody has a value: then the sampling of people adds nothing."""
+    reports, population = (estimate([300.0, 70.0, 10.0], interval_kind=kind) for kind in ("reports", "population"))
+    assert (reports.p_values == population.p_values).all()
+    assert (reports.detected() == population.detected()).all()
+    assert (population.errors() > reports.errors()).all()
+
+
+def test_everything_that_shows_an_estimate_names_the_kind(tmp_path):
+    for kind, words in (("reports", "of these reports"), ("population", "of all devices like these")):
+        found = estimate([300.0, 70.0, 10.0], interval_kind=kind)
+        assert found.to_json()["interval"] == kind
+        assert {row["interval"] for row in found.rows()} == {kind}
+        assert words in found.table().splitlines()[-1]
+        found.to_csv(tmp_path / "x.csv")
+        lines = (tmp_path / "x.csv").read_text(encoding="utf-8").splitlines()
+        assert lines[0].endswith(",interval")
+        assert all(line.endswith(f",{kind}") for line in lines[1:])
+        done = postprocess(found, "norm-sub")
+        assert (done.interval_kind, done.to_json()["interval"]) == (kind, kind)
+        assert np.allclose(done.errors(), found.errors())
+
+
+def test_a_difference_has_error_interval_p_and_q():
+    """Values are matched by name, whatever their order; kinds of the two estimates do not matter."""
+    a = estimate([500.0, 300.0, 100.0], interval_kind="reports")
+    b = Estimate(
+        values=["c", "b", "x"],
+        counts=[300.0, 600.0, 5.0],
+        raw_counts=[300.0, 600.0, 5.0],
+        standard_errors=[30.0, 30.0, 30.0],
+        num_reports=2_000,
+        interval_kind="population",
+    )
+    both = difference(a, b)
+    assert list(both.values) == ["b", "c"]
+    assert np.allclose(both.differences, [0.3 - 0.3, 0.1 - 0.15])
+    expected = np.sqrt([0.02**2 + 0.3 * 0.7 / 1_000 + 0.015**2 + 0.3 * 0.7 / 2_000,
+                        0.02**2 + 0.1 * 0.9 / 1_000 + 0.015**2 + 0.15 * 0.85 / 2_000])  # fmt: skip
+    assert np.allclose(both.standard_errors, expected)
+    low, high = both.confidence_interval()
+    assert np.allclose(high - low, 2 * 1.959964 * expected)
+    assert both.p_values[0] == pytest.approx(1.0)
+    assert both.notes == ("2 value(s) stand in one of the estimates alone and are not compared",)
+    told = json.loads(json.dumps(both.to_json(), allow_nan=False))
+    assert [row["value"] for row in told["differences"]] == ["c", "b"]
+    assert (told["interval"], told["reports"]) == ("population", [1_000, 2_000])
+    assert "of all devices like these" in both.table()
+    assert difference(a, b, interval_kind="reports").standard_errors[0] == pytest.approx(0.025)
+
+
+def test_two_equal_populations_are_rarely_called_different():
+    """Two-sided p-values are even from 0 to 1 where nothing changed: the false discovery rate is kept."""
+    rng, alarms = np.random.default_rng(4), 0
+    for _ in range(400):
+        drawn = [rng.normal([500.0, 300.0, 100.0], np.sqrt(400.0 + np.array([250.0, 210.0, 90.0]))) for _ in range(2)]
+        alarms += difference(*map(estimate, drawn)).changed().any()
+    assert binom.sf(alarms - 1, 400, 0.05) > FALSE_ALARM
+    assert difference(estimate([500.0, 300.0, 100.0]), estimate([300.0, 300.0, 100.0])).changed().tolist()[0]
+
+
+def test_what_one_collection_does_not_know_is_unknown():
+    nothing = estimate([0.0, 0.0, 0.0], reports=0, error=np.inf)
+    both = difference(estimate([500.0, 300.0, 100.0]), nothing)
+    assert (both.p_values == 1.0).all()
+    assert both.rows()[0]["standard_error"] is None
+    assert "unknown" in both.table()
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(ParameterError, match="no value in common"):
+        difference(estimate([1.0, 2.0, 3.0]), _only("x"))
+    with pytest.raises(ParameterError, match="stands twice"):
+        difference(estimate([1.0, 2.0, 3.0]), _only("a", "a"))
+    with pytest.raises(ParameterError, match="interval_kind = 'both': choose one of reports, population"):
+        estimate([1.0, 2.0, 3.0], interval_kind="both")
+    with pytest.raises(ParameterError, match="choose one of"):
+        estimate([1.0, 2.0, 3.0]).confidence_interval(kind="people")
+    oracle = overstory.oracle("grr", domain_size=2, epsilon=1.0)
+    with pytest.raises(ParameterError, match="interval_kind"):
+        oracle.estimate(SupportCounts([4], [[3, 1]]), interval_kind="all")
+
+
+def _only(*values):
+    ones = np.ones(len(values))
+    return Estimate(values=values, counts=ones, raw_counts=ones, standard_errors=ones, num_reports=9)
