@@ -44,7 +44,7 @@ LABELLED = estimate(["First", "Second", None], standard_errors=[9.0, np.inf, 9.0
 
 def test_a_row_has_what_the_table_has() -> None:
     assert Row._fields == ("value", *estimate_output.COLUMNS)
-    assert LABELLED.rows()[0] == LABELLED[None]._asdict() | {"value": "(missing)"}
+    assert LABELLED.rows()[0] == LABELLED[None]._asdict() | {"value": "(missing)", "interval": "reports"}
 
 
 def test_rows_come_most_frequent_first_and_by_their_value() -> None:

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from running import overstory, within
 
 from overstory.analysis.oracle import FrequencyOracle
+from overstory.cli import decode_store
 from overstory.collector.counted import read_store
 from overstory.collector.pages import public_metric
 from overstory.collector.store import Received, open_store
@@ -159,6 +161,33 @@ def test_files_are_written(folder: Path) -> None:
     assert [len(reading["estimates"]) for reading in parsed["readings"]] == [3, 3, 3]
 
 
+def texts(picture: Path) -> str:
+    """Everything that is written in an SVG: matplotlib leaves each text in a comment."""
+    return " ".join(re.findall(r"<!-- (.*?) -->", picture.read_text()))
+
+
+def test_a_reading_is_drawn_as_every_estimate_is(folder: Path) -> None:
+    """A13: `--plot` was refused with `--store` and `--url`."""
+    decode(folder, *COLOUR, "--plot", "total.svg")
+    shown = texts(folder / "total.svg")
+    assert "2026-09-04 to 2026-09-07: 2 of 3 values detected" in shown
+    assert "95% interval of these reports" in shown
+    decode(folder, *COLOUR, "--per-period", "--plot", "days.svg", "--quiet")
+    shown = texts(folder / "days.svg")
+    assert all(f"{day}: 2 of 3 values detected" in shown for day in ("2026-09-04", "2026-09-05", "2026-09-07"))
+    assert "95% interval of all devices like these" in shown
+    decode(folder, *COLOUR, "--plot", "total.pdf", "--json")
+    assert (folder / "total.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_a_picture_of_many_periods_says_how_many_it_leaves_out(folder: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(decode_store, "MOST_PANELS", 2)
+    decode(folder, *COLOUR, "--cumulative", "--plot", "two.svg")
+    shown = texts(folder / "two.svg")
+    assert "2 of 3 ranges shown, the last" in shown
+    assert "2026-09-04: " not in shown
+
+
 @pytest.fixture
 def collector(folder: Path) -> Any:
     """Counts over HTTP, as a collector answers."""
@@ -193,6 +222,8 @@ def test_over_http_the_same(folder: Path, collector: str, monkeypatch: Any) -> N
     assert decode(folder, *far, "--token", "the-token").stdout == near
     monkeypatch.setenv("OVERSTORY_TOKEN", "the-token")
     assert decode(folder, *far).stdout == near
+    decode(folder, "--url", collector, *COLOUR[2:], "--plot", "far.svg")
+    assert (folder / "far.svg").read_text().startswith("<?xml")
     monkeypatch.setenv("OVERSTORY_ADMIN_TOKEN", "the-token")
     monkeypatch.setenv("OVERSTORY_TOKEN", "a write token, in one environment with the other")
     assert decode(folder, *far).stdout == near
@@ -222,7 +253,8 @@ def test_a_collector_says_itself_what_a_metric_is_and_a_token_is_asked_for_by_it
         (("--params", "p.csv", "--metric", "colour"), "--metric is of no use without --store or --url"),
         (("--params", "p.csv", "--from", "x"), "--from is of no use without"),
         ((*COLOUR, "--counts", "c.csv"), "--counts is of no use with --store"),
-        ((*COLOUR, "--plot", "c.svg"), "--plot is of no use with --store"),
+        ((*COLOUR, "--plot", "c.gif"), "--plot c.gif: end the name in .svg, .pdf or .png"),
+        ((*COLOUR, "--from", "2026-10-01", "--plot", "c.svg"), "--plot c.svg: there are no reports to draw"),
         ((*COLOUR, "--token", "the-token"), "--token is of no use with --store"),
         ((*COLOUR, "--url", "http://x"), "--store and --url are two sources"),
         (("--store", "reports.db"), "--store needs --metric, --registry"),

@@ -73,6 +73,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--all", action="store_true", help="also print what was not detected (JSON always has it)")
     meaning = "folder for the results; of files it must be given; -: the CSV alone, to standard output"
     parser.add_argument("-o", "--output", metavar="DIR", help=meaning)
+    parser.add_argument("--plot", metavar="FILE", help="draw the estimates into a .svg, .pdf or .png file")
     add_reporting(parser)
 
 
@@ -82,7 +83,6 @@ def _add_sources(parser: argparse.ArgumentParser) -> None:
     files.add_argument("--counts", metavar="FILE", help="counts, as `overstory sum` writes them")
     files.add_argument("--map", metavar="FILE", help="candidate map, as `overstory map` writes it")
     add_hashing(files, note="; the second one's rounding of f matters")
-    files.add_argument("--plot", metavar="FILE", help="draw the estimates into a .svg, .pdf or .png file")
     kept = parser.add_argument_group("of a store or a collector")
     kept.add_argument("--store", metavar="URL", help="a store: a file's name, or postgresql://...")
     kept.add_argument("--url", metavar="URL", help="a collector's address, read with an admin token")
@@ -100,6 +100,7 @@ def _add_sources(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    check_plot(args.plot)
     if _is_of_a_store(args):
         from overstory.cli.decode_store import run_store
 
@@ -107,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
     return _run_files(args)
 
 
-FILES_ALONE = ("params", "counts", "map", "hash_family", "hash_key", "plot")
+FILES_ALONE = ("params", "counts", "map", "hash_family", "hash_key")
 STORE_ALONE = ("metric", "registry", "token", "first", "last", "per_period", "cumulative", "candidates", "steps")
 
 
@@ -139,7 +140,6 @@ def _option(name: str) -> str:
 
 
 def _run_files(args: argparse.Namespace) -> int:
-    check_plot(args.plot)
     check_pipes(args, "params", "counts", "map")
     from overstory.files.counts_csv import read_counts
     from overstory.files.opening import writing_text

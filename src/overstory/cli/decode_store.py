@@ -25,6 +25,8 @@ def run_store(args: argparse.Namespace) -> int:
     kind: Kind = "per-period" if args.per_period else "cumulative" if args.cumulative else "total"
     check_pipes(args)
     reading = read_estimates(_counted(args, metric), kind, _choices(args))
+    if args.plot:
+        _draw(args.plot, reading)
     if args.output == "-":
         from overstory.files.opening import writing_text
 
@@ -94,6 +96,34 @@ def _write(folder: str, reading: Reading) -> Path:
         json.dump(reading.to_json(), text, indent=2, allow_nan=False)
         text.write("\n")
     return target / "estimates.csv"
+
+
+MOST_PANELS = 12
+"""Periods in one picture."""
+
+
+def _draw(path: str, reading: Reading) -> None:
+    """Draw a panel for each of the last ranges, in the style of all estimates."""
+    from overstory.analysis.estimate_output import plot_height
+    from overstory.cli.picture import picture
+    from overstory.protocol.errors import ParameterError
+
+    parts = reading.parts[-MOST_PANELS:]
+    if not parts:
+        raise ParameterError(f"--plot {path}: there are no reports to draw")
+    heights = [plot_height(part.estimate) for part in parts]
+    with picture(path, height=sum(heights)) as figure:
+        panels = figure.subplots(len(parts), 1, squeeze=False, height_ratios=heights)[:, 0]
+        for part, panel in zip(parts, panels, strict=True):
+            part.estimate.plot(panel)
+            first, last = reading.counted.label(part.first), reading.counted.label(part.last)
+            panel.set_title(
+                f"{first if first == last else f'{first} to {last}'}: {panel.get_title('left')}", loc="left"
+            )
+        if len(parts) < len(reading.parts):
+            figure.suptitle(
+                f"{len(parts)} of {len(reading.parts)} ranges shown, the last", fontsize=9, x=0.01, ha="left"
+            )
 
 
 def show_reading(reading: Reading, written: Path | None, *, everything: bool) -> None:
