@@ -105,6 +105,28 @@ def test_the_delimiter_that_gives_the_column_is_the_one(written):
     assert held(people(path, "size, weight, colour")) == {"a": 1, "b": 1}
 
 
+LINES = '{"tree": "oak", "height": 1}\n\n{"tree": null, "height": 2.5}\n{"height": true, "tree": "ash"}\n{"tree": ""}\n'
+
+
+def test_json_lines(written):
+    """B: `there is no column`, of a file that has it."""
+    path = written(LINES, "trees.jsonl")
+    found = people(path, "tree")
+    assert (held(found), found.missing) == ({"oak": 1, "ash": 1}, 2)
+    assert held(people(path, "height")) == {"1": 1, "2.5": 1, "true": 1}
+    assert held(people(written(gzip.compress(LINES.encode())), "tree")) == {"oak": 1, "ash": 1}
+    with pytest.raises(ParameterError, match=r"there is no column 'tre' \(did you mean 'tree'\?\)"):
+        people(path, "tre")
+    with pytest.raises(FormatError, match="one JSON list: write an object a line"):
+        people(written('[{"tree": "oak"}]'), "tree")
+    with pytest.raises(FormatError, match=r"line 2, field tree: expected a text or a number, found a list"):
+        people(written('{"tree": "oak"}\n{"tree": ["ash"]}\n'), "tree")
+    with pytest.raises(FormatError, match="line 2: this line is no JSON"):
+        people(written('{"tree": "oak"}\n{"tree": \n'), "tree")
+    with pytest.raises(FormatError, match="line 2: expected an object a line"):
+        people(written('{"tree": "oak"}\n7\n'), "tree")
+
+
 def test_encodings(written):
     path = written("tree;n\nkält;1\n".encode("utf-16"), "excel.csv")
     assert held(people(path, "tree")) == {"kält": 1}

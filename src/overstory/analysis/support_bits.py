@@ -39,7 +39,7 @@ class OneHotSupport(Support[BitMechanism]):
     def _simulate(
         self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, whose: Simulation, num_bits: int
     ) -> Words:
-        from overstory.kernels.simulate import simulate_bits
+        from overstory.kernels.few import simulate_bits
 
         rounds = self.mechanism.rounds
         return simulate_bits(

@@ -45,7 +45,7 @@ class SubsetSupport(SetSupport):
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, whose: Simulation) -> Words:  # noqa: ARG002
         """Draw subsets; they are memoized, so all reports of a device are one."""
-        from overstory.kernels.subsets import simulate_subsets
+        from overstory.kernels.few import simulate_subsets
 
         return simulate_subsets(
             table[symbols],
@@ -89,23 +89,15 @@ class PointSupport(SetSupport):
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, whose: Simulation) -> Words:  # noqa: ARG002
         """Draw points; they are memoized, so all reports of a device are one."""
-        from overstory.kernels.projective import simulate_points
+        from overstory.analysis.few_points import simulate_points
 
-        points = simulate_points(
-            table[symbols],
-            self.space.field_size,
-            self.space.dimension,
-            self.inside,
-            whose.key,
-            first_device=whose.first_device,
-        )
+        points = simulate_points(table[symbols], self.space, self.inside, whose.key, first_device=whose.first_device)
         return points.astype(np.uint64).reshape(-1, 1)
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
         """Sum the histogram of points over every value's hyperplane."""
-        from overstory.kernels.projective_planes import count_plane_support
+        from overstory.analysis.few_points import count_plane_support
 
-        space = self.space
         histogram = np.bincount(self.outputs(batch), minlength=self.num_outputs)
-        ones = count_plane_support(histogram, space.field_size, space.dimension, space.domain_size)
+        ones = count_plane_support(histogram, self.space)
         return chosen(pooled(ones, len(batch)), values)

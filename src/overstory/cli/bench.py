@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -56,4 +55,6 @@ def _matching(known: dict[str, Path], name: str) -> list[Path]:
 
 
 def _run(path: Path) -> int:
+    import subprocess
+
     return subprocess.run([sys.executable, str(path)], check=False).returncode  # noqa: S603 - a file of ours

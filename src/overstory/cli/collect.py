@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from overstory.cli.arguments import add_command, check_pipes
-from overstory.cli.csv_form import add_form, form_of, form_words
+from overstory.cli.csv_form import add_form, form_of, form_words, seekable
 
 if TYPE_CHECKING:
     from overstory.collecting.column import Column
@@ -42,7 +38,7 @@ def add_parser(subparsers: Any) -> None:
     parser = add_command(
         subparsers, "collect", "your own column: what would have been learned?", more=MORE, example=EXAMPLE
     )
-    parser.add_argument("file", metavar="FILE", help="CSV (gz too) or Parquet; - for standard input")
+    parser.add_argument("file", metavar="FILE", help="CSV (gz too), JSON lines or Parquet; - for standard input")
     parser.add_argument("--column", required=True, metavar="C", help="the column to collect")
     add_form(parser)
     parser.add_argument("--oracle", default="auto", metavar="NAME", help="what devices use (default auto: the best)")
@@ -67,7 +63,7 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     check_pipes(args)
-    with _file(args.file) as name:
+    with seekable(args.file) as name:
         summary = _collected(args, _column(args, name), _budget(args))
     if args.output == "-":
         _write_learned(summary, args.output)
@@ -80,21 +76,6 @@ def run(args: argparse.Namespace) -> int:
     else:
         _show(summary, page)
     return 0
-
-
-@contextmanager
-def _file(name: str) -> Iterator[str]:
-    """Give the file's name; standard input is kept in a file while it is needed, as a column is read several times."""
-    if name != "-":
-        yield name
-        return
-    from overstory.files.opening import reading
-
-    with tempfile.TemporaryDirectory() as folder:
-        kept = Path(folder, "standard-input")
-        with reading(name) as stream, kept.open("wb") as file:
-            shutil.copyfileobj(stream, file)
-        yield str(kept)
 
 
 def _column(args: argparse.Namespace, path: str) -> Column:
@@ -126,6 +107,8 @@ def _budget(args: argparse.Namespace) -> Budget:
 
 
 def _collected(args: argparse.Namespace, column: Column, budget: Budget) -> Summary:
+    from dataclasses import replace
+
     import numpy as np
 
     from overstory.collecting.advice import advise
@@ -156,6 +139,8 @@ def _bar(label: str, total: int) -> Iterator[Callable[[int], object]]:
 
 
 def _command(args: argparse.Namespace) -> str:
+    import shlex
+
     words = ["overstory", "collect", args.file, "--column", args.column, "--oracle", args.oracle]
     for name in ("epsilon", "epsilon_report", "epsilon_permanent", "device_column", "candidates", "people"):
         if getattr(args, name) is not None:

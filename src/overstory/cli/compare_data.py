@@ -31,15 +31,13 @@ def read_symbols(path: str, column: str, num_reports: int | None, seed: int) -> 
     FormatError
         When the file is damaged.
     """
-    import pyarrow as pa
-
     if num_reports is not None:
         check_count("num_reports", num_reports, 1, 1 << 62)
-    read = [values.drop_null() for (values,) in blocks(path, [column])]
-    values = pa.chunked_array(read, pa.string()).combine_chunks().dictionary_encode()
-    if not len(values):
+    known: dict[str, int] = {}
+    numbers = [values.numbered(known) for (values,) in blocks(path, [column])]
+    if not known:
         raise ParameterError(f"{path}: the column {column!r} holds no values")
-    symbols: NDArray[np.integer[Any]] = values.indices.to_numpy(zero_copy_only=False)
+    symbols: NDArray[np.integer[Any]] = np.concatenate([some[some >= 0] for some in numbers])
     if num_reports is not None:
         symbols = np.random.default_rng([seed, 1 << 21]).choice(symbols, size=num_reports)
-    return symbols, len(values.dictionary)
+    return symbols, len(known)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -29,6 +31,25 @@ def form_of(args: argparse.Namespace) -> Form:
 
     delimiter = "\t" if args.delimiter in TAB else args.delimiter
     return Form(delimiter, tuple(args.missing), args.strip, args.encoding, not args.no_header)
+
+
+@contextmanager
+def seekable(name: str) -> Iterator[str]:
+    """Give the file's name; standard input (``-``) is kept in a file meanwhile, as columns are read several times."""
+    if name != "-":
+        yield name
+        return
+    import shutil
+    import tempfile
+    from pathlib import Path
+
+    from overstory.files.opening import reading
+
+    with tempfile.TemporaryDirectory() as folder:
+        kept = Path(folder, "standard-input")
+        with reading(name) as stream, kept.open("wb") as file:
+            shutil.copyfileobj(stream, file)
+        yield str(kept)
 
 
 def form_words(args: argparse.Namespace) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from overstory.cli.arguments import (
@@ -141,6 +140,8 @@ def _option(name: str) -> str:
 
 def _run_files(args: argparse.Namespace) -> int:
     check_pipes(args, "params", "counts", "map")
+    from dataclasses import replace
+
     from overstory.files.counts_csv import read_counts
     from overstory.files.opening import writing_text
     from overstory.files.results import metrics, write_results

@@ -138,10 +138,10 @@ def _histogram(
 ) -> tuple[dict[str, int], int]:
     found, missing = dict(listed or {}), 0
     for (values,) in read:
-        missing += values.null_count
-        for entry in values.drop_null().value_counts().to_pylist():
-            name = entry["values"] if listed is None or entry["values"] in listed else NOT_LISTED
-            found[name] = found.get(name, 0) + entry["counts"]
+        missing += values.missing
+        for text, count in values.counted().items():
+            name = text if listed is None or text in listed else NOT_LISTED
+            found[name] = found.get(name, 0) + count
         if listed is None and len(found) > most:
             raise too_many(path, column, most, found)
     return found, missing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,13 +106,15 @@ def count_devices(
     owners: dict[str, int] = {}
     held, whose, missing = [], [], 0
     for symbols, devices in blocks(path, [column, device_column], form=form, advance=advance, block=block):
-        there = symbols.is_valid()
-        missing += symbols.null_count
-        rows = devices.filter(there)
-        if rows.null_count:
-            raise ParameterError(f"{path}: {rows.null_count:,} rows have a value, but no device in {device_column!r}")
-        held.append(_numbered(symbols.filter(there), values))
-        whose.append(_numbered(rows, owners))
+        numbers = symbols.numbered(values)
+        there = numbers >= 0
+        missing += symbols.missing
+        named: dict[str, int] = {}
+        rows = devices.numbered(named)[there]
+        if nameless := np.count_nonzero(rows < 0):
+            raise ParameterError(f"{path}: {nameless:,} rows have a value, but no device in {device_column!r}")
+        held.append(numbers[there])
+        whose.append(_numbered(rows, list(named), owners))
         if len(values) > most:
             raise too_many(path, column, most, values)
         if len(owners) > MOST_DEVICES:
@@ -124,12 +126,13 @@ def count_devices(
     return _people(np.concatenate(held), np.concatenate(whose), values, missing, path)
 
 
-def _numbered(values: Any, known: dict[str, int]) -> I32:
-    """Return each value's number, new values being numbered as they come."""
-    encoded = values.dictionary_encode()
-    numbers = [known.setdefault(value, len(known)) for value in encoded.dictionary.to_pylist()]
-    rows: NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
-    return np.array(numbers, dtype=np.int32)[rows]
+def _numbered(rows: I32, names: list[str], known: dict[str, int]) -> I32:
+    """Return the rows' devices by their numbers in `known`, to which those that have a row are added as they come."""
+    there, first = np.unique(rows, return_index=True)
+    numbers = np.full(len(names), -1, np.int32)
+    for device in there[np.argsort(first)].tolist():
+        numbers[device] = known.setdefault(names[device], len(known))
+    return numbers[rows]
 
 
 def _people(held: I32, whose: I32, values: dict[str, int], missing: int, path: str) -> People:

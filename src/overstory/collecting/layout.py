@@ -212,6 +212,19 @@ def _fault(
     return None
 
 
+def line_of(path: str, form: Form, column: str, value: str) -> int | None:
+    """Return the first line of a CSV file at which a record begins whose column holds the value."""
+    layout = layout_of(path, form, [column])
+    index, line = layout.names.index(column), 1
+    with reading(path) as stream, io.TextIOWrapper(stream, layout.encoding, newline="") as text:
+        reader = csv.reader(text, delimiter=layout.delimiter)
+        for fields in reader:
+            if index < len(fields) and (fields[index].strip() if layout.strip else fields[index]) == value:
+                return line
+            line = reader.line_num + 1
+    return None
+
+
 def _is_number(text: str) -> bool:
     try:
         float(text)

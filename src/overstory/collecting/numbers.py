@@ -44,8 +44,7 @@ def count_bins(
     """
     counts, missing, outside = np.zeros(bins.count, np.int64), 0, 0
     for (values,) in blocks(path, [column], numbers=True, form=form, advance=advance, block=block):
-        numbers = values.drop_null().to_numpy(zero_copy_only=False)
-        numbers = numbers[np.isfinite(numbers)]
+        numbers = values[np.isfinite(values)]
         missing += len(values) - len(numbers)
         outside += int(np.count_nonzero((numbers < bins.minimum) | (numbers > bins.maximum)))
         counts += np.bincount(symbols(bins, numbers), minlength=bins.count)
@@ -108,8 +107,7 @@ def _sampled(read: Iterable[tuple[Any, ...]], rng: np.random.Generator) -> tuple
     """Return the numbers with the smallest random keys: a uniform sample, the same however the file is cut."""
     kept, keys, missing = np.empty(0), np.empty(0), 0
     for (values,) in read:
-        numbers = values.drop_null().to_numpy(zero_copy_only=False)
-        numbers = numbers[np.isfinite(numbers)]
+        numbers = values[np.isfinite(values)]
         missing += len(values) - len(numbers)
         kept, keys = np.append(kept, numbers), np.append(keys, rng.random(len(numbers)))
         if len(kept) > SAMPLE:

@@ -8,7 +8,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from overstory.client.output import printable
+from overstory.collecting.json_lines import is_json, keys_of, texts_of
 from overstory.collecting.layout import Form, Layout, check_columns, fault, layout_of
+from overstory.collecting.plain import Fields, numbers_of, read_plain
+from overstory.collecting.texts import ArrowTexts, FewTexts
+from overstory.files.arrow_csv import SMALLEST
 from overstory.files.opening import reading
 from overstory.protocol.errors import FormatError
 
@@ -40,6 +44,8 @@ def columns_of(path: str, form: Form = ANY_FORM) -> tuple[str, ...]:
     OSError
         When it cannot be opened.
     """
+    if is_json(path):
+        return keys_of(path)
     if not is_parquet(path):
         return layout_of(path, form).names
     with _explained(path):
@@ -63,17 +69,17 @@ def blocks(
     advance: Advance | None = None,
     block: int = BLOCK,
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield the columns block by block, each block a tuple of Arrow arrays of equal length.
+    """Yield the columns block by block, each block a tuple of `Texts` of equal length.
 
     Parameters
     ----------
     path
-        A CSV file (gz too), or a Parquet file; known by how it begins.
+        A CSV file or JSON lines (gz too), or a Parquet file; known by how it begins.
     columns
         Which, in order. Missing are the nulls of Parquet, the empty, unquoted fields of CSV, and what `form` says.
     numbers
-        Whether the first column holds numbers: it is then an array of float64, and `NO_NUMBERS` are missing. Otherwise
-        all columns are text.
+        Whether the first column holds numbers: it is then an ndarray of float64, NaN where there is none, as for
+        `NO_NUMBERS`. Otherwise all columns are text.
     form
         What is known of a CSV file.
     advance
@@ -90,18 +96,48 @@ def blocks(
     OSError
         When it cannot be opened.
     """
+    if is_json(path):
+        yield from _json(path, columns, form, advance, numbers=numbers)
+        return
     layout = None if is_parquet(path) else layout_of(path, form, columns)
     check_columns(path, columns_of(path) if layout is None else layout.names, columns)
-    read = _parquet(path, columns, advance) if layout is None else _csv(path, layout, columns, advance, block)
     no_numbers = NO_NUMBERS.union(form.missing)
-    for first, *others in read:
+    if layout is not None and (small := _small(path, layout, columns, block)) is not None:
+        texts = [FewTexts([None if field in form.missing else field for field in fields]) for fields in small]
+        first_column = numbers_of(small[0], no_numbers) if numbers else texts[0]
+        if first_column is not None:
+            if advance is not None:
+                advance(Path(path).stat().st_size)
+            yield (first_column, *texts[1:])
+            return
+    read = _parquet(path, columns, advance) if layout is None else _csv(path, layout, columns, advance, block)
+    for first, *rest in read:
         with _explained(path):
-            texts = [_text(values, form.missing) for values in others]
-            found = _text(first, form.missing) if not numbers else _numbers(first, no_numbers)
+            others = [ArrowTexts(_text(values, form.missing)) for values in rest]
+            found = ArrowTexts(_text(first, form.missing)) if not numbers else _numbers(first, no_numbers)
         if found is None:
             said = None if layout is None else fault(path, layout, columns[0], no_numbers)
             raise said or FormatError("the column is to hold numbers", source=path, field=columns[0])
-        yield (found, *texts)
+        yield (found, *others)
+
+
+def _json(
+    path: str, columns: Sequence[str], form: Form, advance: Advance | None, *, numbers: bool
+) -> Iterator[tuple[Any, ...]]:
+    check_columns(path, keys_of(path), columns)
+    no_numbers = NO_NUMBERS.union(form.missing)
+    for texts in texts_of(path, columns, advance):
+        block: list[Any] = [FewTexts([None if text in form.missing else text for text in some]) for some in texts]
+        if numbers:
+            block[0] = numbers_of(texts[0], no_numbers)
+            if block[0] is None:
+                raise FormatError("the column is to hold numbers", source=path, field=columns[0])
+        yield tuple(block)
+
+
+def _small(path: str, layout: Layout, columns: Sequence[str], block: int) -> list[Fields] | None:
+    """Return the columns of a file that is one small block, None in place of what is missing; None of all others."""
+    return read_plain(path, layout, columns) if Path(path).stat().st_size <= min(SMALLEST, block) else None
 
 
 def _csv(
@@ -194,14 +230,15 @@ def _text(values: Any, missing: Collection[str]) -> Any:
 
 
 def _numbers(values: Any, no_numbers: Collection[str]) -> Any:
-    """Return a column as float64; None where a text is neither a number nor one of those that stand for none."""
+    """Return a column as an ndarray of float64; None where a text is no number and does not stand for none."""
     import pyarrow as pa
     from pyarrow import compute
 
     if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
-        return values.cast(pa.float64(), safe=False)
+        return values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     try:
-        return _text(compute.utf8_trim_whitespace(values.cast(pa.string())), no_numbers).cast(pa.float64())
+        texts = _text(compute.utf8_trim_whitespace(values.cast(pa.string())), no_numbers)
+        return texts.cast(pa.float64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
         return None
 

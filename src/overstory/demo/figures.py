@@ -16,7 +16,7 @@ def shares(collection: Collection) -> Picture:
     decoded, n = collection.decoded, len(collection.population)
     order = np.argsort(-collection.truth, kind="stable")
     low, high = (100 * bound[order] / n for bound in decoded.interval(0.95))
-    figure = against_truth(
+    svg = against_truth(
         [decoded.values[i] for i in order],
         truth=100 * collection.truth[order] / n,
         learned=100 * decoded.frequencies[order],
@@ -26,7 +26,7 @@ def shares(collection: Collection) -> Picture:
         xlabel="share of respondents (%)",
     )
     caption = "What was true, and what was learned; bars are 95% intervals of these reports."
-    return drawing.picture(figure, "demo-shares", caption, "Truth and estimate with its interval for every state.")
+    return Picture("demo-shares", caption, "Truth and estimate with its interval for every state.", svg)
 
 
 def life_of_a_report(collection: Collection) -> Picture:

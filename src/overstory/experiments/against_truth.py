@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.experiments import drawing
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from overstory.experiments.drawing import OURS, THEIRS
+from overstory.experiments.plain_svg import Chart, Scale, text_width
 
 F64 = NDArray[np.float64]
 
@@ -25,8 +22,8 @@ def against_truth(
     high: F64,
     detected: NDArray[np.bool_],
     xlabel: str,
-) -> Figure:
-    """Draw truth against estimate with its 95% interval; what was not detected is hollow.
+) -> str:
+    """Draw truth against estimate with its 95% interval as SVG; what was not detected is hollow.
 
     Parameters
     ----------
@@ -37,17 +34,22 @@ def against_truth(
     xlabel
         What is shown, with its unit.
     """
-    at = np.arange(len(names))
-    figure, axes = drawing.panels(7.2, 0.9 + 0.21 * max(len(names), 3))
-    axes.hlines(at, low, high, color=drawing.OURS, linewidth=2, alpha=0.55)
-    axes.plot(learned[detected], at[detected], "o", color=drawing.OURS, markersize=5, label="learned, 95% interval")
-    if not detected.all():
-        hollow = {"markerfacecolor": drawing.PAPER, "label": "not detected"}
-        axes.plot(learned[~detected], at[~detected], "o", color=drawing.OURS, markersize=5, **hollow)
-    axes.plot(truth, at, "|", color=drawing.THEIRS, markersize=11, markeredgewidth=2, label="truth")
-    axes.set_yticks(at, names, parse_math=False)  # people's texts: a pair of $ is no formula
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.set(xlabel=xlabel)
-    axes.legend(frameon=False, labelcolor=drawing.INK, fontsize=9)
-    drawn: Figure = figure
-    return drawn
+    width, height, count = 518.0, 68 + 15.0 * max(len(names), 3), len(names)
+    least, most = float(min(low.min(), truth.min())), float(max(high.max(), truth.max()))
+    margin = 0.03 * (most - least) or 0.5
+    left = 14 + max(map(text_width, names))
+    chart = Chart(
+        width,
+        height,
+        Scale(least - margin, most + margin, left, width - 12),
+        Scale(count - 0.4, -0.6, height - 34, 26),
+    )
+    chart.axes(xlabel, rows=names)
+    for row in range(count):
+        chart.line([(float(low[row]), row), (float(high[row]), row)], OURS, 2, 'stroke-opacity="0.55"')
+        chart.dot(float(learned[row]), row, OURS, hollow=not detected[row])
+        chart.bar(float(truth[row]), row, THEIRS)
+    entries = [("dot", "learned, 95% interval", OURS)]
+    entries += [] if detected.all() else [("hollow", "not detected", OURS)]
+    chart.legend([*entries, ("bar", "truth", THEIRS)])
+    return chart.svg()

@@ -40,7 +40,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawn figure: made by `drawing.picture`.
+    """A drawn figure: made by `drawing.picture`, or written as SVG (`plain_svg`).
 
     Attributes
     ----------
@@ -49,14 +49,14 @@ class Picture:
     caption, alt
         What stands under it; what it shows, for a reader who does not see it.
     svg, png
-        The drawing.
+        The drawing; the second is empty where a page is all that shows it.
     """
 
     name: str
     caption: str
     alt: str
     svg: str
-    png: bytes
+    png: bytes = b""
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values: the files' names, not their contents."""

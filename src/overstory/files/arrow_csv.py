@@ -25,7 +25,7 @@ def read_block(raw: bytes, names: Sequence[str], types: Mapping[str, Any]) -> An
     types
         Arrow's type for each column wanted.
     """
-    if not _surely_csv(raw):
+    if not surely_csv(raw):
         return None
     import pyarrow as pa
     from pyarrow import csv
@@ -43,14 +43,14 @@ def read_block(raw: bytes, names: Sequence[str], types: Mapping[str, Any]) -> An
         return None
 
 
-def _surely_csv(raw: bytes) -> bool:
+def surely_csv(raw: bytes, delimiter: bytes = b",") -> bool:
     """Whether nothing stands here that readers of CSV disagree about."""
     if b"\r" in raw and raw.count(b"\r") != raw.count(b"\r\n"):
         return False  # Arrow ends a line there, Python refuses it
-    return b'"' not in raw or _quotes_enclose(np.frombuffer(raw, np.uint8))
+    return b'"' not in raw or _quotes_enclose(np.frombuffer(raw, np.uint8), delimiter)
 
 
-def _quotes_enclose(characters: np.ndarray[Any, np.dtype[np.uint8]]) -> bool:
+def _quotes_enclose(characters: np.ndarray[Any, np.dtype[np.uint8]], delimiter: bytes = b",") -> bool:
     """Whether quotes only open and close whole fields, a doubled one inside being closed and opened at once."""
     quotes = np.flatnonzero(characters == ord('"'))
     if quotes.size % 2:
@@ -58,5 +58,5 @@ def _quotes_enclose(characters: np.ndarray[Any, np.dtype[np.uint8]]) -> bool:
     opening, closing = quotes[::2], quotes[1::2]
     before = characters[opening[opening > 0] - 1]
     after = characters[closing[closing < characters.size - 1] + 1]
-    ends = np.frombuffer(b',\n"', np.uint8)
+    ends = np.frombuffer(delimiter + b'\n"', np.uint8)
     return bool(np.isin(before, ends).all() and np.isin(after, np.append(ends, np.uint8(13))).all())

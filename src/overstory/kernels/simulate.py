@@ -27,6 +27,7 @@ import numpy as np
 from overstory.kernels.bernoulli import ALL, GROUP, ONE, digits_needed
 from overstory.kernels.compiled import kernel
 from overstory.kernels.streams import LANES, fill_blocks, key_words
+from overstory.kernels.symbols_columns import MOST_DEVICES
 from overstory.kernels.threads import in_parts
 from overstory.kernels.tiles import name_instantaneous, simulate_rows
 
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Channel = tuple[int, int]
-
-MOST_DEVICES = 1 << 48
 
 
 def _digit_table(channel: Channel) -> NDArray[np.uint32]:

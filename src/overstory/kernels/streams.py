@@ -8,8 +8,7 @@ holds word ``i`` of ``LANES`` blocks, so that every operation of the cipher work
 
 from __future__ import annotations
 
-import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -17,15 +16,13 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from overstory.kernels.chacha import CONSTANTS, LANES, key_words
 from overstory.kernels.compiled import kernel
 from overstory.kernels.vectors import VECTOR_BITS, Lanes, is_flat
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+__all__ = ["LANES", "fill_blocks", "key_words"]
 
-LANES = 256  # blocks in a tile: 16 KiB of stream, which stays in the first-level cache
 WIDTH = VECTOR_BITS // 32  # blocks in a vector
-CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)  # "expand 32-byte k"
 COLUMNS = ((0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15))
 DIAGONALS = ((0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14))
 
@@ -110,19 +107,3 @@ def fill_blocks(key: Any, counter: Any, names: Any, out: Any, lanes: Any, rounds
     else:
         for lane in range(0, lanes, WIDTH):
             chacha12_vector(key, np.uint32(counter), names, out, lane)
-
-
-def key_words(key: bytes, domain: bytes) -> NDArray[np.uint32]:
-    """Derive the key of one domain (keyed BLAKE2s, RFC 7693): streams of different domains have nothing in common.
-
-    Parameters
-    ----------
-    key : bytes
-        32 bytes.
-    domain : bytes
-        At most 8 bytes that say what the stream is for.
-    """
-    if len(key) != 32:
-        raise ValueError(f"key must be 32 bytes, not {len(key)}")
-    derived = hashlib.blake2s(key=key, person=domain).digest()
-    return np.frombuffer(derived, dtype="<u4").astype(np.uint32)

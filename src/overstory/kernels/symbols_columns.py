@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from overstory.kernels.simulate import MOST_DEVICES
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ONE = 1 << 32
+MOST_DEVICES = 1 << 48
 
 
 def column(name: str, values: NDArray[Any], limit: int, size: int | None = None) -> NDArray[np.uint32]:

@@ -221,12 +221,12 @@ class SymbolChannel:
             channel = cls(domain_size, channel.alpha - Fraction(1, ONE))
         return channel
 
-    @property
+    @cached_property
     def keep(self) -> Fraction:
         """P(y = x)."""
         return self.alpha + self.other
 
-    @property
+    @cached_property
     def other(self) -> Fraction:
         """P(y = z) for one z other than x."""
         return (1 - self.alpha) / self.domain_size

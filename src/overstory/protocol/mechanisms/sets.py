@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from overstory.protocol.channels import BinaryChannel
@@ -50,12 +51,12 @@ class SetMechanism(Mechanism):
         """P(the set holds the output | it is, it is not the value's own)."""
         return BinaryChannel(self.p_star, self.q_star)
 
-    @property
+    @cached_property
     def p_star(self) -> Fraction:
         """P(the value's set holds the output)."""
         return self.inside
 
-    @property
+    @cached_property
     def q_star(self) -> Fraction:
         """P(another value's set holds it): c_int of the c_set inside, c_set - c_int of the K - c_set outside."""
         total, own, shared = self.encoding.sizes

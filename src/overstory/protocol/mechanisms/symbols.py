@@ -52,12 +52,12 @@ class SymbolMechanism(Mechanism):
         """P(reported symbol | true symbol), over both rounds."""
         return self.rounds.combined
 
-    @property
+    @cached_property
     def p_star(self) -> Fraction:
         """P(the reported symbol is the value's own)."""
         return self.channel.keep
 
-    @property
+    @cached_property
     def q_star(self) -> Fraction:
         """P(the reported symbol is another value's): they collide, or the channel moved there."""
         collision = self.encoding.collision

@@ -1,0 +1,80 @@
+"""What a command on small input loads: a person waits for imports (`bench/speed_cold.py` times them)."""
+
+import pytest
+from running import python, within
+
+from overstory.cli.main import COMMANDS
+
+COMPILERS = ("numba", "llvmlite", "matplotlib", "pyarrow", "scipy")
+HEAVY = (*COMPILERS, "numpy", "rich", "jinja2", "sqlalchemy", "fastapi", "uvicorn")
+PARAMS = "k,h,m,p,q,f\n16,2,4,0.5,0.75,0.5\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cold")
+    (path / "trees.csv").write_text("tree,height,person\noak,1.5,a\nash,2,b\noak,3,a\n")
+    (path / "names.txt").write_text("oak\nash\nelm\n")
+    words = [f"v{i % 60},{i * 1.5},p{i % 40}" for i in range(300)]
+    (path / "words.csv").write_text("word,number,person\n" + "\n".join(words) + "\n")
+    (path / "params.csv").write_text(PARAMS)
+    rows = [f"c{i},{i % 4},{('oak', 'ash')[i % 2]}" for i in range(40)]
+    (path / "values.csv").write_text("client,cohort,value\n" + "\n".join(rows) + "\n")
+    for line in (
+        "encode --params params.csv --values values.csv --seed 1 -o reports.csv",
+        "sum --params params.csv --reports reports.csv -o counts.csv",
+        "map --params params.csv --candidates names.txt -o map.csv",
+    ):
+        assert within(*line.split(), cwd=path).returncode == 0
+    return path
+
+
+def loaded(line, folder, names):
+    """Return which of these a command loads, in a process of its own."""
+    ran = python(
+        "import contextlib, io, os, sys\n"
+        "from overstory.cli.main import main\n"
+        f"os.chdir({str(folder)!r})\n"
+        "with contextlib.redirect_stdout(io.StringIO()):\n"
+        f"    status = main({line.split()!r})\n"
+        f"print(status, *[name for name in {names!r} if name in sys.modules])"
+    )
+    status, *there = ran.stdout.split()
+    assert status == "0", ran.stderr
+    return there
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "collect trees.csv --column tree",
+        "collect trees.csv --column height --bins 0 4 4",
+        "collect trees.csv --column tree --device-column person",
+        "collect trees.csv --column tree --epsilon-report 1 --epsilon-permanent 2",
+        "collect words.csv --column word",
+        "collect words.csv --column number",
+        "collect words.csv --column word --epsilon 4",
+        "collect trees.csv --column tree --candidates names.txt --json",
+    ],
+)
+def test_collect_of_few_rows_loads_no_compiler(folder, line):
+    """C: 3 rows took 176 times `python -c pass`: numba, pyarrow, matplotlib, scipy for what NumPy does at once."""
+    assert loaded(line, folder, COMPILERS) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "encode --params params.csv --values values.csv --seed 1 -o again.csv",
+        "sum --params params.csv --reports reports.csv -o again-counts.csv",
+        "map --params params.csv --candidates names.txt -o again-map.csv",
+    ],
+)
+def test_files_of_few_rows_load_no_compiler(folder, line):
+    assert loaded(line, folder, COMPILERS) == []
+
+
+@pytest.mark.parametrize("line", ["--help", "--version", *(f"{name} --help" for name in COMMANDS)])
+def test_help_loads_nothing(folder, line):
+    """C: the top command's help, and each command's, within five times `python -c pass`."""
+    assert loaded(line, folder, HEAVY) == []
