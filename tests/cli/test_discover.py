@@ -27,6 +27,7 @@ def files(tmp_path_factory):
     parquet.write_table(pa.table(columns), folder / "values.parquet")
     (folder / "known.txt").write_text("oak\nyew\n")
     (folder / "bad.csv").write_text("client,number\na,12\nb,twelve\n")
+    (folder / "long.csv").write_text("tree\noak\n" + "y" * 40 + "\n")
     (folder / "empty.csv").write_text("client,number\na,\n")
     return folder
 
@@ -99,11 +100,14 @@ def test_files_are_written(files):
     ("arguments", "says"),
     [
         (["nowhere.csv", "--column", "tree"], "nowhere.csv: no such file"),
-        (["values.csv", "--column", "leaf"], "leaf not found"),
+        (["values.csv", "--column", "leaf"], "there is no column 'leaf'"),
         (["values.parquet", "--column", "leaf"], "there is no column 'leaf'"),
         (["bad.csv", "--column", "number"], "bad.csv, line 3, field number: 'twelve' is no whole number"),
-        (["values.csv", "--column", "tree", "--bytes", "2"], "holds strings of up to 2"),
-        (["values.parquet", "--column", "tree", "--bytes", "2"], "holds strings of up to 2"),
+        (["values.csv", "--column", "tree", "--bytes", "2"], "line 2, field tree: values are longer than --bytes 2: "),
+        (["values.csv", "--column", "tree", "--bytes", "2"], "give --bytes 9 (the longest value, 'rare10000', has 9"),
+        (["values.parquet", "--column", "tree", "--bytes", "2"], "field tree: values are longer than --bytes 2: give"),
+        (["values.csv", "--column", "tree"], "field tree: the column holds text: give --bytes 9 (the longest value"),
+        (["long.csv", "--column", "tree"], "has 40 bytes in UTF-8, and at most 32 can be searched for; shorten the"),
         (["values.csv", "--column", "tree", "--bytes", "99"], "max_bytes = 99"),
         (["values.csv", "--column", "number", "--bits", "65"], "bits = 65"),
         (["values.csv", "--column", "number", "--bits", "8", "--bytes", "8"], "not allowed with"),
@@ -119,6 +123,27 @@ def test_bad_input_is_one_message_and_status_2(files, arguments, says):
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_it_reads_what_collect_reads(tmp_path):
+    """A10: semicolons, blanks, marks for none, Latin-1, JSON lines, standard input: `there is no column` was said."""
+    rows = ["café", "café", "?", "ash"] * 500
+    (tmp_path / "excel.csv").write_bytes(b"id;tree\n" + "".join(f"1;{row} \n" for row in rows).encode("latin-1"))
+    (tmp_path / "lines.jsonl").write_text("".join(json.dumps({"tree": row}) + "\n" for row in rows))
+    options = ["--column", "tree", "--bytes", 5, "--missing", "?", "--strip", "--encoding"]
+    asked = ["--epsilon", 4, "--seed", 1, "--json"]
+    excel = within("discover", "excel.csv", *options, "latin-1", *asked, cwd=tmp_path)
+    lines = within("discover", "lines.jsonl", *options, "utf-8", *asked, cwd=tmp_path)
+    assert (excel.returncode, excel.stderr) == (0, "")
+    assert excel.stdout == lines.stdout
+    found = json.loads(excel.stdout)
+    assert {row["value"] for row in found["estimates"] if row["detected"]} == {"café", "ash"}
+    assert found["reports"] == 1_500
+    piped = subprocess.run(
+        [sys.executable, "-m", "overstory", "discover", "-", *map(str, options), "latin-1", *map(str, asked)],
+        input=(tmp_path / "excel.csv").read_bytes(), capture_output=True, check=False,
+    )  # fmt: skip
+    assert piped.stdout.decode() == excel.stdout
 
 
 def test_a_column_may_have_a_long_name(tmp_path):

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from overstory.cli.arguments import add_command, add_reporting, check_plot, check_seed
+from overstory.cli.csv_form import add_form, form_of, seekable
 from overstory.cli.progress import reading_bar
 from overstory.protocol.errors import FormatError, ParameterError
 
@@ -32,8 +33,9 @@ def add_parser(commands: Any) -> None:
         more=MORE,
         example="overstory discover crashes.csv --column address --epsilon 4 --bits 64",
     )
-    parser.add_argument("file", metavar="FILE", help="CSV with a header (plain or .gz), or .parquet")
+    parser.add_argument("file", metavar="FILE", help="CSV (gz too), JSON lines or Parquet; - for standard input")
     parser.add_argument("--column", required=True, metavar="C", help="the column that holds the values")
+    add_form(parser)
     parser.add_argument("--epsilon", type=float, required=True, metavar="E", help="what each device reveals, in nats")
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--bits", type=int, metavar="B", help="integers of that many bits (default: 64)")
@@ -89,8 +91,8 @@ def _discover(args: argparse.Namespace) -> tuple[PrefixPlan, Discovered]:
     known = _known(args.known, domain) if args.known else ()
     key = args.column[:12]  # a hash key has at most 64 bytes, and every level adds to it
     plan = discover(epsilon=args.epsilon, domain=domain, known=known, step=args.step, beam=args.beam, key=key)
-    with reading_bar(args, "reading the column", [args.file]) as advance:
-        values = read_column(args.file, args.column, domain, advance)
+    with seekable(args.file) as path, reading_bar(args, "reading the column", [path]) as advance:
+        values = read_column(path, args.column, domain, form_of(args), advance)
     with _bar(args) as (first, second):
         reports = simulate(plan, values, np.random.default_rng(args.seed), progress=first)
         return plan, find(plan, reports, alpha=args.alpha, correction=args.correction, progress=second)

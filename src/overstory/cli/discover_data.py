@@ -2,81 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from overstory.discovery import Integers
+from overstory.client.output import printable
+from overstory.collecting.json_lines import is_json
+from overstory.collecting.layout import line_of
+from overstory.collecting.reading import blocks, is_parquet
+from overstory.discovery import Integers, Strings
+from overstory.discovery.domains import MAX_BYTES
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
+    from overstory.collecting.layout import Form
     from overstory.discovery import Domain
-    from overstory.files.fields import Place
     from overstory.files.opening import Advance
 
+SHOWN: Final = 40
+"""Characters of a value that an error shows."""
 
-def read_column(path: str, column: str, domain: Domain, advance: Advance | None = None) -> Any:
-    """Return the values of a column, one a device; empty fields are left out.
+
+def read_column(path: str, column: str, domain: Domain, form: Form, advance: Advance | None = None) -> Any:
+    """Return the values of a column, one a device; rows without one, and empty texts, are left out.
 
     Parameters
     ----------
-    path
-        A CSV file with a header, plain or gz, or a Parquet file.
-    column
-        Its column.
+    path, column, form
+        See `overstory.collecting.reading.blocks`.
     domain
         Where the values must lie.
     advance
-        Told how many bytes were read.
+        Called with the number of bytes that were read.
 
     Raises
     ------
+    ParameterError
+        When there is no such column.
     FormatError
-        When there is no such column, or a value is outside the domain.
+        When the file is damaged, or a value is outside the domain.
     """
-    read = _read_parquet if path.endswith(".parquet") else _read_csv
-    values = read(path, column, domain, advance)
-    return np.array(values, np.uint64) if isinstance(domain, Integers) else values
+    known: dict[str, int] = {}
+    read = [texts.numbered(known) for (texts,) in blocks(path, [column], form=form, advance=advance)]
+    numbers = np.concatenate(read) if read else np.zeros(0, np.int32)
+    texts = list(known)
+    values: list[Any] = []
+    for text in texts:
+        try:
+            values.append(domain.parse(text) if text else None)
+        except ParameterError as error:
+            line = None if is_parquet(path) or is_json(path) else line_of(path, form, column, text)
+            said = _needed(texts, domain) or str(error)
+            raise FormatError(said, source=path, line=line, field=column) from error
+    held = [values[number] for number in numbers.tolist() if number >= 0 and values[number] is not None]
+    return np.array(held, np.uint64) if isinstance(domain, Integers) else held
 
 
-def _read_csv(path: str, column: str, domain: Domain, advance: Advance | None) -> list[Any]:
-    from overstory.files.opening import reading
-    from overstory.files.records import blocks, records, split_header
-
-    with reading(path, advance) as stream:
-        names, rest = split_header(blocks(stream, path), path, (column,))
-        convert = _converter(column, names.index(column), len(names), domain)
-        return [value for block in rest for value in records(block, path, convert) if value is not None]
-
-
-def _converter(column: str, index: int, count: int, domain: Domain) -> Callable[[Place, list[str]], Any]:
-    known: dict[str, Any] = {"": None}  # values repeat: each is parsed once
-
-    def convert(place: Place, fields: list[str]) -> Any:
-        text = place.column(fields, index, count)
-        if text not in known:
-            try:
-                known[text] = domain.parse(place.text(text, column))
-            except ParameterError as error:
-                raise place.error(str(error), column) from error
-        return known[text]
-
-    return convert
+def _needed(texts: list[str], domain: Domain) -> str | None:
+    """Say which option these texts need; None where they are what the domain is of, or were meant to be."""
+    numbers = sum(text.strip().isdigit() for text in texts if text)
+    if isinstance(domain, Integers) and 2 * numbers >= len(texts):
+        return None  # a column of numbers, one of which is none
+    longest = max(texts, key=_size)
+    shown, size = f"{printable(longest)[:SHOWN]!r}", _size(longest)
+    bound = f"--bytes {domain.max_bytes}" if isinstance(domain, Strings) else None
+    said = f"values are longer than {bound}" if bound else "the column holds text"
+    if size <= MAX_BYTES:
+        return f"{said}: give --bytes {size} (the longest value, {shown}, has {size} bytes in UTF-8)"
+    return (
+        f"{said}: the longest value, {shown}, has {size} bytes in UTF-8, and at most {MAX_BYTES} can be searched for; "
+        "shorten the values, or give a list of them to `overstory collect --candidates`"
+    )
 
 
-def _read_parquet(path: str, column: str, domain: Domain, advance: Advance | None) -> list[Any]:  # noqa: ARG001
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    try:
-        names = parquet.read_schema(path).names
-        if column not in names:
-            raise FormatError(f"there is no column {column!r}: choose one of {', '.join(names)}", source=path)
-        held = parquet.read_table(path, columns=[column]).column(column).drop_null().to_pylist()
-    except pa.ArrowInvalid as error:
-        raise FormatError(str(error).partition("\n")[0], source=path) from error
-    try:
-        return [domain.value(domain.code(value)) for value in held]
-    except ParameterError as error:
-        raise FormatError(str(error), source=path, field=column) from error
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from overstory.protocol.encodings import check_count
 from overstory.protocol.errors import ParameterError
 
 END = 0x80
+MAX_BYTES: Final = 32
+"""Of a string that can be searched for."""
 
 
 class Domain(Protocol):
@@ -129,10 +131,10 @@ class Strings:
     (b'a\x80', None)
     """
 
-    max_bytes: int = 32
+    max_bytes: int = MAX_BYTES
 
     def __post_init__(self) -> None:
-        check_count("max_bytes", self.max_bytes, 1, 32)
+        check_count("max_bytes", self.max_bytes, 1, MAX_BYTES)
 
     @property
     def width(self) -> int:
