@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from overstory.cli.arguments import add_command, check_pipes
-from overstory.cli.csv_form import add_form, form_of, form_words, seekable
+from overstory.cli.csv_form import add_form, add_spreadsheet, form_of, form_words, seekable
 
 if TYPE_CHECKING:
     from overstory.collecting.column import Column
@@ -56,6 +56,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed gives the same output")
     meaning = "folder (default out/collect); -: learned.csv alone, to standard output"
     parser.add_argument("-o", "--output", "--out", default="out/collect", metavar="DIR", help=meaning)
+    add_spreadsheet(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.set_defaults(run=run)
 
@@ -66,11 +67,11 @@ def run(args: argparse.Namespace) -> int:
     with seekable(args.file) as name:
         summary = _collected(args, _column(args, name), _budget(args))
     if args.output == "-":
-        _write_learned(summary, args.output)
+        _write_learned(summary, args.output, spreadsheet=args.spreadsheet)
         return 0
     folder = Path(args.output)
     folder.mkdir(parents=True, exist_ok=True)
-    page = _written(summary, folder, _command(args))
+    page = _written(summary, folder, _command(args), spreadsheet=args.spreadsheet)
     if args.json:
         print(json.dumps(summary.to_json() | {"page": str(page)}, indent=2, allow_nan=False))
     else:
@@ -152,22 +153,22 @@ def _command(args: argparse.Namespace) -> str:
     return shlex.join([*words, "--seed", str(args.seed)])
 
 
-def _written(summary: Summary, folder: Path, command: str) -> Path:
+def _written(summary: Summary, folder: Path, command: str, *, spreadsheet: bool) -> Path:
     """Write the page, every estimate and the JSON; return the page's path."""
     from overstory.collecting.page import write_page
     from overstory.files.opening import writing_text
 
-    _write_learned(summary, str(folder / "learned.csv"))
+    _write_learned(summary, str(folder / "learned.csv"), spreadsheet=spreadsheet)
     with writing_text(folder / "collect.json") as text:
         text.write(json.dumps(summary.to_json(), indent=2, allow_nan=False) + "\n")
     return write_page(summary, folder, command)
 
 
-def _write_learned(summary: Summary, path: str) -> None:
+def _write_learned(summary: Summary, path: str, *, spreadsheet: bool) -> None:
     from overstory.analysis.estimate_output import write_csv
-    from overstory.files.opening import writing_text
+    from overstory.files.spreadsheet import writing_csv
 
-    with writing_text(path) as text:
+    with writing_csv(path, spreadsheet=spreadsheet) as text:
         write_csv(summary.learned.shown, text, {"truth": summary.learned.people.counts.tolist()})
 
 

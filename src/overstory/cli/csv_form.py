@@ -1,4 +1,4 @@
-"""Options that say how a user's CSV file is written, where its first lines do not."""
+"""Options that say how a user's CSV file is written, where its first lines do not, and how ours are."""
 
 from __future__ import annotations
 
@@ -23,6 +23,12 @@ def add_form(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--strip", action="store_true", help="drop the blanks around fields")
     group.add_argument("--encoding", metavar="NAME", help="such as latin-1 (default: UTF-8, or UTF-16 by its mark)")
     group.add_argument("--no-header", action="store_true", help="the first line is data; columns are 1, 2, ...")
+
+
+def add_spreadsheet(parser: argparse.ArgumentParser) -> None:
+    """Add ``--spreadsheet``; `overstory.files.spreadsheet.writing_csv` takes it."""
+    meaning = "put an apostrophe before texts in CSV files that a spreadsheet would run as formulas (=, +, -, @)"
+    parser.add_argument("--spreadsheet", action="store_true", help=meaning)
 
 
 def form_of(args: argparse.Namespace) -> Form:

@@ -16,6 +16,7 @@ from overstory.cli.arguments import (
     check_plot,
     read_mechanism,
 )
+from overstory.cli.csv_form import add_spreadsheet
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ def add_parser(commands: Any) -> None:
     meaning = "folder for the results; of files it must be given; -: the CSV alone, to standard output"
     parser.add_argument("-o", "--output", metavar="DIR", help=meaning)
     parser.add_argument("--plot", metavar="FILE", help="draw the estimates into a .svg, .pdf or .png file")
+    add_spreadsheet(parser)
     add_reporting(parser)
 
 
@@ -143,8 +145,8 @@ def _run_files(args: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from overstory.files.counts_csv import read_counts
-    from overstory.files.opening import writing_text
     from overstory.files.results import metrics, write_results
+    from overstory.files.spreadsheet import writing_csv
 
     parameters, mechanism = read_mechanism(args)
     notes: list[str] = []
@@ -154,9 +156,10 @@ def _run_files(args: argparse.Namespace) -> int:
     about = metrics(decoded, parameters, mechanism)
     to_pipe = args.output == "-"
     if to_pipe:
-        with writing_text(args.output) as text:
+        with writing_csv(args.output, spreadsheet=args.spreadsheet) as text:
             decoded.to_csv(text)
-    results = "-" if to_pipe else str(write_results(args.output, decoded, about)[0])
+    sheet = {"spreadsheet": args.spreadsheet}
+    results = "-" if to_pipe else str(write_results(args.output, decoded, about, **sheet)[0])
     if args.plot:
         from overstory.analysis.estimate_output import plot_height
         from overstory.cli.picture import picture

@@ -28,12 +28,12 @@ def run_store(args: argparse.Namespace) -> int:
     if args.plot:
         _draw(args.plot, reading)
     if args.output == "-":
-        from overstory.files.opening import writing_text
+        from overstory.files.spreadsheet import writing_csv
 
-        with writing_text(args.output) as text:
+        with writing_csv(args.output, spreadsheet=args.spreadsheet) as text:
             text.writelines(reading.csv_lines())
         return 0
-    written = _write(args.output, reading) if args.output else None
+    written = _write(args.output, reading, spreadsheet=args.spreadsheet) if args.output else None
     if args.json:
         print(json.dumps(reading.to_json(), indent=2, allow_nan=False))
     elif not args.quiet:
@@ -84,13 +84,14 @@ def _choices(args: argparse.Namespace) -> Choices:
     return Choices(args.reports_per_device, candidates, *selecting, steps, args.interval)
 
 
-def _write(folder: str, reading: Reading) -> Path:
+def _write(folder: str, reading: Reading, *, spreadsheet: bool) -> Path:
     """Write estimates.csv (every value) and estimates.json (the same, and what must be known to read it)."""
     from overstory.files.opening import writing_text
+    from overstory.files.spreadsheet import writing_csv
 
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    with writing_text(target / "estimates.csv") as text:
+    with writing_csv(target / "estimates.csv", spreadsheet=spreadsheet) as text:
         text.writelines(reading.csv_lines())
     with writing_text(target / "estimates.json") as text:
         json.dump(reading.to_json(), text, indent=2, allow_nan=False)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from overstory.cli.arguments import add_command, add_reporting, check_plot, check_seed
-from overstory.cli.csv_form import add_form, form_of, seekable
+from overstory.cli.csv_form import add_form, add_spreadsheet, form_of, seekable
 from overstory.cli.progress import reading_bar
 from overstory.protocol.errors import FormatError, ParameterError
 
@@ -52,6 +52,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--alpha", type=float, default=0.05, help="a fraction (default: 0.05)")
     parser.add_argument("--seed", type=int, metavar="N", help="makes the simulation repeatable")
     parser.add_argument("--csv", metavar="FILE", help="write every value that the last level kept there")
+    add_spreadsheet(parser)
     parser.add_argument("--plot", metavar="FILE", help="draw the search into a .svg, .pdf or .png file")
     add_reporting(parser)
 
@@ -62,9 +63,9 @@ def run(args: argparse.Namespace) -> int:
     check_seed(args.seed)
     plan, found = _discover(args)
     if args.csv:
-        from overstory.files.opening import writing_text
+        from overstory.files.spreadsheet import writing_csv
 
-        with writing_text(args.csv) as text:
+        with writing_csv(args.csv, spreadsheet=args.spreadsheet) as text:
             found.to_csv(text)
     if args.plot:
         from overstory.cli.picture import picture

@@ -19,13 +19,14 @@ from overstory.analysis.selection import IntervalKind
 from overstory.collector.access import ADMIN
 from overstory.collector.answers import ALWAYS, refusal
 from overstory.collector.collector import Collector
-from overstory.collector.counted import Counted, for_spreadsheet, parse_range, read_store
+from overstory.collector.counted import Counted, parse_range, read_store
 from overstory.collector.errors import AccessError, as_response, handle_errors
 from overstory.collector.hot_path import HotPath
 from overstory.collector.intake import PATH
 from overstory.collector.pages import POLICY
 from overstory.collector.reading import Choices, Kind, Reading, read_estimates
 from overstory.collector.reports_api import ERROR, SCHEMAS, operation
+from overstory.files.spreadsheet import for_spreadsheet
 from overstory.protocol.reasons import Reason
 
 READERS: Final = 2

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from overstory.analysis.counts import SupportCounts
 from overstory.analysis.estimate_output import csv_line
@@ -217,29 +216,3 @@ def _check_order(metric: Metric, first: int, last: int) -> None:
     if first > last:
         begin, end = metric.period.label(first), metric.period.label(last)
         raise ParameterError(f"the range from {begin} to {end} ends before it begins")
-
-
-FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
-"""What a cell that a spreadsheet takes for a formula starts with."""
-
-
-def for_spreadsheet(lines: Iterable[str]) -> Iterator[str]:
-    r"""Yield lines of CSV of which no cell is a formula: one that would be begins with an apostrophe.
-
-    Candidates may be words that devices made up.
-
-    Examples
-    --------
-    >>> list(for_spreadsheet(["value,estimate\n", "=1+1,-2.5\n"]))
-    ['value,estimate\n', "'=1+1,-2.5\n"]
-    """
-    for cells in csv.reader(lines):
-        yield csv_line([f"'{cell}" if cell.startswith(FORMULA) and not _is_number(cell) else cell for cell in cells])
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return cell.isascii() and cell.strip() == cell

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.files.opening import writing_text
+from overstory.files.spreadsheet import writing_csv
 from overstory.privacy import words
 
 if TYPE_CHECKING:
@@ -61,8 +62,10 @@ def metrics(decoded: Decoded, parameters: RapporParameters, mechanism: BitMechan
     return {**summary, **privacy(mechanism), "parameters": letters}
 
 
-def write_results(folder: FilePath, decoded: Decoded, about: dict[str, Any]) -> tuple[Path, Path]:
-    """Write results.csv (every candidate, most frequent first) and metrics.json into `folder`, made if need be.
+def write_results(
+    folder: FilePath, decoded: Decoded, about: dict[str, Any], *, spreadsheet: bool = False
+) -> tuple[Path, Path]:
+    """Write results.csv (every candidate, most frequent first; see `writing_csv`) and metrics.json into `folder`.
 
     Returns
     -------
@@ -72,7 +75,7 @@ def write_results(folder: FilePath, decoded: Decoded, about: dict[str, Any]) -> 
     target = Path(os.fspath(folder))
     target.mkdir(parents=True, exist_ok=True)
     results, beside = target / "results.csv", target / "metrics.json"
-    with writing_text(results) as text:
+    with writing_csv(results, spreadsheet=spreadsheet) as text:
         decoded.to_csv(text)
     with writing_text(beside) as text:
         text.write(json.dumps(about, indent=2, allow_nan=False) + "\n")
