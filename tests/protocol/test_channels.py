@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from overstory.protocol.channels import BinaryChannel, Rounds, SymbolChannel
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.calibration import ONE_BIT_EACH, least_noise, optimized, symmetric
+from overstory.protocol.mechanisms.sets import set_epsilon
 from overstory.protocol.probability import ONE, log_ratio, round_up
 
 PRECISE = Context(prec=60)
@@ -154,3 +156,41 @@ def test_a_million_reports_do_not_vanish():
     few, many = (rounds.epsilon([(1, 1)], reports=n) for n in (10**5, 10**6))
     assert few <= many * (1 + 1e-12)
     assert many > 1
+
+
+def bisected(promised, epsilon, low, high):
+    """The slow twin of `least_noise`: one bit a step."""
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if promised(middle) <= epsilon else (middle + 1, high)
+    return low
+
+
+AFTER = symmetric(ONE // 50)
+FAMILIES = {
+    "symmetric": (lambda t: symmetric(t).epsilon, 1, ONE // 2 - 1),
+    "optimized": (lambda t: optimized(t).epsilon, 1, ONE // 2 - 1),
+    "second round": (lambda t: Rounds(AFTER, symmetric(t)).epsilon(ONE_BIT_EACH), 0, ONE // 2 - 1),
+    "sets": (lambda t: set_epsilon(20, 5, 1 - Fraction(t, ONE)), 1, 15 * ONE // 20),
+    "steps": (lambda t: 10.0 - t // (ONE // 8), 0, ONE // 2),
+    "a cliff": (lambda t: 700.0 if t < 12_345_678 else 0.0, 1, ONE // 2),
+    "without bound": (lambda t: float("inf") if t < 7 else 1 / t, 0, ONE // 2),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@settings(max_examples=25, deadline=None)
+@given(st.floats(1e-6, 30))
+def test_the_least_noise_is_what_bisection_finds(family, epsilon):
+    promised, low, high = FAMILIES[family]
+    assume(promised(high) <= epsilon)
+    assert least_noise(promised, epsilon, low, high) == bisected(promised, epsilon, low, high)
+
+
+@pytest.mark.parametrize("family", ["symmetric", "optimized", "second round", "sets"])
+@pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0, 3.0])
+def test_the_least_noise_takes_few_logarithms_to_a_hundred_digits(family, epsilon):
+    """A program pays for them at every start (finding A17): bisection takes 32."""
+    (promised, low, high), asked = FAMILIES[family], []
+    least_noise(lambda t: asked.append(t) or promised(t), epsilon, low, high)
+    assert len(asked) <= 18

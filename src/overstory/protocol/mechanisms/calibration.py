@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 from numbers import Real
-from typing import Any
+from typing import Any, Final
 
 from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.errors import ParameterError
@@ -49,15 +49,37 @@ def least_noise(promised: Callable[[int], float], epsilon: float, low: int, high
     ParameterError
         When not even the most noise keeps the promise.
     """
-    if promised(high) > epsilon:
+    under = promised(high) - epsilon
+    if under > 0:
         raise ParameterError(f"no channel on the 2**-32 grid reaches epsilon = {epsilon}: it is too small")
-    while low < high:
-        middle = (low + high) // 2
-        if promised(middle) <= epsilon:
-            high = middle
+    over = promised(low) - epsilon
+    if over <= 0:
+        return low
+    steps, before = 0, 0.0
+    while high - low > 1:  # promised(low) > epsilon >= promised(high)
+        middle = _between(low, over, high, under) if steps < MOST_INTERPOLATED else (low + high) // 2
+        excess, steps = promised(middle) - epsilon, steps + 1
+        if excess > 0:
+            low, over, under = middle, excess, under / 2 if before > 0 else under
         else:
-            low = middle + 1
-    return low
+            high, under, over = middle, excess, over / 2 if before < 0 else over
+        before = excess or -1.0
+    return high
+
+
+MOST_INTERPOLATED: Final = 24
+"""Steps until plain bisection takes over; an epsilon that is nearly linear in the logarithm needs some ten."""
+
+
+def _between(low: int, over: float, high: int, under: float) -> int:
+    """Return where the excess is about 0: on a line in the logarithm of the threshold, else in the middle.
+
+    The caller halves the excess of an end that stays twice (the Illinois rule), so that both ends come closer.
+    """
+    if low < 1 or not math.isfinite(over):
+        return (low + high) // 2
+    there = math.log(low) + math.log(high / low) * over / (over - under)
+    return min(max(round(math.exp(there)), low + 1), high - 1)
 
 
 def symmetric(threshold: int) -> BinaryChannel:
