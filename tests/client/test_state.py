@@ -549,3 +549,11 @@ def test_a_state_that_a_killed_process_left_half_written_is_read(tmp_path):
         sqlite3.connect(f"file:{killed.paths.database}?mode=ro", uri=True).execute("SELECT * FROM counts").fetchall()
     with killed.snapshot() as rows:
         assert rows.counts() == {"before": 1}
+
+
+def test_a_commit_waits_for_the_folder_too(tmp_path):
+    """A journal that is back after a power loss would undo the commit (finding T27): 3 is EXTRA."""
+    state = State(StatePaths(tmp_path / "state"))
+    state.begin()
+    with state.transaction() as rows:
+        assert rows._connection.execute("PRAGMA synchronous").fetchone() == (3,)

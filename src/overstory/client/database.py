@@ -94,8 +94,9 @@ def connected(path: Path, mode: str, timeout: float) -> Iterator[sqlite3.Connect
     if not os.path.exists(path):  # noqa: PTH110 - a record begins with this
         raise StateError(Fault.LOST, f"{path}: what was reported so far is lost; forget the whole state to begin anew")
     with no_fork(), closing(sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)) as connection:
-        # A rollback journal and not WAL, whose shared memory does not exist on network homes.
-        for pragma in ("synchronous = FULL", "secure_delete = ON", "trusted_schema = OFF", "cell_size_check = ON"):
+        # A rollback journal and not WAL, whose shared memory does not exist on network homes. EXTRA waits for the
+        # folder too: a journal that is back after a power loss would undo the last commit, a withdrawal for example.
+        for pragma in ("synchronous = EXTRA", "secure_delete = ON", "trusted_schema = OFF", "cell_size_check = ON"):
             connection.execute(f"PRAGMA {pragma}")
         yield connection
 
