@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,7 +70,7 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = True) -> Non
     OSError
         When it cannot be written; the old file is as it was.
     """
-    fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
+    fresh = path.with_name(f"{path.name}.{os.urandom(8).hex()}.new")
     create(fresh, content, durable=durable)
     try:
         fresh.replace(path)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import secrets
+import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
@@ -242,7 +242,7 @@ def choose(
     named = None if server is None else origin(server)
     listed = MappingProxyType({name: Agreement.to(metric) for name, metric in registry.items()})
     kept = None if chosen is not Choice.ON or before is None else _renewed(paths, before, listed, named)
-    mark = secrets.token_hex(8) if before is None or kept is None else before.mark
+    mark = os.urandom(8).hex() if before is None or kept is None else before.mark
     if kept is not None and before is not None and named is None:
         named = before.server
     consent = Consent(chosen, today.isoformat(), registry.version, listed, mark, named, registry.budget)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import difflib
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -48,8 +47,8 @@ class Fields:
         """Note every key that is not known, with the one that may have been meant."""
         for key in self.table:
             if key not in known:
-                near = difflib.get_close_matches(key, known, n=1)
-                wanted = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(known)}"
+                near = _nearest(key, known)
+                wanted = f"the keys are {', '.join(known)}" if near is None else f"did you mean {near}?"
                 path = (*self.path, key)
                 self.faults.append(Fault(self.places[path].line, ".".join(map(str, path)), f"no such key; {wanted}"))
 
@@ -136,8 +135,14 @@ def near_miss(word: object, known: Iterable[str]) -> str:
     >>> near_miss("colr", ["colour", "size"]), near_miss("shape", ["colour", "size"])
     ("; did you mean 'colour'?", '')
     """
-    near = difflib.get_close_matches(word, list(known), n=1) if isinstance(word, str) else []
-    return f"; did you mean {near[0]!r}?" if near else ""
+    near = _nearest(word, known) if isinstance(word, str) else None
+    return "" if near is None else f"; did you mean {near!r}?"
+
+
+def _nearest(word: str, known: Iterable[str]) -> str | None:
+    import difflib  # only after a mistake: a program's start does without it
+
+    return next(iter(difflib.get_close_matches(word, list(known), n=1)), None)
 
 
 def _is_link(text: str) -> bool:
