@@ -1,0 +1,311 @@
+"""Ten seconds of each misfortune to a collector under load; then everything goes on: posts, compaction, tokens, log.
+
+A full and a read-only disk are file systems of their own, which root alone may mount: these two cases exist only there.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from collector_in_process import METRICS, REGISTRY, batch_id, upload
+from collector_processes import CollectorProcess
+from served import Wire, post, served
+from sqlalchemy import create_engine, text
+from store_databases import fresh
+
+from overstory.collector.collector import Rhythm
+from overstory.collector.store import open_store
+from overstory.collector.store.compaction import INBOX
+
+SECONDS = 10.0
+MIB = 1 << 20
+
+
+def may_mount() -> bool:
+    """Whether file systems can be mounted here."""
+    if os.geteuid() != 0:
+        return False
+    tried = subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False)
+    return tried.returncode == 0
+
+
+def until(condition: Callable[[], object], seconds: float = 90.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.1)
+
+
+class Senders:
+    """Post small batches again and again, each until it is answered, as devices do."""
+
+    def __init__(self, address: Callable[[], tuple[str, int]], token: str) -> None:
+        self._address, self._header = address, b"Authorization: Bearer " + token.encode()
+        self.acknowledged: set[bytes] = set()
+        self.statuses: Counter[int] = Counter()
+        self._ended = threading.Event()
+        self._threads = [threading.Thread(target=self._send) for _ in range(4)]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def _send(self) -> None:
+        while not self._ended.is_set():
+            batch = batch_id()
+            body = upload(period=METRICS["bloom"].period.number(time.time()), batch=batch)
+            while not self._ended.is_set():
+                status = self.once(body)
+                self.statuses[status] += 1
+                if status == 200:
+                    self.acknowledged.add(batch)
+                    break
+                time.sleep(0.05)
+            time.sleep(0.01)
+
+    def once(self, body: bytes) -> int:
+        """Post once; 0 stands for no answer."""
+        try:
+            with Wire(self._address()) as wire:
+                return wire.send(post(body, self._header)).answer()[0]
+        except (OSError, AssertionError):
+            return 0
+
+
+def ready(address: tuple[str, int]) -> int:
+    try:
+        with Wire(address) as wire:
+            return wire.send(b"GET /readyz HTTP/1.1\r\nHost: c\r\n\r\n").answer()[0]
+    except (OSError, AssertionError):
+        return 0
+
+
+Misfortune = Callable[[CollectorProcess, Path], AbstractContextManager[None]]
+
+
+@contextmanager
+def no_descriptors(running: CollectorProcess, folder: Path) -> Iterator[None]:
+    taken = len(list(Path(f"/proc/{running.pid}/fd").iterdir()))
+    before = resource.prlimit(running.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(running.pid, resource.RLIMIT_NOFILE, (taken, before[1]))
+    yield
+    resource.prlimit(running.pid, resource.RLIMIT_NOFILE, before)
+
+
+@contextmanager
+def failing_disk(running: CollectorProcess, folder: Path) -> Iterator[None]:
+    """Every write past the first kilobyte of a file fails."""
+    before = resource.prlimit(running.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(running.pid, resource.RLIMIT_FSIZE, (1024, before[1]))
+    yield
+    resource.prlimit(running.pid, resource.RLIMIT_FSIZE, before)
+
+
+@contextmanager
+def stopped(running: CollectorProcess, folder: Path) -> Iterator[None]:
+    os.kill(running.pid, signal.SIGSTOP)
+    yield
+    os.kill(running.pid, signal.SIGCONT)
+
+
+@contextmanager
+def file_away(running: CollectorProcess, folder: Path) -> Iterator[None]:
+    (folder / "store.db").rename(folder / "away.db")
+    yield
+    (folder / "away.db").rename(folder / "store.db")
+
+
+@contextmanager
+def full_disk(running: CollectorProcess, folder: Path) -> Iterator[None]:
+    with suppress(OSError), (folder / "filler").open("wb") as filler:
+        while True:
+            filler.write(bytes(1 << 16))
+            filler.flush()
+    yield
+    (folder / "filler").unlink()
+
+
+CASES: list[tuple[Misfortune, bool]] = [(no_descriptors, False), (failing_disk, False), (stopped, False)]
+CASES += [(file_away, False), (full_disk, True)]
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[None]:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("misfortune", "mounts"),
+    [case for case in CASES if may_mount() or not case[1]],
+    ids=lambda case: getattr(case, "__name__", ""),
+)
+def test_after_ten_seconds_of_it_everything_goes_on(misfortune, mounts, tmp_path) -> None:
+    registry, folder = tmp_path / "metrics.toml", tmp_path / "disk"
+    registry.write_text(REGISTRY)
+    folder.mkdir()
+    with small_disk(folder) if mounts else nullcontext():
+        _lives_through(misfortune, registry, folder, f"sqlite:///{folder}/store.db")
+
+
+@pytest.mark.slow
+def test_after_ten_seconds_without_its_database_everything_goes_on(tmp_path, shared_folder) -> None:
+    registry = tmp_path / "metrics.toml"
+    registry.write_text(REGISTRY)
+    with fresh("postgresql", shared_folder) as url, fresh("postgresql", shared_folder) as beside:
+        engine = create_engine(beside.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT")
+        name = url.partition("?")[0].rpartition("/")[2]
+
+        @contextmanager
+        def away(_: CollectorProcess, __: Path) -> Iterator[None]:
+            end = text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = :name")
+            with engine.connect() as connection:
+                connection.execute(text(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false'))
+                connection.execute(end, {"name": name})
+                yield
+                connection.execute(text(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true'))
+
+        try:
+            _lives_through(away, registry, tmp_path, url)
+        finally:
+            engine.dispose()
+
+
+def _lives_through(misfortune: Misfortune, registry: Path, folder: Path, url: str) -> None:
+    at_once = "--compact-every", "0.5", "--compact-within", "0"
+    with open_store(url, METRICS, create=True) as store:
+        token, other = store.add_token("write", "app"), store.add_token("write", "other")
+        running = CollectorProcess(registry, url, at_once)
+        running.start()
+        address = running.address
+        assert address is not None
+        drained = threading.Thread(target=lambda: [None for _ in running._process.stdout])  # type: ignore[union-attr]
+        drained.start()
+        try:
+            with Senders(lambda: address, token) as senders:
+                until(lambda: len(senders.acknowledged) > 50)
+                until(lambda: not _inbox(store) or len(senders.acknowledged) > 5_000)
+                with misfortune(running, folder):
+                    time.sleep(SECONDS)
+                before = len(senders.acknowledged)
+                until(lambda: len(senders.acknowledged) > before + 100)  # posts
+            until(lambda: ready(address) == 200)
+            until(lambda: not _inbox(store))  # compaction
+            late = Senders(lambda: address, other)
+            body = upload(period=METRICS["bloom"].period.number(time.time()), batch=batch_id())
+            assert late.once(body) == 200
+            for one in store.tokens():
+                store.revoke_token(one.id)
+            until(lambda: late.once(body) == 401, 30)  # tokens
+            assert set(senders.statuses) <= {0, 200, 503}, senders.statuses  # nothing is refused for good
+            if url.startswith("sqlite"):
+                log = folder / "store.db-wal"
+                until(lambda: not log.exists() or log.stat().st_size < 8 * MIB)
+            assert running.stop() == 0
+            drained.join(30)
+            metric = METRICS["bloom"]
+            kept = sum(counts.num_reports for counts in store.counts(metric, 0, 1 << 30).values())
+            # Four senders may each have been cut off with one batch unanswered, at the end.
+            assert len(senders.acknowledged) + 1 <= kept <= len(senders.acknowledged) + 1 + 4
+        finally:
+            running.kill()
+
+
+def _inbox(store: Any) -> int:
+    with store._database.snapshot() as connection:
+        return len(connection.execute(INBOX.select()).all())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not may_mount(), reason="a read-only disk is mounted by root")
+def test_a_start_on_a_read_only_disk_refuses_posts_until_it_can_be_written(tmp_path) -> None:
+    registry, folder = tmp_path / "metrics.toml", tmp_path / "disk"
+    registry.write_text(REGISTRY)
+    folder.mkdir()
+    with small_disk(folder):
+        with open_store(f"{folder}/store.db", METRICS, create=True) as store:
+            token = store.add_token("write", "app")
+        subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "overstory",
+                "serve",
+                "--registry",
+                str(registry),
+                "--store",
+                f"{folder}/store.db",
+                "--port",
+                "0",
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+        assert "store.db: the database file cannot be opened" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+        subprocess.run(["mount", "-o", "remount,rw", str(folder)], check=True)
+        running = CollectorProcess(registry, f"{folder}/store.db", ())
+        address = running.start()
+        body = upload(period=METRICS["bloom"].period.number(time.time()))
+        assert Senders(lambda: address, token).once(body) == 200
+        assert running.stop() == 0
+
+
+@pytest.mark.slow
+def test_after_ten_seconds_without_a_new_thread_everything_goes_on(tmp_path, monkeypatch) -> None:
+    """In this process: the number of threads is no limit to root, nor of a process alone."""
+    often = Rhythm(tokens=0.5, compact=0.5, retain=0.5, settle=0.5, within=0.0)
+    store = open_store(f"{tmp_path}/store.db", METRICS, create=True)
+    token = store.add_token("write", "app")
+    with served(store=store, rhythm=often, open_writes=False) as (collector, address):
+        header = b"Authorization: Bearer " + token.encode()
+        long_json = b'{"uploads": [' + b" " * 40_000 + b"]}"
+        as_json = post(long_json, header).replace(b"application/vnd.overstory.reports", b"application/json")
+        start = threading._start_new_thread  # type: ignore[attr-defined]
+
+        def statuses(request: bytes) -> set[int]:
+            with Wire(address) as wire:
+                return {wire.send(request).answer()[0] for _ in range(5)}
+
+        def none(*_: object) -> None:
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(threading, "_start_new_thread", none)
+        ends = time.monotonic() + SECONDS
+        while time.monotonic() < ends:
+            assert statuses(post(upload(), header)) <= {200, 503}
+            assert statuses(as_json) <= {400, 503}  # it is judged in a thread where there is one
+            time.sleep(0.2)
+        monkeypatch.setattr(threading, "_start_new_thread", start)
+        assert statuses(post(upload(), header)) == {200}
+        assert statuses(as_json) == {400}
+        until(lambda: collector.state == "ready")
+        until(lambda: not _inbox(store))
+        store.revoke_token(store.tokens()[0].id)
+        until(lambda: statuses(post(upload(), header)) == {401}, 30)
