@@ -12,6 +12,7 @@ import pytest
 
 from overstory.client import Client, ConsentError, Outcome
 from overstory.client.beginning import erase
+from overstory.client.commands import main
 from overstory.client.errors import Fault, StateError
 from overstory.client.paths import StatePaths
 from overstory.client.state import State
@@ -184,6 +185,52 @@ def test_a_link_that_another_user_made_is_refused(begun, monkeypatch):
     assert State(StatePaths(link)).begin()
     os.chown(link, NOBODY - 1, -1, follow_symlinks=False)
     assert f"the link belongs to user {NOBODY - 1}" in problem_of(link)
+
+
+def not_mine(folder):
+    owned_by(NOBODY, folder)
+
+
+def open_to_all(folder):
+    folder.chmod(0o1777)  # as /tmp is
+
+
+def behind_a_link(folder):
+    real = folder.with_name("real")
+    folder.rename(real)
+    owned_by(NOBODY, real)
+    folder.symlink_to(real)
+
+
+def with_a_planted_secret(folder):
+    os.chown(folder / "secret", NOBODY, -1)
+
+
+def with_a_link_to_a_secret(folder):
+    theirs = folder.with_name("theirs")
+    (folder / "secret").rename(theirs)
+    os.chown(theirs, NOBODY, -1)
+    (folder / "secret").symlink_to(theirs)
+
+
+@pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="giving a file away takes the administrator")
+@pytest.mark.parametrize("case", [not_mine, open_to_all, behind_a_link, with_a_planted_secret, with_a_link_to_a_secret])
+def test_the_folder_that_the_environment_names_is_refused_in_each_of_five_cases(begun, case, capsys):
+    """T20: a client and the person's commands used each of them without a word; who planted the secret read reports."""
+    case(begun)
+    before = {path: path.read_bytes() for path in begun.iterdir()}
+    environ = {"OVERSTORY_STATE": str(begun)}
+    client = Client("t", registry=REGISTRY, environ=environ, policy=begun.parent / "none")
+    assert client.record("m", 2) is Outcome.UNAVAILABLE
+    assert client.flush().problem
+    assert "user" in str(client.status().problem)
+    for command, status in (("status", 0), ("view", 0), ("on", 2), ("local", 2)):
+        assert main([command, *(["--yes"] if command == "on" else [])], environ=environ) == status
+        told = " ".join("".join(capsys.readouterr()).split())
+        assert "belongs to user" in told or "by other users" in told
+        assert told.count("keep the state on another one") <= 1
+    assert {path: path.read_bytes() for path in begun.iterdir()} == before
+    assert main(["off"], environ=environ) == 0, "who says no is heard in any folder"
 
 
 def test_what_is_begun_is_closed_whatever_the_mask(tmp_path):

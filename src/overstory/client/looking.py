@@ -32,7 +32,9 @@ def show_status(setting: Setting, args: argparse.Namespace) -> int:
 
 
 def _with_note(setting: Setting, status: Status) -> Status:
-    return status if setting.no_registry is None else replace(status, notes=(*status.notes, setting.no_registry))
+    if setting.no_registry in {None, status.problem}:
+        return status
+    return replace(status, notes=(*status.notes, str(setting.no_registry)))
 
 
 def show_all(found: Mapping[str, Setting], args: argparse.Namespace, out: TextIO) -> int:

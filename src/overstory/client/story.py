@@ -106,7 +106,7 @@ def tell(view: View, *, reports: int) -> Iterator[Block]:
     if view.status.totals:
         yield Heading(2, "Privacy spent, all together")
         yield from _together(view.status.totals)
-    if not view.metrics:
+    if not view.metrics and view.status.problem is None:
         yield Says("No metric is known here, and none was recorded.")
 
 
