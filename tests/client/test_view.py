@@ -482,22 +482,32 @@ def test_bytes_are_shown_whole_however_long() -> None:
 
 def test_what_is_inferred_names_how_many_values_are_shown_and_adds_up_the_rest(tmp_path: Any) -> None:
     """D: a table showed 5 of 6 values unmarked, and a sixth of the odds as 16.6667%."""
-    names = ", ".join(f'"format{i}"' for i in range(6))
+    names = ", ".join(f'"format{i}"' for i in range(8))
     rest = f'domain = {{kind = "categories", names = [{names}]}}\noracle = "l-grr"\nperiod = "day"\n'
-    six = registry(format=f"{rest}parameters = {{epsilon_permanent = 2.0, epsilon_report = 1.0}}\n")
-    client = recorded(tmp_path, ["format1"], metric="format", registry=six)
+    eight = registry(format=f"{rest}parameters = {{epsilon_permanent = 2.0, epsilon_report = 1.0}}\n")
+    client = recorded(tmp_path, ["format1"], metric="format", registry=eight)
     (grid,) = [
         one
-        for one in tell(look(client, six), reports=1)
+        for one in tell(look(client, eight), reports=1)
         if isinstance(one, Grid) and one.caption.startswith("From the newest")
     ]
-    assert grid.caption == "From the newest report alone: the 5 likeliest of 6 values"
-    assert [row[0] for row in grid.rows][-1] == "the other 1"
-    assert {row[1] for row in grid.rows} == {"16.7%"}
+    assert grid.caption == "From the newest report alone: the 5 likeliest of 8 values"
+    assert [row[0] for row in grid.rows][-1] == "the other 3"
+    assert [row[1] for row in grid.rows] == ["12.5%"] * 5 + ["37.5%"]
     assert sum(float(row[2].rstrip("%")) for row in grid.rows) == pytest.approx(100, abs=0.5)
-    text = " ".join(text_of(look(client, six)).split())
+    text = " ".join(text_of(look(client, eight)).split())
     assert "method noise in two steps: once for each value, and again for each report (l-grr)" in text
     assert "(by chance, not necessarily yours)" in text
     assert "you agreed on 2026-11-21 to: format" in text
     assert "waiting: 1, " in text
     assert "kept on this device: 0" in text
+
+
+def test_one_value_more_than_fits_is_shown_too() -> None:
+    names = ", ".join(f'"{i}"' for i in range(6))
+    rest = f'domain = {{kind = "categories", names = [{names}]}}\noracle = "grr"\nperiod = "day"\n'
+    metric = registry(six=f"{rest}parameters = {{epsilon = 1.0}}\n")["six"]
+    found = infer(metric, [Report(0, 1)])
+    assert isinstance(found, Inference)
+    assert len(found.beliefs) == 6
+    assert math.fsum(belief.probability for belief in found.beliefs) == pytest.approx(1)

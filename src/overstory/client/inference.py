@@ -71,7 +71,8 @@ def infer(metric: Metric, reports: Sequence[Report]) -> Inference | str:
         believed = posterior(metric.mechanism, reports, dict.fromkeys(values, prior))
     except ParameterError as error:
         return f"nothing consistent: {error}"
-    best = sorted(believed.items(), key=lambda pair: -pair[1])[:SHOWN]
+    best = sorted(believed.items(), key=lambda pair: -pair[1])
+    best = best if len(best) == SHOWN + 1 else best[:SHOWN]  # a row for all others would be as long
     beliefs = tuple(Belief(_label(metric, value), probability) for value, probability in best)
     promised = unchanged_cost(metric, len(reports))
     return Inference(len(reports), len(values), prior, beliefs, promised.epsilon, promised.words)
