@@ -131,7 +131,7 @@ def test_the_average_error_is_what_a_simulation_measures(name):
     """One number for every population: here a steep one."""
     choice = next(c for c in rank(12, 1.0, 2000) if c.name == name)
     symbols = zipf(2000, 12, np.random.default_rng(1)) // 3
-    seen = measured_error(choice, symbols, 12, np.random.default_rng(2), rounds=300)
+    seen = measured_error(choice, symbols, 12, np.random.default_rng(2), rounds=300).error
     assert seen == pytest.approx(choice.standard_error, rel=0.08)
 
 

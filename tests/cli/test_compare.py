@@ -36,6 +36,21 @@ def test_the_ranking_for_a_person(folder):
     shown = within("compare", *NEEDS, "--measure", 2, cwd=folder).stdout
     assert "recommended: overstory.oracle('grr', domain_size=10, epsilon=2.0)" in shown
     assert shown.splitlines()[0].split()[-1] == "measured"
+    assert "measured: root mean square error of 2 simulated collections, +/- its standard error" in shown
+
+
+def test_the_trial_orders_the_oracles_and_says_how_surely(folder):
+    """A12: `sue 9.531e-03` was measured beside `subset 1.244e-02`, which was recommended: one run is noise."""
+    (folder / "many.csv").write_text("state\n" + "".join(f"s{i % 7 * i % 11}\n" for i in range(2_000)))
+    shown = within("compare", "--epsilon", 2, "--data", "many.csv", "--column", "state", "--json", cwd=folder).stdout
+    rows = json.loads(shown)["oracles"]
+    assert {row["measured_runs"] for row in rows} == {20}
+    off = [(row["measured_error"] - row["standard_error"]) / row["measured_standard_error"] for row in rows]
+    assert max(map(abs, off)) < 6  # a spread from 20 runs: t with 19 degrees of freedom
+    exact, measured = ([row[name] for row in rows] for name in ("standard_error", "measured_error"))
+    worse = [i for i, error in enumerate(exact) if error > 1.3 * exact[0]]
+    assert worse
+    assert all(measured[i] > measured[0] for i in worse)
 
 
 def test_repeated_reports(folder):
@@ -50,7 +65,26 @@ def test_a_column_is_tried(folder):
     said = json.loads(done.stdout)
     assert (said["domain_size"], said["reports"]) == (3, 4)
     assert all(row["measured_error"] > 0 for row in said["oracles"])
-    assert (folder / "o.svg").read_text().startswith("<?xml")
+    drawn = (folder / "o.svg").read_text()
+    assert drawn.startswith("<?xml")
+    assert "measured, 20 runs, +/- standard error" in drawn
+
+
+def test_no_bar_stands_on_a_logarithmic_axis(monkeypatch, tmp_path):
+    """A12: bars from a cut base say how long they are, and it means nothing."""
+    from matplotlib.figure import Figure
+
+    from overstory.analysis.choosing import rank
+    from overstory.analysis.choosing_measured import Measured
+    from overstory.cli.compare_plot import draw
+
+    drawn = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
+    ranking = rank(5, 1.0, 1000)
+    draw(ranking, [Measured(choice.standard_error, 0.001, 4) for choice in ranking], str(tmp_path / "o.svg"))
+    (axes,) = drawn[0].axes
+    assert (axes.get_xscale(), list(axes.patches)) == ("log", [])
+    assert [label.get_text() for label in axes.get_yticklabels()] == [choice.name for choice in ranking]
 
 
 def test_a_column_in_another_form_is_the_same_column(folder):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,10 +13,52 @@ from numpy.typing import NDArray
 from overstory.analysis.choosing import Choice
 from overstory.analysis.oracle import frequency_oracle
 
+ERRORS: Final = 200
+"""Independent errors of which the mean square is known to 10%, and its root to 5%."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What an oracle's error came out as in simulated collections.
+
+    Attributes
+    ----------
+    error
+        Root mean square error of all frequencies, over all collections.
+    standard_error
+        Of `error`, from how much the collections differ; None for one collection.
+    rounds
+        Collections.
+    """
+
+    error: float
+    standard_error: float | None
+    rounds: int
+
+
+def rounds_to_order(domain_size: int) -> int:
+    """Return how many collections tell oracles apart: an error is then known to about 5%, or better.
+
+    One collection has about d - 1 independent errors, and the root of the mean of n squares varies by ``1 / sqrt(2 n)``
+    of itself. 4 to 20: with few values oracles are many collections apart, and 20 must do.
+
+    Examples
+    --------
+    >>> [rounds_to_order(size) for size in (2, 21, 50, 1000)]
+    [20, 10, 5, 4]
+    """
+    return min(max(math.ceil(ERRORS / max(domain_size - 1, 1)), 4), 20)
+
 
 def measured_error(
-    choice: Choice, symbols: NDArray[np.integer], domain_size: int, rng: np.random.Generator, *, rounds: int = 1
-) -> float:
+    choice: Choice,
+    symbols: NDArray[np.integer],
+    domain_size: int,
+    rng: np.random.Generator,
+    *,
+    rounds: int = 1,
+    advance: Callable[[int], object] = lambda _: None,
+) -> Measured:
     """Return the root mean square error of all frequencies, over `rounds` simulated collections.
 
     Parameters
@@ -28,13 +73,16 @@ def measured_error(
         Where all randomness comes from.
     rounds
         Collections, each from all the devices.
+    advance
+        Is called with 1 after each collection.
 
     Examples
     --------
     >>> from overstory.analysis.choosing import rank
     >>> symbols = np.arange(20_000) % 8
     >>> best = rank(8, 1.0, 20_000)[0]
-    >>> bool(abs(measured_error(best, symbols, 8, np.random.default_rng(1), rounds=20) / best.standard_error - 1) < 0.2)
+    >>> found = measured_error(best, symbols, 8, np.random.default_rng(1), rounds=20)
+    >>> bool(abs(found.error - best.standard_error) < 4 * found.standard_error)
     True
     """
     oracle = frequency_oracle(choice.name, **choice.parameters)
@@ -43,15 +91,26 @@ def measured_error(
     for _ in range(rounds):
         estimate = oracle.estimate(oracle.accumulate(oracle.simulate(symbols, rng)))
         squares.append(np.mean((estimate.raw_frequencies - truth) ** 2))
-    return float(np.sqrt(np.mean(squares)))
+        advance(1)
+    error = math.sqrt(np.mean(squares))
+    # The square root's slope is 1 / (2 sqrt).
+    spread = float(np.std(squares, ddof=1)) / math.sqrt(rounds) / (2 * error) if rounds > 1 and error else None
+    return Measured(error, spread, rounds)
 
 
 def measured_errors(
-    ranking: Sequence[Choice], symbols: NDArray[np.integer], domain_size: int, seed: int, *, rounds: int = 1
-) -> Iterator[float]:
+    ranking: Sequence[Choice],
+    symbols: NDArray[np.integer],
+    domain_size: int,
+    seed: int,
+    *,
+    rounds: int = 1,
+    advance: Callable[[int], object] = lambda _: None,
+) -> Iterator[Measured]:
     """Yield `measured_error` of every choice, each with randomness of its own."""
     for number, choice in enumerate(ranking):
-        yield measured_error(choice, symbols, domain_size, np.random.default_rng([seed, number]), rounds=rounds)
+        rng = np.random.default_rng([seed, number])
+        yield measured_error(choice, symbols, domain_size, rng, rounds=rounds, advance=advance)
 
 
 def zipf(num_reports: int, domain_size: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from overstory.analysis.choosing import Choice
+    from overstory.analysis.choosing_measured import Measured
 
 MORE = """\
 Every registered oracle that suits the needs, ranked by its exact average error over the domain, whatever the
 population. With --epsilon-permanent, those that memoize and send fresh reports; without, those of one report. The
 recommended one is, of those within 1% of the least variance, the one of which two reports share the fewest bits, equal
 or alike; then the one with the smallest reports. With --data, or --measure, collections are simulated and the measured
-error stands beside the exact one."""
+error stands beside the exact one, with its own standard error: oracles whose measured errors overlap are not told
+apart by the trial."""
 
 EXAMPLE = """\
 overstory compare --domain-size 100 --epsilon 1 --reports 1000000
@@ -38,7 +40,9 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--reports", type=int, metavar="N", help="devices that report once (default: the data's rows)")
     parser.add_argument("--data", metavar="FILE", help="true values to try the oracles on: CSV or Parquet")
     parser.add_argument("--column", metavar="C", help="the data's column")
-    parser.add_argument("--measure", type=int, metavar="R", help="simulate R collections of each oracle (with data: 1)")
+    parser.add_argument(
+        "--measure", type=int, metavar="R", help="simulate R collections of each oracle (with data: enough)"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed measures the same (default: 0)")
     parser.add_argument(
         "--numeric",
@@ -97,7 +101,9 @@ def _symbols(args: argparse.Namespace) -> NDArray[np.integer[Any]] | None:
     if args.domain_size is not None and args.domain_size < distinct:
         raise ParameterError(f"--domain-size {args.domain_size}: the column has {distinct} different values")
     args.domain_size = max(distinct, 2) if args.domain_size is None else args.domain_size
-    args.reports, args.measure = len(symbols), args.measure or 1
+    from overstory.analysis.choosing_measured import rounds_to_order
+
+    args.reports, args.measure = len(symbols), args.measure or rounds_to_order(args.domain_size)
     return symbols
 
 
@@ -111,21 +117,24 @@ def _imagined(args: argparse.Namespace) -> NDArray[np.integer[Any]]:
 
 def _measured(
     args: argparse.Namespace, ranking: tuple[Choice, ...], symbols: NDArray[np.integer[Any]] | None
-) -> list[float] | None:
+) -> list[Measured] | None:
     if symbols is None:
         return None
     from overstory.analysis.choosing_measured import measured_errors
+    from overstory.cli.progress import bar
 
-    return list(measured_errors(ranking, symbols, args.domain_size, args.seed, rounds=args.measure))
+    asked = ranking, symbols, args.domain_size, args.seed
+    with bar("collections are simulated", len(ranking) * args.measure) as advance:
+        return list(measured_errors(*asked, rounds=args.measure, advance=advance))
 
 
 def as_json(
-    args: argparse.Namespace, ranking: tuple[Choice, ...], measured: list[float] | None, best: Choice
+    args: argparse.Namespace, ranking: tuple[Choice, ...], measured: list[Measured] | None, best: Choice
 ) -> dict[str, Any]:
     """Return the ranking as JSON values."""
     rows = [choice.to_json() for choice in ranking]
-    for row, error in zip(rows, measured or [], strict=False):
-        row["measured_error"] = error
+    for row, one in zip(rows, measured or [], strict=False):
+        row |= {"measured_error": one.error, "measured_standard_error": one.standard_error, "measured_runs": one.rounds}
     return {
         "domain_size": args.domain_size,
         "epsilon_report": args.epsilon,
@@ -136,20 +145,29 @@ def as_json(
     }
 
 
+def _runs(rounds: int) -> str:
+    return "1 simulated collection" if rounds == 1 else f"{rounds:,} simulated collections"
+
+
+def _measured_text(measured: Measured) -> str:
+    known = measured.standard_error is not None
+    return f"{measured.error:.3e}" + (f" +/- {measured.standard_error:.1e}" if known else "")
+
+
 def table(
-    ranking: tuple[Choice, ...], measured: list[float] | None, best: Choice, instead: str | None = None
+    ranking: tuple[Choice, ...], measured: list[Measured] | None, best: Choice, instead: str | None = None
 ) -> list[str]:
     """Return the ranking as lines."""
     from overstory.privacy.linkability import bits_text
 
     head = f"{'oracle':<15} {'std. error':>10} {'over best':>9} {'bits':>6} {'same':>6} {'alike':>7}  {'decoding':<16}"
-    lines = [(head + (f" {'measured':>10}" if measured else "")).rstrip()]
+    lines = [(head + (f" {'measured':>22}" if measured else "")).rstrip()]
     for number, choice in enumerate(ranking):
         worse = math.sqrt(choice.variance / ranking[0].variance) - 1
         line = f"{choice.name:<15} {choice.standard_error:>10.3e} {worse:>9.1%} {choice.report_bits:>6} "
         line += f"{bits_text(choice.linkable.bits).split()[0]:>6} "
         line += f"{bits_text(choice.linkable.shared(1)).split()[0]:>7}  "
-        line += f"{choice.decoding:<16}" + (f" {measured[number]:>10.3e}" if measured else "")
+        line += f"{choice.decoding:<16}" + (f" {_measured_text(measured[number]):>22}" if measured else "")
         lines.append(line.rstrip())
     made = ", ".join(f"{key}={value!r}" for key, value in best.parameters.items())
     lines += ["", f"recommended: overstory.oracle({best.name!r}, {made})"]
@@ -159,6 +177,8 @@ def table(
     lines.append(
         "std. error: of a value's frequency, on average over the domain; bits: of a report, its public part included"
     )
+    if measured:
+        lines.append(f"measured: root mean square error of {_runs(measured[0].rounds)}, +/- its standard error")
     lines.append("same: bits that are the same in every report of a device while its value does not change")
     lines.append("alike: bits that two reports of an unchanged value share, equal or drawn from one permanent response")
     return lines

@@ -8,17 +8,27 @@ from overstory.cli.picture import picture
 
 if TYPE_CHECKING:
     from overstory.analysis.choosing import Choice
+    from overstory.analysis.choosing_measured import Measured
 
 
-def draw(ranking: tuple[Choice, ...], measured: list[float] | None, path: str) -> None:
-    """Draw the errors as a bar for each oracle, with what was measured as a dot."""
-    with picture(path, 9, 4.5) as figure:
+def draw(ranking: tuple[Choice, ...], measured: list[Measured] | None, path: str) -> None:
+    """Draw a row for each oracle, the best on top: a ring for the exact error, a dot with its error for the measured.
+
+    Dots have no base, so that the axis may be logarithmic and begin anywhere.
+    """
+    places = range(len(ranking))
+    with picture(path, 7, 1.2 + 0.25 * len(ranking)) as figure:
         axes = figure.subplots()
-        names = [choice.name for choice in ranking]
-        axes.bar(names, [choice.standard_error for choice in ranking], color="C0", alpha=0.4, label="exact")
+        exact = [choice.standard_error for choice in ranking]
+        axes.plot(exact, places, "o", color="C0", markerfacecolor="white", markersize=7, label="exact")
         if measured:
-            axes.plot(names, measured, "o", color="C1", label="measured")
-        axes.set_yscale("log")
-        axes.set_ylabel("standard error of a frequency")
-        axes.tick_params(axis="x", rotation=45)
-        axes.legend()
+            errors = [one.error for one in measured]
+            spread = [one.standard_error or 0.0 for one in measured]
+            label = f"measured, {measured[0].rounds:,} runs, +/- standard error"
+            axes.errorbar(errors, places, xerr=spread, fmt="o", color="C1", markersize=3, label=label)
+        axes.set_xscale("log")
+        axes.set_yticks(places, [choice.name for choice in ranking])
+        axes.invert_yaxis()
+        axes.grid(axis="x", color="0.9")
+        axes.set_xlabel("standard error of a frequency")
+        axes.legend(fontsize=8)

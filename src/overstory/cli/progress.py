@@ -29,6 +29,20 @@ def reading_bar(args: argparse.Namespace, label: str, paths: Sequence[str]) -> I
         yield lambda count: bar.advance(task, count)
 
 
+@contextmanager
+def bar(label: str, total: int) -> Iterator[Callable[[int], object]]:
+    """Show how much of `total` is done, if the error stream is a terminal; give the function to tell it."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task(label, total=total)
+        yield lambda count: shown.advance(task, count)
+
+
 def _size(paths: Sequence[str]) -> int | None:
     """Return how many bytes the files have; None where nobody knows, as of standard input."""
     return None if "-" in paths else sum(os.path.getsize(path) for path in paths) or None  # noqa: PTH202
