@@ -11,6 +11,7 @@ from overstory.cli.showing import summary
 from overstory.client.output import printable
 from overstory.files.results import epsilon_text, finite, privacy
 from overstory.files.values import Holding
+from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.wire import decode_batch
 
@@ -86,3 +87,24 @@ def test_bench_looks_beside_the_source() -> None:
     assert bench.folder().name == "bench"
     with pytest.raises(FileNotFoundError):
         (bench.folder() / "absent.py").read_text()
+
+
+@pytest.mark.parametrize("command", [("store", "create"), ("store", "summary")])
+def test_a_folder_is_no_store(tmp_path, capsys, command):
+    """B: `the database file cannot be opened: are its folder and its rights as they should be?`"""
+    assert main([*command, str(tmp_path)]) == 2
+    assert capsys.readouterr().err.endswith(f"this is a folder; name a file in it, such as {tmp_path}/reports.db\n")
+
+
+def test_several_missing_parameters_are_a_plural():
+    with pytest.raises(ParameterError, match=r"^grr needs the parameters domain_size, epsilon$"):
+        mechanism("grr")
+
+
+@pytest.mark.parametrize(("epsilon", "noted"), [(9, False), (11, True), (100, True)])
+def test_a_report_that_hides_next_to_nothing_is_called_so(tmp_path, capsys, epsilon, noted):
+    """A18, B: `collect --epsilon 100` ran without a word."""
+    (tmp_path / "c.csv").write_text("c\noak\nash\n")
+    line = ["collect", str(tmp_path / "c.csv"), "--column", "c", "-o", str(tmp_path), "--epsilon", str(epsilon)]
+    assert main(line) == 0
+    assert ("a report hides next to nothing" in capsys.readouterr().out) == noted

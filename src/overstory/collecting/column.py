@@ -132,10 +132,19 @@ def _without_marks(people: People) -> People:
 
 
 def _suspected(people: People) -> People:
-    """Note which of the values look as if they stood for none."""
+    """Note which of the values look as if they stood for none, or for several."""
     marks = [label for label in people.labels if label in NO_NUMBERS]
+    several = [label for label in people.labels if _is_several(label, people.labels)]
     notes = [f"{mark!r} was counted as a value: if it stands for none, give --missing '{mark}'" for mark in marks]
+    if several:
+        notes.append(f"{several[0]!r} and its like were counted as values of their own: several choices in one answer")
     return replace(people, notes=(*people.notes, *notes))
+
+
+def _is_several(label: str, labels: Sequence[str]) -> bool:
+    """Whether a label joins others by semicolons, as answers with several choices do in surveys."""
+    parts = [part.strip() for part in label.split(";")]
+    return len(parts) > 1 and any(part in labels for part in parts)
 
 
 def all_numbers(values: Sequence[str]) -> bool:

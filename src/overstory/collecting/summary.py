@@ -15,6 +15,8 @@ from overstory.collecting.simulating import Learned
 from overstory.privacy.statement import statement
 from overstory.privacy.words import epsilon_text
 
+WEAK: Final = 10.0
+"""Past this epsilon the notes say what it is worth: the best guess among two values is wrong once in 22,000 times."""
 QUANTILES: Final = (0.1, 0.25, 0.5, 0.75, 0.9)
 HERE: Final = (
     "Nothing of your file left this machine: the devices, the collector and this page are all simulated here. What is "
@@ -116,9 +118,14 @@ class Summary:
             f"Learned: {found} {learned.estimate.alpha:.0%}; {error}; {intervals}.",
             f"Thresholds: {self._thresholds()}.",
             f"Privacy: {cost}",
-            *(f"Note: {note}." for note in [*people.notes, *learned.estimate.notes]),
+            *(f"Note: {note}." for note in [*people.notes, *self._weak(), *learned.estimate.notes]),
             HERE,
         ]
+
+    def _weak(self) -> list[str]:
+        """Say when a report hides next to nothing."""
+        epsilon = self.learned.mechanism.epsilon_report
+        return [f"at epsilon {epsilon_text(epsilon)} a report hides next to nothing"] if epsilon > WEAK else []
 
     def _thresholds(self) -> str:
         """Say which shares these people show, by the rule that was used."""

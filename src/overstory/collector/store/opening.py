@@ -34,6 +34,8 @@ def connect(url: str, *, create: bool = False) -> Database:
     if parsed.get_backend_name() == "postgresql":
         return _postgres(parsed)
     path = Path(parsed.database or "")
+    if path.is_dir():
+        raise StoreError(f"{path}: this is a folder; name a file in it, such as {path / 'reports.db'}")
     if not create and not path.is_file():
         raise MissingStoreError(f"{path}: there is no such store; make it first: overstory store create {path}")
     if not path.parent.is_dir():

@@ -80,7 +80,7 @@ def build_from(registry: Mapping[str, Callable[..., Built]], name: str, paramete
         raise ParameterError(f"{name} has no parameter {', '.join(unknown)}: it takes {', '.join(accepted)}")
     missing = [k for k, p in accepted.items() if p.default is p.empty and k not in parameters]
     if missing:
-        raise ParameterError(f"{name} needs the parameter {', '.join(missing)}")
+        raise ParameterError(f"{name} needs the parameter{'s' * (len(missing) > 1)} {', '.join(missing)}")
     return build(**{key: _plain(value) for key, value in parameters.items()})
 
 

@@ -1,0 +1,96 @@
+"""The analyst: a CSV file, and the first command that comes to mind gives a result.
+
+Seven files of the shapes of public ones: UCI's household power and Adult, Stack Overflow's survey, titanic, diamonds,
+taxi trips, and an export as JSON lines. Their rows are made here.
+"""
+
+import gzip
+import json
+
+import pytest
+from playing import Newcomer
+
+PLACES = ["Lenox Hill West", "JFK Airport", "Midtown Center", "East Village"]
+POWER = "Date;Time;Global_active_power;Voltage\n" + "".join(
+    f"16/12/2006;17:{i % 60:02}:00;" + ("?;?\n" if i % 50 == 7 else f"{i % 700 / 100:.3f};{234 + i % 97 / 10:.3f}\n")
+    for i in range(2_000)
+)
+ADULT = "".join(
+    f"{20 + i % 60}, {('Private', '?')[i % 2]}, {i}, {('HS-grad', 'Bachelors', 'HS-grad')[i % 3]}, <=50K\n"
+    for i in range(2_000)
+)
+SURVEY = "Respondent,Gender,Hobbyist,Comment\n" + "".join(
+    f'{i},{("Man", "Woman", "Man;Woman", "NA")[i % 4]},{("Yes", "No")[i % 2]},"two\nlines ""quoted"", {i}"\n'
+    for i in range(2_000)
+)
+TITANIC = "PassengerId,Survived,Pclass,Name,Age,Embarked\n" + "".join(
+    f'{i},{i % 3 // 2},{i % 3 + 1},"Braund, Mr. Owen ""Bo"" {i}",{"" if i % 5 == 0 else i % 70},{"SCQ"[i % 3]}\n'
+    for i in range(900)
+)
+DIAMONDS = '"carat","cut","price"\n' + "".join(
+    f'{0.2 + i % 300 / 100:.2f},"{("Ideal", "Premium", "Very Good")[i % 3]}",{326 + i % 4_000}\n' for i in range(2_000)
+)
+TAXIS = "pickup,distance,pickup_zone\r\n" + "".join(
+    f"2019-03-23 20:21:09,{i % 90 / 10},{'' if i % 40 == 3 else PLACES[i % 4]}\r\n" for i in range(2_000)
+)
+EXPORT = "".join(json.dumps({"id": i, "country": ("DE", "FR", None)[i % 3]}) + "\n" for i in range(2_000))
+
+FILES = {
+    "household_power_consumption.txt": (POWER, "--column Voltage"),
+    "adult.data": (ADULT, "--no-header --column 4"),
+    "survey_results_public.csv": (SURVEY, "--column Hobbyist"),
+    "titanic.csv": (TITANIC, "--column Embarked"),
+    "diamonds.csv": (DIAMONDS, "--column cut"),
+    "taxis.csv.gz": (gzip.compress(TAXIS.encode()), "--column pickup_zone"),
+    "export.jsonl": (EXPORT, "--column country"),
+}
+
+
+@pytest.fixture
+def analyst(tmp_path):
+    newcomer = Newcomer(tmp_path)
+    for name, (content, _) in FILES.items():
+        newcomer.write(name, content)
+    return newcomer
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_first_command_gives_a_result(analyst, name):
+    """A10: five of seven were refused."""
+    said = analyst.shell(f"overstory collect {name} {FILES[name][1]} --epsilon 2")
+    assert "Learned:" in said
+    assert "intervals hold the truth" in said
+    assert analyst.read("out/collect/learned.csv").count("\n") > 2
+    assert "<svg" in analyst.read("out/collect/collect.html")
+
+
+def test_what_was_meant_is_said_in_the_error(analyst):
+    """A wrong first command names the right one: the column, the header, the bytes."""
+    said = analyst.shell("overstory collect titanic.csv --column embarked", status=2)
+    assert "did you mean 'Embarked'?" in said
+    assert "--no-header" in analyst.shell("overstory collect adult.data --column education", status=2)
+    said = analyst.shell("overstory discover taxis.csv.gz --column pickup_zone --epsilon 4", status=2)
+    assert "give --bytes 15 (the longest value, 'Lenox Hill West', has 15 bytes" in said
+    found = analyst.shell("overstory discover taxis.csv.gz --column pickup_zone --epsilon 4 --bytes 15 --seed 1")
+    assert all(place in found for place in PLACES)
+
+
+def test_several_choices_in_one_answer_are_one_value(analyst):
+    """A10: `Man;Woman` of a multiple choice: each combination is a value of its own, and a note says so."""
+    said = analyst.shell(
+        "overstory collect survey_results_public.csv --column Gender --missing NA --epsilon 4 -o gender"
+    )
+    assert "'Man;Woman' and its like were counted as values of their own: several choices in one answer" in said
+    labels = [line.split(",")[0] for line in analyst.read("gender/learned.csv").splitlines()[1:]]
+    assert sorted(labels) == ["Man", "Man;Woman", "Woman"]
+
+
+def test_from_a_pipe_to_a_pipe(analyst):
+    said = analyst.shell("gzip -dc taxis.csv.gz | overstory collect - --column pickup_zone --epsilon 4 -o - | head -1")
+    assert said.startswith("string,estimate,")
+
+
+def test_results_for_a_spreadsheet(analyst):
+    analyst.write("evil.csv", "c\n" + "=1+1\noak\n" * 50)
+    analyst.shell("overstory collect evil.csv --column c --epsilon 4 --spreadsheet")
+    assert "'=1+1," in analyst.read("out/collect/learned.csv")
