@@ -104,7 +104,7 @@ def test_the_same_seed_measures_the_same(folder):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--epsilon", 1), "give --domain-size D and --reports N, or --data"),
+        (("--epsilon", 1), "give --domain-size D and --reports N, or FILE"),
         (("--epsilon", 1, "--data", "data.csv"), "go together"),
         (("--epsilon", 1, "--data", "data.csv", "--column", "x"), "there is no column 'x'; there are: 'state', 'n'"),
         (("--epsilon", 1, "--data", "none.csv", "--column", "x"), "none.csv"),

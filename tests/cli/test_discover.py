@@ -91,7 +91,8 @@ def test_files_are_written(files):
     done = discover(
         files, "values.csv", "--column", "tree", "--bytes", 9, "--csv", "out.csv", "--plot", "out.svg", "--quiet"
     )
-    assert (done.returncode, done.stdout) == (0, "")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "oak" in done.stdout  # A18: --quiet dropped the table as well
     assert (files / "out.csv").read_text(encoding="utf-8").startswith("string,estimate,")
     assert "<svg" in (files / "out.svg").read_text()
 

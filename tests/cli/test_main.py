@@ -1,5 +1,6 @@
 """The dispatcher: quick to start, one sentence for whatever goes wrong, never a traceback."""
 
+import re
 import subprocess
 import sys
 import time
@@ -56,8 +57,78 @@ def test_no_command_and_a_wrong_one(capsys: Any) -> None:
     assert main([]) == 2
     assert "commands:" in capsys.readouterr().err
     assert main(["discombobulate"]) == 2
-    assert "invalid choice" in capsys.readouterr().err
+    assert capsys.readouterr().err.startswith("overstory: error: there is no command 'discombobulate'; did you mean ")
     assert main(["sum", "--sideways"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["decdoe"], "overstory: error: there is no command 'decdoe'; did you mean decode? (see overstory --help)"),
+        (
+            ["--versoin"],
+            "overstory: error: there is no option --versoin; did you mean --version? (see overstory --help)",
+        ),
+        (["decode", "--mpa=x"], "overstory decode: error: there is no option --mpa; did you mean --map?"),
+        (["metrics", "lnit"], "overstory metrics: error: there is no command 'lnit'; did you mean lint?"),
+        (
+            ["metrics", "lint", "x", "--strct"],
+            "overstory metrics lint: error: there is no option --strct; did you mean ",
+        ),
+        (["metrics", "lint", "x", "y"], "overstory metrics lint: error: not expected: y (see overstory metrics lint "),
+        (["plan", "--reports", "many"], "argument --reports: 'many' is not a whole number: give one such as 1000000, "),
+        (["compare", "--epsilon", "1,5"], "argument --epsilon: '1,5' is not a number: give one such as 0.5"),
+        (["privacy", "rapor"], "there is no mechanism 'rapor'; did you mean rappor? choose one of basic-rappor"),
+        (["sum"], "overstory sum: error: the following arguments are required: --params, --reports, -o/--output (see"),
+    ],
+)
+def test_what_is_mistyped_is_one_line_with_what_may_be_meant(tmp_path: Any, argv: Any, said: str) -> None:
+    """A18: no suggestions, the usage of the top command, or 43 lines of usage."""
+    ran = within(*argv, cwd=tmp_path)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert said in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("reports", ["1e5", "100,000", "100000", "100_000", "1.0e5"])
+def test_large_numbers_may_be_written_as_people_do(tmp_path: Any, reports: str) -> None:
+    ran = within("compare", "--domain-size", "4", "--epsilon", "1", "--reports", reports, "--json", cwd=tmp_path)
+    assert '"reports": 100000,' in ran.stdout
+
+
+@pytest.mark.parametrize("text", ["", "1e", "1e400", "1,00", "1.5", "1e-2", "0x10", "1__0"])
+def test_what_is_no_whole_number_is_refused(tmp_path: Any, text: str) -> None:
+    ran = within("compare", "--domain-size", "4", "--epsilon", "1", "--reports", text, cwd=tmp_path)
+    assert (ran.returncode, "is not a whole number" in ran.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("command", "now", "before"),
+    [
+        ("demo", "--output", "--out"),
+        ("demo", "--num-hashes", "--hashes"),
+        ("collect", "--output", "--out"),
+        ("collect", "--epsilon", "--epsilon-report"),
+        ("plan", "--epsilon", "--epsilon-report"),
+        ("compare", "[FILE]", "--data"),
+        ("reproduce", "--output", "--out"),
+    ],
+)
+def test_an_option_has_one_name_and_goes_by_the_earlier_one_unseen(command: str, now: str, before: str) -> None:
+    help_text = overstory(command, "--help", cwd=Path.cwd(), COLUMNS="200").stdout
+    assert now in help_text
+    assert not re.search(rf"{before}(?![-\w])", help_text)
+    given = {"plan": ["--reports", "1"], "collect": ["x", "--column", "y"], "compare": ["--epsilon", "1"]}.get(
+        command, []
+    )
+    said = within(command, *given, before, "1", "--nonsense", cwd=Path.cwd()).stderr
+    assert f"overstory {command}: error: there is no option --nonsense" in said
+
+
+def test_an_interrupted_command_says_one_word(monkeypatch: Any, capsys: Any) -> None:
+    """A18: rc 130, and not a word."""
+    assert failing(monkeypatch, KeyboardInterrupt()) == 130
+    assert capsys.readouterr().err == "overstory: interrupted\n"
 
 
 def test_the_version(capsys: Any) -> None:
@@ -100,7 +171,7 @@ def failing(monkeypatch: Any, error: Any) -> Any:
         (MemoryError(), 70, "not enough memory"),
         (ZeroDivisionError("division by zero"), 70, "a fault of ours"),
         (ImportError("cannot import name 'x'"), 70, "a fault of ours"),
-        (KeyboardInterrupt(), 130, ""),
+        (KeyboardInterrupt(), 130, "interrupted"),
     ],
 )
 def test_whatever_goes_wrong_is_one_sentence(monkeypatch: Any, capsys: Any, error: Any, status: Any, says: Any) -> None:

@@ -1,10 +1,12 @@
 """``overstory plan`` end to end: both directions, files, JSON, and one clear message for bad input."""
 
 import json
+import re
 import subprocess
 import sys
 
 import pytest
+from running import within
 
 from overstory.cli.main import main
 from overstory.files.params import RapporParameters, read_params, write_params
@@ -100,7 +102,7 @@ def test_thrifty(capsys):
         ([*NEEDS[1:], "--num-bits", "0"], "num_bits (k) = 0"),
         ([*NEEDS[1:], "--num-cohorts", "0"], "num_cohorts (m) = 0"),
         (["--params", "{params}", "--num-hashes", "0", "--reports", "5", "--candidates", "3"], "--num-hashes: only"),
-        (["--params", "{params}", "--reports", "many", "--candidates", "3"], "invalid int value"),
+        (["--params", "{params}", "--reports", "many", "--candidates", "3"], "is not a whole number"),
     ],
 )
 def test_bad_input_is_one_message_and_status_2(capsys, params, arguments, says):
@@ -135,3 +137,14 @@ def test_planning_itself_needs_only_the_standard_library():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("reports", [60, 80, 100, 140, 200, 300])
+def test_no_share_above_all_and_no_one_strings(reports, tmp_path):
+    """A18: "held by 104.213% nine times in ten", "At most 1 strings"."""
+    given = ["--epsilon", 1, "--epsilon-permanent", 2, "--reports", reports, "--candidates", 3]
+    words = " ".join(within("plan", *given, cwd=tmp_path).stdout.split())
+    shares = [float(share) for share in re.findall(r"(?:held by|about) ([0-9.]+)%", words)]
+    assert all(share <= 100 for share in shares), words
+    assert " 1 strings" not in words
+    assert ("were it held by everybody" in words) == (len(shares) == 2)

@@ -135,7 +135,7 @@ def test_texts_and_flags_are_read_as_the_oracle_wants_them(capsys):
         (["rappor", "--hash-family", "google-rappor-python"], "an oracle takes --param hash_family=..."),
         (["rappor", "--hash-key", "m"], "--hash-key goes with --params"),
         (["rappor", "--plot", "epsilons.gif"], "end the name in .svg, .pdf or .png"),
-        (["rappor", "--reports", "many"], "invalid int value"),
+        (["rappor", "--reports", "many"], "is not a whole number"),
         (
             ["wb", "--param", "domain_size=5", "--param", "epsilon=1", "--param", "window=4", "--delta", "1"],
             "delta = 1",

@@ -369,11 +369,11 @@ def test_the_registry_may_lie_in_a_package_inside_a_zip(tmp_path, monkeypatch):
 @pytest.mark.parametrize("choice", [None, "on"])
 def test_a_strict_client_raises_for_what_is_mistyped_whatever_was_chosen(tmp_path, choice):
     client = device(tmp_path, choice=choice, strict=True)
-    with pytest.raises(ParameterError, match=r"no metric 'color': the registry lists .*; did you mean 'colour'"):
+    with pytest.raises(ParameterError, match=r"no metric 'color': the registry lists .*; did you mean colour"):
         client.record("color", "red")
     with pytest.raises(ParameterError, match="a metric is named by a string, not by list"):
         client.record(["colour"], "red")
-    with pytest.raises(ParameterError, match=r"colour: 'gren' is not a category: .*; did you mean 'green'"):
+    with pytest.raises(ParameterError, match=r"colour: 'gren' is not a category: .*; did you mean green"):
         client.record("colour", "gren")
     with pytest.raises(ParameterError, match="first: value = 'five'"):
         client.record("first", "five")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from overstory.cli.arguments import add_command, check_pipes
 from overstory.cli.csv_form import add_form, add_spreadsheet, form_of, form_words, seekable
+from overstory.cli.parser import add_earlier_names
 
 if TYPE_CHECKING:
     from overstory.collecting.column import Column
@@ -28,7 +29,7 @@ A column of numbers is counted in bins, given or chosen. Rows without a value ar
 
 EXAMPLE = """\
 overstory collect survey.csv --column state --epsilon 2
-  overstory collect homes.parquet --column kwh --bins 0 5 50 --epsilon-report 1 --epsilon-permanent 3 -o homes"""
+  overstory collect homes.parquet --column kwh --bins 0 5 50 --epsilon 1 --epsilon-permanent 3 -o homes"""
 
 ROWS = 20
 
@@ -36,15 +37,15 @@ ROWS = 20
 def add_parser(subparsers: Any) -> None:
     """Add the command."""
     parser = add_command(
-        subparsers, "collect", "your own column: what would have been learned?", more=MORE, example=EXAMPLE
+        subparsers, "collect", "simulate a private collection on your own data", more=MORE, example=EXAMPLE
     )
     parser.add_argument("file", metavar="FILE", help="CSV (gz too), JSON lines or Parquet; - for standard input")
     parser.add_argument("--column", required=True, metavar="C", help="the column to collect")
     add_form(parser)
     parser.add_argument("--oracle", default="auto", metavar="NAME", help="what devices use (default auto: the best)")
-    parser.add_argument("--epsilon", type=float, metavar="E", help="epsilon of one report, in nats (default 1)")
-    parser.add_argument("--epsilon-report", type=float, metavar="X", help="the same, beside --epsilon-permanent")
-    parser.add_argument("--epsilon-permanent", type=float, metavar="Y", help="of any number of reports of one value")
+    parser.add_argument("--epsilon", type=float, metavar="E", help="privacy loss of one report (default 1)")
+    parser.add_argument("--epsilon-report", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--epsilon-permanent", type=float, metavar="Y", help="of all reports of one value together")
     parser.add_argument("--reports-per-device", type=int, default=1, metavar="R", help="of each device (default 1)")
     parser.add_argument("--device-column", metavar="D", help="whose row it is: a device's rows are its reports")
     parser.add_argument(
@@ -55,9 +56,10 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--people", type=int, metavar="N", help="draw N people from the rows instead of one a row")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed gives the same output")
     meaning = "folder (default out/collect); -: learned.csv alone, to standard output"
-    parser.add_argument("-o", "--output", "--out", default="out/collect", metavar="DIR", help=meaning)
+    parser.add_argument("-o", "--output", default="out/collect", metavar="DIR", help=meaning)
     add_spreadsheet(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_earlier_names(parser, {"--out": "output"})
     parser.set_defaults(run=run)
 
 
@@ -103,7 +105,7 @@ def _budget(args: argparse.Namespace) -> Budget:
         raise ParameterError("--epsilon and --epsilon-report say the same: give one")
     one = args.epsilon if args.epsilon_report is None else args.epsilon_report
     if one is None and args.epsilon_permanent is not None:
-        raise ParameterError("--epsilon-permanent needs --epsilon-report, what one report may reveal")
+        raise ParameterError("--epsilon-permanent needs --epsilon, what one report may reveal")
     return Budget(1.0 if one is None else one, args.epsilon_permanent, args.reports_per_device)
 
 

@@ -20,28 +20,35 @@ MORE = """\
 Every registered oracle that suits the needs, ranked by its exact average error over the domain, whatever the
 population. With --epsilon-permanent, those that memoize and send fresh reports; without, those of one report. The
 recommended one is, of those within 1% of the least variance, the one of which two reports share the fewest bits, equal
-or alike; then the one with the smallest reports. With --data, or --measure, collections are simulated and the measured
+or alike; then the one with the smallest reports. With FILE, or --measure, collections are simulated and the measured
 error stands beside the exact one, with its own standard error: oracles whose measured errors overlap are not told
 apart by the trial."""
 
 EXAMPLE = """\
 overstory compare --domain-size 100 --epsilon 1 --reports 1000000
-  overstory compare --epsilon 2 --data survey.csv --column state --plot oracles.svg"""
+  overstory compare survey.csv --column state --epsilon 2 --plot oracles.svg"""
 
 
 def add_parser(subparsers: Any) -> None:
     """Add the command."""
     parser = add_command(subparsers, "compare", "oracles side by side at equal privacy", more=MORE, example=EXAMPLE)
-    parser.add_argument("--epsilon", type=float, required=True, metavar="E", help="epsilon of one report, in nats")
+    parser.add_argument("file", metavar="FILE", nargs="?", help="true values to try the oracles on: CSV or Parquet")
+    parser.add_argument(
+        "--epsilon",
+        type=float,
+        required=True,
+        metavar="E",
+        help="privacy loss of one report (epsilon; smaller is more private)",
+    )
     parser.add_argument(
         "--epsilon-permanent", type=float, metavar="Y", help="what any number of reports of one value may reveal"
     )
-    parser.add_argument("--domain-size", type=int, metavar="D", help="values (default: those in the data)")
-    parser.add_argument("--reports", type=int, metavar="N", help="devices that report once (default: the data's rows)")
-    parser.add_argument("--data", metavar="FILE", help="true values to try the oracles on: CSV or Parquet")
-    parser.add_argument("--column", metavar="C", help="the data's column")
+    parser.add_argument("--domain-size", type=int, metavar="D", help="values (default: those in FILE)")
+    parser.add_argument("--reports", type=int, metavar="N", help="devices that report once (default: FILE's rows)")
+    parser.add_argument("--data", help=argparse.SUPPRESS)  # what FILE was called
+    parser.add_argument("--column", metavar="C", help="FILE's column")
     parser.add_argument(
-        "--measure", type=int, metavar="R", help="simulate R collections of each oracle (with data: enough)"
+        "--measure", type=int, metavar="R", help="simulate R collections of each oracle (with FILE: enough)"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed measures the same (default: 0)")
     parser.add_argument(
@@ -57,6 +64,11 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    from overstory.protocol.errors import ParameterError
+
+    if args.file is not None and args.data is not None:
+        raise ParameterError("FILE and --data say the same: give one")
+    args.data = args.data if args.file is None else args.file
     check_plot(args.plot)
     check_seed(args.seed)
     if args.numeric is not None:
@@ -88,12 +100,12 @@ def _symbols(args: argparse.Namespace) -> NDArray[np.integer[Any]] | None:
     from overstory.protocol.errors import ParameterError
 
     if (args.data is None) != (args.column is None):
-        raise ParameterError("--data FILE and --column C go together")
+        raise ParameterError("FILE and --column C go together")
     if args.measure is not None and args.measure < 1:
         raise ParameterError("--measure takes a whole number from 1")
     if args.data is None:
         if args.domain_size is None or args.reports is None:
-            raise ParameterError("give --domain-size D and --reports N, or --data FILE and --column C")
+            raise ParameterError("give --domain-size D and --reports N, or FILE and --column C")
         return None
     from overstory.cli.compare_data import read_symbols
 

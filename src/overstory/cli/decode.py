@@ -168,10 +168,10 @@ def _run_files(args: argparse.Namespace) -> int:
             decoded.plot(figure.subplots())
     if args.json:
         print(json.dumps({**about, "estimates": decoded.rows()}, indent=2, allow_nan=False))
-    elif not args.quiet and not to_pipe:
+    elif not to_pipe:
         from overstory.cli.showing import show
 
-        show(chosen_rows(decoded, everything=args.all), about, results)
+        show(chosen_rows(decoded, everything=args.all), about, None if args.quiet else results)
     return 0
 
 

@@ -36,8 +36,8 @@ def run_store(args: argparse.Namespace) -> int:
     written = _write(args.output, reading, spreadsheet=args.spreadsheet) if args.output else None
     if args.json:
         print(json.dumps(reading.to_json(), indent=2, allow_nan=False))
-    elif not args.quiet:
-        show_reading(reading, written, everything=args.all)
+    else:
+        show_reading(reading, None if args.quiet else written, everything=args.all)
     return 0
 
 

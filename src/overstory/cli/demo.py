@@ -10,8 +10,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from overstory.cli.parser import add_earlier_names
+
 EXAMPLE = "example: overstory demo --reports 1000000 --states all --json"
-OPTIONS = {"k": "k", "hashes": "h", "cohorts": "m", "p": "p", "q": "q", "f": "f"}
+OPTIONS = {"num_bits": "k", "num_hashes": "h", "num_cohorts": "m", "p": "p", "q": "q", "f": "f"}
+EARLIER = {"--k": "num_bits", "--hashes": "num_hashes", "--cohorts": "num_cohorts", "--out": "output"}
+"""Names that options had, and what they set."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -26,14 +30,15 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--reports", type=int, default=1_000_000, metavar="N", help="respondents (default 1,000,000)")
     parser.add_argument("--seed", type=int, default=20210418, metavar="S", help="the same seed gives the same output")
     parser.add_argument("--states", default="26", metavar="WHICH", help="a number, all, or names (default 26)")
-    parser.add_argument("--k", type=int, default=128, help="bits of the Bloom filter (default 128)")
-    parser.add_argument("--hashes", type=int, default=2, metavar="H", help="hash functions (default 2)")
-    parser.add_argument("--cohorts", type=int, default=16, metavar="M", help="cohorts (default 16)")
+    parser.add_argument("--num-bits", type=int, default=128, metavar="K", help="bits of the Bloom filter (default 128)")
+    parser.add_argument("--num-hashes", type=int, default=2, metavar="H", help="hash functions (default 2)")
+    parser.add_argument("--num-cohorts", type=int, default=16, metavar="M", help="cohorts (default 16)")
     parser.add_argument("--f", type=float, default=0.5, help="share of noise in the permanent bits (default 0.5)")
     parser.add_argument("--p", type=float, default=0.5, help="P(report 1 | permanent 0) (default 0.5)")
     parser.add_argument("--q", type=float, default=0.75, help="P(report 1 | permanent 1) (default 0.75)")
-    parser.add_argument("-o", "--out", default="out/demo", metavar="DIR", help="where files go (default out/demo)")
+    parser.add_argument("-o", "--output", default="out/demo", metavar="DIR", help="where files go (default out/demo)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_earlier_names(parser, EARLIER)
     parser.set_defaults(run=run)
 
 
@@ -58,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     with Progress(console=watching, transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task("devices report", total=len(population))
         collection = collect(
-            population, parameters, args.seed, Path(args.out), lambda count: progress.advance(task, count)
+            population, parameters, args.seed, Path(args.output), lambda count: progress.advance(task, count)
         )
     page = write_page(collection, _command(args))
     if args.json:
@@ -67,10 +72,11 @@ def run(args: argparse.Namespace) -> int:
         return 0
     console = Console()
     show(collection, console)
-    console.print(f"\nFiles: {args.out}; page: {page.resolve()}", soft_wrap=True, highlight=False)
+    console.print(f"\nFiles: {args.output}; page: {page.resolve()}", soft_wrap=True, highlight=False)
     return 0
 
 
 def _command(args: argparse.Namespace) -> str:
-    given = ([f"--{name}", str(getattr(args, name))] for name in ("reports", "seed", "states", *OPTIONS))
+    names = ("reports", "seed", "states", *OPTIONS)
+    given = (["--" + name.replace("_", "-"), str(getattr(args, name))] for name in names)
     return shlex.join(["overstory", "demo", *chain.from_iterable(given)])

@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
             found.plot(figure.subplots())
     if args.json:
         print(json.dumps({**found.to_json(everything=True), "plan": _about(plan)}, indent=2, allow_nan=False))
-    elif not args.quiet:
+    else:
         from overstory.cli.discover_table import show
 
         show(found, plan)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Final
 
+from overstory.cli.parser import Parser
 from overstory.client.output import PIPE_CLOSED, close_quietly, printable, write_anything
 
 COMMANDS: Final = (
@@ -71,6 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
     except KeyboardInterrupt:
+        print("overstory: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         close_quietly()
@@ -115,7 +117,7 @@ def _command(name: str) -> ModuleType | None:
 
 
 def _parser(modules: dict[str, ModuleType]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="overstory",
         description="See the forest, never the trees: statistics under local differential privacy.",
         epilog="example:\n  overstory decode --params params.csv --counts counts.csv --map map.csv -o results\n\n"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from overstory.cli.arguments import add_command
+from overstory.cli.parser import add_earlier_names
 
 if TYPE_CHECKING:
     from overstory.experiments.registry import Experiment
@@ -44,7 +45,8 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--value", metavar="TEXT", help="the value whose report is drawn (rappor-figure-1)")
     parser.add_argument("--params", metavar="FILE", help="RAPPOR's parameters for it: header k,h,m,p,q,f and one row")
     parser.add_argument("--readings", metavar="FILE", help="real meter readings instead of the synthetic ones")
-    parser.add_argument("-o", "--out", default="out/reproduce", metavar="DIR", help="folder (default out/reproduce)")
+    parser.add_argument("-o", "--output", default="out/reproduce", metavar="DIR", help="folder (default out/reproduce)")
+    add_earlier_names(parser, {"--out": "output"})
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress bar, no table")
     parser.set_defaults(run=run)
@@ -104,7 +106,7 @@ def _reproduced(
         for number, (experiment, given) in enumerate(zip(chosen, takes, strict=True)):
             result, _ = reproduce(
                 experiment,
-                Path(args.out),
+                Path(args.output),
                 quick=args.quick,
                 options=given,
                 fresh=args.fresh,
@@ -141,7 +143,7 @@ def _write_overview(args: argparse.Namespace, results: tuple[Result, ...]) -> No
     from overstory.experiments.summary import markdown
     from overstory.files.opening import writing_text
 
-    folder, known = Path(args.out), {result.name: result for result in results}
+    folder, known = Path(args.output), {result.name: result for result in results}
     every = [known.get(name) or load(name, folder) for name in EXPERIMENTS]
     there = [result for result in every if result is not None]
     given = ([f"--{name}", str(getattr(args, name))] for name in OPTIONS if getattr(args, name) is not None)
@@ -173,4 +175,4 @@ def _show(args: argparse.Namespace, results: tuple[Result, ...]) -> None:
         for note in result.notes:
             console.print(Text(f"note: {note}"), soft_wrap=True)
         console.print()
-    console.print(Text(f"{overview(results)}\nPage: {Path(args.out) / 'index.html'}"), soft_wrap=True)
+    console.print(Text(f"{overview(results)}\nPage: {Path(args.output) / 'index.html'}"), soft_wrap=True)

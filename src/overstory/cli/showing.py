@@ -16,7 +16,7 @@ from overstory.files.results import epsilon_text
 COLUMNS = ("value", "count", "95% interval", "share", "95% interval", "p", "")
 
 
-def show(rows: list[dict[str, Any]], about: dict[str, Any], results: str) -> None:
+def show(rows: list[dict[str, Any]], about: dict[str, Any], results: str | None) -> None:
     """Print the rows and what must be known to read them."""
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     if rows:
@@ -28,7 +28,8 @@ def show(rows: list[dict[str, Any]], about: dict[str, Any], results: str) -> Non
         console.print(table)
     else:
         console.print("nothing was detected")
-    for line in (*summary(about), *(f"note: {note}" for note in about["notes"]), f"every candidate: {results}"):
+    closing = [] if results is None else [f"every candidate: {results}"]
+    for line in (*summary(about), *(f"note: {note}" for note in about["notes"]), *closing):
         console.print(Text(line), soft_wrap=True)
 
 

@@ -90,13 +90,13 @@ def mistake(registry: MetricRegistry, name: object, value: object) -> ParameterE
     >>> from overstory.protocol.metrics import parse_registry
     >>> from overstory.protocol.metrics.registry import EXAMPLE
     >>> print(mistake(parse_registry(EXAMPLE), "color", "red"))
-    there is no metric 'color': the registry lists colour; did you mean 'colour'?
+    there is no metric 'color': the registry lists colour; did you mean colour?
     >>> print(mistake(parse_registry(EXAMPLE), "colour", "gren"))
-    colour: 'gren' is not a category: choose one of 'red', 'green', 'blue'; did you mean 'green'?
+    colour: 'gren' is not a category: choose one of 'red', 'green', 'blue'; did you mean green?
     """
     from overstory.protocol.domains import Categories
+    from overstory.protocol.errors import suggestion
     from overstory.protocol.metrics import UnknownMetricError
-    from overstory.protocol.metrics.fields import near_miss
 
     if not isinstance(name, str):
         return UnknownMetricError(f"a metric is named by a string, not by {type(name).__name__}")
@@ -107,7 +107,7 @@ def mistake(registry: MetricRegistry, name: object, value: object) -> ParameterE
         return error
     except Exception as error:  # noqa: BLE001 - a value of the program's own class may raise anything
         names = metric.domain.names if isinstance(metric.domain, Categories) else ()
-        return ParameterError(f"{name}: {error}{near_miss(value, names)}")
+        return ParameterError(f"{name}: {error}{suggestion(value, names)}")
     return None
 
 

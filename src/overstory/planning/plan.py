@@ -212,15 +212,18 @@ def _detection(plan: Plan) -> Iterator[str]:
     if plan.detectable_frequency > 1:
         yield "That is too uncertain to detect anything: collect more reports, or allow a larger epsilon."
         return
+    nine = f"one held by {plan.reliable_frequency:.3%} nine times in ten"
+    if plan.reliable_frequency > 1:
+        nine = "and none nine times in ten, were it held by everybody"
     yield (
         f"With {plan.num_candidates:,} candidates (Bonferroni at {plan.alpha:g}) a string held by "
-        f"{plan.detectable_frequency:.3%} is detected half the time, one held by {plan.reliable_frequency:.3%} nine "
-        f"times in ten; controlling the false discovery rate instead, about {plan.detectable_frequency_fdr:.3%}."
+        f"{plan.detectable_frequency:.3%} is detected half the time, {nine}; controlling the false discovery rate "
+        f"instead, about {min(plan.detectable_frequency_fdr, 1.0):.3%}. What is rarer is more likely missed than not."
     )
-    yield (
-        f"At most {plan.learnable_strings:,} strings can be learned, and only if they are equally frequent "
-        f"(rule of thumb: {plan.rule_of_thumb:,.0f})."
-    )
+    strings = "string" if plan.learnable_strings == 1 else "strings"
+    equal = ", and only if they are equally frequent" if plan.learnable_strings > 1 else ""
+    rule = f"(rule of thumb: {plan.rule_of_thumb:,.0f})"
+    yield f"At most {plan.learnable_strings:,} {strings} can be learned{equal} {rule}."
     if plan.num_fitted < plan.num_candidates:
         yield (
             f"There are too many candidates to estimate all at once: this supposes a decoder that first screens them "

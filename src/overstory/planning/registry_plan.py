@@ -8,7 +8,9 @@ from typing import Any, Final
 
 from overstory.analysis.choosing import Choice, rank, recommend, trade
 from overstory.analysis.variance import frequency_variance
+from overstory.planning.detection import critical_value
 from overstory.planning.needs import plan_from_needs
+from overstory.planning.people import smallest_share
 from overstory.privacy.linkability import Linkability, linkability
 from overstory.protocol.domains import Domain
 from overstory.protocol.errors import ParameterError
@@ -27,6 +29,9 @@ SYMBOLS: Final = ("epsilon_report", "epsilon_permanent", "reports")
 WINDOW: Final = ("epsilon_window", "window", "reports")
 WHOLE: Final = ("reports", "candidates", "window")
 """What is counted; `thrifty` is true or false, and all other needs are numbers."""
+
+ALPHA: Final = 0.05
+"""The chance of any false detection, where what is detected is stated."""
 
 NOISE_ONCE: Final = (
     "with epsilon_permanent among the needs, reports are drawn afresh and do not show a change for certain"
@@ -49,6 +54,8 @@ class Planned:
         Of a share, as a fraction: of a rare string's, or on average over the domain.
     num_reports
         For how many reports that is.
+    num_values
+        Among how many values: the domain's, or the candidates.
     instead
         What else was nearly as good, and why it was not taken.
     """
@@ -58,12 +65,31 @@ class Planned:
     parameters: Mapping[str, Any]
     standard_error: float
     num_reports: int
+    num_values: int
     instead: str | None = None
 
     @property
     def linkable(self) -> Linkability:
         """What the reports of a device have in common, in bits."""
         return linkability(self.mechanism)
+
+    @property
+    def detected_half(self) -> float:
+        """The share that is detected half the time; above 1 where none is. What is rarer is more likely missed."""
+        return critical_value(ALPHA, self.num_values) * self.standard_error
+
+    @property
+    def detected_nine_in_ten(self) -> float | None:
+        """The share that is detected nine times in ten; None where none is."""
+        return smallest_share(self.mechanism, self.num_reports, self.num_values, alpha=ALPHA)
+
+    def unseen(self) -> str:
+        """Say what will not be detected."""
+        half, nine = self.detected_half, self.detected_nine_in_ten
+        if half >= 1:
+            return "no value will be detected: plan for more reports, or a larger epsilon"
+        reliable = "no value nine times in ten" if nine is None else f"{_percent(nine)} nine times in ten"
+        return f"a share below about {_percent(half)} will not be detected ({_percent(half)} half the time, {reliable})"
 
     def toml(self) -> str:
         """Return the two lines for the registry."""
@@ -73,7 +99,7 @@ class Planned:
     def plain_words(self) -> str:
         """Say what was found."""
         found = self.toml().replace("\n", ", ")
-        error = f"standard error of a share {self.standard_error:.3%} at {self.num_reports:,} reports"
+        error = f"standard error of a share {self.standard_error:.3%} at {self.num_reports:,} reports; {self.unseen()}"
         instead = "" if self.instead is None else f" (instead: {self.instead})"
         once = f"; {NOISE_ONCE}" if self.linkable.has_payload else ""
         return f"{self.metric}: {found}; {error}; {self.linkable.words()}{once}{instead}"
@@ -87,9 +113,22 @@ class Planned:
             "epsilon_report": self.mechanism.epsilon_report,
             "standard_error": self.standard_error,
             "reports": self.num_reports,
+            "detected_half": self.detected_half,
+            "detected_nine_in_ten": self.detected_nine_in_ten,
             "linkable": self.linkable.to_json(),
             "instead": self.instead,
         }
+
+
+def _percent(share: float) -> str:
+    """Return a share with two digits that count.
+
+    Examples
+    --------
+    >>> _percent(0.3604), _percent(0.0123456), _percent(0.00012)
+    ('36%', '1.2%', '0.012%')
+    """
+    return f"{float(f'{100 * share:.2g}'):.10g}%"
 
 
 def _toml(value: Any) -> str:
@@ -235,7 +274,7 @@ def _for_strings(name: str, candidates: tuple[str, ...] | None, needs: Mapping[s
         hash_key=name,
     )
     kept = {key: plan.mechanism.parameters[key] for key in ("num_bits", "num_hashes", "num_cohorts", "f", "p", "q")}
-    return Planned(name, plan.mechanism, kept, plan.standard_error / reports, reports)
+    return Planned(name, plan.mechanism, kept, plan.standard_error / reports, reports, looked_for)
 
 
 def _for_a_window(name: str, domain_size: int, needs: Mapping[str, Any], reports: int) -> Planned:
@@ -245,13 +284,14 @@ def _for_a_window(name: str, domain_size: int, needs: Mapping[str, Any], reports
     built = [mechanism(oracle, domain_size=domain_size, **given) for oracle in ("wb", "opt-wb")]
     best = min(built, key=lambda one: frequency_variance(one, reports, 1 / domain_size))
     error = frequency_variance(best, reports, 1 / domain_size) ** 0.5
-    return Planned(name, best, given, error, reports)
+    return Planned(name, best, given, error, reports, domain_size)
 
 
 def _chosen(name: str, choice: Choice, reports: int, instead: str | None) -> Planned:
     built = mechanism(choice.name, **choice.parameters)
     kept = {key: value for key, value in choice.parameters.items() if key != "domain_size"}
-    return Planned(name, built, kept, choice.standard_error, reports, instead)
+    values = choice.parameters["domain_size"]
+    return Planned(name, built, kept, choice.standard_error, reports, values, instead)
 
 
 def _replaced(text: str, place: Place, planned: Planned) -> str:

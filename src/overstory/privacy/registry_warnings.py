@@ -44,9 +44,13 @@ def registry_warnings(registry: MetricRegistry, text: str, today: dt.date) -> li
     line 14, metrics.colour.expires: expired on 2027-11-21: nothing is collected any more; renew it or remove it
     """
     where = places(text)
+    keys: dict[str | int, set[str | int]] = {}
+    for path in where:
+        if len(path) == 3 and path[0] == "metrics":
+            keys.setdefault(path[1], set()).add(path[2])
     found = []
     for name, metric in registry.items():
-        written = {path[2] for path in where if path[:2] == ("metrics", name) and len(path) == 3}
+        written = keys.get(name, set())
         warned = (*_expiry(metric, today), *_caps(metric, "beyond" in written), *_links(metric, today))
         for key, message in warned:
             path = ("metrics", name, key) if key in written else ("metrics", name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class OverstoryError(Exception):
     """The root of every error this package declares; nothing else may reach a user."""
@@ -47,3 +49,17 @@ class WireError(FormatError):
     def __init__(self, reason: str, problem: str) -> None:
         self.reason = reason
         super().__init__(problem)
+
+
+def suggestion(word: object, names: Iterable[str]) -> str:
+    """Return a question with the name that may have been meant, to stand after a semicolon; nothing if none is near.
+
+    Examples
+    --------
+    >>> suggestion("rapor", ["grr", "rappor"]), suggestion("frobnicate", ["grr", "rappor"])
+    ('; did you mean rappor?', '')
+    """
+    import difflib  # only after a mistake: a program's start does without it
+
+    near = difflib.get_close_matches(word, list(names), n=1) if isinstance(word, str) else None
+    return f"; did you mean {near[0]}?" if near else ""

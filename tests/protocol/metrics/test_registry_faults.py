@@ -59,7 +59,7 @@ WRONG = [
     ({"domain": 'domain = {kind = "categories", names = ["a", "a"]}'}, 8, "domain", "'a' comes twice"),
     ({"domain": "domain = {kind = 'categories', names = 7}"}, 8, "domain", ""),
     ({"domain": "domain = {kind = 'bins', min = nan, max = 2, count = 3}"}, 8, "domain", "give a finite number"),
-    ({"oracle": 'oracle = "gr"'}, 9, "oracle", "'gr': choose one of basic-rappor"),
+    ({"oracle": 'oracle = "gr"'}, 9, "oracle", "'gr'; did you mean grr? choose one of basic-rappor"),
     ({"oracle": "oracle = 7"}, 9, "oracle", "choose one of"),
     (
         {"oracle": 'oracle = "rappor"', "parameters": "parameters = {}"},

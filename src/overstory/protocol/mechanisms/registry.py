@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from overstory.protocol.encodings import whole_number
-from overstory.protocol.errors import ParameterError
+from overstory.protocol.errors import ParameterError, suggestion
 from overstory.protocol.mechanisms import hashing_oracles, rappor, sampled, sets, unary
 from overstory.protocol.mechanisms.mechanism import Mechanism
 
@@ -73,7 +73,8 @@ def build_from(registry: Mapping[str, Callable[..., Built]], name: str, paramete
     """Build what a registry has under that name; one clear error where it cannot."""
     build = registry.get(name)
     if build is None:
-        raise ParameterError(f"there is no mechanism {name!r}: choose one of {', '.join(sorted(registry))}")
+        near = suggestion(str(name), registry)
+        raise ParameterError(f"there is no mechanism {name!r}{near or ':'} choose one of {', '.join(sorted(registry))}")
     accepted = inspect.signature(build).parameters
     unknown = sorted(set(parameters) - set(accepted))
     if unknown:

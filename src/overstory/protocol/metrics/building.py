@@ -48,6 +48,7 @@ DOMAIN_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 
 MOST_REPORTS: Final = 1 << 20
 LARGEST: Final = 1 << 53
+SOME_SIZE: Final = 16
 MOST_DAYS: Final = 36_500
 GRACE_DAYS: Final = 30
 NOT_PLANNED: Final = "not planned yet: run `overstory metrics plan FILE`, which writes oracle and parameters"
@@ -145,10 +146,20 @@ def _mechanism(fields: Fields, name: str, domain: Domain | Strings | None) -> Me
     wrong = [key for key, value in given.items() if not _is_parameter(value)]
     for key in wrong:
         fields.fault(f"parameters.{key}", "give a finite number, a text, true or false")
-    if oracle is None or domain is None or wrong:
+    if oracle is None or wrong:
+        return None
+    if domain is None:
+        _check_parameters(fields, oracle, given)
         return None
     completed = _completed(fields, name, oracle, domain, given)
     return None if completed is None else _built(fields, oracle, completed)
+
+
+def _check_parameters(fields: Fields, oracle: str, given: Mapping[str, Any]) -> None:
+    """Note what is wrong with parameters whatever the domain is: they are tried with one of a usual size."""
+    accepted = inspect.signature(REGISTRY[oracle]).parameters
+    sized = {"domain_size": SOME_SIZE} if "domain_size" in accepted else {}
+    _built(fields, oracle, _with_window(fields, sized | dict(given), accepted))
 
 
 def _is_parameter(value: Any) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from overstory.protocol.errors import suggestion
 from overstory.protocol.metrics.faults import Fault
 from overstory.protocol.metrics.places import Path, Place
 
@@ -47,10 +48,9 @@ class Fields:
         """Note every key that is not known, with the one that may have been meant."""
         for key in self.table:
             if key not in known:
-                near = _nearest(key, known)
-                wanted = f"the keys are {', '.join(known)}" if near is None else f"did you mean {near}?"
+                wanted = suggestion(key, known) or f"; the keys are {', '.join(known)}"
                 path = (*self.path, key)
-                self.faults.append(Fault(self.places[path].line, ".".join(map(str, path)), f"no such key; {wanted}"))
+                self.faults.append(Fault(self.places[path].line, ".".join(map(str, path)), f"no such key{wanted}"))
 
     def required(self, key: str, wanted: str) -> Any:
         """Return a value, or note that it is missing."""
@@ -102,7 +102,8 @@ class Fields:
         """Return one of some words."""
         value = self.table.get(key, default)
         if not isinstance(value, str) or value not in choices:
-            self.fault(key, f"{value!r:.100}: choose one of {', '.join(choices)}")
+            near = suggestion(value, choices) if isinstance(value, str) else ""
+            self.fault(key, f"{value!r:.100}{near or ':'} choose one of {', '.join(choices)}")
             return None
         return value
 
@@ -125,24 +126,6 @@ class Fields:
             self.fault(key, f"{value!r:.100} is no table: give {wanted}")
             return None
         return Fields(value, (*self.path, key), self.places, self.faults)
-
-
-def near_miss(word: object, known: Iterable[str]) -> str:
-    """Return ``; did you mean ...?`` where a word is nearly a known one, else nothing.
-
-    Examples
-    --------
-    >>> near_miss("colr", ["colour", "size"]), near_miss("shape", ["colour", "size"])
-    ("; did you mean 'colour'?", '')
-    """
-    near = _nearest(word, known) if isinstance(word, str) else None
-    return "" if near is None else f"; did you mean {near!r}?"
-
-
-def _nearest(word: str, known: Iterable[str]) -> str | None:
-    import difflib  # only after a mistake: a program's start does without it
-
-    return next(iter(difflib.get_close_matches(word, list(known), n=1)), None)
 
 
 def _is_link(text: str) -> bool:

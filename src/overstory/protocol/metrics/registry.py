@@ -16,12 +16,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.protocol.derivation import digest
-from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.errors import FormatError, ParameterError, suggestion
 from overstory.protocol.metrics.budget import PersonBudget, read_budget
 from overstory.protocol.metrics.building import KEYS, build_metric
 from overstory.protocol.metrics.candidate_file import Folder
 from overstory.protocol.metrics.faults import Fault, RegistryError
-from overstory.protocol.metrics.fields import Fields, near_miss
+from overstory.protocol.metrics.fields import Fields
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.metrics.places import Place, places
 
@@ -70,7 +70,7 @@ class MetricRegistry(Mapping[str, Metric]):
     def __getitem__(self, name: str) -> Metric:
         """Return the metric of that id, or raise ParameterError with the known ones."""
         if name not in self.metrics:
-            near = near_miss(name, self.metrics)
+            near = suggestion(name, self.metrics)
             raise UnknownMetricError(f"there is no metric {name!r}: the registry lists {', '.join(self.metrics)}{near}")
         return self.metrics[name]
 

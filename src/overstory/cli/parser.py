@@ -1,0 +1,108 @@
+"""The parser of every command: what is wrong with the command line is one sentence, with what may have been meant."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+from overstory.client.output import printable
+from overstory.protocol.errors import suggestion
+
+_WHOLE: Final = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|[\d_]+)")
+_POWER: Final = re.compile(r"([+-]?\d+(?:\.\d+)?)[eE]\+?(\d{1,2})")
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose subcommands speak for themselves; numbers may be written as people write them."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.register("type", int, whole_number)
+        self.register("type", float, number)
+
+    def error(self, message: str) -> NoReturn:
+        """Leave with one line and status 2."""
+        self.exit(2, f"{self.prog}: error: {printable(message)} (see {self.prog} --help)\n")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Parse; unlike argparse's own, the command that does not know an argument says so, and not the one above."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(_unknown(unknown, self._option_string_actions))
+        return found, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        choices = action.choices
+        if choices is None or value in choices:
+            return
+        names = [str(choice) for choice in choices]
+        near = suggestion(str(value), names) or f"; choose one of {', '.join(names)}"
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - argparse has no public name for it
+            raise argparse.ArgumentError(None, f"there is no command {value!r}{near}")
+        raise argparse.ArgumentError(action, f"there is no choice {value!r}{near}")
+
+
+def add_earlier_names(parser: argparse.ArgumentParser, names: Mapping[str, str]) -> None:
+    """Let options go by names that they had before; no help lists those.
+
+    Parameters
+    ----------
+    parser
+        Where the options are.
+    names
+        What each earlier name sets: the option's destination.
+    """
+    actions = {action.dest: action for action in parser._actions}  # noqa: SLF001 - argparse has no public way
+    for name, destination in names.items():
+        parser._option_string_actions[name] = actions[destination]  # noqa: SLF001
+
+
+def _unknown(arguments: Sequence[str], options: Iterable[str]) -> str:
+    named = [argument for argument in arguments if argument.startswith("-")]
+    if not named:
+        return f"not expected: {' '.join(arguments)}"
+    option = named[0].partition("=")[0]
+    return f"there is no option {option}{suggestion(option, options)}"
+
+
+def whole_number(text: str) -> int:
+    """Return a whole number, also from forms such as 1,000,000 and 1e6.
+
+    Raises
+    ------
+    argparse.ArgumentTypeError
+        When it is none.
+
+    Examples
+    --------
+    >>> whole_number("1,000,000"), whole_number("1e6"), whole_number("2.5e3")
+    (1000000, 1000000, 2500)
+    """
+    power = _POWER.fullmatch(text)
+    if power is not None:
+        digits, _, decimals = power[1].partition(".")
+        zeros = int(power[2]) - len(decimals)
+        if zeros >= 0:
+            return int(digits + decimals) * int(10**zeros)
+    if _WHOLE.fullmatch(text) is not None:
+        try:
+            return int(text.replace(",", ""))
+        except ValueError:
+            pass
+    raise argparse.ArgumentTypeError(f"{text!r:.40} is not a whole number: give one such as 1000000, 1,000,000 or 1e6")
+
+
+def number(text: str) -> float:
+    """Return a number.
+
+    Raises
+    ------
+    argparse.ArgumentTypeError
+        When it is none.
+    """
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is not a number: give one such as 0.5") from None
