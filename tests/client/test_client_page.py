@@ -28,7 +28,9 @@ ABOUT = {
     "kept failures": "recent failures",
     "kept resume": "until when it is left alone",
     "kept pause": "until when it is left alone",
-    "kept collector": "the first one under a choice that named none",
+    "kept problem": "what somebody has to see to",
+    "kept since": "since which day",
+    "kept collector": "the first collector under a choice that named none",
     "kept refused": "one that was refused",
     "length colour": "the length of its periods",
     "first colour": "the first one that may still be reported on",
@@ -66,7 +68,7 @@ def faults(page):
     code = {
         SETTINGS: set(parameters()),
         OUTCOMES: set(Outcome),
-        FILES: {path.name for path in (paths.consent, paths.secret, paths.database, paths.lock)},
+        FILES: {path.name for path in (paths.application, paths.consent, paths.secret, paths.database, paths.lock)},
         TABLES: tables_of_the_schema(),
     }
     return [name for head, names in code.items() for name in sorted(names ^ set(table(page, head)))]
