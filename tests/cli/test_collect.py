@@ -60,7 +60,7 @@ def test_a_column_for_a_person(folder):
 def test_what_nobody_can_see_is_called_so(folder):
     shown = within("collect", "s.csv", "--column", "state", "--epsilon", 0.01, cwd=folder).stdout
     assert "not detected" in shown
-    assert re.search(r"smallest share that these 19,900 devices show so +(none|\d)", shown)
+    assert re.search(r"found nine times in ten from +none", shown)
 
 
 def test_the_page_fetches_nothing_and_escapes_values(folder):
@@ -112,7 +112,7 @@ def test_few_people_have_intervals_that_end_where_shares_do(folder):
     assert len(ends) == 3
     assert max(ends) <= 100
     assert "3 simulated devices, drawn from the rows" in shown
-    assert re.search(r"these 3 devices show so +none", shown)
+    assert re.search(r"found about half the time from +none", shown)
 
 
 def test_the_same_command_gives_the_same_page(folder):
@@ -216,5 +216,8 @@ def test_the_thresholds_are_those_of_the_rule_that_was_used(folder):
     """A12: the page had values of 1.33% detected, and "smallest share that these devices show 3.95%"."""
     shown = within("collect", "s.csv", "--column", "state", "-o", "rule", cwd=folder).stdout
     assert re.search(r"detected about half the time from a share of \d\.\d\d%, nine times in ten from \d\.\d\d%", shown)
+    (thresholds,) = re.findall(r"half the time from a share of (\S+), nine times in ten from (\S+)\.\n", shown)
+    table = re.findall(r"found (?:about half the time|nine times in ten) from +(\S+)", shown)
+    assert table == list(thresholds)  # one rule, in the sentence and in the table
     shown = within("collect", "s.csv", "--column", "state", "--people", 3, "-o", "rule", cwd=folder).stdout
     assert "no share is detected even half the time with so few people" in shown

@@ -66,7 +66,7 @@ def test_a_person_reads_a_table_and_sentences(capsys):
     status, out, err = run(capsys, *NEEDS, "--share", 0.01)
     assert (status, err) == (0, "")
     assert "the paper's parameters" in out
-    assert "smallest detectable share" in out
+    assert "share detected half the time" in out
     assert "A string held by 1.000%" in " ".join(out.split())
 
 

@@ -212,7 +212,7 @@ def test_shares_at_the_thresholds_are_detected_as_often_as_is_said(name):
     learned = collect(People(tuple("abcdefghijklmnop"), people), Budget(1.0), name, 3)
     advice = advise(learned)
     oracle = frequency_oracle(name, domain_size=16, epsilon=1.0)
-    for share, low, high in ((advice.half, 140, 265), (advice.nine_in_ten, 325, 392)):
+    for share, low, high in ((advice.at_used.half, 140, 265), (advice.at_used.nine_in_ten, 325, 392)):
         rare = round(share * people.sum())
         held = np.array([9_000 - rare, 6_000, 4_000, rare] + [0] * 12)
         symbols, rng = np.repeat(np.arange(16), held), np.random.default_rng(11)

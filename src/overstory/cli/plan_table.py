@@ -46,7 +46,7 @@ def rows(plan: Plan) -> Iterator[tuple[str, ...]]:
     for n in plan.change_leak:
         yield (f"epsilon of a change in {n} reports", *(epsilon_text(of.change_leak[n]) for of in columns))
     yield ("standard error of a rare count", *(f"{of.standard_error:,.0f}" for of in columns))
-    yield ("smallest detectable share", *(f"{of.detectable_frequency:.3%}" for of in columns))
+    yield ("share detected half the time", *(f"{of.detectable_frequency:.3%}" for of in columns))
 
 
 def letters_line(parameters: Mapping[str, float]) -> str:

@@ -28,19 +28,31 @@ class AtOracle:
     name
         The oracle.
     people
-        How many people each of `SHARES` needs, to be detected nine times in ten.
+        How many people each of `SHARES` needs, to be detected nine times in ten with a chance of `ALPHA` of any false
+        detection.
     smallest
         The smallest share that the people of this column show so; None when they show none.
+    half, nine_in_ten
+        Shares that these people show about half the time, and nine times in ten, by the rule that `detected` used; None
+        where no share is shown so often.
     """
 
     name: str
     people: tuple[int, ...]
     smallest: float | None
+    half: float | None
+    nine_in_ten: float | None
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
         needed = {f"{share:g}": count for share, count in zip(SHARES, self.people, strict=True)}
-        return {"oracle": self.name, "people_needed": needed, "detectable_frequency": self.smallest}
+        return {
+            "oracle": self.name,
+            "people_needed": needed,
+            "detectable_frequency": self.smallest,
+            "detected_half_the_time": self.half,
+            "detected_nine_times_in_ten": self.nine_in_ten,
+        }
 
 
 @dataclass(frozen=True)
@@ -55,23 +67,18 @@ class Advice:
         The one to choose.
     at_used, at_best
         What the oracle that was used, and the best, would show.
-    half, nine_in_ten
-        Shares that these people show about half the time, and nine times in ten, by the rule that `detected` used and
-        the oracle that was used; None where no share is shown so often.
     """
 
     ranking: tuple[Choice, ...]
     best: Choice
     at_used: AtOracle
     at_best: AtOracle
-    half: float | None
-    nine_in_ten: float | None
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
         return {
-            "detected_half_the_time": self.half,
-            "detected_nine_times_in_ten": self.nine_in_ten,
+            "detected_half_the_time": self.at_used.half,
+            "detected_nine_times_in_ten": self.at_used.nine_in_ten,
             "recommended": self.best.name,
             "alpha": ALPHA,
             "used": self.at_used.to_json(),
@@ -85,11 +92,10 @@ def advise(learned: Learned) -> Advice:
     ranking = learned.budget.ranking(len(learned.people.labels), len(learned.people))
     best = recommend(ranking)
     built = mechanism(best.name, **best.parameters)
-    half, nine = (_threshold(learned, reach) for reach in (0.0, NINE_IN_TEN))
-    return Advice(ranking, best, _at(learned.mechanism, learned), _at(built, learned), half, nine)
+    return Advice(ranking, best, _at(learned.mechanism, learned), _at(built, learned))
 
 
-def _threshold(learned: Learned, reach: float) -> float | None:
+def _threshold(built: Mechanism, learned: Learned, reach: float) -> float | None:
     """Return the share whose estimate passes what was detected by, with `reach` standard errors to spare.
 
     Benjamini and Hochberg's rule let through the p-values up to `alpha R / M` when R of M passed; when none did, the
@@ -102,7 +108,7 @@ def _threshold(learned: Learned, reach: float) -> float | None:
     people = _people(learned)
 
     def error(share: float) -> float:
-        return math.sqrt(variance_per_person(learned.mechanism, share, values, reports_per_device=each) / people)
+        return math.sqrt(variance_per_person(built, share, values, reports_per_device=each) / people)
 
     def passes(share: float) -> bool:
         nearly_lowest = share - reach * error(share)
@@ -124,6 +130,8 @@ def _at(built: Mechanism, learned: Learned) -> AtOracle:
         built.name,
         tuple(people_needed(built, share, values, alpha=ALPHA, reports_per_device=each) for share in SHARES),
         smallest_share(built, people, values, alpha=ALPHA, reports_per_device=each),
+        _threshold(built, learned, 0.0),
+        _threshold(built, learned, NINE_IN_TEN),
     )
 
 

@@ -55,7 +55,8 @@ def people_for_shares(summary: Summary) -> Picture:
         series += [(one.name, colour, there)] if there else []
     return Picture(
         "collect-people",
-        "The smallest share that is detected nine times in ten, by the number of people; the dashed line is your file.",
+        "The smallest share that is detected nine times in ten, with a chance of 5% of any false detection, by the "
+        "number of people; the dashed line is your file.",
         "Falling lines: a hundred times as many people show a share a tenth as large.",
         _falling(series, learned.people.num_devices),
     )

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from overstory.analysis.postprocess import postprocess
-from overstory.collecting.advice import SHARES, Advice
+from overstory.collecting.advice import ALPHA, SHARES, Advice
 from overstory.collecting.column import Column
 from overstory.collecting.numbers import quantile
 from overstory.collecting.simulating import Learned
@@ -129,7 +129,7 @@ class Summary:
 
     def _thresholds(self) -> str:
         """Say which shares these people show, by the rule that was used."""
-        half, nine = self.advice.half, self.advice.nine_in_ten
+        half, nine = self.advice.at_used.half, self.advice.at_used.nine_in_ten
         if half is None:
             return "no share is detected even half the time with so few people at this epsilon"
         often = "none nine times in ten" if nine is None else f"nine times in ten from {nine:.2%}"
@@ -147,14 +147,17 @@ class Summary:
         return f"{len(people):,} simulated devices, {which}, {sent} of each{missing}"
 
     def advice_rows(self) -> list[tuple[str, ...]]:
-        """Return lines of text: a share, and how many people it needs by each oracle; the smallest share last."""
+        """Return lines of text: what these people show, by the rule that was used; then how many people shares need."""
         columns = [self.advice.at_used, self.advice.at_best][: len(self.advice_head()) - 1]
         rows: list[tuple[str, ...]] = [
+            ("found about half the time from", *(_share(one.half) for one in columns)),
+            ("found nine times in ten from", *(_share(one.nine_in_ten) for one in columns)),
+        ]
+        rows += [
             (f"people to detect a share of {share:.1%}", *(f"{one.people[i]:,}" for one in columns))
             for i, share in enumerate(SHARES)
         ]
-        here = ("none" if one.smallest is None else f"{one.smallest:.2%}" for one in columns)
-        return [*rows, (f"smallest share that these {self.learned.people.num_devices:,} devices show so", *here)]
+        return rows
 
     def advice_head(self) -> tuple[str, ...]:
         """Return the columns' names: the oracle that was used, and the best if it is another."""
@@ -169,6 +172,11 @@ class Summary:
         also = f" ({most_accurate.name}, {most_accurate.report_bits:,} bits)" if best != most_accurate else ""
         return (
             f"For {len(self.learned.people.labels):,} values at this epsilon the best oracle is {best.name}: {why}"
-            f"{also}, with reports of {best.report_bits:,} bits. Here a share counts as detected when it is so nine "
-            "times in ten, with a chance of 5% of any false detection, a stricter rule than was used above."
+            f"{also}, with reports of {best.report_bits:,} bits. What your {self.learned.people.num_devices:,} devices "
+            f"show is by the rule used above; the people asked for show a share nine times in ten, with a chance of "
+            f"{ALPHA:.0%} of any false detection."
         )
+
+
+def _share(share: float | None) -> str:
+    return "none" if share is None else f"{share:.2%}"

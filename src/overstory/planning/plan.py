@@ -212,13 +212,16 @@ def _detection(plan: Plan) -> Iterator[str]:
     if plan.detectable_frequency > 1:
         yield "That is too uncertain to detect anything: collect more reports, or allow a larger epsilon."
         return
-    nine = f"one held by {plan.reliable_frequency:.3%} nine times in ten"
-    if plan.reliable_frequency > 1:
-        nine = "and none nine times in ten, were it held by everybody"
+    surely = (
+        f"nine times in ten from {plan.reliable_frequency:.3%}"
+        if plan.reliable_frequency <= 1
+        else "and none nine times in ten, were it held by everybody"
+    )
     yield (
-        f"With {plan.num_candidates:,} candidates (Bonferroni at {plan.alpha:g}) a string held by "
-        f"{plan.detectable_frequency:.3%} is detected half the time, {nine}; controlling the false discovery rate "
-        f"instead, about {min(plan.detectable_frequency_fdr, 1.0):.3%}. What is rarer is more likely missed than not."
+        f"With {plan.num_candidates:,} candidates and a chance of {100 * plan.alpha:.3g}% of any false detection, a "
+        f"string is found about half the time from a share of {plan.detectable_frequency:.3%}, {surely}; at a false "
+        f"discovery rate of {100 * plan.alpha:.3g}% instead, half the time from "
+        f"{min(plan.detectable_frequency_fdr, 1.0):.3%}. What is rarer is more likely missed than not."
     )
     strings = "string" if plan.learnable_strings == 1 else "strings"
     equal = ", and only if they are equally frequent" if plan.learnable_strings > 1 else ""
