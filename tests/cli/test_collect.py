@@ -134,7 +134,7 @@ def test_the_same_command_gives_the_same_page(folder):
         (("s.csv", "--column", "kwh", "--bins", 0, 1, 2.5), "2.5 is no number of bins"),
         (("s.csv", "--column", "kwh", "--bins", 1, 0, 2), "error"),
         (("s.csv", "--column", "state", "--epsilon", 1, "--epsilon-report", 1), "give one"),
-        (("s.csv", "--column", "state", "--epsilon-permanent", 1), "needs --epsilon-report"),
+        (("s.csv", "--column", "state", "--epsilon-permanent", 1), "needs --epsilon, what"),
         (("s.csv", "--column", "state", "--oracle", "wb"), "it takes epsilon and window"),
         (("s.csv", "--column", "state", "--epsilon", -1), "epsilon"),
         (("s.csv", "--column", "state", "--seed", -1), "--seed -1"),
@@ -221,3 +221,31 @@ def test_the_thresholds_are_those_of_the_rule_that_was_used(folder):
     assert table == list(thresholds)  # one rule, in the sentence and in the table
     shown = within("collect", "s.csv", "--column", "state", "--people", 3, "-o", "rule", cwd=folder).stdout
     assert "no share is detected even half the time with so few people" in shown
+
+
+def test_epsilons_that_protect_nothing_are_warned_of_or_refused(folder):
+    """A18: --epsilon 1e9 ran, and detected everything with one person."""
+    ran = within("collect", "s.csv", "--column", "state", "--epsilon", 11, "-o", "weak", cwd=folder)
+    assert (ran.returncode, ran.stderr.count("--epsilon 11 protects next to nothing")) == (0, 1)
+    assert within("collect", "s.csv", "--column", "state", "--epsilon", 10, "-o", "ten", cwd=folder).stderr == ""
+    ran = within("collect", "s.csv", "--column", "state", "--epsilon", "1e9", "-o", "no", cwd=folder)
+    assert ran.stderr == "overstory: error: --epsilon 1e+09: give a number above 0 and at most 700\n"
+
+
+def test_an_earlier_result_is_replaced_with_a_word_and_as_a_whole(folder, monkeypatch):
+    """A18: it was overwritten silently, and Ctrl-C left two of three files."""
+    given = ("collect", "s.csv", "--column", "state", "-o", "again")
+    assert within(*given, cwd=folder).stderr == ""
+    before = {path.name: path.read_bytes() for path in (folder / "again").iterdir()}
+    said = within(*given, "--seed", 2, cwd=folder).stderr
+    assert said == "overstory collect: replaced the result in again; -o DIR keeps both\n"
+    after = {path.name: path.read_bytes() for path in (folder / "again").iterdir()}
+    assert sorted(before) == sorted(after) == ["collect.html", "collect.json", "learned.csv"]
+    assert before["learned.csv"] != after["learned.csv"]
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("overstory.collecting.page.write_page", interrupted)
+    assert within(*given, "--seed", 3, cwd=folder).returncode == 130
+    assert {path.name: path.read_bytes() for path in (folder / "again").iterdir()} == after

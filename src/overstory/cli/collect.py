@@ -33,6 +33,9 @@ overstory collect survey.csv --column state --epsilon 2
 
 ROWS = 20
 
+WEAK = 10
+"""Epsilon of one report above which there is a warning."""
+
 
 def add_parser(subparsers: Any) -> None:
     """Add the command."""
@@ -106,7 +109,20 @@ def _budget(args: argparse.Namespace) -> Budget:
     one = args.epsilon if args.epsilon_report is None else args.epsilon_report
     if one is None and args.epsilon_permanent is not None:
         raise ParameterError("--epsilon-permanent needs --epsilon, what one report may reveal")
+    _check_epsilon(1.0 if one is None else one)
     return Budget(1.0 if one is None else one, args.epsilon_permanent, args.reports_per_device)
+
+
+def _check_epsilon(epsilon: float) -> None:
+    """Refuse what no channel takes; warn where a report hides next to nothing."""
+    from overstory.protocol.channels import MAX_EPSILON
+    from overstory.protocol.errors import ParameterError
+
+    if not 0 < epsilon <= MAX_EPSILON:
+        raise ParameterError(f"--epsilon {epsilon:g}: give a number above 0 and at most {MAX_EPSILON}")
+    if epsilon > WEAK:
+        said = f"--epsilon {epsilon:g} protects next to nothing: a report practically names the value; 1 or 2 is usual"
+        print(f"overstory collect: warning: {said}", file=sys.stderr)
 
 
 def _collected(args: argparse.Namespace, column: Column, budget: Budget) -> Summary:
@@ -156,14 +172,23 @@ def _command(args: argparse.Namespace) -> str:
 
 
 def _written(summary: Summary, folder: Path, command: str, *, spreadsheet: bool) -> Path:
-    """Write the page, every estimate and the JSON; return the page's path."""
+    """Write the page, every estimate and the JSON, all or none; return the page's path. Say what they replace."""
+    import tempfile
+
     from overstory.collecting.page import write_page
     from overstory.files.opening import writing_text
 
-    _write_learned(summary, str(folder / "learned.csv"), spreadsheet=spreadsheet)
-    with writing_text(folder / "collect.json") as text:
-        text.write(json.dumps(summary.to_json(), indent=2, allow_nan=False) + "\n")
-    return write_page(summary, folder, command)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as name:
+        part = Path(name)
+        _write_learned(summary, str(part / "learned.csv"), spreadsheet=spreadsheet)
+        with writing_text(part / "collect.json") as text:
+            text.write(json.dumps(summary.to_json(), indent=2, allow_nan=False) + "\n")
+        page = folder / write_page(summary, part, command).name
+        if page.exists():
+            print(f"overstory collect: replaced the result in {folder}; -o DIR keeps both", file=sys.stderr)
+        for file in sorted(part.iterdir()):
+            file.replace(folder / file.name)
+    return page
 
 
 def _write_learned(summary: Summary, path: str, *, spreadsheet: bool) -> None:
