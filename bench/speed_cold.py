@@ -52,7 +52,7 @@ SMALL: Final = {
     "decode": "decode --params params.csv --counts counts.csv --map map.csv -o results",
     "discover": "discover trees.csv --column tree --bytes 3 --epsilon 4 --seed 1",
     "store create": "store create reports.db",
-    "store summary": "store summary reports.db",
+    "store summary": "store summary kept.db",
     "status": "status --state state",
 }
 
@@ -90,6 +90,7 @@ def prepare(folder: Path) -> None:
     rows = "".join(f"c{i},{i % 4},v{i % 200}\n" for i in range(400))
     (folder / "values.csv").write_text("client,cohort,value\n" + rows)
     for line in (
+        "store create kept.db",
         "encode --params params.csv --values values.csv --seed 1 -o reports.csv",
         "sum --params params.csv --reports reports.csv -o counts.csv",
         "map --params params.csv --candidates trees.txt -o map.csv",
