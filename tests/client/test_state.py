@@ -27,6 +27,8 @@ from overstory.client.secret_file import DeviceSecret, read_secret
 from overstory.client.state import State
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="file modes and limits of POSIX")
+LEFT = {"lock", "application.json"}
+"""What erasing leaves: what processes lock, and what the program says of itself."""
 
 
 @pytest.fixture
@@ -202,7 +204,7 @@ def test_erasing_makes_room_for_another_device(tmp_path, paths):
     device(tmp_path).record("colour", "red")
     before = State(paths).begin().reveal()
     erase(paths)
-    assert [path.name for path in paths.folder.iterdir()] == ["lock"]
+    assert {path.name for path in paths.folder.iterdir()} == LEFT
     assert State(paths).begin().reveal() != before
     erase(StatePaths(tmp_path / "never-there"))
     assert not (tmp_path / "never-there").exists()
@@ -272,7 +274,7 @@ def test_forgetting_while_a_program_runs_leaves_nothing_of_it(tmp_path, paths):
     assert client.record("engine", "x") is Outcome.NOT_ASKED
     assert client.flush().problem
     client.close()
-    assert [path.name for path in paths.folder.iterdir()] == ["lock"]
+    assert {path.name for path in paths.folder.iterdir()} == LEFT
 
 
 @posix
@@ -284,9 +286,9 @@ def test_what_a_killed_choice_left_is_forgotten_too(tmp_path, paths):
         choose(paths, REGISTRY, "off", date(2026, 11, 22))
 
     in_child(killed)
-    assert len(list(paths.folder.iterdir())) == 2
+    assert sorted(path.suffix for path in paths.folder.iterdir()) == [".json", ".json", ".new"]
     erase(paths)
-    assert [path.name for path in paths.folder.iterdir()] == ["lock"]
+    assert {path.name for path in paths.folder.iterdir()} == LEFT
 
 
 # --- the schema before
