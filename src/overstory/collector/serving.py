@@ -123,6 +123,8 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and say where."""
         await super().startup(sockets)
+        if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_soon)
         if self.started and sockets:
             scheme = "https" if self.config.is_ssl else "http"
             host, port = sockets[0].getsockname()[:2]
@@ -137,8 +139,6 @@ class Server(uvicorn.Server):
                 **facts,
             )
             self._told(f"listening on {address}")
-        if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_soon)
 
     def _reload_soon(self) -> None:
         if not self._collector.intake.closing:
