@@ -7,13 +7,14 @@ import os
 import re
 import shutil
 import signal
+import sqlite3
 import ssl
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -227,9 +228,16 @@ def test_a_second_collector_on_one_file_is_refused_until_the_first_is_dead(tmp_p
             [*command, "--port", "0"], capture_output=True, text=True, cwd=tmp_path, check=False, timeout=60
         )
 
+    def kept_days() -> set[int]:
+        with closing(sqlite3.connect(tmp_path / "store.db")) as raw:
+            return {days for (days,) in raw.execute("SELECT retention_days FROM metrics")}
+
     with serving(tmp_path) as running:
+        (tmp_path / "metrics.toml").write_text(REGISTRY.replace("retention_days = 90", "retention_days = 9"))
         done = second()
         assert done.returncode == 2
+        assert kept_days() == {90}  # what was refused has changed nothing
+        (tmp_path / "metrics.toml").write_text(REGISTRY)
         assert f"process {running.process.pid} serves this file already" in done.stderr
         assert "PostgreSQL" in done.stderr
         with open_store(str(tmp_path / "store.db")) as store:  # an operator's commands go on

@@ -147,12 +147,13 @@ def _open(url: str, registry: MetricRegistry) -> Store:
     from overstory.collector.store.opening import MissingStoreError
 
     try:
-        store = open_store(url, registry)
+        store = open_store(url)
     except MissingStoreError:
         log_event("there is no store yet: making one")
-        store = open_store(url, registry, create=True)
+        store = open_store(url, create=True)
     try:
-        store.serve_alone()
+        store.serve_alone()  # before anything is written: another collector's registry stays the store's
+        store.remember(registry)
     except BaseException:
         store.close()
         raise
