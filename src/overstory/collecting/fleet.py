@@ -349,7 +349,7 @@ def _given_up(state: MemoryState, answers: Mapping[bytes, Answer]) -> Iterator[s
     with state.transaction() as rows:
         for row in rows.outbox.rows(state=RowState.WAITING):
             reason = str((said(answers[row.body]) or {}).get("reason"))
-            if reason in set(Reason) and Reason(reason).final:
+            if reason in set(Reason) and not Reason(reason).passing:
                 rows.outbox.settle(row.id, RowState.DROPPED, reason)
                 yield reason
 
