@@ -7,10 +7,11 @@ what it has cost, without a file from elsewhere.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -64,14 +65,14 @@ def introduce(paths: StatePaths, name: str | None, registry: MetricRegistry) -> 
     StateError
         When the folder is another user's, or open to others.
     """
-    before = read_application(paths)
-    now = Application(name or before.name, registry.text)
-    if now != before:
-        refuse_foreign(paths)
-        make_folder(paths.folder)
-        # Should a power failure leave it empty, the program writes it again.
-        content = json.dumps({"version": VERSION} | asdict(now), indent=1).encode()
-        write_atomically(paths.application, content, durable=False)
+    name = name or read_application(paths).name
+    content = json.dumps({"version": VERSION, "name": name, "registry": registry.text}).encode()
+    with contextlib.suppress(OSError):
+        if paths.application.read_bytes() == content:
+            return
+    refuse_foreign(paths)
+    make_folder(paths.folder)
+    write_atomically(paths.application, content, durable=False)  # one that a power failure empties is written again
 
 
 def read_application(paths: StatePaths) -> Application:

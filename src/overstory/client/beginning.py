@@ -205,7 +205,7 @@ def _begin(paths: StatePaths, timeout: float) -> DeviceSecret:
     # Made by hand, so that it is private from its first moment.
     os.close(os.open(paths.database, os.O_WRONLY | os.O_CREAT, PRIVATE))
     sync_folder(paths.folder)
-    with connected(paths.database, "rw", timeout) as connection, committed(connection):
+    with connected(paths.database, "rw", timeout, synchronous="FULL") as connection, committed(connection):
         schema.upgrade(connection, 0)
         connection.execute("INSERT INTO about VALUES ('fingerprint', ?)", (secret.fingerprint,))
         if (here := mark_of(secret.fingerprint)) is not None:

@@ -80,8 +80,15 @@ def _uri(path: str, mode: str) -> str:
 
 
 @contextmanager
-def connected(path: Path, mode: str, timeout: float) -> Iterator[sqlite3.Connection]:
+def connected(path: Path, mode: str, timeout: float, *, synchronous: str = "EXTRA") -> Iterator[sqlite3.Connection]:
     """Open a database that exists, "rw" or "ro", and close it again.
+
+    Parameters
+    ----------
+    path, mode, timeout
+        Where it is, what it is opened for, and for how many seconds to wait for others.
+    synchronous
+        What a commit waits for, in SQLite's word: FULL where the caller waits for the folder itself.
 
     Raises
     ------
@@ -96,7 +103,12 @@ def connected(path: Path, mode: str, timeout: float) -> Iterator[sqlite3.Connect
     with no_fork(), closing(sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)) as connection:
         # A rollback journal and not WAL, whose shared memory does not exist on network homes. EXTRA waits for the
         # folder too: a journal that is back after a power loss would undo the last commit, a withdrawal for example.
-        for pragma in ("synchronous = EXTRA", "secure_delete = ON", "trusted_schema = OFF", "cell_size_check = ON"):
+        for pragma in (
+            f"synchronous = {synchronous}",
+            "secure_delete = ON",
+            "trusted_schema = OFF",
+            "cell_size_check = ON",
+        ):
             connection.execute(f"PRAGMA {pragma}")
         yield connection
 
