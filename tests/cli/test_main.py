@@ -50,7 +50,7 @@ def test_every_command_has_help_with_an_example(command: Any, capsys: Any) -> No
     assert main([command, "--help"]) == 0
     out = capsys.readouterr().out
     assert "example" in out
-    assert f"overstory {command} " in out.split("example")[-1]
+    assert f"overstory {command} " in re.split("examples?:", out)[-1]
 
 
 def test_no_command_and_a_wrong_one(capsys: Any) -> None:

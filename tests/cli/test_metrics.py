@@ -234,7 +234,7 @@ def test_a_renewal_and_a_new_metric_are_status_0(folder):
 
 def test_broken_counts_alone_are_status_0(folder):
     (folder / "old").mkdir()
-    for path in EXAMPLES.glob("*"):
+    for path in EXAMPLES.glob("*.t*"):
         (folder / "old" / path.name).write_bytes(path.read_bytes())
     own = "parameters = {epsilon_permanent = 4.0, epsilon_report = 2.0, num_seeds = 2147483648}"  # counts by candidate
     spoil(folder, "parameters = {epsilon_permanent = 4.0, epsilon_report = 2.0, num_seeds = 256}", own)

@@ -160,8 +160,7 @@ def read_texts(path: str, column: str) -> Counter[str]:
 
     counts: Counter[str] = Counter()
     for (texts,) in blocks(path, [column]):
-        for entry in texts.drop_null().value_counts().to_pylist():
-            counts[entry["values"]] += entry["counts"]
+        counts.update(texts.counted())
     if not counts:
         raise ParameterError(f"{path}: the column {column!r} holds no value")
     return counts
