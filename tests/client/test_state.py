@@ -158,11 +158,11 @@ def steps(monkeypatch, name, fail_at):
     """Let the call number `fail_at` of a function of the beginning be the last thing this process does."""
     real, calls = getattr(beginning, name), []
 
-    def cut(*arguments):
+    def cut(*arguments, **options):
         calls.append(arguments)
         if len(calls) == fail_at:
             raise KeyboardInterrupt
-        return real(*arguments)
+        return real(*arguments, **options)
 
     monkeypatch.setattr(beginning, name, cut)
 
