@@ -91,6 +91,7 @@ def prepare(folder: Path) -> None:
     (folder / "values.csv").write_text("client,cohort,value\n" + rows)
     for line in (
         "store create kept.db",
+        "local --state state --app trees --registry metrics.toml",
         "encode --params params.csv --values values.csv --seed 1 -o reports.csv",
         "sum --params params.csv --reports reports.csv -o counts.csv",
         "map --params params.csv --candidates trees.txt -o map.csv",

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from running import overstory, python, within
 
 from overstory.cli import main as main_module
-from overstory.cli.main import COMMANDS, explain, main
+from overstory.cli.main import COMMANDS, SUMMARIES, TOGETHER, explain, main
+from overstory.cli.parser import Parser
 from overstory.protocol.errors import FormatError
 
 HEAVY = ("numpy", "numba", "pyarrow", "rich", "scipy", "matplotlib", "jinja2")
@@ -138,10 +140,26 @@ def test_the_version(capsys: Any) -> None:
     assert capsys.readouterr().out == f"overstory {__version__}\n"
 
 
-def test_a_command_whose_module_is_missing_is_not_offered(monkeypatch: Any, capsys: Any) -> None:
-    monkeypatch.setattr(main_module, "COMMANDS", (*COMMANDS, "absent"))
-    assert main(["--help"]) == 0
-    assert "absent" not in capsys.readouterr().out
+def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
+    commands = Parser().add_subparsers()
+    for name in dict.fromkeys(TOGETHER.get(name, name) for name in COMMANDS):
+        import_module(f"overstory.cli.{name}").add_parser(commands)
+    assert {action.dest: action.help for action in commands._choices_actions} == SUMMARIES
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["--version"], ["discombobulate"], [], ["--hlep"]])
+def test_what_is_no_command_loads_none(monkeypatch: Any, argv: Any) -> None:
+    """C: the list of commands took ten times `python -c pass`, as every command's module was loaded for it."""
+    monkeypatch.setattr(main_module, "_command", lambda name: pytest.fail(f"{name} was loaded"))
+    assert main(argv) == (0 if argv in (["--help"], ["--version"]) else 2)
+
+
+def test_a_command_after_an_option_runs_or_is_helped(capsys: Any) -> None:
+    assert main(["--version", "decode"]) == 0
+    assert main(["--help", "status"]) == 0
+    assert "\n    bench" in capsys.readouterr().out
+    assert main(["--sideways", "sum", "--help"]) == 0
+    assert "overstory sum" in capsys.readouterr().out
 
 
 def failing(monkeypatch: Any, error: Any) -> Any:

@@ -16,7 +16,8 @@ from devices import NOON, Clock
 import overstory as overstory_package
 from overstory.cli.main import main as overstory
 from overstory.client import Client, StateError
-from overstory.client.commands import COMMANDS, main
+from overstory.client.command_line import COMMANDS
+from overstory.client.commands import main
 from overstory.client.consent import read_consent
 from overstory.client.paths import StatePaths
 from overstory.client.policy import CI_VARIABLES

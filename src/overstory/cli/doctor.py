@@ -7,7 +7,6 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +40,8 @@ def run(args: argparse.Namespace) -> int:
     errors = sum(one.level == "error" for one in findings)
     warnings = sum(one.level == "warning" for one in findings)
     if args.json:
+        from dataclasses import asdict
+
         checks = [asdict(one) for one in findings]
         print(json.dumps({"checks": checks, "errors": errors, "warnings": warnings}, indent=2))
     else:

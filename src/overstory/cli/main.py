@@ -6,40 +6,46 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Final
 
 from overstory.cli.parser import Parser
 from overstory.client.output import PIPE_CLOSED, close_quietly, printable, write_anything
 
-COMMANDS: Final = (
-    "demo",
-    "plan",
-    "compare",
-    "collect",
-    "privacy",
-    "metrics",
-    "simulate",
-    "gateway",
-    "encode",
-    "sum",
-    "map",
-    "decode",
-    "discover",
-    "reproduce",
-    "serve",
-    "store",
-    "doctor",
-    "on",
-    "local",
-    "off",
-    "forget",
-    "status",
-    "view",
-    "bench",
-)
-"""Each is a module beside this one, with `add_parser(subparsers)` and `run(args) -> int`; see `TOGETHER`."""
+SUMMARIES: Final = {
+    "demo": "collect real figures under local differential privacy, and see what is learned",
+    "plan": "parameters from needs, or what parameters achieve",
+    "compare": "oracles side by side at equal privacy",
+    "collect": "simulate a private collection on your own data",
+    "privacy": "what a metric or an oracle reveals, and on what it rests",
+    "metrics": "begin, check, show, compare and plan the metric registry",
+    "simulate": "a trial without people: simulated devices report",
+    "gateway": "report a meter's readings, once a period",
+    "encode": "randomize a file of true values into reports",
+    "sum": "add up reports into counts",
+    "map": "hash candidates into a candidate map",
+    "decode": "learn from counts how many reports hold each candidate",
+    "discover": "find frequent values without a list of candidates",
+    "reproduce": "a paper's figures and tables, beside what was published",
+    "serve": "collect reports over HTTP",
+    "store": "look after the collector's database",
+    "doctor": "say what is wrong with a collector",
+    "on": "agree to report: shows what is asked for, asks, and records that you agree",
+    "local": "record on this machine alone: you can look at it, and none of it is ever sent",
+    "off": "record nothing and send nothing",
+    "forget": "delete the program's secret on this machine and everything that was recorded",
+    "status": "say what may be recorded and why, what waits, and what it has cost",
+    "view": "show what was recorded, exactly what is sent, and what that tells",
+    "bench": "run the benchmarks of a source checkout, with ratios",
+}
+"""Each command and what it does, so that listing them loads none.
+
+Each is a module beside this one, with `add_parser(subparsers)`, which repeats the summary, and `run(args) -> int`; see
+`TOGETHER`.
+"""
+
+COMMANDS: Final = tuple(SUMMARIES)
 
 TOGETHER: Final = dict.fromkeys(("on", "local", "off", "forget", "status", "view"), "person")
 """Commands that share a module, whose `add_parser` adds them all."""
@@ -91,32 +97,27 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: list[str]) -> int:
-    # A command's name is enough to know which module to load; anything else needs them all, to list them.
-    names = argv[:1] if argv[:1] and argv[0] in COMMANDS else COMMANDS
-    modules = {name: module for name in names if (module := _command(name))}
-    parser = _parser(modules)
+    # The first word that is no option names the command: its module alone is loaded, the others are only listed.
+    named = next((word for word in argv if not word.startswith("-")), "")
+    module = _command(named) if named in COMMANDS else None
+    parser = _parser(named, module, listed=(named,) if module is not None and argv[0] == named else COMMANDS)
     try:
         args = parser.parse_args(argv)
     except SystemExit as leaving:
         return int(leaving.code or 0)
-    if args.command is None:
+    if module is None:
         parser.print_help(sys.stderr)
         return BAD_INPUT
-    status: int = modules[args.command].run(args)
+    status: int = module.run(args)
     return status
 
 
-def _command(name: str) -> ModuleType | None:
-    module = f"overstory.cli.{TOGETHER.get(name, name)}"
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        return None
+def _command(name: str) -> ModuleType:
+    return importlib.import_module(f"overstory.cli.{TOGETHER.get(name, name)}")
 
 
-def _parser(modules: dict[str, ModuleType]) -> argparse.ArgumentParser:
+def _parser(named: str, module: ModuleType | None, listed: Iterable[str]) -> argparse.ArgumentParser:
+    """Return the parser of one command, or of none, which lists these commands."""
     parser = Parser(
         prog="overstory",
         description="See the forest, never the trees: statistics under local differential privacy.",
@@ -126,8 +127,11 @@ def _parser(modules: dict[str, ModuleType]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and leave")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for module in dict.fromkeys(modules.values()):
-        module.add_parser(commands)
+    for name in listed:
+        if module is None or TOGETHER.get(name, name) != TOGETHER.get(named, named):
+            commands.add_parser(name, help=SUMMARIES[name], add_help=False)
+        elif name not in commands.choices:
+            module.add_parser(commands)
     return parser
 
 

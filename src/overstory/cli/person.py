@@ -12,7 +12,7 @@ from typing import Any
 
 def add_parser(subparsers: Any) -> None:
     """Add the six commands."""
-    from overstory.client.commands import add_commands
+    from overstory.client.command_line import add_commands
 
     add_commands(subparsers)
 

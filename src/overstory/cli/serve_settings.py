@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import difflib
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from overstory.protocol.errors import FormatError, ParameterError
 
@@ -29,8 +26,7 @@ YES_NO: Final = {
 }
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """One setting.
 
     Attributes
@@ -131,6 +127,8 @@ def fill_in(args: argparse.Namespace, settings: tuple[Setting, ...], environ: Ma
 
 
 def _read(path: str, settings: tuple[Setting, ...]) -> dict[str, Any]:
+    import tomllib
+
     try:
         parsed = tomllib.loads(Path(path).read_text("utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -148,7 +146,9 @@ def _read(path: str, settings: tuple[Setting, ...]) -> dict[str, Any]:
 
 
 def _near(key: str, known: Mapping[str, Setting]) -> str:
-    near = difflib.get_close_matches(key, known, n=1)
+    from difflib import get_close_matches
+
+    near = get_close_matches(key, known, n=1)
     return f"did you mean {near[0]}?" if near else f"the settings are {', '.join(known)}"
 
 
@@ -159,6 +159,8 @@ def _check_variables(settings: tuple[Setting, ...], environ: Mapping[str, str]) 
         name = variable.removeprefix(PREFIX)
         if variable == name or name in known | OTHERS:
             continue
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, known, n=1, cutoff=0.75)
         if near:
             raise ParameterError(f"{variable}: there is no such setting; did you mean {PREFIX}{near[0]}?")

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import hashlib
 import json
 import os
-import random
-import shlex
 import sys
-import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -24,6 +18,8 @@ from overstory.client.output import printable
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
+    import random
+
     from overstory.collecting.fleet import Fleet, Moment
     from overstory.collecting.population import Holders, Population
     from overstory.protocol.metrics import Metric, MetricRegistry
@@ -132,6 +128,8 @@ def _populations(args: argparse.Namespace, metrics: Sequence[Metric]) -> dict[st
 
 
 def _random(seed: int | None) -> random.Random:
+    import random
+
     return random.SystemRandom() if seed is None else random.Random(f"population {seed}")  # noqa: S311 - no secret
 
 
@@ -143,6 +141,8 @@ def _fleet(args: argparse.Namespace, registry: MetricRegistry, url: str) -> Flee
     token = check_token(args.token if args.token is not None else os.environ.get("OVERSTORY_TOKEN", ""))
     roots = None
     if args.seed is not None:
+        import hashlib
+
         numbers = count()
 
         def roots() -> bytes:
@@ -157,6 +157,8 @@ def _address(args: argparse.Namespace) -> Iterator[str]:
     if args.url is not None:
         yield args.url
         return
+    import tempfile
+
     from overstory.demo.service import CollectorService, ServiceError
 
     with tempfile.TemporaryDirectory() as folder:
@@ -190,6 +192,8 @@ def _progress(args: argparse.Namespace, total: int) -> Iterator[Callable[[int], 
 
 
 def _write_truth(path: str, when: Sequence[Moment], holders: Holders) -> None:
+    import csv
+
     from overstory.files.opening import writing_text
 
     with writing_text(path) as text:
@@ -202,6 +206,8 @@ def _write_truth(path: str, when: Sequence[Moment], holders: Holders) -> None:
 
 
 def _table(args: argparse.Namespace, fleet: Fleet) -> list[str]:
+    from collections import Counter
+
     rows: list[tuple[str, ...]] = [("metric", "devices", "reports", "accepted", "refused")]
     reasons: Counter[str] = Counter()
     for name, one in fleet.outcomes.items():
@@ -219,6 +225,8 @@ def _table(args: argparse.Namespace, fleet: Fleet) -> list[str]:
 
 
 def _closing(args: argparse.Namespace, metrics: Sequence[Metric], taken: float) -> list[str]:
+    import shlex
+
     lines = [f"{taken:.1f} s" + (f"; the truth is in {printable(args.truth)}" if args.truth else "")]
     where = ["--url", args.url] if args.store is None else ["--store", args.store]
     for metric in metrics:
