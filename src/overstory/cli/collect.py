@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,31 +128,18 @@ def _collected(args: argparse.Namespace, column: Column, budget: Budget) -> Summ
 
     import numpy as np
 
+    from overstory.cli.progress import bar
     from overstory.collecting.advice import advise
     from overstory.collecting.column import read_people
     from overstory.collecting.simulating import collect
     from overstory.collecting.summary import Summary
 
     size = Path(column.path).stat().st_size
-    with _bar("reading", size) as advance:
+    with bar("reading", size) as advance:
         people = read_people(column, np.random.default_rng([args.seed, 0]), advance)
-    with _bar("devices report", len(people) * budget.reports) as advance:
+    with bar("devices report", len(people) * budget.reports) as advance:
         learned = collect(people, budget, args.oracle, args.seed, advance)
     return Summary(replace(column, path=args.file), learned, advise(learned))
-
-
-@contextmanager
-def _bar(label: str, total: int) -> Iterator[Callable[[int], object]]:
-    """Show how far it is, if the error stream is a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda count: bar.advance(task, count)
 
 
 def _command(args: argparse.Namespace) -> str:

@@ -36,7 +36,13 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("file", metavar="FILE", help="CSV (gz too), JSON lines or Parquet; - for standard input")
     parser.add_argument("--column", required=True, metavar="C", help="the column that holds the values")
     add_form(parser)
-    parser.add_argument("--epsilon", type=float, required=True, metavar="E", help="what each device reveals, in nats")
+    parser.add_argument(
+        "--epsilon",
+        type=float,
+        required=True,
+        metavar="E",
+        help="privacy loss of each device (epsilon; smaller is more private)",
+    )
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--bits", type=int, metavar="B", help="integers of that many bits (default: 64)")
     kind.add_argument("--bytes", type=int, metavar="B", help="text of up to that many bytes in UTF-8, at most 32")
