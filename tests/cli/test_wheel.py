@@ -76,8 +76,8 @@ def test_the_devices_half_is_the_standard_library_alone(site: Path, tmp_path: Pa
     (tmp_path / "read.csv").write_text("time,value\n2026-11-21,red\n")
     for arguments in (
         ("--help",),
-        ("status", "--state", "state"),
         ("local", "--state", "state", "--registry", "metrics.toml"),
+        ("status", "--state", "state"),
         ("view", "--state", "state"),
         ("forget", "--state", "state", "--yes"),
         ("metrics", "lint", "metrics.toml"),
