@@ -8,10 +8,10 @@ pattern of equal and different permanent responses as well as by the values them
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from overstory.privacy.outcomes import Entry, blocks_of, worst_losses
@@ -22,7 +22,7 @@ from overstory.protocol.mechanisms.mechanism import Mechanism
 from overstory.protocol.mechanisms.sets import SetMechanism
 from overstory.protocol.mechanisms.symbols import SymbolMechanism
 from overstory.protocol.permanence import GooglePermanence
-from overstory.protocol.probability import power, round_up, weighted_sum
+from overstory.protocol.probability import as_decimal, power, round_up, weighted_sum
 from overstory.protocol.symbol_rounds import SymbolRounds
 
 UNIFORM: Final = -1
@@ -125,7 +125,7 @@ def symbol_losses(rounds: SymbolRounds, first: Sequence[Entry], second: Sequence
     size = rounds.permanent.domain_size
     others = (symbol for symbol in range(size) if symbol not in held)
     spare = min(len(blocks), size - len(held))
-    return worst_losses(blocks, [*held, *(next(others) for _ in range(spare))], partial(_symbols_seen, rounds))
+    return worst_losses(blocks, [*held, *(next(others) for _ in range(spare))], _symbols_seen(rounds))
 
 
 def _bits_seen(rounds: Rounds, bit: int, seen: Mapping[int, int]) -> Decimal:
@@ -143,22 +143,33 @@ def chance(channel: BinaryChannel, given: int, output: int) -> Decimal:
     return power(one if output else 1 - one, 1)
 
 
-def _symbols_seen(rounds: SymbolRounds, symbol: int, seen: Mapping[int, int]) -> Decimal:
-    """P(these reports | true symbol): any symbol may be the permanent one; those not seen are equally likely."""
-    kept, other = rounds.instantaneous.keep, rounds.instantaneous.other
-    reports, unseen, total = sum(seen.values()), Fraction(1), Decimal(0)
-    for reported, times in seen.items():
-        drawn = _drawn(rounds, symbol, reported)
-        unseen -= drawn
-        total += power(drawn, 1) * power(kept, times) * power(other, reports - times)
-    return total + power(unseen, 1) * power(other, reports)
+@lru_cache(maxsize=64)
+def _symbols_seen(rounds: SymbolRounds) -> Callable[[int, Mapping[int, int]], Decimal]:
+    """Return P(these reports | true symbol): any symbol may be the permanent one; those not seen are equally likely.
 
+    It is asked for thousands of times about one mechanism: what does not depend on the reports is made once.
+    """
+    kept, other = as_decimal(rounds.instantaneous.keep), as_decimal(rounds.instantaneous.other)
+    exact = {
+        "uniform": Fraction(1, rounds.permanent.domain_size),
+        "own": rounds.permanent.keep,
+        "foreign": rounds.permanent.other,
+    }
+    drawn = {way: as_decimal(share) for way, share in exact.items()}
+    unseen: dict[tuple[str, ...], Decimal] = {}
 
-def _drawn(rounds: SymbolRounds, symbol: int, permanent: int) -> Fraction:
-    """P(permanent symbol | true symbol)."""
-    if symbol == UNIFORM:
-        return Fraction(1, rounds.permanent.domain_size)
-    return rounds.permanent.keep if permanent == symbol else rounds.permanent.other
+    def seen_given(symbol: int, seen: Mapping[int, int]) -> Decimal:
+        reports, total = sum(seen.values()), Decimal(0)
+        ways = tuple(
+            "uniform" if symbol == UNIFORM else "own" if reported == symbol else "foreign" for reported in seen
+        )
+        if ways not in unseen:
+            unseen[ways] = as_decimal(1 - sum((exact[way] for way in ways), Fraction(0)))
+        for way, times in zip(ways, seen.values(), strict=True):
+            total += drawn[way] * power(kept, times) * power(other, reports - times)
+        return total + unseen[ways] * power(other, reports)
+
+    return seen_given
 
 
 def _between_bits(mechanism: BitMechanism, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:

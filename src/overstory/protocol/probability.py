@@ -39,7 +39,7 @@ def check_probability(name: str, value: float | Fraction) -> Fraction:
 
 def log_ratio(numerator: Fraction | Decimal, denominator: Fraction | Decimal) -> Decimal:
     """ln(numerator / denominator) to a hundred digits; infinite when only the denominator is 0."""
-    over, under = _decimal(numerator), _decimal(denominator)
+    over, under = as_decimal(numerator), as_decimal(denominator)
     if over == under:
         return Decimal(0)
     if under == 0:
@@ -49,15 +49,15 @@ def log_ratio(numerator: Fraction | Decimal, denominator: Fraction | Decimal) ->
     return _PRECISE.ln(_PRECISE.divide(over, under))
 
 
-def power(base: Fraction, exponent: int) -> Decimal:
+def power(base: Fraction | Decimal, exponent: int) -> Decimal:
     """base ** exponent to a hundred digits, so that n reports cost the same for every n."""
-    return _PRECISE.power(_decimal(base), exponent) if exponent else Decimal(1)
+    return _PRECISE.power(as_decimal(base), exponent) if exponent else Decimal(1)
 
 
 def mix(share: Fraction, first: Decimal, second: Decimal) -> Decimal:
     """share * first + (1 - share) * second, to a hundred digits."""
-    left = _PRECISE.multiply(_decimal(share), first)
-    return _PRECISE.add(left, _PRECISE.multiply(_decimal(1 - share), second))
+    left = _PRECISE.multiply(as_decimal(share), first)
+    return _PRECISE.add(left, _PRECISE.multiply(as_decimal(1 - share), second))
 
 
 def weighted_sum(terms: Iterable[tuple[int, Decimal]]) -> Decimal:
@@ -90,7 +90,8 @@ def round_up(exact: Decimal) -> float:
     return near if Decimal(near) >= bound else math.nextafter(near, math.inf)
 
 
-def _decimal(value: Fraction | Decimal) -> Decimal:
+def as_decimal(value: Fraction | Decimal) -> Decimal:
+    """Return a number to a hundred digits."""
     if isinstance(value, Decimal):
         return value
     return _PRECISE.divide(Decimal(value.numerator), Decimal(value.denominator))
