@@ -7,6 +7,20 @@ from overstory.cli.main import COMMANDS
 
 COMPILERS = ("numba", "llvmlite", "matplotlib", "pyarrow", "scipy")
 HEAVY = (*COMPILERS, "numpy", "rich", "jinja2", "sqlalchemy", "fastapi", "uvicorn")
+REGISTRY = """\
+registry = "2026-11-22"
+[metrics.tree]
+title = "Tree"
+description = "The tree in front of the house."
+owner = "Garden"
+purpose = "https://example.org/issues/1"
+expires = 2027-11-21
+domain = {kind = "categories", names = ["oak", "ash", "elm"]}
+oracle = "grr"
+parameters = {epsilon = 1.0}
+period = "week"
+retention_days = 90
+"""
 PARAMS = "k,h,m,p,q,f\n16,2,4,0.5,0.75,0.5\n"
 
 
@@ -20,7 +34,10 @@ def folder(tmp_path_factory):
     (path / "params.csv").write_text(PARAMS)
     rows = [f"c{i},{i % 4},{('oak', 'ash')[i % 2]}" for i in range(40)]
     (path / "values.csv").write_text("client,cohort,value\n" + "\n".join(rows) + "\n")
+    (path / "metrics.toml").write_text(REGISTRY)
     for line in (
+        "store create kept.db",
+        "local --state state --app trees --registry metrics.toml",
         "encode --params params.csv --values values.csv --seed 1 -o reports.csv",
         "sum --params params.csv --reports reports.csv -o counts.csv",
         "map --params params.csv --candidates names.txt -o map.csv",
@@ -72,6 +89,21 @@ def test_collect_of_few_rows_loads_no_compiler(folder, line):
 )
 def test_files_of_few_rows_load_no_compiler(folder, line):
     assert loaded(line, folder, COMPILERS) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "allowed"),
+    [
+        ("store create new.db --json", ["sqlalchemy"]),
+        ("store summary kept.db", ["sqlalchemy"]),
+        ("privacy grr --param domain_size=10 --param epsilon=1 --json", []),
+        ("plan --epsilon-report 1 --epsilon-permanent 2 --reports 1000 --candidates 10 --json", []),
+        ("metrics lint metrics.toml", []),
+        ("status --state state --json", []),
+    ],
+)
+def test_a_command_loads_what_it_works_with(folder, line, allowed):
+    assert loaded(line, folder, (*HEAVY, "alembic", "mako", "pydantic")) == allowed
 
 
 @pytest.mark.parametrize("line", ["--help", "--version", *(f"{name} --help" for name in COMMANDS)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
 import sqlite3
@@ -125,15 +126,32 @@ def test_a_migration_that_fails_leaves_the_store_as_it_was(filled: Any, tmp_path
 def test_the_tables_in_the_code_are_those_that_migrations_make(store_url: str) -> None:
     from alembic.autogenerate import compare_metadata
     from alembic.runtime.migration import MigrationContext
+    from alembic.script import ScriptDirectory
 
-    with open_store(store_url, create=True) as store, store._database.engine.connect() as connection:
+    database = connect(store_url, create=True)
+    database.write(upgrade)
+    with database.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert compare_metadata(context, METADATA) == []
         found = inspect(connection)
         for table in METADATA.sorted_tables:
             key = found.get_pk_constraint(table.name)["constrained_columns"]
             assert key == [column.name for column in table.primary_key]
-    assert migrations.newest() == REVISION
+    database.close()
+    assert ScriptDirectory(str(migrations.FOLDER)).get_current_head() == migrations.newest() == REVISION
+
+
+def test_a_new_store_is_what_all_migrations_make(tmp_path: Path) -> None:
+    """C: `store create` loaded Alembic for half a second, to make tables that the program knows."""
+    made = []
+    for name, make in (("at once", migrations.begin), ("by migrations", upgrade)):
+        database = connect(str(tmp_path / name), create=True)
+        database.write(make)
+        database.close()
+        with contextlib.closing(sqlite3.connect(tmp_path / name)) as read:
+            made.append("\n".join(read.iterdump()))
+    assert made[0] == made[1]
+    assert "overstory store" in made[0]
 
 
 DUMP = Path(__file__).parents[1] / "vectors" / "store-0001.sql"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import numpy as np
 from sqlalchemy import ColumnElement, Connection, Row, Table, and_, select
 
-from overstory.analysis.reports import ReportBatch
 from overstory.protocol.wire import Batch, cohort_width
+
+if TYPE_CHECKING:
+    from overstory.analysis.reports import ReportBatch
 
 CHUNK_BYTES: Final = 1 << 20
 """How large a chunk of shuffled reports becomes."""
@@ -40,6 +41,8 @@ def keys_of(connection: Connection, table: Table, *where: ColumnElement[bool]) -
 
 def joined(rows: Sequence[Row[Any]]) -> ReportBatch:
     """Return the reports of rows of one key, in the rows' order."""
+    from overstory.analysis.reports import ReportBatch
+
     first = rows[0]
     cohorts, bits = b"".join([row.cohorts for row in rows]), b"".join([row.bits for row in rows])
     reports = len(cohorts) // cohort_width(first.num_cohorts)
@@ -63,6 +66,10 @@ def streamed(connection: Connection, table: Table, *where: ColumnElement[bool]) 
 
 def shuffled(batch: ReportBatch) -> ReportBatch:
     """Return the reports in an order that nobody knows: a permutation seeded by the operating system."""
+    import numpy as np
+
+    from overstory.analysis.reports import ReportBatch
+
     order = np.random.default_rng(secrets.randbits(128)).permutation(len(batch))
     return ReportBatch(batch.cohorts[order], batch.bits[order], batch.num_bits, batch.num_cohorts)
 

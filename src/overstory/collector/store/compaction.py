@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection, Row, Table, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
-from overstory.analysis.counts import SupportCounts
 from overstory.collector.store.columns import Key, chunks, full_chunk, joined, keys_of, shuffled
 from overstory.collector.store.count_blobs import pack_counts
 from overstory.collector.store.database import Database
@@ -25,6 +24,9 @@ from overstory.collector.store.reading import folded
 from overstory.collector.store.ripening import Ripening
 from overstory.collector.store.schema import BATCH_IDS, CHUNKS, COUNTS, INBOX
 from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from overstory.analysis.counts import SupportCounts
 
 FOLD_BYTES: Final = 1 << 21
 """Reports that one transaction folds: memory does not grow with the inbox, and who wants to write waits for little."""

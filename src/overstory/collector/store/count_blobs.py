@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
-from overstory.analysis.counts import SupportCounts
 from overstory.collector.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from overstory.analysis.counts import SupportCounts
 
 HEADER: Final = struct.Struct("<BBHII")
 TRAILER: Final = struct.Struct("<I")
@@ -26,10 +26,13 @@ def pack_counts(counts: SupportCounts) -> bytes:
 
     Examples
     --------
+    >>> from overstory.analysis.counts import SupportCounts
     >>> counts = SupportCounts([300], [[7, 299]])
     >>> len(pack_counts(counts)), unpack_counts(pack_counts(counts)) == counts
     (22, True)
     """
+    import numpy as np
+
     width = np.min_scalar_type(int(counts.totals.max())).itemsize
     header = HEADER.pack(VERSION, width, 0, counts.num_cohorts, counts.num_bits)
     columns = [array.astype(f"<u{width}").tobytes() for array in (counts.totals, counts.ones)]
@@ -45,6 +48,10 @@ def unpack_counts(raw: bytes) -> SupportCounts:
     StoreError
         When they were damaged.
     """
+    import numpy as np
+
+    from overstory.analysis.counts import SupportCounts
+
     end = len(raw) - TRAILER.size
     if end < HEADER.size or zlib.crc32(raw[:end]) != TRAILER.unpack_from(raw, end)[0]:
         raise StoreError("stored counts are damaged: their checksum does not match; restore a backup")

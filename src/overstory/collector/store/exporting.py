@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from overstory.analysis.reports import ReportBatch
 from overstory.collector.store.database import Database
 from overstory.collector.store.reading import read_reports
-from overstory.files.parquet import Label, write_parquet
 from overstory.protocol.metrics import Metric
+
+if TYPE_CHECKING:
+    from overstory.analysis.reports import ReportBatch
 
 
 def export(database: Database, metric: Metric, first: int, last: int, path: str | os.PathLike[str]) -> int:
     """Write the kept reports of some periods; see `Store.export`."""
+    from overstory.files.parquet import Label, write_parquet
+
     mechanism = metric.mechanism
     label = Label(mechanism.payload_bits, mechanism.num_cohorts, mechanism.canonical())
     written = _Count()

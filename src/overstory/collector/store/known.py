@@ -10,13 +10,10 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Row, select, update
 
-from overstory.analysis.counts import SupportCounts
-from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.reports import ReportBatch
 from overstory.collector.store.database import Database
 from overstory.collector.store.errors import StoreError
 from overstory.collector.store.schema import METRICS
@@ -24,10 +21,14 @@ from overstory.protocol.encodings import SEEDS
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.mechanism import Mechanism
-from overstory.protocol.mechanisms.registry import mechanism as build_mechanism
 from overstory.protocol.metrics import Metric, Period
 from overstory.protocol.metrics.period import DAY
 from overstory.protocol.wire import Batch
+
+if TYPE_CHECKING:
+    from overstory.analysis.counts import SupportCounts
+    from overstory.analysis.oracle import FrequencyOracle
+    from overstory.analysis.reports import ReportBatch
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,15 @@ class Known:
     @cached_property
     def oracle(self) -> FrequencyOracle:
         """The mechanism with the server's half."""
+        from overstory.analysis.oracle import FrequencyOracle
+
         return FrequencyOracle(self.mechanism)
 
     @property
     def no_reports(self) -> ReportBatch:
         """A batch without reports."""
+        from overstory.analysis.reports import ReportBatch
+
         of = self.mechanism
         return ReportBatch.from_wire(Batch(of.digest, of.payload_bits, of.num_cohorts, 0, b"", b""))
 
@@ -114,6 +119,8 @@ class Known:
 
 def _rebuilt(name: str, parameters: Mapping[str, Any], digest: bytes) -> Mechanism | None:
     """Return the mechanism of that digest; a hashing oracle that names no number of seeds is of version 0.1."""
+    from overstory.protocol.mechanisms.registry import mechanism as build_mechanism
+
     for given in (parameters, {**parameters, "num_seeds": SEEDS}):
         try:
             built = build_mechanism(name, **given)

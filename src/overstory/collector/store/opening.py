@@ -130,6 +130,8 @@ def upgraded(
         raise StoreError(f"{database.url}: this database is empty; make the store first: overstory store create URL")
     if found is not None and found > newest:
         raise StoreError(_differs(database.url, found))
-    if found != newest:
+    if found is None and folder == migrations.FOLDER:
+        migrations.begin(connection)
+    elif found != newest:
         migrations.upgrade(connection, folder=folder)
     return found

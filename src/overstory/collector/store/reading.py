@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import reduce
 from operator import add as plus
+from typing import TYPE_CHECKING
 
 from sqlalchemy import ColumnElement, Connection, Table, func, select, union
 
-from overstory.analysis.counts import SupportCounts
-from overstory.analysis.reports import ReportBatch
 from overstory.collector.store.columns import Key, keys_of, shuffled, streamed
 from overstory.collector.store.count_blobs import unpack_counts
 from overstory.collector.store.database import Database
@@ -18,6 +17,10 @@ from overstory.collector.store.errors import RecountError
 from overstory.collector.store.known import Known
 from overstory.collector.store.schema import CHUNKS, COUNTS, INBOX
 from overstory.protocol.metrics import Metric
+
+if TYPE_CHECKING:
+    from overstory.analysis.counts import SupportCounts
+    from overstory.analysis.reports import ReportBatch
 
 
 def read_counts(database: Database, metric: Metric, first: int, last: int) -> dict[int, SupportCounts]:

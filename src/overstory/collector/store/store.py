@@ -6,9 +6,8 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from overstory.analysis.counts import SupportCounts
 from overstory.collector.store import copies
 from overstory.collector.store.adding import add
 from overstory.collector.store.compaction import Compacted, compact
@@ -31,6 +30,9 @@ from overstory.collector.store.tokens import (
     revoke_token,
 )
 from overstory.protocol.metrics import Metric, MetricRegistry
+
+if TYPE_CHECKING:
+    from overstory.analysis.counts import SupportCounts
 
 
 class Store:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from overstory.collector.store.schema import ABOUT, METADATA, REVISION
+
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
@@ -37,15 +39,29 @@ def upgrade(connection: Connection, *, folder: Path = FOLDER, revision: str = "h
         environment.run_migrations()
 
 
+def begin(connection: Connection) -> None:
+    """Make the tables of the newest schema in an empty database: what all migrations make, without loading Alembic."""
+    from sqlalchemy import Column, MetaData, PrimaryKeyConstraint, String, Table, insert
+
+    version = Table(
+        "alembic_version",
+        MetaData(),
+        Column("version_num", String(32), nullable=False),
+        PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+    )
+    version.create(connection)
+    METADATA.create_all(connection, checkfirst=False)
+    connection.execute(insert(version), [{"version_num": REVISION}])
+    connection.execute(insert(ABOUT), [{"key": "format", "value": "overstory store"}])
+
+
 def newest(folder: Path = FOLDER) -> str:
     """Return the newest revision that the folder leads to.
 
-    Examples
-    --------
-    >>> from overstory.collector.store.schema import REVISION
-    >>> newest() == REVISION
-    True
+    This program's own folder leads to its own schema, and Alembic need not be asked.
     """
+    if folder == FOLDER:
+        return REVISION
     from alembic.script import ScriptDirectory
 
     return ScriptDirectory(str(folder)).get_current_head() or ""
