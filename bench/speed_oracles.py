@@ -20,7 +20,8 @@ import numpy as np
 
 import overstory
 from _timing import seconds
-from overstory.kernels.hadamard import count_hadamard_support, encode_hadamard
+from overstory.kernels.few_hashes import encode_hadamard
+from overstory.kernels.hadamard import count_hadamard_support
 from overstory.kernels.local_hash import count_hash_support, encode_hash, value_words
 from overstory.kernels.popcount import count_bits
 from overstory.kernels.projective import count_plane_support, simulate_points

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.kernels.hadamard import count_hadamard_support, encode_hadamard
+from overstory.kernels.few_hashes import encode_hadamard
+from overstory.kernels.hadamard import count_hadamard_support
 from overstory.protocol.symbol_encodings import HadamardRow
 
 

@@ -121,7 +121,7 @@ def words_of(encoding: LocalHash | SignMatrix | SeededHash, values: Sequence[Any
 
         family = OverstoryV1(encoding.key.encode())
         return digest64(*_columns(values), family.key, family.padded_person)
-    from overstory.kernels.local_hash import value_words
+    from overstory.kernels.few_hashes import value_words
 
     return value_words(symbols_of(values, encoding.domain_size))
 

@@ -133,13 +133,13 @@ class SeededSupport(SeedSupport):
 
     def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
         """Hash each device's value under its seed."""
-        from overstory.kernels.local_hash import encode_hash
+        from overstory.kernels.few_hashes import encode_hash
 
         return encode_hash(table, symbols, self.seeds[cohorts], self.num_outputs)
 
     def symbols(self, values: Sequence[Any]) -> Iterator[NDArray[np.int64]]:
         """Yield the symbols of blocks of values under all seeds, a row for each value."""
-        from overstory.kernels.local_hash import encode_hash
+        from overstory.kernels.few_hashes import encode_hash
 
         words, seeds = self.table(values), self.seeds
         for start in range(0, len(words), BLOCK):

@@ -105,14 +105,14 @@ class HashSupport(WordSupport):
 
     def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
         """Hash."""
-        from overstory.kernels.local_hash import encode_hash
+        from overstory.kernels.few_hashes import encode_hash
 
         return encode_hash(table, symbols, cohorts, self.num_outputs)
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
         """Hash every value under every report's seed, and compare."""
         reported = self.outputs(batch).astype(np.uint32)
-        from overstory.kernels.local_hash import count_hash_support
+        from overstory.kernels.few_hashes import count_hash_support
 
         ones = count_hash_support(batch.cohorts, reported, self.asked(values), self.num_outputs)
         return pooled(ones, len(batch))
@@ -179,7 +179,7 @@ class HadamardSupport(SymbolSupport):
 
     def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
         """Look up the sign."""
-        from overstory.kernels.hadamard import encode_hadamard
+        from overstory.kernels.few_hashes import encode_hadamard
 
         return encode_hadamard(table[symbols], cohorts)
 
@@ -187,7 +187,7 @@ class HadamardSupport(SymbolSupport):
         """Transform the signed histogram of rows."""
         size = self.domain_size
         assert size is not None
-        from overstory.kernels.hadamard import count_hadamard_support
+        from overstory.kernels.few_hashes import count_hadamard_support
 
         ones = count_hadamard_support(batch.cohorts, self.outputs(batch).astype(np.uint32), size)
         return chosen(pooled(ones, len(batch)), values)

@@ -14,7 +14,7 @@ from overstory.analysis.support import Cohorts, Simulation, Support, pooled
 from overstory.analysis.support_families import support_of
 from overstory.analysis.support_symbols import SymbolSupport
 from overstory.discovery.linear_hash import LinearHash
-from overstory.kernels.linear_hash import count_blocks, encode_linear, masks_of
+from overstory.kernels.few_hashes import count_blocks, encode_linear, masks_of
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.mechanism import Mechanism
 

@@ -46,37 +46,6 @@ def order_of(domain_size: int) -> int:
     return 1 << (domain_size - 1).bit_length()
 
 
-def encode_hadamard(symbols: NDArray[Any], rows: NDArray[Any]) -> NDArray[np.uint32]:
-    """Look up each device's sign in the device's row.
-
-    Parameters
-    ----------
-    symbols : int32[n]
-        Each device's value.
-    rows : uint32[n]
-
-    Returns
-    -------
-    uint32[n]
-        0 for +1, 1 for -1: the parity of ``symbol & row``.
-
-    Raises
-    ------
-    ValueError
-        When a value or a row is negative, or there are not as many of both.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> encode_hadamard(np.array([0, 1, 3]), np.array([1, 1, 3]))
-    array([0, 1, 0], dtype=uint32)
-    """
-    symbols = column("symbols", symbols, MAX_DOMAIN)
-    rows = column("rows", rows, MAX_DOMAIN, symbols.size)
-    parity: NDArray[np.uint32] = (np.bitwise_count(symbols & rows) & 1).astype(np.uint32)
-    return parity
-
-
 def count_hadamard_support(rows: NDArray[Any], reported: NDArray[Any], domain_size: int) -> NDArray[np.int64]:
     """How many reports are each value's sign in the report's row.
 

@@ -18,6 +18,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from overstory.kernels.compiled import kernel
+from overstory.kernels.few_hashes import C1, C2
 from overstory.kernels.vectors import Lanes, is_flat
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-C1, C2 = 0x21F0AAAD, 0x735A2D97
 BLOCK = 1024  # reports compared at a time: what is kept of them stays in the first-level cache
 LANES = 16  # reports in a vector
 PAIR = 2  # values compared together, so that a report is loaded once for both

@@ -1,0 +1,96 @@
+"""Hashes and signs of few devices by NumPy, of many by compiled kernels: the same, bit for bit."""
+
+import numpy as np
+import pytest
+
+from overstory.kernels import few, few_hashes, hadamard, linear_hash, local_hash
+
+WIDTHS = [(1, 1), (7, 2), (24, 3), (64, 5)]
+
+
+@pytest.fixture(autouse=True)
+def by_numpy(monkeypatch):
+    monkeypatch.setattr(few, "COMPILER", "no such module")
+    monkeypatch.setattr(few, "_drawn_slowly", 0)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(7)
+
+
+def same(got, expected):
+    assert few._drawn_slowly > 0 or got.size == 0, "NumPy was not used"
+    assert got.dtype == expected.dtype
+    assert np.array_equal(got, expected)
+
+
+@pytest.fixture(autouse=True)
+def all_are_counted(monkeypatch):
+    monkeypatch.setattr(few_hashes, "TOGETHER", 1)
+    monkeypatch.setattr(few, "PATIENCE", 1 << 40)
+
+
+@pytest.mark.parametrize("n", [0, 1, 500])
+@pytest.mark.parametrize("domain_size", [2, 3, 64, 1000])
+def test_hadamard(rng, n, domain_size):
+    rows = rng.integers(0, 1 << (domain_size - 1).bit_length(), n).astype(np.uint32)
+    given = rows, rng.integers(0, 2, n).astype(np.uint32), domain_size
+    same(few_hashes.count_hadamard_support(*given), hadamard.count_hadamard_support(*given))
+
+
+@pytest.mark.parametrize("n", [0, 1, 300])
+@pytest.mark.parametrize(("num_bits", "hash_bits"), WIDTHS)
+def test_linear_hashes(rng, n, num_bits, hash_bits):
+    seeds = rng.integers(0, 2**31, n).astype(np.uint32)
+    words = rng.integers(0, 1 << num_bits, 9, np.uint64, endpoint=False)
+    held = rng.integers(0, 9, n).astype(np.int32)
+    masks = linear_hash.masks_of(seeds, num_bits, hash_bits)
+    same(few_hashes.masks_of(seeds, num_bits, hash_bits), masks)
+    given = words, held, seeds, num_bits, hash_bits
+    reported = linear_hash.encode_linear(*given)
+    same(few_hashes.encode_linear(*given), reported)
+    for step in (0, min(3, num_bits), min(6, num_bits)):
+        parents = np.unique(words >> np.uint64(step) << np.uint64(step))
+        for some in (parents, parents[:1], parents[:0]):
+            given = masks, reported, some, step
+            same(few_hashes.count_blocks(*given), linear_hash.count_blocks(*given))
+
+
+@pytest.mark.parametrize("n", [0, 1, 300])
+@pytest.mark.parametrize("hash_range", [2, 3, 16, 65_536])
+def test_hashes_under_seeds(rng, n, hash_range):
+    values = np.array([0, 1, 2, 999, 2**31 - 1])
+    words = local_hash.value_words(values)
+    same(few_hashes.value_words(values), words)
+    seeds, held = rng.integers(0, 2**32, n).astype(np.uint32), rng.integers(0, 5, n).astype(np.int32)
+    reported = local_hash.encode_hash(words, held, seeds, hash_range)
+    same(few_hashes.encode_hash(words, held, seeds, hash_range), reported)
+    given = seeds, reported, words, hash_range
+    same(few_hashes.count_hash_support(*given), local_hash.count_hash_support(*given))
+    assert n == 0 or few_hashes.count_hash_support(*given).max() > 0
+
+
+@pytest.mark.parametrize(
+    ("call", "given"),
+    [
+        ("count_hadamard_support", (np.array([4]), np.array([0]), 3)),
+        ("count_hadamard_support", (np.array([0]), np.array([2]), 3)),
+        ("count_hadamard_support", (np.array([0]), np.array([0]), 1)),
+        ("encode_hadamard", (np.array([1, 2]), np.array([1]))),
+        ("encode_hash", (np.zeros(2, np.uint64), np.array([2]), np.array([0]), 4)),
+        ("encode_hash", (np.zeros(2, np.uint64), np.array([0]), np.array([0]), 1)),
+        ("count_hash_support", (np.array([0]), np.array([4]), np.zeros(2, np.uint64), 4)),
+    ],
+)
+def test_what_the_kernels_refuse_is_refused(call, given):
+    with pytest.raises(ValueError, match=r"must|has|not"):
+        getattr(few_hashes, call)(*given)
+
+
+def test_many_are_the_kernels(rng, monkeypatch):
+    monkeypatch.setattr(few, "PATIENCE", 0)
+    rows = rng.integers(0, 4, 10)
+    given = rows, rows & 1, 3
+    assert np.array_equal(few_hashes.count_hadamard_support(*given), hadamard.count_hadamard_support(*given))
+    assert few._drawn_slowly == 0
