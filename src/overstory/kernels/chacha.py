@@ -35,6 +35,9 @@ def key_words(key: bytes, domain: bytes) -> U32:
     return np.frombuffer(derived, dtype="<u4").astype(np.uint32)
 
 
+ON, ACROSS, BACK = (np.roll(np.arange(4), -rows) for rows in (1, 2, 3))
+
+
 def blocks(key: U32, names: tuple[Any, Any, Any, Any], rounds: int) -> U32:
     """Return a block for each name.
 
@@ -66,8 +69,8 @@ def blocks(key: U32, names: tuple[Any, Any, Any, Any], rounds: int) -> U32:
     a, b, c, d = (start[row : row + 4].copy() for row in (0, 4, 8, 12))
     for half in range(rounds):
         _quarter_rounds(a, b, c, d)
-        turn = 1 if half % 2 else -1  # columns become diagonals, and columns again
-        b, c, d = np.roll(b, turn, axis=0), np.roll(c, 2, axis=0), np.roll(d, -turn, axis=0)
+        left, right = (BACK, ON) if half % 2 else (ON, BACK)  # columns become diagonals, and columns again
+        b, c, d = b[left], c[ACROSS], d[right]
     return np.concatenate([a, b, c, d]) + start
 
 
