@@ -99,11 +99,15 @@ def test_files_of_few_rows_load_no_compiler(folder, line):
         ("privacy grr --param domain_size=10 --param epsilon=1 --json", []),
         ("plan --epsilon-report 1 --epsilon-permanent 2 --reports 1000 --candidates 10 --json", []),
         ("metrics lint metrics.toml", []),
+        ("discover trees.csv --column tree --bytes 3 --epsilon 4 --seed 1 --json", ["numpy"]),
+        ("compare --data trees.csv --column tree --epsilon 1 --json", ["numpy"]),
+        ("compare --data words.csv --column word --epsilon 1 --json", ["numpy"]),
         ("status --state state --json", []),
     ],
 )
 def test_a_command_loads_what_it_works_with(folder, line, allowed):
-    assert loaded(line, folder, (*HEAVY, "alembic", "mako", "pydantic")) == allowed
+    """C: discover and compare of three rows took 120 times `python -c pass`, for a compiler they had no use for."""
+    assert loaded(line, folder, (*HEAVY, "alembic", "mako")) == allowed
 
 
 @pytest.mark.parametrize("line", ["--help", "--version", *(f"{name} --help" for name in COMMANDS)])
