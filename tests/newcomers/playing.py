@@ -5,8 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+INIT = (
+    "overstory metrics init --id theme --values light,dark,system --description 'The theme in use.'"
+    " --owner 'Notes team' --purpose https://example.org/issues/7 --epsilon 2 --yes"
+)
 
 
 @dataclass(frozen=True)
@@ -24,14 +32,20 @@ class Newcomer:
     folder: Path
     bin: Path = Path(sys.executable).parent
 
-    def shell(self, line: str, *, status: int = 0) -> str:
-        """Run a line as it is typed; return what it printed, errors after results."""
+    @property
+    def environment(self) -> dict[str, str]:
+        """A home of their own and the installed commands, nothing else."""
         home = self.folder / "home"
         home.mkdir(exist_ok=True)
+        return {"HOME": str(home), "PATH": f"{self.bin}{os.pathsep}{os.defpath}"}
+
+    def shell(self, line: str, *, status: int = 0) -> str:
+        """Run a line as it is typed; return what it printed, errors after results."""
         ran = subprocess.run(
             ["/bin/sh", "-c", line],
             cwd=self.folder,
-            env={"HOME": str(home), "PATH": f"{self.bin}{os.pathsep}{os.defpath}"},
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             encoding="utf-8",
@@ -43,6 +57,27 @@ class Newcomer:
         assert "Traceback" not in said
         return said
 
+    @contextmanager
+    def serving(self, line: str) -> Iterator[Serving]:
+        """Run `overstory serve` until SIGTERM; its log is in serve.log."""
+        with (self.folder / "serve.log").open("w") as log:
+            process = subprocess.Popen(
+                ["/bin/sh", "-c", f"exec {line}"],
+                cwd=self.folder,
+                env=self.environment,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        try:
+            assert process.stdout is not None
+            listening = process.stdout.readline()
+            assert listening.startswith("listening on "), self.read("serve.log")
+            yield Serving(self, process, listening.split()[-1])
+        finally:
+            process.terminate()
+            process.communicate(timeout=30)
+
     def write(self, name: str, text: str | bytes) -> None:
         """Put a file into the folder."""
         (self.folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -50,3 +85,20 @@ class Newcomer:
     def read(self, name: str) -> str:
         """Return a file's text."""
         return (self.folder / name).read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Serving:
+    """A collector that a newcomer started."""
+
+    newcomer: Newcomer
+    process: subprocess.Popen[str]
+    url: str
+
+    def logged(self, text: str) -> str:
+        """Wait until the log has the text; return the log."""
+        end = time.monotonic() + 20
+        while text not in (log := self.newcomer.read("serve.log")):
+            assert time.monotonic() < end, f"no {text!r} in the log:\n{log}"
+            time.sleep(0.05)
+        return log
