@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
+import random
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.arguments import add_command, add_reporting, check_seed
+from overstory.cli.arguments import add_command, add_reporting, check_seed, token_of_environment
 from overstory.client.output import printable
 from overstory.protocol.errors import ParameterError
 
@@ -47,7 +48,7 @@ def add_parser(commands: Any) -> None:
     )
     where = parser.add_argument_group("where reports go")
     where.add_argument("--url", metavar="URL", help="a running collector")
-    where.add_argument("--token", help="its write token (default: the environment's OVERSTORY_TOKEN)")
+    where.add_argument("--token", help="its write token (default: the environment's OVERSTORY_WRITE_TOKEN)")
     where.add_argument("--store", metavar="STORE", help="a store; a collector is started on it, and ended")
     held = parser.add_argument_group("what devices hold")
     held.add_argument(
@@ -138,7 +139,7 @@ def _fleet(args: argparse.Namespace, registry: MetricRegistry, url: str) -> Flee
     from overstory.collecting.fleet import Fleet
     from overstory.protocol.bearer import check_token
 
-    token = check_token(args.token if args.token is not None else os.environ.get("OVERSTORY_TOKEN", ""))
+    token = check_token(args.token if args.token is not None else token_of_environment("WRITE"))
     roots = None
     if args.seed is not None:
         import hashlib
@@ -225,8 +226,6 @@ def _table(args: argparse.Namespace, fleet: Fleet) -> list[str]:
 
 
 def _closing(args: argparse.Namespace, metrics: Sequence[Metric], taken: float) -> list[str]:
-    import shlex
-
     lines = [f"{taken:.1f} s" + (f"; the truth is in {printable(args.truth)}" if args.truth else "")]
     where = ["--url", args.url] if args.store is None else ["--store", args.store]
     for metric in metrics:
