@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -156,10 +157,10 @@ class Server(uvicorn.Server):
             for name, work in (
                 ("registry", self._reload_registry),
                 ("certificate", self._reload_certificate),
-                ("tokens", self._collector.access.refresh),
+                ("tokens", partial(asyncio.to_thread, self._collector.access.refresh)),
             ):
                 try:
-                    await asyncio.to_thread(work)
+                    await work()
                 except Exception as error:  # noqa: BLE001 - whatever is wrong with a new file, the old one goes on
                     LOG.error(
                         "reload: the %s stays as it was: %s",
@@ -168,20 +169,21 @@ class Server(uvicorn.Server):
                         extra={"facts": {"event": "reload", "failed": name}},
                     )
 
-    def _reload_registry(self) -> None:
+    async def _reload_registry(self) -> None:
         if self._reread is None:
             return
-        registry = self._reread()
+        registry = await asyncio.to_thread(self._reread)
         before = self._collector.registry.digest
-        self._collector.renew(registry)
+        await asyncio.to_thread(self._collector.renew, registry)
         facts = _facts(registry)
         changed = "as before" if registry.digest == before else "changed"
         log_event(f"reloaded: {_said(facts)}, {changed}", event="reload", changed=registry.digest != before, **facts)
 
-    def _reload_certificate(self) -> None:
+    async def _reload_certificate(self) -> None:
         if self._listening.certificate is None or self.config.ssl is None:
             return
-        _check_certificate(self._listening)
+        await asyncio.to_thread(_check_certificate, self._listening)
+        # Within the loop: a handshake between the new certificate and its key would fail.
         self.config.ssl.load_cert_chain(self._listening.certificate, self._listening.key)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
