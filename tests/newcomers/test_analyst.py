@@ -59,7 +59,7 @@ def test_the_first_command_gives_a_result(analyst, name):
     """A10: five of seven were refused."""
     said = analyst.shell(f"overstory collect {name} {FILES[name][1]} --epsilon 2")
     assert "Learned:" in said
-    assert "intervals hold the truth" in said
+    assert "95% interval" in said
     assert analyst.read("out/collect/learned.csv").count("\n") > 2
     assert "<svg" in analyst.read("out/collect/collect.html")
 
