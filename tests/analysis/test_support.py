@@ -23,6 +23,9 @@ COUNTED = [
 ]
 
 
+OUTSIDE = r"outside the domain 0 \.\. 39"
+
+
 @pytest.mark.parametrize(("name", "more"), COUNTED, ids=[name for name, _ in COUNTED])
 def test_some_symbols_are_counted_as_among_all(name, more):
     oracle = overstory.oracle(name, domain_size=40, epsilon=1.0, **more)
@@ -35,12 +38,22 @@ def test_some_symbols_are_counted_as_among_all(name, more):
 
 
 @pytest.mark.parametrize(("name", "more"), COUNTED, ids=[name for name, _ in COUNTED])
-@pytest.mark.parametrize("symbols", [[0.5, 1.0], ["1", "2"], [40], [-1], [[1, 2]], [True]], ids=str)
-def test_what_is_no_symbol_is_refused_like_a_device_does(name, more, symbols):
+@pytest.mark.parametrize(
+    ("symbols", "said"),
+    [
+        ([0.5, 1.0], "is no whole number"),
+        (["1", "2"], "this oracle numbers its values: name them"),
+        ([40], OUTSIDE),
+        ([-1], OUTSIDE),
+        ([[1, 2]], OUTSIDE),
+    ],
+    ids=str,
+)
+def test_what_is_no_symbol_is_refused_as_a_device_refuses_it(name, more, symbols, said):
     oracle = overstory.oracle(name, domain_size=40, epsilon=1.0, **more)
-    with pytest.raises(ParameterError, match=r"outside the domain 0 \.\. 39"):
+    with pytest.raises(ParameterError, match=said):
         oracle.simulate(symbols, np.random.default_rng(1))
-    with pytest.raises(ParameterError, match=r"outside the domain 0 \.\. 39"):
+    with pytest.raises(ParameterError, match=OUTSIDE):
         oracle.accumulate(oracle.simulate([1, 2], np.random.default_rng(1)), symbols)
 
 
