@@ -114,7 +114,9 @@ def test_the_pages_command_can_be_pasted_whatever_the_states_are_called():
     given = {"reports": 5, "seed": 1, "states": "New York,Ohio", **dict.fromkeys(OPTIONS, 1)}
     words = shlex.split(_command(argparse.Namespace(**given)))
     assert words[:2] == ["overstory", "demo"]
-    assert dict(zip(words[2::2], words[3::2], strict=True)) == {f"--{name}": str(one) for name, one in given.items()}
+    assert dict(zip(words[2::2], words[3::2], strict=True)) == {
+        f"--{name.replace('_', '-')}": str(one) for name, one in given.items()
+    }
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_privacy_of_every_name(capsys, name):
         (("duchi", "--param", "resolution=2.5"), "--param resolution=2.5: give a whole number"),
         (("duchi",), "duchi needs the parameter epsilon"),
         (("duchi", "--param", "epsilon=1", "--param", "outside=wrap"), "outside = 'wrap': choose clamp or reject"),
-        (("dutchi",), "there is no mechanism 'dutchi': choose one of"),
+        (("dutchi",), "there is no mechanism 'dutchi'; did you mean duchi? choose one of"),
         ((), "piecewise"),
     ],
 )

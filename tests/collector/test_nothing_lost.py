@@ -7,15 +7,17 @@ import numpy as np
 import pytest
 from collector_processes import CollectorProcess
 from lossless import LEAST, Books, rounds_balance, seen, write_registry
+from store_databases import fresh
 
 from overstory.analysis.counts import SupportCounts
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import load_registry
 
 
-@pytest.mark.parametrize("collectors", [1, 2])
-def test_a_few_rounds(store_url, tmp_path, collectors):
-    books, met = rounds_balance(store_url, tmp_path, number=3, collectors=collectors, seed=10 + collectors)
+@pytest.mark.parametrize(("kind", "collectors"), [("sqlite", 1), ("postgresql", 1), ("postgresql", 2)])
+def test_a_few_rounds(shared_folder, tmp_path, kind, collectors):
+    with fresh(kind, shared_folder) as url:
+        books, met = rounds_balance(url, tmp_path, number=3, collectors=collectors, seed=10 + collectors)
     assert seen(met), met
     assert books.uploads >= LEAST
     assert books.duplicates  # answers did get lost after their reports were committed

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize(
     ("kind", "collectors", "number", "seed"),
-    [("sqlite", 1, 120, 21), ("sqlite", 2, 80, 22), ("postgresql", 1, 20, 23), ("postgresql", 2, 40, 24)],
+    [("sqlite", 1, 120, 21), ("postgresql", 1, 20, 23), ("postgresql", 2, 40, 24)],
 )
 def test_hundreds_of_rounds(shared_folder, tmp_path, kind, collectors, number, seed):
     with fresh(kind, shared_folder) as url:

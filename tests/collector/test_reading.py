@@ -348,7 +348,7 @@ def test_over_http_the_same(store, served):
 
 def test_a_collector_that_refuses_is_quoted(served):
     served.status, served.body = 401, b'{"reason": "unknown-token", "said": "this token is not known"}'
-    with pytest.raises(RemoteError, match=r"refused \(401\): this token is not known"):
+    with pytest.raises(RemoteError, match=r"does not take this token: .*\(this token is not known\)"):
         read_remote(served.url, "x", COLOUR)
     served.status, served.body = 502, b"<html>"
     with pytest.raises(RemoteError, match="502"):

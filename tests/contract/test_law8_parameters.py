@@ -172,7 +172,7 @@ def refusals():
         yield name, noise, "needs the parameter domain_size"
         yield name, noise | {"domain_size": 4, "num_bits": 4}, "has no parameter num_bits: it takes domain_size"
     yield from refusals_of_needs()
-    yield "rapor", {}, "no mechanism 'rapor': choose one of .*rappor"
+    yield "rapor", {}, "no mechanism 'rapor'; did you mean rappor. choose one of .*rappor"
 
 
 EPSILONS = (0, -1.0, math.nan, math.inf, True, "1", None)
