@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-TESTS ?= -n auto
+TESTS ?= -n auto --dist loadgroup
 
 .PHONY: help demo test test-all google-rappor-files lint format bench docs clean
 

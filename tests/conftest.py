@@ -1,6 +1,28 @@
 """What every test runs under; read before any of them imports NumPy."""
 
 import os
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
 
 # As the command line does: on small machines BLAS threads mostly wait for each other, and for the tests beside them.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+LONG: Final = frozenset((Path(__file__).parent / "long_tests.txt").read_text("utf-8").splitlines())
+"""Cases that take seconds each: they run with the slow tests, and their quicker siblings with the others."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> None:
+    """Mark the cases of the list as slow; a list that names what is no longer there is an error."""
+    found, files = set(), set()
+    for item in items:
+        name = item.nodeid.removeprefix("tests/")
+        files.add(name.split("::")[0])
+        if name in LONG:
+            found.add(name)
+            item.add_marker(pytest.mark.slow)
+    if not any("::" in argument for argument in config.args):
+        gone = {name for name in LONG - found if name.split("::")[0] in files}
+        if gone:
+            raise pytest.UsageError(f"tests/long_tests.txt names what is not there: {', '.join(sorted(gone))}")

@@ -13,6 +13,9 @@ from playing import INIT, Newcomer
 if sys.platform == "win32":
     pytest.skip("signals and shells of POSIX", allow_module_level=True)
 
+# One hour, in order, with one collector.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("operator")]
+
 SETTINGS = 'registry = "metrics.toml"\nstore = "reports.db"\nport = 0\n'
 SERVE = "env OVERSTORY_LOG_FORMAT=json overstory serve --config serve.toml"
 WRITE, ADMIN = "OVERSTORY_WRITE_TOKEN=$(cat write-token)", "OVERSTORY_ADMIN_TOKEN=$(cat admin-token)"
