@@ -161,6 +161,7 @@ def test_what_waits_for_one_collector_does_not_go_to_the_next(tmp_path):
     other.consent("on")
     other.flush()
     assert second.bodies == [], "also where that one is agreed to later"
+    assert other.status().dropped == {"consent was withdrawn": 1}
     assert other.record("engine", "x") is Outcome.RECORDED
     other.flush()
     assert second.metrics == ["engine"]

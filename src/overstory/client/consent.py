@@ -367,4 +367,6 @@ def _withdraw(paths: StatePaths, choice: Choice, kept: Collection[str] = ()) -> 
     if state.exists:
         to = RowState.LOCAL if choice is Choice.LOCAL else RowState.DROPPED
         with state.transaction() as rows:
-            rows.outbox.withdraw(to, "consent withdrawn", kept)
+            withdrawn = rows.outbox.withdraw(to, "consent withdrawn", kept)
+            if withdrawn and to is RowState.DROPPED:
+                rows.count("withdrawn", withdrawn)

@@ -96,6 +96,7 @@ class MetricRecorder:
         self._randomizer = Randomizer(derived.mechanism, secret=derived.key, metric=metric.id, memo_size=0)
         self._tagger = Tagger(mechanism, metric.id, derived.key, self._randomizer.cohort)
         self._width = (mechanism.payload_bits + 7) // 8
+        self._every_bit = (1 << mechanism.payload_bits) - 1
         self._fresh = terms_of(mechanism).fresh
         self._responses: dict[bytes, bytes] = {}  # of this mechanism, in order of first report
         self._elsewhere = 0  # permanent responses by other mechanisms that the metric had before
@@ -164,7 +165,7 @@ class MetricRecorder:
 
     def repeated(self, tag: bytes, permanent: bytes, period: int) -> Made:
         """Return the period's report of a permanent response that was reported before; the period is the caller's."""
-        held = int.from_bytes(permanent, "little") & (1 << self.metric.mechanism.payload_bits) - 1
+        held = int.from_bytes(permanent, "little") & self._every_bit
         return self._encoded(held, period, tag, permanent)
 
     def nothing(self) -> bytes:

@@ -96,5 +96,6 @@ def upgrade(connection: sqlite3.Connection, version: int) -> None:
         connection.execute(statement)
     for step in STEPS[max(version - 1, 0) :]:
         for statement in step:
-            connection.execute(statement)
+            if version or statement.startswith(("CREATE", "ALTER")):  # new tables have no rows to change
+                connection.execute(statement)
     connection.execute("REPLACE INTO about VALUES ('schema', ?)", (VERSION,))

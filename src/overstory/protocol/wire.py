@@ -108,14 +108,15 @@ def encode_reports(mechanism: Sender, reports: Iterable[Report]) -> bytes:
     >>> list(decode_batch(encode_reports(basic, [Report(0, 5)])))
     [Report(cohort=0, bits=5)]
     """
-    width, cohort_bytes = (mechanism.payload_bits + 7) // 8, cohort_width(mechanism.num_cohorts)
+    num_bits, num_cohorts = mechanism.payload_bits, mechanism.num_cohorts
+    width, cohort_bytes, most = (num_bits + 7) // 8, cohort_width(num_cohorts), (1 << num_bits) - 1
     cohorts, bits = bytearray(), bytearray()
     for report in reports:
-        check_cohort(report.cohort, mechanism.num_cohorts)
-        check_count("a report's bits", report.bits, 0, (1 << mechanism.payload_bits) - 1)
+        check_cohort(report.cohort, num_cohorts)
+        check_count("a report's bits", report.bits, 0, most)
         cohorts += report.cohort.to_bytes(cohort_bytes, "little")
         bits += report.bits.to_bytes(width, "little")
-    return encode_columns(mechanism.digest, mechanism.payload_bits, mechanism.num_cohorts, bytes(cohorts), bytes(bits))
+    return encode_columns(mechanism.digest, num_bits, num_cohorts, bytes(cohorts), bytes(bits))
 
 
 def batch_length(header: bytes) -> int:
