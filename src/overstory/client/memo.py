@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.errors import Fault, StateError
@@ -51,9 +50,9 @@ class Tagger:
     """
 
     def __init__(self, mechanism: Mechanism, metric: str, secret: bytes, cohort: int) -> None:
-        from overstory.privacy.histories import memo
+        from overstory.privacy.histories import memo_of
 
-        self._name = partial(memo, mechanism, cohort=cohort)
+        self._name = memo_of(mechanism, cohort)
         self._hash = hashlib.blake2b(digest_size=TAG_BYTES, key=secret, person=b"tag")
         self._hash.update(context(metric, mechanism.digest))
 

@@ -82,12 +82,20 @@ def memo(mechanism: Mechanism, value: Any, cohort: int = 0) -> Hashable:
     >>> len({memo(hashed, value, cohort=7) for value in range(100)})
     2
     """
+    return memo_of(mechanism, cohort)(value)
+
+
+def memo_of(mechanism: Mechanism, cohort: int = 0) -> Callable[[Any], Hashable]:
+    """Return `memo` for one mechanism and cohort, as a device asks it of every value."""
     if isinstance(mechanism, SymbolMechanism):
-        return mechanism.encoding.symbol(value, cohort)
+        return partial(mechanism.encoding.symbol, cohort=cohort)
     if isinstance(mechanism, BitMechanism) and not redraws_for_equal_bits(mechanism):
-        return mechanism.encode(value, cohort)
-    named: Hashable = value
-    return named
+        return partial(mechanism.encode, cohort=cohort)
+    return _itself
+
+
+def _itself(value: Hashable) -> Hashable:
+    return value
 
 
 def redraws_for_equal_bits(mechanism: BitMechanism) -> bool:
