@@ -62,8 +62,8 @@ def served(
 class Wire:
     """A socket that speaks HTTP word by word."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
-        self._socket = socket.create_connection(address, timeout=10)
+    def __init__(self, address: tuple[str, int], timeout: float = 10) -> None:
+        self._socket = socket.create_connection(address, timeout)
         self._rest = b""
 
     def send(self, raw: bytes) -> Wire:

@@ -9,6 +9,7 @@ import ipaddress
 import signal
 import socket
 import ssl
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -120,6 +121,8 @@ class Server(uvicorn.Server):
         self._reloading = asyncio.Lock()
         self._reloads: set[asyncio.Task[None]] = set()
         self._said_closing = False
+        self._bound: socket.socket | None = None
+        self._unaccepted = 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and say where."""
@@ -127,6 +130,7 @@ class Server(uvicorn.Server):
         if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_soon)
         if self.started and sockets:
+            self._bound = sockets[0]
             scheme = "https" if self.config.is_ssl else "http"
             host, port = sockets[0].getsockname()[:2]
             address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
@@ -203,7 +207,40 @@ class Server(uvicorn.Server):
             for connection in list(self.server_state.connections):
                 if hasattr(connection, "sweep"):  # ours
                     connection.sweep(time.monotonic())
+        if counter % SWEEP == 0 and not self._collector.intake.closing:
+            try:
+                await self._see_that_senders_are_accepted()
+            except (OSError, MemoryError) as error:
+                LOG.error("cannot listen again: %s", error)  # the next look tries again
         return await super().on_tick(counter) or time.monotonic() >= self._ends_at
+
+    async def _see_that_senders_are_accepted(self) -> None:
+        """Listen again on the same socket where senders have waited on it for three looks.
+
+        A callback that fails for want of memory leaves the event loop's listener stopped, and nothing starts it again.
+        Who waits in the socket's queue stays there.
+        """
+        self._unaccepted = self._unaccepted + 1 if self._bound is not None and _queued(self._bound) else 0
+        if self._unaccepted < 3 or self._bound is None:
+            return
+        config, again = self.config, self._bound.dup()
+        for server in self.servers:
+            server.close()
+        kind: Any = config.http_protocol_class
+        made = partial(kind, config=config, server_state=self.server_state, app_state=self.lifespan.state)
+        loop = asyncio.get_running_loop()
+        self.servers = [await loop.create_server(made, sock=again, ssl=config.ssl, backlog=config.backlog)]
+        self._bound, self._unaccepted = again, 0
+        LOG.warning("senders were not accepted any more: listening again")
+
+
+def _queued(listening: socket.socket) -> int:
+    """Return how many connections wait to be accepted; 0 where the system does not say."""
+    if not sys.platform.startswith("linux"):
+        return 0
+    # struct tcp_info: 8 bytes, then rto, ato, snd_mss, rcv_mss and unacked, which of a listening socket is its queue.
+    facts = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 28)
+    return int.from_bytes(facts[24:28], sys.byteorder)
 
 
 def _facts(registry: MetricRegistry) -> dict[str, Any]:
