@@ -6,7 +6,9 @@ import dataclasses
 import json
 import logging
 import resource
+import socket
 import sqlite3
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +24,7 @@ from sqlalchemy import create_engine, text
 from store_databases import fresh
 
 from overstory.collector.collector import Rhythm
+from overstory.collector.serving import queued
 from overstory.collector.store import StoreError, open_store
 from overstory.collector.store.compaction import CHUNKS, INBOX, Compacted
 from overstory.collector.store.database import Database
@@ -229,6 +232,17 @@ def test_a_store_that_lost_its_file_acknowledges_nothing(tmp_path, how) -> None:
             (tmp_path / "moved.db").rename(path)
             until(lambda: wire.send(post(upload(period=today()))).answer()[0] == 200)
             until(lambda: ready(wire)[0] == 200)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the length of the queue is Linux's to say")
+def test_senders_that_nobody_accepts_are_counted() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=8) as listening:
+        senders = [socket.create_connection(listening.getsockname()) for _ in range(3)]
+        assert queued(listening) == 3
+        listening.accept()[0].close()
+        assert queued(listening) == 2
+        for sender in senders:
+            sender.close()
 
 
 @pytest.mark.slow

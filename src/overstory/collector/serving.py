@@ -122,7 +122,7 @@ class Server(uvicorn.Server):
         self._reloads: set[asyncio.Task[None]] = set()
         self._said_closing = False
         self._bound: socket.socket | None = None
-        self._unaccepted = 0
+        self._unaccepted, self._accepted = 0, set[int]()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and say where."""
@@ -130,7 +130,7 @@ class Server(uvicorn.Server):
         if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_soon)
         if self.started and sockets:
-            self._bound = sockets[0]
+            self._bound = sockets[0].dup()  # of our own: the event loop may close its one
             scheme = "https" if self.config.is_ssl else "http"
             host, port = sockets[0].getsockname()[:2]
             address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
@@ -214,14 +214,25 @@ class Server(uvicorn.Server):
                 LOG.error("cannot listen again: %s", error)  # the next look tries again
         return await super().on_tick(counter) or time.monotonic() >= self._ends_at
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening, and end."""
+        if self._bound is not None:
+            self._bound.close()
+            self._bound = None
+        await super().shutdown(sockets)
+
     async def _see_that_senders_are_accepted(self) -> None:
-        """Listen again on the same socket where senders have waited on it for three looks.
+        """Listen again on the same socket where senders have waited on it for three looks, and none was accepted.
 
         A callback that fails for want of memory leaves the event loop's listener stopped, and nothing starts it again.
         Who waits in the socket's queue stays there.
         """
-        self._unaccepted = self._unaccepted + 1 if self._bound is not None and _queued(self._bound) else 0
-        if self._unaccepted < 3 or self._bound is None:
+        if self._bound is None or not queued(self._bound):
+            self._unaccepted = 0
+            return
+        known, self._accepted = self._accepted, set(map(id, self.server_state.connections))
+        self._unaccepted = self._unaccepted + 1 if self._accepted <= known else 0
+        if self._unaccepted < 3:
             return
         config, again = self.config, self._bound.dup()
         for server in self.servers:
@@ -230,11 +241,11 @@ class Server(uvicorn.Server):
         made = partial(kind, config=config, server_state=self.server_state, app_state=self.lifespan.state)
         loop = asyncio.get_running_loop()
         self.servers = [await loop.create_server(made, sock=again, ssl=config.ssl, backlog=config.backlog)]
-        self._bound, self._unaccepted = again, 0
+        self._unaccepted = 0
         LOG.warning("senders were not accepted any more: listening again")
 
 
-def _queued(listening: socket.socket) -> int:
+def queued(listening: socket.socket) -> int:
     """Return how many connections wait to be accepted; 0 where the system does not say."""
     if not sys.platform.startswith("linux"):
         return 0
