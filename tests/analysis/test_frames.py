@@ -44,7 +44,19 @@ LABELLED = estimate(["First", "Second", None], standard_errors=[9.0, np.inf, 9.0
 
 def test_a_row_has_what_the_table_has() -> None:
     assert Row._fields == ("value", *estimate_output.COLUMNS)
-    assert LABELLED.rows()[0] == LABELLED[None]._asdict() | {"value": "(missing)", "interval": "reports"}
+    assert LABELLED.rows()[0] == LABELLED[None]._asdict() | {"value": "(missing)"}
+
+
+@pytest.mark.parametrize("kind", ["reports", "population"])
+def test_a_frame_says_what_its_intervals_are_for(kind: Any) -> None:
+    """Rows and data frames had the bounds of an interval, and not of what kind it is."""
+    learned = estimate(["a", "b"], interval_kind=kind)
+    assert learned["a"].interval == kind
+    assert {row.interval for row in learned} == {kind}
+    assert learned.to_arrow().column("interval").to_pylist() == [kind] * 2
+    assert learned.to_pandas()["interval"].tolist() == [kind] * 2
+    assert learned.to_polars()["interval"].to_list() == [kind] * 2
+    assert learned.rows()[0]["interval"] == kind
 
 
 def test_rows_come_most_frequent_first_and_by_their_value() -> None:

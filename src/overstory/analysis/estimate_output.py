@@ -33,7 +33,7 @@ CSV_HEADER = (
 
 COLUMNS: Final = (
     *("count", "raw_count", "standard_error", "frequency", "frequency_standard_error"),
-    *("low", "high", "frequency_low", "frequency_high", "z", "p_value", "q_value", "detected"),
+    *("low", "high", "frequency_low", "frequency_high", "z", "p_value", "q_value", "detected", "interval"),
 )
 """What is known of each value: the columns of `columns`."""
 
@@ -64,7 +64,7 @@ class Shown(Protocol):
 
 
 def columns(estimate: Shown, places: NDArray[np.intp] | None = None, level: float = 0.95) -> dict[str, NDArray[Any]]:
-    """Return a column for each number that is known of a value, at `places`: all, most frequent first, unless given."""
+    """Return a column for each thing that is known of a value, at `places`: all, most frequent first, unless given."""
     chosen = estimate.order() if places is None else places
     low, high = estimate.interval(level)
     errors = estimate.errors()
@@ -83,6 +83,7 @@ def columns(estimate: Shown, places: NDArray[np.intp] | None = None, level: floa
         "p_value": estimate.p_values,
         "q_value": estimate.q_values,
         "detected": estimate.detected(),
+        "interval": np.full(len(estimate.values), estimate.interval_kind),
     }
     return {name: column[chosen] for name, column in every.items()}
 
@@ -92,11 +93,7 @@ def rows(estimate: Shown, limit: int | None = None, level: float = 0.95) -> list
     places = estimate.order()[:limit]
     each = zip(*(map(plain, column) for column in columns(estimate, places, level).values()), strict=True)
     return [
-        {
-            "value": label_text(estimate.values[place]),
-            **dict(zip(COLUMNS, numbers, strict=True)),
-            "interval": estimate.interval_kind,
-        }
+        {"value": label_text(estimate.values[place]), **dict(zip(COLUMNS, numbers, strict=True))}
         for place, numbers in zip(places, each, strict=True)
     ]
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from overstory.analysis.selection import IntervalKind
+
 SHOWN: Final = 20
 """Values that a notebook shows, the most frequent."""
 
@@ -44,6 +46,8 @@ class Row(NamedTuple):
         The 95% interval.
     z, p_value, q_value, detected
         Whether the value is surely present: see `Estimate.detected`.
+    interval
+        What the standard errors and the interval are for: ``reports``, or ``population``.
     """
 
     value: Any
@@ -60,6 +64,7 @@ class Row(NamedTuple):
     p_value: float
     q_value: float
     detected: bool
+    interval: IntervalKind
 
 
 class UnknownValueError(ParameterError, KeyError):
@@ -122,7 +127,7 @@ class Frame:
         places = self.order()
         columns = estimate_output.columns(self, places)
         known = {
-            name: pa.array(column, mask=None if column.dtype == np.bool_ else ~np.isfinite(column))
+            name: pa.array(column, mask=~np.isfinite(column) if column.dtype.kind == "f" else None)
             for name, column in columns.items()
         }
         return pa.table({"value": _arrow_labels([self.values[place] for place in places]), **known})
