@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from overstory.analysis.counts import SupportCounts
+    from overstory.analysis.difference import Difference, difference
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.oracle import FrequencyOracle
     from overstory.analysis.postprocess import postprocess
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Difference",
     "Estimate",
     "FormatError",
     "FrequencyOracle",
@@ -31,6 +33,7 @@ __all__ = [
     "SupportCounts",
     "Survey",
     "__version__",
+    "difference",
     "oracle",
     "oracles",
     "postprocess",
@@ -38,6 +41,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Difference": "analysis.difference",
     "Estimate": "analysis.estimate",
     "FormatError": "protocol.errors",
     "FrequencyOracle": "analysis.oracle",
@@ -46,6 +50,7 @@ _MODULES = {
     "ReportBatch": "analysis.reports",
     "SupportCounts": "analysis.counts",
     "Survey": "collecting.survey",
+    "difference": "analysis.difference",
     "postprocess": "analysis.postprocess",
     "survey": "collecting.survey",
 }

@@ -42,6 +42,7 @@ def test_the_errors_and_types_that_a_user_meets_are_public():
     from overstory import client
 
     assert {"ParameterError", "FormatError", "Estimate", "survey", "oracle", "oracles"} <= set(overstory.__all__)
+    assert {"Difference", "difference"} <= set(overstory.__all__) & set(dir(overstory))
     assert {"ParameterError", "FormatError", "MetricRegistry", "parse_registry", "Bounds"} <= set(client.__all__)
     assert overstory.ParameterError is client.ParameterError
     assert overstory.oracles().keys() == REGISTRY.keys()
