@@ -206,6 +206,24 @@ def test_a_lost_network_and_a_busy_collector_are_no_problem_to_see_to(tmp_path: 
     assert warnings() == []
 
 
+def test_what_an_address_did_goes_with_it(tmp_path: Path, warnings: Any) -> None:
+    """A collector had moved, and `status` went on counting the failures of the address that nobody asked any more."""
+    clock, collector = Clock(), CountingCollector()
+    client = reporting(tmp_path, by(own(Reason.NO_TOKEN)), clock)
+    client.record("colour", 1)
+    client.flush()
+    assert (client.status().failures, client.status().outbox["waiting"]) == (1, 1)
+    new = "https://new.example"
+    moved = device(tmp_path, registry=REGISTRY, clock=clock, transport=collector, server=new, spread=0)
+    assert (moved.status().failures, moved.status().problem) == (0, None)
+    clock.tomorrow()
+    moved.record("colour", 1)
+    moved.flush()
+    told = read_status(moved.paths, moved.registry, moved.effective, now=clock())  # as `overstory status` does
+    assert (told.failures, told.problem, told.outbox["sent"]) == (0, None, 1)
+    assert len(warnings()) == 1
+
+
 # --- a metric that the collector does not know yet --------------------------------------------------------------------
 
 

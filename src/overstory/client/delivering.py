@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from overstory.client.consent import origin
 from overstory.client.construction import WarnsOnce
 from overstory.client.lifetimes import COPIED
 from overstory.client.outbox import LONGEST_DELAY, OutboxRow, RowState
@@ -29,6 +30,8 @@ Covers = Callable[[Metric], bool]
 """Answers whether that consent covers a metric as it is now."""
 
 NOT_ASKED: Final = "not asked about as it is now"
+ASKED: Final = "asked"
+"""Under which name a state keeps the origin of the collector that was asked last."""
 HELD: Final = 3600.0  # seconds until a report that no consent covers is looked at again
 
 
@@ -96,6 +99,29 @@ _KEPT: Final = ("failures", "resume", "pause", "problem", "since")
 
 def _kept(name: str, metric: str) -> str:
     return f"{name} {metric}" if metric else name
+
+
+def turn_to(rows: Rows, server: str, metrics: Mapping[str, Metric], covers: Covers) -> None:
+    """Begin afresh where reports go to another address than before: what failed there says nothing about this one.
+
+    Parameters
+    ----------
+    rows
+        The state, within a transaction.
+    server
+        The collector's address, of which scheme, host and port count.
+    metrics
+        Those that it may have refused.
+    covers
+        Which of them may go there: an address that may get none is not turned to.
+    """
+    before, now = rows.recall(ASKED), origin(server)
+    if before == now or not any(map(covers, metrics.values())):
+        return
+    rows.remember(ASKED, now)
+    for metric in ("", *metrics) if before is not None else ():  # without one, an earlier version wrote the state
+        if Health.of(rows, metric) != Health():
+            Health().keep(rows, metric)
 
 
 def take_due(rows: Rows, now: float, limit: int, lease: float, uniform: Uniform) -> tuple[Health, list[OutboxRow]]:
@@ -304,6 +330,7 @@ class _Delivery:
         """Lease what is due, in random order."""
         now, lease = self.by.clock(), self.by.pace.lease + max(self.until - time.monotonic(), 0.0)
         with self.state.transaction() as rows:
+            turn_to(rows, self.by.server, self.metrics, self.covers)
             self.health, taken = take_due(rows, now, AT_ONCE, lease, self.by.uniform)
             self.refused = {name: Health.of(rows, name).failures for name in {row.metric for row in taken}}
         return sorted(taken, key=lambda _: self.by.uniform())

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.consent import NEW, Choice, pinned
-from overstory.client.delivering import Health
+from overstory.client.delivering import ASKED, Health
 from overstory.client.errors import Fault, StateError
 from overstory.client.machine import UNCHECKED, machine_id
 from overstory.client.outbox import LONGEST_DELAY
@@ -262,7 +262,7 @@ def read_status(
         found = replace(found, problem=str(error) if error.fault is Fault.ELSEWHERE else problem)
     try:
         with state.snapshot() as rows:
-            read = _with_collector(_completed(found, rows, registry, now), rows, dues, now)
+            read = _with_collector(_completed(found, rows, registry, now), rows, dues, now, server)
             return _elsewhere(read, rows, registry, server)
     except StateError as error:
         return replace(found, problem=found.problem or str(error))
@@ -285,10 +285,11 @@ def _completed(found: Status, rows: Rows, registry: Mapping[str, Metric], now: f
     )
 
 
-def _with_collector(found: Status, rows: Rows, dues: Sequence[float], now: float) -> Status:
-    """Add how the collector is doing, and when what waits may go there."""
-    waiting = rows.outbox.dues()
-    health = {name: Health.of(rows, name) for name in ("", *sorted({metric for metric, _ in waiting}))}
+def _with_collector(found: Status, rows: Rows, dues: Sequence[float], now: float, server: str | None) -> Status:
+    """Add how the collector is doing, and when what waits may go there; what another address did is left out."""
+    waiting, other = rows.outbox.dues(), server is not None and rows.recall(ASKED) not in {None, server}
+    names = ("", *sorted({metric for metric, _ in waiting}))
+    health = {name: Health() if other else Health.of(rows, name) for name in names}
     times = [*dues, *(max(due, health[""].until(due), health[name].until(due)) for name, due in waiting)]
     return replace(
         found,

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from overstory.client.delivering import Covers, Health, Permit, keep_health, settle, take_due, without_asking
+from overstory.client.delivering import Covers, Health, Permit, keep_health, settle, take_due, turn_to, without_asking
 from overstory.client.outbox import OutboxRow
 from overstory.client.sending import Decision
 from overstory.client.state import State
-from overstory.gateway.sinks import COLLECTOR, Failures, Handed, Sink
+from overstory.gateway.sinks import COLLECTOR, CollectorSink, Failures, Handed, Sink
 from overstory.protocol.metrics import Metric
 
 AT_ONCE: Final = 500
@@ -62,6 +62,8 @@ class Hand:
 
     def _take(self, now: float) -> tuple[Health, Failures, list[OutboxRow]]:
         with self.state.transaction() as rows:
+            if isinstance(self.sink, CollectorSink):
+                turn_to(rows, self.sink.server, self.metrics, self.covers)
             # What a gateway sends travels together anyhow, so what has to wait comes back together.
             health, taken = take_due(rows, now, AT_ONCE, self.lease, lambda: 0.0)
             refused = {metric: Health.of(rows, metric).failures for metric in {row.metric for row in taken}}
