@@ -194,6 +194,19 @@ def test_nothing_but_a_header_is_no_reports(folder: Any) -> None:
     assert not any(one["detected"] for one in json.loads(ran.stdout)["estimates"])
 
 
+def test_a_client_is_in_one_cohort(folder: Any) -> None:
+    """Section B: a client in two cohorts was accepted: two devices with one secret."""
+    (folder / "two.csv").write_text("client,cohort,value\nann,0,oak\nbob,3,oak\nann,0,elm\nann,2,oak\n")
+    encode = ("encode", "--params", "params.csv", "--values", "two.csv", "-o", "two-reports.csv")
+    assert inside(folder, *encode, status=2).stderr == (
+        "overstory: error: two.csv, line 5, field cohort: client 'ann' is in cohort 2 here and in 0 above: "
+        "give it one cohort in all its rows\n"
+    )
+    assert not (folder / "two-reports.csv").exists()
+    outcome = json.loads(inside(folder, *encode, "--skip-bad", "--json").stdout)
+    assert (outcome["reports"], outcome["skipped"]) == (3, 1)
+
+
 def test_skipped_lines_are_counted_and_told(folder: Any) -> None:
     (folder / "bad.csv").write_text("client,cohort,value\nann,0,oak\nbob,9,oak\neve,0\n")
     encode = ("encode", "--params", "params.csv", "--values", "bad.csv", "-o", "bad-reports.csv")

@@ -142,6 +142,8 @@ HOLDINGS = st.lists(st.builds(Holding, TEXT, st.integers(0, 2), TEXT), max_size=
 @settings(deadline=None, max_examples=60)
 def test_values_survive(tmp_path_factory: pytest.TempPathFactory, holdings: Any) -> None:
     path = tmp_path_factory.mktemp("values") / "values.csv.gz"
+    cohorts = {one.client: one.cohort for one in holdings}  # a client has one
+    holdings = [one._replace(cohort=cohorts[one.client]) for one in holdings]
     write_values(path, holdings)
     assert list(read_values(path, 3)) == holdings
 
@@ -150,6 +152,7 @@ def test_values_survive(tmp_path_factory: pytest.TempPathFactory, holdings: Any)
     ("row", "says"),
     [
         ("ann,3,x", "line 3, field cohort: expected a whole number from 0 to 2, found '3'"),
+        ("first,1,x", "line 3, field cohort: client 'first' is in cohort 1 here and in 0 above: give it one cohort"),
         ("ann,-1,x", "line 3, field cohort: expected a whole number from 0 to 2, found '-1'"),
         ("ann,1_0,x", "line 3, field cohort: expected a whole number from 0 to 2, found '1_0'"),
         (f"ann,{'9' * 5000},x", "line 3, field cohort: expected a whole number from 0 to 2, found '999"),
