@@ -54,6 +54,20 @@ def test_the_whole_path_through_pipes(folder: Path) -> None:
     assert not (folder / "-").exists()
 
 
+def test_oracles_are_compared_on_a_piped_column(folder: Path) -> None:
+    """`compare -` looked for a file of that name."""
+    asked = ("--column", "value", "--epsilon", "2", "--measure", "1", "--json")
+    piped = run(folder, "compare", "-", *asked, given=(folder / "values.csv").read_text())
+    assert piped.stdout == run(folder, "compare", "values.csv", *asked).stdout
+
+
+@pytest.mark.parametrize("command", ["collect", "compare", "discover"])
+def test_an_error_in_a_pipe_names_standard_input(folder: Path, command: str) -> None:
+    """`/tmp/tmpszuu04ui/standard-input: there is no column`: a file that nobody had given."""
+    told = run(folder, command, "-", "--column", "leaf", "--epsilon", "2", given="tree\noak\n", status=2).stderr
+    assert told == "overstory: error: standard input: there is no column 'leaf'; there are: 'tree'\n"
+
+
 def test_a_column_through_a_pipe(folder: Path) -> None:
     values = (folder / "values.csv").read_text()
     done = run(folder, "collect", "-", "--column", "value", "--epsilon", "2", "-o", "-", given=values)

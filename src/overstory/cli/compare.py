@@ -32,7 +32,12 @@ overstory compare --domain-size 100 --epsilon 1 --reports 1000000
 def add_parser(subparsers: Any) -> None:
     """Add the command."""
     parser = add_command(subparsers, "compare", "oracles side by side at equal privacy", more=MORE, example=EXAMPLE)
-    parser.add_argument("file", metavar="FILE", nargs="?", help="true values to try the oracles on: CSV or Parquet")
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        nargs="?",
+        help="true values to try the oracles on: CSV (gz too), JSON lines or Parquet; - for standard input",
+    )
     parser.add_argument(
         "--epsilon",
         type=float,
@@ -108,8 +113,10 @@ def _symbols(args: argparse.Namespace) -> NDArray[np.integer[Any]] | None:
             raise ParameterError("give --domain-size D and --reports N, or FILE and --column C")
         return None
     from overstory.cli.compare_data import read_symbols
+    from overstory.cli.csv_form import seekable
 
-    symbols, distinct = read_symbols(args.data, args.column, args.reports, args.seed)
+    with seekable(args.data) as path:
+        symbols, distinct = read_symbols(path, args.column, args.reports, args.seed)
     if args.domain_size is not None and args.domain_size < distinct:
         raise ParameterError(f"--domain-size {args.domain_size}: the column has {distinct} different values")
     args.domain_size = max(distinct, 2) if args.domain_size is None else args.domain_size

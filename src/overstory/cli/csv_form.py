@@ -50,12 +50,17 @@ def seekable(name: str) -> Iterator[str]:
     from pathlib import Path
 
     from overstory.files.opening import reading
+    from overstory.protocol.errors import OverstoryError
 
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(folder, "standard-input")
         with reading(name) as stream, kept.open("wb") as file:
             shutil.copyfileobj(stream, file)
-        yield str(kept)
+        try:
+            yield str(kept)
+        except OverstoryError as error:
+            error.args = (str(error).replace(str(kept), "standard input"),)  # nobody knows the file it is kept in
+            raise
 
 
 def form_words(args: argparse.Namespace) -> list[str]:
