@@ -97,6 +97,35 @@ def test_files_are_written(files):
     assert "<svg" in (files / "out.svg").read_text()
 
 
+def test_every_detected_value_is_in_the_picture_with_its_interval(files):
+    """A13: the picture was that of the search alone: no value and no interval."""
+    rows = 400 * [f"v{i:02}" for i in range(12)]
+    (files / "twelve.csv").write_text("c\n" + "\n".join(rows) + "\n")
+    done = discover(files, "twelve.csv", "--column", "c", "--bytes", 3, "--plot", "twelve.svg", "--json")
+    detected = [row["value"] for row in json.loads(done.stdout)["estimates"] if row["detected"]]
+    assert len(detected) > 10  # more than are drawn of what was not detected
+    drawn = (files / "twelve.svg").read_text()
+    assert [value for value in detected if f"<!-- {value} -->" not in drawn] == []
+    assert "95% interval of these reports" in drawn
+
+
+@pytest.mark.parametrize("kind", ["reports", "population"])
+def test_intervals_are_of_the_kind_that_is_asked_for(files, kind):
+    """`decode` had --interval, and `discover` had none."""
+    asked = ("values.csv", "--column", "tree", "--bytes", 9, "--correction", "bonferroni", "--interval", kind)
+    told = json.loads(discover(files, *asked, "--json").stdout)
+    assert {told["interval"], *(row["interval"] for row in told["estimates"])} == {kind}
+    row = told["estimates"][0]
+    share, devices = row["frequency"], told["reports"]
+    plain = json.loads(discover(files, *asked[:-2], "--json").stdout)["estimates"][0]
+    people = share * (1 - share) / devices if kind == "population" else 0.0
+    assert row["frequency_standard_error"] ** 2 == pytest.approx(plain["frequency_standard_error"] ** 2 + people)
+    assert (
+        f"intervals: of {'all devices like these' if kind == 'population' else 'these reports'}"
+        in discover(files, *asked).stdout
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.arguments import add_command, add_reporting, check_plot, check_seed
+from overstory.cli.arguments import add_command, add_interval, add_reporting, check_plot, check_seed
 from overstory.cli.csv_form import add_form, add_spreadsheet, form_of, seekable
 from overstory.cli.progress import reading_bar
 from overstory.protocol.errors import FormatError, ParameterError
@@ -56,10 +56,15 @@ def add_parser(commands: Any) -> None:
         help="what alpha bounds: the share of false detections, or the chance of any (default: fdr)",
     )
     parser.add_argument("--alpha", type=float, default=0.05, help="a fraction (default: 0.05)")
+    add_interval(parser, "reports")
     parser.add_argument("--seed", type=int, metavar="N", help="makes the simulation repeatable")
     parser.add_argument("--csv", metavar="FILE", help="write every value that the last level kept there")
     add_spreadsheet(parser)
-    parser.add_argument("--plot", metavar="FILE", help="draw the search into a .svg, .pdf or .png file")
+    parser.add_argument(
+        "--plot",
+        metavar="FILE",
+        help="draw the search, and the detected values with their intervals: .svg, .pdf or .png",
+    )
     add_reporting(parser)
 
 
@@ -74,10 +79,7 @@ def run(args: argparse.Namespace) -> int:
         with writing_csv(args.csv, spreadsheet=args.spreadsheet) as text:
             found.to_csv(text)
     if args.plot:
-        from overstory.cli.picture import picture
-
-        with picture(args.plot) as figure:
-            found.plot(figure.subplots())
+        _draw(found, args.plot)
     if args.json:
         print(json.dumps({**found.to_json(everything=True), "plan": _about(plan)}, indent=2, allow_nan=False))
     else:
@@ -85,6 +87,18 @@ def run(args: argparse.Namespace) -> int:
 
         show(found, plan)
     return 0
+
+
+def _draw(found: Discovered, path: str) -> None:
+    """Draw the search, and the detected values with their intervals."""
+    from overstory.analysis.estimate_output import plot_height
+    from overstory.cli.picture import picture
+    from overstory.discovery.result_output import rows_drawn
+
+    with picture(path, width=14, height=max(5.0, plot_height(found, rows_drawn(found)))) as figure:
+        search, values = figure.subplots(1, 2)
+        found.plot(search)
+        found.plot_values(values)
 
 
 def _discover(args: argparse.Namespace) -> tuple[PrefixPlan, Discovered]:
@@ -102,7 +116,8 @@ def _discover(args: argparse.Namespace) -> tuple[PrefixPlan, Discovered]:
         values = read_column(path, args.column, domain, form_of(args), advance)
     with _bar(args) as (first, second):
         reports = simulate(plan, values, np.random.default_rng(args.seed), progress=first)
-        return plan, find(plan, reports, alpha=args.alpha, correction=args.correction, progress=second)
+        how = {"alpha": args.alpha, "correction": args.correction, "interval_kind": args.interval or "reports"}
+        return plan, find(plan, reports, **how, progress=second)
 
 
 def _known(path: str, domain: Domain) -> list[Any]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from overstory.analysis.selection import Correction, check_alpha
+from overstory.analysis.selection import Correction, IntervalKind, check_alpha, check_interval_kind
 from overstory.discovery.bit_search import find_bits
 from overstory.discovery.plans import BitPlan, Plan, PrefixPlan
 from overstory.discovery.prefix_search import find_prefixes
@@ -19,6 +20,7 @@ def find(
     *,
     alpha: float = 0.05,
     correction: Correction = "fdr",
+    interval_kind: IntervalKind = "reports",
     progress: Progress | None = None,
 ) -> Discovered:
     """Return the heavy hitters that the devices' answers show.
@@ -32,6 +34,8 @@ def find(
     alpha, correction
         A value is detected when its p-value passes this rule over everything that the last questions tried: Benjamini
         and Hochberg's at a false discovery rate, or Bonferroni's at a chance of any false one.
+    interval_kind
+        What intervals are for: ``reports``, these devices; ``population``, all devices like these.
     progress
         Told of every level.
 
@@ -52,7 +56,14 @@ def find(
     check_alpha(alpha)
     if correction not in {"fdr", "bonferroni"}:
         raise ParameterError(f"correction must be fdr or bonferroni, not {correction!r}")
+    check_interval_kind(interval_kind)
     _check(plan, reports)
+    return replace(_found(plan, reports, alpha, correction, progress), interval_kind=interval_kind)
+
+
+def _found(
+    plan: Plan, reports: Sequence[GroupReports], alpha: float, correction: Correction, progress: Progress | None
+) -> Discovered:
     num_devices = sum(len(batches[0]) for batches in reports)
     if not num_devices:
         return nothing(plan, alpha, correction, "there are no reports: nothing can be said")

@@ -221,6 +221,19 @@ class Discovered:
         """Draw the search: what each level kept, over its cut, and what was detected. Returns the axes."""
         return result_output.plot(self, ax)
 
+    def plot_values(self, ax: Any = None, limit: int | None = None) -> Any:
+        """Draw the most frequent values with their 95% intervals, as an `Estimate` does. Returns the axes.
+
+        Parameters
+        ----------
+        ax
+            Matplotlib's axes; the current ones unless given.
+        limit
+            The most values that are drawn; all that were detected unless given, up to 100. The title names what is
+            left out.
+        """
+        return result_output.plot_values(self, ax, limit)
+
 
 def nothing(plan: Plan, alpha: float, correction: Correction, note: str) -> Discovered:
     """Return the honest result of no reports."""

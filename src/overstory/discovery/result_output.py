@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -54,6 +54,22 @@ def write_csv(found: Discovered, target: str | PathLike[str] | TextIO, *, everyt
     for index, cells in csv_cells(found):
         if everything or detected[index]:
             target.write(csv_line((*cells, found.sources[index])))
+
+
+MOST: Final = 100
+"""Rows of a picture; beyond them its title says how many are left out."""
+FEW: Final = 10
+"""Values that are drawn where none, or hardly any, was detected."""
+
+
+def rows_drawn(found: Discovered) -> int:
+    """Return how many values a picture shows: all that were detected, as far as there is room."""
+    return min(max(int(np.count_nonzero(found.detected())), FEW), MOST)
+
+
+def plot_values(found: Discovered, ax: Any, limit: int | None) -> Any:
+    """Draw a row per value with its interval, as for any estimate."""
+    return estimate_output.plot(found, ax, rows_drawn(found) if limit is None else limit)
 
 
 def plot(found: Discovered, ax: Any) -> Any:
