@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def colliding(candidates: CandidateMap) -> list[list[int]]:
-    """Return the groups of candidates (by index) that set the same bits in every cohort.
+    """Return the groups of candidates (by index) that set the same bits in every cohort, in the candidates' order.
 
     Only their sum can be estimated.
 
@@ -25,7 +25,7 @@ def colliding(candidates: CandidateMap) -> list[list[int]]:
     >>> colliding(CandidateMap(["ash", "elm", "oak"], np.array([[[0, 1], [2, 2], [1, 0]]]), num_bits=4))
     [[0, 2]]
     """
-    return [group for suspects in _suspects(candidates) for group in _confirmed(candidates, suspects)]
+    return sorted(group for suspects in _suspects(candidates) for group in _confirmed(candidates, suspects))
 
 
 def _suspects(candidates: CandidateMap) -> list[NDArray[np.intp]]:

@@ -96,10 +96,11 @@ def predict(candidates: CandidateMap, coefficients: F64) -> F64:
 def fingerprints(candidates: CandidateMap) -> NDArray[np.uint64]:
     """Return 64 bits per candidate that agree whenever two columns are equal, shape (M,)."""
     if is_small(candidates):
-        # A random number per row, the same in every process; equal columns have equal sums, modulo 2**64.
-        rows = np.random.default_rng(0x0E5).integers(0, 1 << 63, candidates.num_rows, dtype=np.uint64)
-        dense = candidates.dense().astype(np.uint64)
-        return np.asarray(rows @ dense)
+        from overstory.kernels.few_hashes import split_mix
+
+        # A pseudo-random number per row; equal columns have equal sums, modulo 2**64.
+        rows = split_mix(np.arange(candidates.num_rows, dtype=np.uint64))
+        return np.asarray(rows @ candidates.dense().astype(np.uint64))
     from overstory.kernels import descent_columns
     from overstory.kernels.threads import in_parts
 

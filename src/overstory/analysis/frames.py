@@ -5,13 +5,11 @@ All of it shows what `estimate_output.columns` has. Nothing heavy is imported be
 
 from __future__ import annotations
 
-import difflib
 import io
 import warnings
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from html import escape
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -199,6 +197,8 @@ def _line(kind: str, cells: Sequence[str]) -> str:
 
 
 def _text(text: str) -> str:
+    from html import escape
+
     return escape(estimate_output.inert(text))
 
 
@@ -213,6 +213,8 @@ def _arrow_labels(labels: list[Any]) -> Any:
 
 
 def _unknown(key: Any, values: Sequence[Any]) -> str:
+    import difflib  # only after a mistake
+
     texts = [label_text(value) for value in values]
     near = difflib.get_close_matches(label_text(key), texts, n=1)
     if near:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import secrets
 import stat
 import sys
 import zlib
@@ -92,7 +91,7 @@ def replacing(path: FilePath) -> Iterator[str]:
             raise IsADirectoryError(21, "is a directory; a file is to be written there", os.fspath(path))
         yield str(target)
         return
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}.part")
     _create(temporary, path)
     try:
         yield str(temporary)

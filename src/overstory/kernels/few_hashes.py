@@ -89,10 +89,16 @@ def masks_of(seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U64:
 
         return linear_hash.masks_of(seeds, num_bits, hash_bits)
     words = (seeds.astype(np.uint64) << np.uint64(8))[:, None] | np.arange(hash_bits, dtype=np.uint64)
+    out: U64 = split_mix(words) >> np.uint64(64 - num_bits)
+    return out
+
+
+def split_mix(words: U64) -> U64:
+    """Return word ``i`` of SplitMix64 with seed 0 for each ``i``; see `overstory.kernels.hashing.mix`."""
     z = words * GOLDEN + GOLDEN
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    out: U64 = (z ^ (z >> np.uint64(31))) >> np.uint64(64 - num_bits)
+    out: U64 = z ^ (z >> np.uint64(31))
     return out
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from overstory.analysis.numerics import chi2_tail, median
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -31,13 +33,11 @@ def cohort_balance(counts: SupportCounts, reports_per_device: float = 1.0) -> tu
     >>> chi_square, round(p_value, 4)
     (4.0, 0.0455)
     """
-    from scipy.special import chdtrc
-
     expected = counts.num_reports / counts.num_cohorts
     if counts.num_cohorts == 1 or not expected:
         return 0.0, 1.0
     chi_square = float(((counts.totals - expected) ** 2).sum() / expected / reports_per_device)
-    return chi_square, float(chdtrc(counts.num_cohorts - 1, chi_square))
+    return chi_square, chi2_tail(counts.num_cohorts - 1, chi_square)
 
 
 def caveats(
@@ -118,7 +118,7 @@ def _too_few(counts: SupportCounts, standard_errors: NDArray[np.float64]) -> str
     known = standard_errors[np.isfinite(standard_errors)]
     if not known.size:
         return ""
-    typical = float(np.median(known)) / counts.num_reports
+    typical = median(known) / counts.num_reports
     if typical > NEEDED_SHARE:
         return f"fewer reports than needed: a count is uncertain by {typical:.0%} of all reports"
     return ""

@@ -17,6 +17,7 @@ from overstory.analysis.decoding.normal import SingularDesignError
 from overstory.analysis.decoding.pursuit import fit_pursuit
 from overstory.analysis.decoding.result import Decoded
 from overstory.analysis.design import correlate
+from overstory.analysis.numerics import median
 from overstory.analysis.repeated import check_reports_per_device, repeated_note
 from overstory.analysis.selection import check_alpha, null_share, upper_p_values
 from overstory.protocol.errors import ParameterError
@@ -128,7 +129,7 @@ def _is_crowded(model: LinearModel, fit: Fit) -> bool:
     that.
     """
     alone = 1.0 / correlate(model.candidates, model.weights)
-    return float(np.median(fit.variances / alone)) > INFLATION
+    return median(fit.variances / alone) > INFLATION
 
 
 def _silent(model: LinearModel) -> Fit:

@@ -15,6 +15,7 @@ import numpy as np
 from overstory.analysis.decoding.model import Fit, LinearModel
 from overstory.analysis.decoding.normal import SingularDesignError, inverse
 from overstory.analysis.design import column_rows, correlate, gram, predict
+from overstory.analysis.numerics import normal_quantile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,11 +45,9 @@ def fit_lasso(model: LinearModel) -> Fit:
 
 def penalty(candidates: CandidateMap, noise: float) -> float:
     """Return the Lasso penalty for responses with standard deviation ``noise`` (see the module's text)."""
-    from scipy.special import ndtri
-
     length = np.sqrt(candidates.fill * candidates.num_rows)
     entering = candidates.num_rows / (ENTRY_SHARE * candidates.num_candidates)
-    return float(noise * length * max(1.0, -ndtri(min(entering, 0.5))))
+    return float(noise * length * max(1.0, -normal_quantile(min(entering, 0.5))))
 
 
 def lasso(candidates: CandidateMap, response: F64, penalty: float, *, positive: bool = True) -> F64:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from overstory.analysis.design import correlate, gram
+from overstory.analysis.numerics import cholesky_inverse
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -85,19 +86,14 @@ def inverse(matrix: F64) -> F64:
     >>> inverse(np.array([[2.0, 1.0], [1.0, 2.0]])).round(4).tolist()
     [[0.6667, -0.3333], [-0.3333, 0.6667]]
     """
-    from scipy.linalg import lapack
-
     if not matrix.size:
         return matrix
     size = np.sqrt(np.maximum(np.diag(matrix), np.finfo(float).tiny))
     scale = size[:, None] * size
-    scaled = matrix / scale
-    factor, failed = lapack.dpotrf(scaled, lower=1)
-    if failed:
-        raise SingularDesignError
-    condition, _ = lapack.dpocon(factor, np.abs(scaled).sum(axis=0).max(), uplo="L")
+    try:
+        inverted, condition = cholesky_inverse(matrix / scale)
+    except np.linalg.LinAlgError:
+        raise SingularDesignError from None
     if condition < SINGULAR:
         raise SingularDesignError
-    inverted, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
-    whole = np.tril(inverted) + np.tril(inverted, -1).T
-    return np.asarray(whole / scale)
+    return np.asarray(inverted / scale)

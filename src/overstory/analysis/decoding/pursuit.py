@@ -30,6 +30,7 @@ from overstory.analysis.decoding.normal import NormalEquations, inverse
 from overstory.analysis.decoding.people import people_correction
 from overstory.analysis.decoding.simplex import simplex_least_squares
 from overstory.analysis.design import correlate, gram, predict, squared_lengths
+from overstory.analysis.numerics import normal_quantile
 from overstory.analysis.selection import step_up, upper_p_values
 
 if TYPE_CHECKING:
@@ -219,6 +220,4 @@ def _scores(model: LinearModel, background: _Background) -> F64:
 
 def _entry(candidates: int) -> float:
     """Return the z that one of that many absent candidates passes, on average."""
-    from scipy.special import ndtri
-
-    return float(-ndtri(1.0 / (candidates + 1.0)))
+    return -normal_quantile(1.0 / (candidates + 1.0))

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from overstory.analysis.numerics import cholesky_solve
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -72,12 +74,10 @@ def _equality_solution(gram: F64, moment: F64, inside: NDArray[np.bool_]) -> tup
 
 def _solve(block: F64, right: F64) -> F64:
     """Solve a positive semi-definite system; a hair of ridge where it is singular."""
-    from scipy.linalg import LinAlgError, cho_factor, cho_solve
-
     ridge = 0.0
     size = float(np.trace(block)) / block.shape[0] or 1.0
     while True:
         try:
-            return np.asarray(cho_solve(cho_factor(block + ridge * np.eye(block.shape[0])), right))
-        except LinAlgError:
+            return cholesky_solve(block + ridge * np.eye(block.shape[0]), right)
+        except np.linalg.LinAlgError:
             ridge = max(10.0 * ridge, 1e-12 * size)
