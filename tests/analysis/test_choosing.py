@@ -8,7 +8,8 @@ import pytest
 
 import overstory
 from overstory.analysis.choosing import SLACK, make, rank, recommend, report_bits, trade
-from overstory.analysis.choosing_measured import measured_error, zipf
+from overstory.analysis.choosing_measured import TOGETHER, measured_error, zipf
+from overstory.analysis.oracle import FrequencyOracle
 from overstory.privacy.linkability import linkability
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import REGISTRY
@@ -133,6 +134,23 @@ def test_the_average_error_is_what_a_simulation_measures(name):
     symbols = zipf(2000, 12, np.random.default_rng(1)) // 3
     seen = measured_error(choice, symbols, 12, np.random.default_rng(2), rounds=300).error
     assert seen == pytest.approx(choice.standard_error, rel=0.08)
+
+
+def test_small_collections_are_drawn_together_and_are_as_many(monkeypatch):
+    """C: 200 collections of 3 devices each cost 35 times `python -c pass`, nearly all of it NumPy's calls."""
+    drawn = []
+    simulate = FrequencyOracle.simulate
+    monkeypatch.setattr(FrequencyOracle, "simulate", lambda *given: drawn.append(len(given[1])) or simulate(*given))
+    choice, symbols = rank(4, 1.0, 50)[0], np.arange(50) % 4
+    seen = measured_error(choice, symbols, 4, np.random.default_rng(3), rounds=400)
+    assert sum(drawn) == 400 * 50
+    assert len(drawn) == 5
+    assert max(drawn) <= TOGETHER
+    assert seen.rounds == 400
+    assert abs(seen.error - choice.standard_error) < 4 * seen.standard_error
+    drawn.clear()
+    measured_error(choice, np.zeros(TOGETHER + 1, np.int64), 4, np.random.default_rng(3), rounds=3)
+    assert drawn == [TOGETHER + 1] * 3
 
 
 def test_the_parameters_of_a_choice_make_it():

@@ -11,10 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.choosing import Choice
-from overstory.analysis.oracle import frequency_oracle
+from overstory.analysis.oracle import FrequencyOracle, frequency_oracle
+from overstory.analysis.reports import ReportBatch
 
 ERRORS: Final = 200
 """Independent errors of which the mean square is known to 10%, and its root to 5%."""
+TOGETHER: Final = 1 << 12
+"""Devices that are simulated in one go: for fewer, NumPy's calls cost more than what they work out."""
 
 
 @dataclass(frozen=True)
@@ -88,14 +91,26 @@ def measured_error(
     oracle = frequency_oracle(choice.name, **choice.parameters)
     truth = np.bincount(symbols, minlength=domain_size) / len(symbols)
     squares = []
-    for _ in range(rounds):
-        estimate = oracle.estimate(oracle.accumulate(oracle.simulate(symbols, rng)))
+    for reports in _collections(oracle, symbols, rounds, rng):
+        estimate = oracle.estimate(oracle.accumulate(reports))
         squares.append(np.mean((estimate.raw_frequencies - truth) ** 2))
         advance(1)
     error = math.sqrt(np.mean(squares))
     # The square root's slope is 1 / (2 sqrt).
     spread = float(np.std(squares, ddof=1)) / math.sqrt(rounds) / (2 * error) if rounds > 1 and error else None
     return Measured(error, spread, rounds)
+
+
+def _collections(
+    oracle: FrequencyOracle, symbols: NDArray[np.integer], rounds: int, rng: np.random.Generator
+) -> Iterator[ReportBatch]:
+    """Yield the reports of each collection; small ones are drawn together, as different devices of one population."""
+    size, together = len(symbols), max(1, TOGETHER // len(symbols))
+    for first in range(0, rounds, together):
+        drawn = oracle.simulate(np.tile(symbols, min(together, rounds - first)), rng)
+        for start in range(0, len(drawn), size):
+            rows = slice(start, start + size)
+            yield ReportBatch(drawn.cohorts[rows], drawn.bits[rows], drawn.num_bits, drawn.num_cohorts)
 
 
 def measured_errors(
