@@ -16,7 +16,7 @@ from enumerated_tables import TableDevice, bit_table, set_table, symbol_table
 from test_epsilons_of_tables import CASES, LONG, made, spread_cohort
 
 from overstory.privacy import Event, Ledger, Spend, change_leak, epsilon_between, memo, terms_of
-from overstory.privacy.any_bits import patterns
+from overstory.privacy.any_bits import _Steps, patterns
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
@@ -333,3 +333,15 @@ def named(first, second):
         order = {one: index for index, one in enumerate(sorted(set(around)))}
         colours = [order[one] for one in around]
     return tuple(sorted(around))
+
+
+@pytest.mark.parametrize(("ones", "responses"), [(0, 2), (1, 4), (2, 3), (3, 2)])
+def test_the_steps_of_filters_lower_every_one_that_is_left(ones, responses):
+    """The search numbers states by their digits: here by the digits themselves."""
+    steps = _Steps.of(ones, responses)
+    assert steps.digits == tuple(sorted(steps.digits))
+    for bits, moves in zip(steps.bits, steps.moves, strict=True):
+        assert [before for before, _ in moves] == sorted((before for before, _ in moves), reverse=True)
+        lowered = {steps.digits[before]: steps.digits[then] for before, then in moves}
+        left = [state for state in steps.digits if all(d >= b for d, b in zip(state, bits, strict=True))]
+        assert lowered == {state: tuple(d - b for d, b in zip(state, bits, strict=True)) for state in left}

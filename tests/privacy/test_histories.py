@@ -1,11 +1,12 @@
 """Any two histories of values: the formula against the enumeration of a device."""
 
 from decimal import Decimal
+from math import inf
 
 import pytest
 from enumerated_device import Device, log_worst
 
-from overstory.privacy import change_leak, epsilon_between
+from overstory.privacy import change_leak, changes, epsilon_between
 from overstory.privacy.histories import bit_losses
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
@@ -70,3 +71,12 @@ def test_what_would_take_too_long():
     for reports in (1, 1001):
         with pytest.raises(ParameterError, match="from 2 to 1000"):
             change_leak(BASIC, reports)
+
+
+def test_after_an_infinite_leak_no_other_change_is_looked_at(monkeypatch):
+    """C: `overstory privacy grr` worked out 549 changes, each of them infinite."""
+    looked = []
+    losses = changes.symbol_losses
+    monkeypatch.setattr(changes, "symbol_losses", lambda *given: looked.append(given) or losses(*given))
+    assert change_leak(mechanism("grr", domain_size=7, epsilon=1.25), 90) == inf
+    assert len(looked) == 1

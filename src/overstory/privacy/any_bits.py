@@ -274,11 +274,13 @@ class _Steps(NamedTuple):
     def of(cls, ones: int, responses: int) -> _Steps:
         bits = tuple(product((0, 1), repeat=responses))
         digits = tuple(product(range(ones + 1), repeat=responses))
-        number = {state: index for index, state in enumerate(digits)}
+        places = [(ones + 1) ** place for place in reversed(range(responses))]  # a state's number has its digits
         moves = []
         for position in bits:
-            pairs = ((state, tuple(d - b for d, b in zip(state, position, strict=True))) for state in reversed(digits))
-            moves.append(tuple((number[state], number[then]) for state, then in pairs if then in number))
+            step = sum(place for place, bit in zip(places, position, strict=True) if bit)
+            least = (range(place * bit, place * (ones + 1), place) for place, bit in zip(places, position, strict=True))
+            states = [sum(parts) for parts in product(*least)]
+            moves.append(tuple((state, state - step) for state in reversed(states)))
         return cls(bits, digits, tuple(moves))
 
 

@@ -10,6 +10,7 @@ have a value that can be reported is a change as well, and is counted.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from decimal import Decimal
 from functools import lru_cache
 from typing import Final
@@ -37,7 +38,7 @@ def bits_change(rounds: Rounds, shapes: tuple[Shape, ...], reports: int) -> floa
     """
     check_reports(reports, 2, MAX_REPORTS)
     pairs = with_nothing(shapes)
-    return round_up(max(_worst_of_bits(rounds, pairs, reports, before) for before in range(1, reports)))
+    return round_up(_largest(_worst_of_bits(rounds, pairs, reports, before) for before in range(1, reports)))
 
 
 @lru_cache(maxsize=1024)
@@ -55,7 +56,17 @@ def symbol_change(rounds: SymbolRounds, reports: int) -> float:
     check_reports(reports, 2, MAX_REPORTS)
     pairs = (0, 1), (0, UNIFORM), (UNIFORM, 0)
     histories = (_histories(*pair, reports, before) for pair in pairs for before in range(1, reports))
-    return round_up(max(max(symbol_losses(rounds, *pair)) for pair in histories))
+    return round_up(_largest(max(symbol_losses(rounds, *pair)) for pair in histories))
+
+
+def _largest(losses: Iterable[Decimal]) -> Decimal:
+    """Return the largest loss; none after an infinite one is worked out."""
+    worst = Decimal(0)
+    for loss in losses:
+        worst = max(worst, loss)
+        if worst.is_infinite():
+            break
+    return worst
 
 
 def _worst_of_bits(rounds: Rounds, shapes: tuple[Shape, ...], reports: int, before: int) -> Decimal:
