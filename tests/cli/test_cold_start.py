@@ -80,6 +80,12 @@ def test_collect_of_few_rows_loads_no_compiler(folder, line):
     assert loaded(line, folder, COMPILERS) == []
 
 
+@pytest.mark.parametrize("line", ["collect trees.csv --column tree", "collect words.csv --column word --epsilon 4"])
+def test_collect_of_few_rows_draws_its_table_itself(folder, line):
+    """C: where no terminal shows the table, the library that draws it took a tenth of the time."""
+    assert loaded(line, folder, ("rich",)) == []
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -122,3 +128,9 @@ def test_decoding_a_small_file_loads_no_part_of_numpy_that_it_can_do_without(fol
 def test_help_loads_nothing(folder, line):
     """C: the top command's help, and each command's, within five times `python -c pass`."""
     assert loaded(line, folder, HEAVY) == []
+
+
+@pytest.mark.parametrize("line", ["--help", "collect --help", "store --help", "metrics lint --help", "--version"])
+def test_options_are_declared_without_compressions(folder, line):
+    """argparse asks `shutil` how wide a terminal is, at every option; that loads zlib, bz2 and lzma."""
+    assert loaded(line, folder, ("shutil", "zlib", "bz2", "lzma")) == []

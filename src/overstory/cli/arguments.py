@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from overstory.cli.parser import Formatter
+
 if TYPE_CHECKING:
     from overstory.files.params import RapporParameters
     from overstory.protocol.mechanisms.bits import BitMechanism
@@ -21,7 +23,7 @@ def add_command(commands: Any, name: str, summary: str, *, more: str = "", examp
         help=summary,
         description=f"{summary[:1].upper()}{summary[1:]}.\n\n{more}".rstrip(),
         epilog=f"example:\n  {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Formatter,
     )
     return parser
 

@@ -31,6 +31,9 @@ overstory collect survey.csv --column state --epsilon 2
 
 ROWS = 20
 
+WIDTH = 100
+"""Characters of a table's line where there is no terminal."""
+
 WEAK = 10
 """Epsilon of one report above which there is a warning."""
 
@@ -185,36 +188,19 @@ def _write_learned(summary: Summary, path: str, *, spreadsheet: bool) -> None:
 
 
 def _show(summary: Summary, page: Path) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from overstory.cli.table import print_lines, print_table
 
-    console = Console(width=None if sys.stdout.isatty() else 100, highlight=False)
     rows = summary.rows()
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("bin" if summary.is_numeric else "value", "truth", "learned", "95% interval"):
-        table.add_column(name, justify="left" if name in {"value", "bin"} else "right", overflow="fold")
+    named = "bin" if summary.is_numeric else "value"
     shown = rows if summary.is_numeric else rows[:ROWS]
-    for row in shown:
-        table.add_row(*map(Text, _cells(row)), style=None if row["detected"] else "dim")
-    console.print(table)
-    if len(rows) > len(shown):
-        console.print(f"... and {len(rows) - len(shown):,} more")
-    _print_lines(console, ["", *summary.sentences(), "", "What would you learn?", summary.advice_words()])
-    needed = Table(box=None, header_style="bold", pad_edge=False)
-    for name in summary.advice_head():
-        needed.add_column(name, justify="right" if name else "left")
-    for cells in summary.advice_rows():
-        needed.add_row(*cells)
-    console.print(needed)
-    _print_lines(console, ["", f"Page: {page}"])
-
-
-def _print_lines(console: Any, lines: list[str]) -> None:
-    from rich.text import Text
-
-    for line in lines:
-        console.print(Text(line), soft_wrap=True)
+    hidden = {index for index, row in enumerate(shown) if not row["detected"]}
+    head = (named, "truth", "learned", "95% interval")
+    print_table(head, [_cells(row) for row in shown], left={named}, width=WIDTH, dim=hidden)
+    more = [f"... and {len(rows) - len(shown):,} more"] if len(rows) > len(shown) else []
+    advice = ["", "What would you learn?", summary.advice_words()]
+    print_lines([*more, "", *summary.sentences(), *advice], width=WIDTH)
+    print_table(summary.advice_head(), summary.advice_rows(), left={""}, width=WIDTH)
+    print_lines(["", f"Page: {page}"], width=WIDTH)
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:

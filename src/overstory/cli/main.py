@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Final
 
-from overstory.cli.parser import Parser
+from overstory.cli.parser import Formatter, Parser
 from overstory.client.output import PIPE_CLOSED, close_quietly, printable, write_anything
 
 SUMMARIES: Final = {
@@ -123,10 +123,10 @@ def _parser(named: str, module: ModuleType | None, listed: Iterable[str]) -> arg
         description="See the forest, never the trees: statistics under local differential privacy.",
         epilog="example:\n  overstory decode --params params.csv --counts counts.csv --map map.csv -o results\n\n"
         "`overstory COMMAND --help` has an example for each command.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Formatter,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and leave")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", prog=parser.prog)
     for name in listed:
         if module is None or TOGETHER.get(name, name) != TOGETHER.get(named, named):
             commands.add_parser(name, help=SUMMARIES[name], add_help=False)

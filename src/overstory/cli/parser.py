@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
@@ -42,6 +44,27 @@ class Parser(argparse.ArgumentParser):
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - argparse has no public name for it
             raise argparse.ArgumentError(None, f"there is no command {value!r}{near}")
         raise argparse.ArgumentError(action, f"there is no choice {value!r}{near}")
+
+
+class Formatter(argparse.RawDescriptionHelpFormatter):
+    """Writes help as wide as the terminal; argparse asks `shutil`, which loads every kind of compression first."""
+
+    def __init__(self, prog: str, **kwargs: Any) -> None:
+        super().__init__(prog, **{"width": terminal_width() - 2, **kwargs})
+
+
+def terminal_width() -> int:
+    """Return how many characters a line of the terminal has: what ``COLUMNS`` says, what the terminal says, or 80."""
+    try:
+        width = int(os.environ.get("COLUMNS", ""))
+    except ValueError:
+        width = 0
+    if width > 0:
+        return width
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):
+        return 80
 
 
 def add_earlier_names(parser: argparse.ArgumentParser, names: Mapping[str, str]) -> None:

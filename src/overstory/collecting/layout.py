@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import csv
-import difflib
 import io
 import zlib
 from collections.abc import Iterator, Sequence
@@ -151,6 +150,8 @@ def check_columns(path: str, names: Sequence[str], columns: Sequence[str]) -> No
 
 
 def _meant(column: str, names: Sequence[str]) -> str:
+    import difflib
+
     plain = {name.strip().casefold(): name for name in names}
     near = difflib.get_close_matches(column.strip().casefold(), plain, n=1, cutoff=0.7)
     return f" (did you mean {plain[near[0]]!r}?)" if near else ""
