@@ -1,4 +1,6 @@
-"""Print every figure of docs/estimates.md and docs/numbers.md: `python bench/numeric_accuracy.py [--json] [--quick]`.
+"""Print every figure of docs/explanation/estimates.md and docs/explanation/numbers.md.
+
+Run `python bench/numeric_accuracy.py [--json] [--quick]`.
 
 Each figure is a mean over collections with different seeds, and its standard error over them.
 """

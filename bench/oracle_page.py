@@ -1,4 +1,6 @@
-"""The tables of docs/oracles.md, from the registry: `python bench/oracle_page.py --write` puts them into the page.
+"""The tables of docs/reference/oracles.md, from the registry.
+
+`python bench/oracle_page.py --write` puts them into the page.
 
 Figures are for 100 values at epsilon 1, or (2, 1) where a permanent response is kept; RAPPOR has its paper's
 parameters.
@@ -24,7 +26,7 @@ from overstory.protocol.mechanisms.registry import REGISTRY
 from overstory.protocol.mechanisms.sets import SetMechanism
 from overstory.protocol.mechanisms.symbols import SymbolMechanism
 
-PAGE = Path(__file__).parents[1] / "docs" / "oracles.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "oracles.md"
 START, STOP = "<!-- written by bench/oracle_page.py from here -->\n", "<!-- to here -->\n"
 NEEDS = {"domain_size": 100, "epsilon": 1.0, "epsilon_permanent": 2.0, "epsilon_report": 1.0, "window": 10}
 OWN = {

@@ -1,4 +1,4 @@
-"""Print every figure of docs/privacy.md and docs/planning.md: `python bench/plan_gain.py`."""
+"""Print every figure of docs/explanation/privacy.md and docs/explanation/planning.md: `python bench/plan_gain.py`."""
 
 from __future__ import annotations
 

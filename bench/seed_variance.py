@@ -1,6 +1,7 @@
 """What a small public set of seeds costs: the set that OLH takes, and its variance over seeds of each device's own.
 
-The table of docs/oracles.md. With many reports and, past what can be fitted, other values that are all alike; there the
+The table of docs/reference/oracles.md.
+With many reports and, past what can be fitted, other values that are all alike; there the
 part that does not shrink is shown as a standard error of a frequency, at equal and at Zipf shares.
 """
 

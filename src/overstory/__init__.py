@@ -78,7 +78,7 @@ def oracle(name: str, *, labels: Any = None, **parameters: Any) -> FrequencyOrac
         a missing value; or a column of a data frame, whose distinct values are then known to everyone. Columns of
         these values go into `simulate`, and estimates are named by them.
     **parameters
-        The oracle's own: ``epsilon``, ``domain_size`` and so on, as docs/oracles.md lists them.
+        The oracle's own: ``epsilon``, ``domain_size`` and so on, as docs/reference/oracles.md lists them.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""docs/oracles.md is what the registry says, and each oracle names its paper."""
+"""docs/reference/oracles.md is what the registry says, and each oracle names its paper."""
 
 import importlib.util
 from pathlib import Path

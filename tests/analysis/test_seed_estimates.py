@@ -147,7 +147,7 @@ def test_debiasing_by_itself_what_should_be_fitted_is_caught():
     ids=str,
 )
 def test_what_256_seeds_cost_over_seeds_of_ones_own(parameters, cost):
-    """The figures of docs/oracles.md: below 1% where d is below 1% of s (g - 1), and nothing where it is balanced."""
+    """The figures of docs/reference/oracles.md: below 1% where d is below 1% of s (g - 1), else nothing."""
     few, own = (overstory.oracle("olh", **parameters | seeds) for seeds in ({}, {"num_seeds": 1 << 31}))
     assert few.mechanism.num_cohorts == 256
     ratio = few.variance(10**9) / own.variance(10**9)

@@ -115,7 +115,7 @@ def test_the_settings_file_is_read() -> None:
 
 
 def test_the_proxy_s_block_is_the_page_s_and_keeps_its_connections() -> None:
-    page = (ROOT / "docs" / "collector.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "collector.md").read_text()
     (block,) = re.findall(r"```nginx\n(.*?)```", page, re.DOTALL)
     alone = (DEPLOY / "nginx.conf").read_text()
     assert alone == block

@@ -1,4 +1,4 @@
-"""Commands in README.md and docs/*.md run, in order, and print what the page says they print; links lead somewhere."""
+"""Commands in README.md and docs/**/*.md run in order and print what the page says; links lead somewhere."""
 
 import doctest
 import os
@@ -17,8 +17,8 @@ from overstory.client.policy import CI_VARIABLES
 from overstory.protocol.metrics.registry import EXAMPLE
 
 ROOT = Path(__file__).parents[2]
-PAGES = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if shown_commands(path)]
-LINKED = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if shown_commands(path)]
+LINKED = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LIKE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 FORBIDDING = {
     *CI_VARIABLES,
@@ -86,4 +86,4 @@ def test_there_are_pages() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_is_documented(command: Any) -> None:
-    assert f"overstory {command}" in (ROOT / "docs" / "cli.md").read_text()
+    assert f"overstory {command}" in (ROOT / "docs" / "reference" / "cli.md").read_text()

@@ -1,4 +1,4 @@
-"""The tables of docs/client.md are the code's: settings, outcomes, files and what the database holds."""
+"""The tables of docs/how-to/client.md are the code's: settings, outcomes, files and what the database holds."""
 
 import inspect
 import json
@@ -18,7 +18,7 @@ from overstory.client.upload import Answer
 from overstory.protocol.metrics import MetricRegistry, PersonBudget
 from overstory.protocol.upload import decode_uploads
 
-PAGE = (Path(__file__).parents[2] / "docs" / "client.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "client.md").read_text(encoding="utf-8")
 SETTINGS, OUTCOMES, FILES = "| setting | unless given |", "| outcome | meaning |", "| file | holds |"
 ABOUT = {
     "schema": "the schema's version",

@@ -13,7 +13,7 @@ import pytest
 from overstory.analysis.estimate import Estimate
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "notebooks.md"
+PAGE = ROOT / "docs" / "how-to" / "notebooks.md"
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 
 

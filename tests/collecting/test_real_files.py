@@ -83,7 +83,7 @@ def test_the_survey_as_downloaded(written):
 
 
 def test_nan_is_missing_in_a_column_of_few_numbers(written):
-    """B: `NaN` and `inf` were values there, against docs/collect.md; in a column of words they are words."""
+    """B: `NaN` and `inf` were values there, against docs/how-to/collect.md; in a column of words they are words."""
     found = people(written("c\n1\nNaN\n2\ninf\n1\nNA\n-inf\n?\n"), "c")
     assert (held(found), found.missing) == ({"1": 2, "2": 1}, 5)
     found = people(written("c\n7\nNaN\n"), "c")

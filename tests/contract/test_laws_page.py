@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "laws.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "explanation" / "laws.md").read_text(encoding="utf-8")
 
 
 def laws(page):

@@ -1,4 +1,4 @@
-"""The table of layers in docs/architecture.md is the one that import-linter enforces."""
+"""The table of layers in docs/explanation/architecture.md is the one that import-linter enforces."""
 
 import re
 import tomllib
@@ -30,7 +30,7 @@ def agrees(page):
 
 
 def test_the_layers_written_down_are_those_enforced():
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
     assert agrees(page)
     assert not agrees(page.replace("| `gateway` |", "| gateway |"))
     assert not agrees(page.replace("| `cli` |", "| `protocol` |"))

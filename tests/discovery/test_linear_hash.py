@@ -51,7 +51,7 @@ def test_bulk_hashes_are_the_devices_own(words, hash_bits):
 
 @pytest.mark.parametrize(("num_bits", "hash_bits", "epsilon"), [(3, 1, 0.5), (4, 2, 1.0), (3, 3, 3.0)])
 def test_over_all_matrices_estimates_are_unbiased_and_their_variance_is_olhs(num_bits, hash_bits, epsilon):
-    """The proof of docs/discovery.md by enumeration: every matrix, every report, as fractions."""
+    """The proof of docs/how-to/discovery.md by enumeration: every matrix, every report, as fractions."""
     channel = linear_hash(num_bits=num_bits, epsilon=epsilon, hash_bits=hash_bits).channel
     size, true = 1 << hash_bits, 5
     matrices = list(product(range(1 << num_bits), repeat=hash_bits))

@@ -10,8 +10,10 @@ from overstory.experiments.drawing import VARIABLES
 from overstory.experiments.registry import EXPERIMENTS
 from overstory.experiments.summary import section
 
-PAGE = Path(__file__).parents[2] / "docs" / "results.md"
-AGAIN = "run `overstory reproduce --all --quick --fresh -o out/quick && cp out/quick/summary.md docs/results.md`"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "results.md"
+AGAIN = (
+    "run `overstory reproduce --all --quick --fresh -o out/quick && cp out/quick/summary.md docs/reference/results.md`"
+)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

@@ -39,7 +39,7 @@ def digits_needed(channel: tuple[int, int]) -> int:
 
 
 def bernoulli(words: list[int], threshold: int, size: int) -> int:
-    """The one rule of docs/architecture.md, bit by bit: U's digits from the words, then U < threshold."""
+    """The one rule of docs/explanation/architecture.md, bit by bit: U's digits from the words, then U < threshold."""
     result = 0
     for place in range(size):
         uniform = sum(((word >> place) & 1) << (31 - j) for j, word in enumerate(words))

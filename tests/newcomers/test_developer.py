@@ -1,4 +1,4 @@
-"""The developer: docs/first-application.md as it is written, and the mistakes of a first hour.
+"""The developer: docs/tutorial/first-application.md as it is written, and the mistakes of a first hour.
 
 Every command of the page runs in `tests/cli/test_docs_commands.py`; here it is counted, and played with an own program.
 """
@@ -15,7 +15,7 @@ from playing import INIT, Newcomer
 if sys.platform == "win32":
     pytest.skip("signals and shells of POSIX", allow_module_level=True)
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "first-application.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial" / "first-application.md"
 SERVE = "overstory serve --registry metrics.toml --store reports.db --port 0 --open-writes"
 PROGRAM = """\
 import sys

@@ -1,4 +1,4 @@
-"""The operator: a collector as docs/collector.md and docs/stores.md have it, from its settings to its end."""
+"""The operator: a collector by docs/how-to/collector.md and docs/how-to/stores.md, from settings to end."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The person: a program on this machine uses Overstory, and docs/person.md is what they read."""
+"""The person: a program on this machine uses Overstory, and docs/how-to/person.md is what they read."""
 
 import os
 import subprocess

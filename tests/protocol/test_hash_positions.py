@@ -8,7 +8,7 @@ from scipy.stats import chi2
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.hashing import GoogleRapporPython, OverstoryV1, hash_family
 
-LEVEL = 5e-13  # of one comparison: the false-alarm rate that docs/laws.md states for the whole suite
+LEVEL = 5e-13  # of one comparison: the false-alarm rate that docs/explanation/laws.md states for the whole suite
 
 
 @given(st.binary(max_size=40), st.integers(0, 2**16 - 1), st.data())

@@ -47,7 +47,7 @@ class Estimate(Frame):
     num_reports : int
         Reports behind the estimate.
     interval_kind : {"reports", "population"}
-        What intervals are for: the devices that reported, or all devices like these (docs/estimates.md).
+        What intervals are for: the devices that reported, or all devices like these (docs/explanation/estimates.md).
     reports_per_device : float
         How many of the reports one device sent, as far as is known; see `analysis.repeated.reports_per_device`.
     null_share : float

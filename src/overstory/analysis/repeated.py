@@ -12,7 +12,7 @@ for their mean Var(E[.|permanent]) + E[Var(.|permanent)] / r. Over devices with 
 .. math:: N V + (R - 1) N C , \qquad R = \sum r_i^2 \big/ \sum r_i ,
 
 and R is r where all send r. The factor on the naive N V is the *design effect* :math:`1 + (R - 1) C / V` of cluster
-samples [1]_. If values change it is an upper bound: see docs/repeated.md, which proves all of this.
+samples [1]_. If values change it is an upper bound: see docs/explanation/repeated.md, which proves all of this.
 
 References
 ----------

@@ -41,8 +41,8 @@ def frequency_variance(
     - All pure oracles (bits of one-hot vectors, symbols, hashes, signs, sets): u = x.
     - Bloom: a value has h bits, which share their filters with other strings: u is x plus the others' load
       ``h / k``; a bit is read against its cohort's k - h others, which leaves ``1 - h/k`` of its information, and
-      M candidates fitted to k m counts leave ``1 - M / (k m)`` of it to each (docs/planning.md derives both and
-      compares with the Cramer-Rao bound).
+      M candidates fitted to k m counts leave ``1 - M / (k m)`` of it to each (docs/explanation/planning.md derives both
+      and compares with the Cramer-Rao bound).
     - Sampled bits: a value is asked of a share d'/d of the devices; that these are a sample of all of them adds
       ``x (1 - x) (1 - d'/d)`` to the numerator.
     - Hashes of a small set of pseudo-random seeds (no balanced one): M values, or d, fitted to s (g - 1) counts leave

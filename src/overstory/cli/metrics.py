@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 MORE = """\
 A registry (metrics.toml) says of every metric what is collected, why, how privately, how often and for how long.
-The client is built with it, the collector refuses what it does not list, the public can read it: docs/metrics.md."""
+The client is built with it, the collector refuses what it does not list, the public can read it:
+docs/reference/metrics.md."""
 
 EXAMPLE = """\
 overstory metrics init

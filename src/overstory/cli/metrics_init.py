@@ -165,7 +165,7 @@ def _registry(asking: _Asking, today: dt.date) -> tuple[str, str, str]:
     retention = asking.ask("retention_days", "for how many days single reports are kept", _whole(0, 36_500), "90")
     oracle = _oracle(size, epsilon)
     lines = [
-        "# What is collected, why, and how privately. https://toml.io; docs/metrics.md has every key.",
+        "# What is collected, why, and how privately. https://toml.io; docs/reference/metrics.md has every key.",
         "# The client records nothing else, the collector takes nothing else, and the public may read it.",
         "",
         "# The version of this file: give another whenever you change something. A person's consent names it.",

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 MORE: Final = """\
 URL names the store: a file (reports.db, sqlite:///reports.db), or postgresql://USER:PASSWORD@HOST/DATABASE.
-A collector (`overstory serve`) compacts and retains by itself. docs/stores.md says what is stored and what is not."""
+A collector (`overstory serve`) compacts and retains by itself. docs/how-to/stores.md says what is stored and
+what is not."""
 
 EXAMPLE: Final = """\
 overstory store create reports.db

@@ -2,7 +2,8 @@
 
 The last two are the readings of the response set in chapter 5 of Vidal's thesis. Devices that report in several periods
 share their permanent responses between them; unless told how many reports one device sent, it is supposed that every
-device reported in every period, which is the most there can be, so no standard error is too small (docs/repeated.md).
+device reported in every period, which is the most there can be, so no standard error is too small
+(docs/explanation/repeated.md).
 """
 
 from __future__ import annotations

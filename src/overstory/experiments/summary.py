@@ -33,7 +33,7 @@ def markdown(results: Sequence[Result], command: str) -> str:
     command
         The command that gives this text again.
     """
-    written = f"Written by `{command}`; [how to read it](reproduce.md)."
+    written = f"Written by `{command}`; [how to read it](../how-to/reproduce.md)."
     blocks = ["# The papers, reproduced", written, overview(results)]
     paper = ""
     for result in results:

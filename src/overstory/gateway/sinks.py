@@ -40,7 +40,8 @@ class Sink(Protocol):
 class CollectorSink:
     """A collector over HTTP.
 
-    Several periods travel in one request, so the collector can tell that they are of one device; see docs/gateway.md.
+    Several periods travel in one request, so the collector can tell that they are of one device; see
+    docs/how-to/gateway.md.
 
     Attributes
     ----------

@@ -1,10 +1,10 @@
 """Exact Bernoulli bits by the hundred: one channel applied to a tile of devices.
 
-A random bit is ``U < t`` for a 32-digit uniform ``U`` and a threshold ``t`` (docs/architecture.md).  Read ``U`` from
-its most significant digit: at the first digit where ``U`` and ``t`` differ the bit is known, so after ``j`` digits a
-bit is still *undecided* with probability ``2 ** -j`` and a word of 64 bits needs about 7.5 random words, not 32 (the
-expected maximum of 64 geometric variables is 7.3).  The rest of the stream is never computed.  Words keep their
-addresses, so stopping early changes no result: what reads all digits gets the same bits.
+A random bit is ``U < t`` for a 32-digit uniform ``U`` and a threshold ``t`` (docs/explanation/architecture.md).  Read
+``U`` from its most significant digit: at the first digit where ``U`` and ``t`` differ the bit is known, so after
+``j`` digits a bit is still *undecided* with probability ``2 ** -j`` and a word of 64 bits needs about 7.5 random
+words, not 32 (the expected maximum of 64 geometric variables is 7.3).  The rest of the stream is never computed.
+Words keep their addresses, so stopping early changes no result: what reads all digits gets the same bits.
 
 A tile holds `LANES` devices as a structure of arrays, in four sections: the channel's input, what is known to be 1,
 what is undecided, and the output.  Row ``2 w + i`` of a section holds the low (i = 0) or high half of word ``w`` of

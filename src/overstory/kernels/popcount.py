@@ -27,7 +27,7 @@ def count_bits(reports: NDArray[np.uint64], *, threads: int | None = None) -> ND
     Parameters
     ----------
     reports : uint64[n, words]
-        Packed reports (see docs/architecture.md).
+        Packed reports (see docs/explanation/architecture.md).
     threads : int, optional
         The most threads; as many as there are cores unless given.
 

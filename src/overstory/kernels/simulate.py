@@ -126,7 +126,7 @@ def simulate_bits(
     Returns
     -------
     uint64[n, words]
-        Packed reports (see docs/architecture.md).
+        Packed reports (see docs/explanation/architecture.md).
 
     Examples
     --------

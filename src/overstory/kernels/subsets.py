@@ -127,7 +127,7 @@ def simulate_subsets(
     Returns
     -------
     uint64[n, words]
-        Packed indicator bits (see docs/architecture.md).
+        Packed indicator bits (see docs/explanation/architecture.md).
 
     Raises
     ------

@@ -1,7 +1,8 @@
 """The best RAPPOR for two budgets: closed form, then exact thresholds that never exceed what was asked.
 
 Letters here are RAPPOR's: f, p, q; h hashes. ``E = exp(epsilon_report / h)`` is what one bit may reveal in a report,
-``A = exp(epsilon_permanent / 2h)`` what it may reveal for ever in one direction. docs/planning.md has the proofs.
+``A = exp(epsilon_permanent / 2h)`` what it may reveal for ever in one direction.
+docs/explanation/planning.md has the proofs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How well one string's count will be known (docs/planning.md derives and measures every line)."""
+"""How well one string's count will be known (docs/explanation/planning.md derives and measures every line)."""
 
 from __future__ import annotations
 

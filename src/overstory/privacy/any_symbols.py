@@ -11,7 +11,7 @@ all ways to share the reports among the symbols a device can hold, and *nothing*
 
 *Bound.* With k = P1(s|s), f_s(v) is at most the product of 1 + k (R^v_z - 1) over z, and that for n reports at most
 1 + k (R^n - 1). By the inequality of the means f_s(v) is at least e^-KL(w, P1(.|s)) times R to the power of the sum of
-w_z v_z, for any weights w. docs/privacy.md has the proof.
+w_z v_z, for any weights w. docs/explanation/privacy.md has the proof.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class Rounds:
     `Rounds` knows what n reports of one memoized value reveal: the permanent bit is drawn once, so the n reports
     of a bit that was 1 follow the mixture ``keep_one Bin(n, P) + (1 - keep_one) Bin(n, Q)``. The likelihood ratio
     of two such mixtures is monotone in the number of ones, so its extremes are at all ones and all zeros.
-    The RAPPOR paper (section 3.2) says that this cannot be computed; see docs/privacy.md for the proof.
+    The RAPPOR paper (section 3.2) says that this cannot be computed; see docs/explanation/privacy.md for the proof.
 
     Examples
     --------

@@ -14,7 +14,7 @@ over the bits, ``o`` being the mean share of bits that one string sets.
 
 Where a device sends R reports of one string, they share its permanent bits, which are 1 with probability
 :math:`\phi_{ij}`, and :math:`\theta (1 - \theta)` becomes :math:`\theta (1 - \theta) + (R - 1) \phi (1 - \phi)
-s^2`, s being the second round's P(1|1) - P(1|0): docs/repeated.md.
+s^2`, s being the second round's P(1|1) - P(1|0): docs/explanation/repeated.md.
 """
 
 from __future__ import annotations

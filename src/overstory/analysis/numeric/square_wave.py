@@ -28,7 +28,8 @@ Method = Literal["em", "ems"]
 MOST_BUCKETS = 1024
 
 # A step that gains less log-likelihood than this fits noise. With it EM stops after some hundred steps, at about the
-# least Wasserstein distance; run to its maximum it would be jagged (docs/numbers.md; `bench/numeric_accuracy.py`).
+# least Wasserstein distance; run to its maximum it would be jagged (docs/explanation/numbers.md;
+# `bench/numeric_accuracy.py`).
 GAIN = {"em": 0.01, "ems": 0.001}
 
 

@@ -113,7 +113,7 @@ def _against_theory(order: list[Contender], errors: Errors, theory: Theory) -> l
     runs = len(next(iter(ratios.values())))
     spread = math.sqrt(fmean(float(np.var(found, ddof=1)) for found in ratios.values()))
     reach = float(t.ppf(1 - (1 - LEVEL) / (2 * len(order)), len(order) * (runs - 1))) * spread / math.sqrt(runs)
-    known = Published(1.0, "theory: docs/oracles.md, docs/planning.md")
+    known = Published(1.0, "theory: docs/reference/oracles.md, docs/explanation/planning.md")
     means = {name: float(found.mean()) for name, found in ratios.items()}
     return [
         Comparison(f"{name}: mean squared error over theory's", mean, mean - reach, mean + reach, "", known)

@@ -119,7 +119,7 @@ def _tried(context: Context, index: int, runs: int) -> Tried:
 def _rates(tried: Sequence[Tried], runs: int) -> list[Comparison]:
     """Compare how often a share was detected with nine times in ten; all intervals together hold at LEVEL."""
     level = 1 - (1 - LEVEL) / len(tried)
-    known = Published(0.9, "theory: docs/collect.md")
+    known = Published(0.9, "theory: docs/how-to/collect.md")
     because = "an estimate from few holders is only nearly normal"
     return [
         proportion(

@@ -31,7 +31,7 @@ _NOTES: Final = (
     ),
     (
         "Decoding (shortcoming 2) never sees the reports: they are counted once, and the cost of what follows depends "
-        "on cohorts, bits and candidates alone. docs/decoding.md gives seconds, up to a million candidates."
+        "on cohorts, bits and candidates alone. docs/explanation/decoding.md gives seconds, up to a million candidates."
     ),
     (
         "The map (shortcoming 3) need not be static: the counts hold what the candidates of tomorrow need. Before they "

@@ -21,7 +21,7 @@ _NOTES = (
     (
         "Section 3.2 says that epsilon of n reports cannot be computed without further assumptions. It can: the n "
         "reports of a memoized bit are a mixture of two binomial laws, whose likelihood ratio is extreme at all ones "
-        "and at all zeros (docs/privacy.md proves it)."
+        "and at all zeros (docs/explanation/privacy.md proves it)."
     ),
     (
         "Epsilon_infinity compares histories with the same pattern of equal and different permanent responses. A "

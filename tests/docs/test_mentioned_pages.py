@@ -1,0 +1,34 @@
+"""A page that the source, a test, a benchmark or an example names as docs/... is there."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+READ = {".py", ".md", ".toml", ".yaml", ".txt", ".conf", ".service", ".html"}
+PLACES = ("src", "tests", "bench", "docs", "examples", "README.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile")
+MENTION = re.compile(r"(?<![\w/.])docs/[\w./-]+\.(?:md|svg|py|css)\b")
+
+
+def files():
+    for place in PLACES:
+        path = ROOT / place
+        yield from (path.rglob("*") if path.is_dir() else [path])
+
+
+def gone(text):
+    """The pages and drawings that a text names, and that are not there."""
+    return sorted(name for name in MENTION.findall(text) if not (ROOT / name).exists())
+
+
+def test_every_page_that_is_named_is_there():
+    texts = {path: path.read_text("utf-8") for path in files() if path.suffix in READ and path.is_file()}
+    missing = {path.relative_to(ROOT).as_posix(): gone(text) for path, text in texts.items() if gone(text)}
+    missing.pop("tests/docs/test_mentioned_pages.py", None)
+    assert missing == {}
+
+
+def test_a_page_that_is_gone_is_noticed():
+    assert gone("see docs/privacy.md, docs/reference/cli.md and `docs/none/x.svg`") == [
+        "docs/none/x.svg",
+        "docs/privacy.md",
+    ]
