@@ -1,0 +1,217 @@
+"""Every command's JSON, and the files that it writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stage import play_frozen, run, scene
+
+PARAMS = "--params params.csv"
+
+
+@scene
+def files_from_values_to_estimates(place: Path) -> str:
+    """encode, map, sum, decode: their JSON, and every file on the way."""
+    return "".join(
+        (
+            run(place, f"encode {PARAMS} --values values.csv --seed 11 -o reports.csv --json"),
+            run(place, f"encode {PARAMS} --values values.csv --seed 11 -o reports.ovsb --json"),
+            run(place, f"encode {PARAMS} --values values.csv --seed 11 -o reports.parquet --json"),
+            run(place, f"map {PARAMS} --candidates names.txt -o map.csv --json", "map.csv"),
+            run(place, f"sum {PARAMS} --reports reports.csv reports.ovsb -o twice.csv --json"),
+            run(place, f"sum {PARAMS} --reports reports.parquet -o counts.csv --json", "counts.csv"),
+            run(
+                place,
+                f"decode {PARAMS} --counts counts.csv --map map.csv -o results --json --all",
+                "results/results.csv",
+                "results/metrics.json",
+            ),
+        )
+    )
+
+
+@scene
+def decode_of_files_by_choices(place: Path) -> str:
+    """The paper's method, one that sums to all, intervals of the population, a spreadsheet's CSV, text."""
+    files_from_values_to_estimates(place)
+    decode = f"decode {PARAMS} --counts counts.csv --map map.csv"
+    return "".join(
+        (
+            run(place, f"{decode} --method lasso --correction bonferroni --alpha 0.01 -o lasso --json"),
+            run(place, f"{decode} --complete --interval population --reports-per-device 2 -o complete --json"),
+            run(place, f"{decode} --all --spreadsheet -o -"),
+            run(place, f"{decode} --all --quiet -o text"),
+        )
+    )
+
+
+@scene
+def google_files(place: Path) -> str:
+    """The other hash family."""
+    family = "--hash-family google-rappor-python"
+    return "".join(
+        (
+            run(place, f"encode {PARAMS} --values values.csv --seed 5 {family} -o google.csv --json"),
+            run(place, f"map {PARAMS} --candidates names.txt {family} -o google-map.csv", "google-map.csv"),
+            run(place, f"sum {PARAMS} --reports google.csv {family} -o google-counts.csv", "google-counts.csv"),
+            run(place, f"decode {PARAMS} --counts google-counts.csv --map google-map.csv {family} -o google --json"),
+        )
+    )
+
+
+@scene
+def faulty_files(place: Path) -> str:
+    """What is wrong with a file, and where; and what is skipped."""
+    return "".join(
+        (
+            run(place, f"encode {PARAMS} --values broken.csv --seed 1 -o broken-reports.csv --json"),
+            run(place, f"encode {PARAMS} --values broken.csv --seed 1 -o broken-reports.csv --skip-bad --json"),
+            run(place, f"sum {PARAMS} --reports absent.csv -o absent-counts.csv"),
+            run(place, f"decode {PARAMS} --counts values.csv --map names.txt -o absent"),
+            run(place, "compare --epsilon -1 --domain-size 10 --reports 10"),
+            run(place, "colect survey.csv"),
+        )
+    )
+
+
+@scene
+def collect(place: Path) -> str:
+    """A column of texts by the best oracle; the page's figures as CSV."""
+    line = "collect survey.csv --column state --seed 1 -o collected --json"
+    return run(place, line, "collected/learned.csv")
+
+
+@scene
+def collect_by_choices(place: Path) -> str:
+    """Numbers in bins, devices with several rows, drawn people, candidates."""
+    return "".join(
+        (
+            run(place, "collect survey.csv.gz --column kwh --bins 0 3 6 --epsilon 2 --seed 2 -o kwh --json"),
+            run(
+                place,
+                "collect survey.csv --column state --device-column who --epsilon 1 --epsilon-permanent 3 "
+                "--oracle l-osue --seed 3 -o devices --json",
+            ),
+            run(
+                place,
+                "collect survey.csv --column state --candidates trees.txt --people 500 --epsilon 4 --seed 4 "
+                "--spreadsheet -o -",
+            ),
+        )
+    )
+
+
+@scene
+def discover(place: Path) -> str:
+    """A search without a list of candidates, of texts and of numbers."""
+    return "".join(
+        (
+            run(
+                place,
+                "discover survey.csv --column state --epsilon 4 --bytes 4 --step 4 --beam 4 --seed 1 "
+                "--csv discovered.csv --json",
+                "discovered.csv",
+            ),
+            run(place, "discover values.csv --column cohort --epsilon 3 --bits 4 --step 2 --seed 2 --json"),
+        )
+    )
+
+
+@scene
+def compare(place: Path) -> str:
+    """Exact errors of all oracles, of one report and of many, of numbers; and measured ones."""
+    return "".join(
+        (
+            run(place, "compare --domain-size 20 --epsilon 1 --reports 10000 --json"),
+            run(place, "compare --domain-size 20 --epsilon 1 --epsilon-permanent 3 --reports 10000 --json"),
+            run(place, "compare --numeric 0 2 --epsilon 1 --reports 10000 --json"),
+            run(place, "compare survey.csv --column state --epsilon 2 --measure 2 --seed 1 --json"),
+        )
+    )
+
+
+@scene
+def plan(place: Path) -> str:
+    """From parameters, from needs, for a known domain."""
+    return "".join(
+        (
+            run(place, f"plan {PARAMS} --reports 100000 --candidates 200 --share 0.01 --json"),
+            run(
+                place,
+                "plan --epsilon 1 --epsilon-permanent 4 --num-bits 32 --reports 100000 --candidates 50 -o planned.csv "
+                "--json",
+                "planned.csv",
+            ),
+            run(place, "plan --domain-size 20 --epsilon 1 --reports 10000 --json"),
+        )
+    )
+
+
+@scene
+def privacy_of_oracles(place: Path) -> str:
+    """Statements of one of each kind."""
+    return "".join(
+        run(place, f"privacy {about} --json")
+        for about in (
+            f"{PARAMS} --reports 20 --values 3",
+            "grr --param epsilon=1 --param domain_size=10 --reports 10",
+            "loloha --param epsilon_permanent=2 --param epsilon_report=1",
+            "opt-wb --param domain_size=8 --param epsilon=1 --param window=10 --reports 30 --delta 1e-9",
+            "square-wave --param epsilon=1 --param maximum=2",
+        )
+    )
+
+
+@scene
+def privacy_of_metrics(place: Path) -> str:
+    """Statements of a registry's metrics."""
+    return "".join(
+        run(place, f"privacy {name} --registry metrics.toml --json") for name in ("colour", "tree", "energy", "word")
+    )
+
+
+@scene
+def metrics_lint(place: Path) -> str:
+    """A registry with warnings, and one with faults."""
+    return run(place, "metrics lint metrics.toml --json") + run(place, "metrics lint faults.toml --json")
+
+
+@scene
+def metrics_show(place: Path) -> str:
+    """The public page of every metric; one as Markdown."""
+    return run(place, "metrics show metrics.toml --json") + run(place, "metrics show metrics.toml theme --markdown")
+
+
+@scene
+def metrics_diff(place: Path) -> str:
+    """What a change weakens."""
+    return run(place, "metrics diff metrics.toml weaker.toml --json")
+
+
+@scene
+def metrics_plan(place: Path) -> str:
+    """What is derived from needs, and the file."""
+    return run(place, "metrics plan needs.toml -o planned.toml --json", "planned.toml")
+
+
+@scene
+def metrics_init(place: Path) -> str:
+    """The first registry."""
+    line = (
+        "metrics init first.toml --id theme --kind choice --values light,dark --description 'The theme in use.' "
+        "--owner 'Design team' --purpose https://example.org/issues/7 --yes"
+    )
+    return "".join(play_frozen(place, line)) + "--- first.toml\n" + (place / "first.toml").read_text("utf-8")
+
+
+@scene
+def reproduce(place: Path) -> str:
+    """What there is to reproduce, and one result."""
+    one = "reproduce rappor-75-of-100 --quick --quiet -o reproduced --json"
+    return run(place, "reproduce --list --json") + run(place, one)
+
+
+@scene
+def demo(place: Path) -> str:
+    """The first thing that anybody runs."""
+    return run(place, "demo --reports 20000 --states 6 --seed 1 -o demo --json")

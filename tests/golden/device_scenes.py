@@ -1,0 +1,67 @@
+"""A device, with a clock that is set and randomness that is a known stream: a person's commands, a gateway, a state."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from frozen import NOON
+from stage import play_frozen, scene
+
+DAY = 86_400
+STATE = "--app editor --state state"
+ASKED = {"app": "editor", "registry": "metrics.toml", "state": "state"}
+ENERGY = "gateway --metric energy --registry metrics.toml --readings readings.csv --state meter"
+
+
+@scene
+def a_person_and_a_program(place: Path) -> str:
+    """Consent, records over three days, what is shown of them, the end."""
+    values = [["colour", "red"], ["colour", "blue"], ["tree", "oak"], ["theme", "mauve"], ["tabs", 77], ["energy", 0.3]]
+    again = [["colour", "blue"], ["tree", "elm"], ["word", "oak"], ["ended", "red"]]
+    return "".join(
+        play_frozen(
+            place,
+            f"status {STATE} --registry metrics.toml --json",
+            f"local {STATE} --registry metrics.toml --json",
+            f"on {STATE} --registry metrics.toml --yes --json",
+            ASKED | {"record": values},
+            ASKED | {"record": again, "now": NOON + DAY},
+            ASKED | {"record": [["colour", "green"], ["colour", 7]], "now": NOON + 2 * DAY},
+            f"status {STATE} --json",
+            f"view {STATE} --json --explain colour=green",
+            f"off {STATE} --json",
+            f"status {STATE} --json",
+            f"forget {STATE} --yes --json",
+            f"status {STATE} --registry metrics.toml --json",
+        )
+    )
+
+
+@scene
+def a_gateway(place: Path) -> str:
+    """A meter's readings of two days: what is printed, and the uploads to the last byte."""
+    printed = play_frozen(place, f"{ENERGY} --agree on --output uploads.ovsu --json", f"{ENERGY} --json")
+    uploads = (place / "uploads.ovsu").read_bytes()
+    starts = [n for n in range(len(uploads)) if uploads.startswith(b"OVSU", n)]
+    return "".join(printed) + "".join(
+        f"{uploads[start:end].hex()}\n" for start, end in zip(starts, [*starts[1:], None], strict=True)
+    )
+
+
+@scene
+def the_state_of_a_device(place: Path) -> str:
+    """The tables of its database."""
+    play_frozen(
+        place,
+        "on --app other --state tables --registry metrics.toml --yes",
+        ASKED | {"record": [["colour", "red"]], "state": "tables"},
+    )
+    return schema(place / "tables" / "state.db")
+
+
+def schema(path: Path) -> str:
+    """The SQL of every table and index."""
+    with sqlite3.connect(path) as connection:
+        rows = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type DESC, name")
+        return "".join(f"{' '.join(sql.split())}\n" for (sql,) in rows)

@@ -1,0 +1,91 @@
+"""File formats byte by byte, and estimates through the package's own names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+from normal import laid_out
+from stage import run, scene
+
+PARAMS = "--params params.csv"
+
+
+@scene
+def reports(place: Path) -> str:
+    """Reports of a few devices in every format."""
+    few = "".join((place / "values.csv").read_text("utf-8").splitlines(keepends=True)[:9])
+    (place / "few.csv").write_text(few, "utf-8")
+    for name in ("few-reports.csv", "few-reports.ovsb", "few-reports.parquet"):
+        run(place, f"encode {PARAMS} --values few.csv --seed 3 --hash-key key -o {name} --quiet")
+    return "".join(
+        (
+            (place / "few-reports.csv").read_text("utf-8"),
+            f"--- packed\n{(place / 'few-reports.ovsb').read_bytes().hex()}\n",
+            f"--- Parquet\n{parquet(place / 'few-reports.parquet')}",
+        )
+    )
+
+
+def parquet(path: Path) -> str:
+    """The columns, the metadata of ours and the rows of a Parquet file."""
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(path)
+    kept = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
+    columns = [f"{field.name}: {field.type}\n" for field in table.schema]
+    rows = sorted(zip(*(map(_plain, column) for column in table.columns), strict=True))
+    return "".join((*columns, laid_out(kept), "\n", laid_out([" ".join(map(str, row)) for row in rows]), "\n"))
+
+
+def _plain(scalar: Any) -> Any:
+    value = scalar.as_py()
+    return value.hex() if isinstance(value, bytes) else value
+
+
+@scene
+def oracles(_: Path) -> str:
+    """Each registered oracle: its privacy, and an estimate from a simulated collection."""
+    import overstory
+
+    values = [n * n % 7 for n in range(700)]
+    texts = [f"{laid_out(overstory.oracles())}\n"]
+    for name in overstory.oracles():
+        given = GIVEN.get(name, MEMOIZED if name.startswith("l-") else ONCE)
+        oracle = overstory.oracle(name, **given)
+        strings = "num_bits" in given
+        held: list[Any] = [f"v{value}" for value in values] if strings else values
+        more = {"candidates": [f"v{value}" for value in range(7)]} if strings else {}
+        counts = oracle.accumulate(oracle.simulate(held, rng=1, **more))
+        estimate = oracle.estimate(counts, **more)
+        texts.append(f"{name}: epsilon {oracle.epsilon_report!r}, permanent {oracle.epsilon_permanent!r}\n")
+        texts.extend(f"{row.value},{row.raw_count!r},{row.standard_error!r},{row.q_value!r}\n" for row in estimate)
+    return "".join(texts)
+
+
+@scene
+def survey(_: Path) -> str:
+    """A column in a notebook."""
+    import overstory
+
+    answers = overstory.survey(["yes"] * 600 + ["no"] * 300 + [None] * 100, epsilon=1, rng=1)
+    return f"{answers}\n{laid_out(answers.to_json())}\n{list(overstory.__all__)}\n"
+
+
+ONCE: Final = {"epsilon": 2.0, "domain_size": 7}
+MEMOIZED: Final = {"epsilon_permanent": 4.0, "epsilon_report": 2.0, "domain_size": 7}
+BLOOM: Final = {"num_bits": 16, "num_hashes": 2, "num_cohorts": 4}
+GIVEN: Final[dict[str, dict[str, Any]]] = {
+    "rappor": BLOOM | {"f": 0.25, "p": 0.25, "q": 0.75},
+    "rappor-one-time": BLOOM | {"f": 0.25},
+    "basic-rappor": {"domain_size": 7, "f": 0.25, "p": 0.25, "q": 0.75},
+    "basic-rappor-one-time": {"domain_size": 7, "f": 0.25},
+    "opt-dr": {"epsilon_permanent": 4.0, "domain_size": 7},
+    "dbitflip": ONCE | {"sampled_bits": 3},
+    "wb": ONCE | {"window": 2},
+    "opt-wb": ONCE | {"window": 2},
+    "blh": ONCE | {"num_seeds": 64},
+    "olh": ONCE | {"num_seeds": 64},
+    "random-matrix": ONCE | {"num_seeds": 64},
+    "loloha": {"epsilon_permanent": 4.0, "epsilon_report": 2.0, "domain_size": 7, "num_seeds": 64},
+}

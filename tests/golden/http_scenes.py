@@ -1,0 +1,270 @@
+"""A collector over HTTP, its clock set: every page, every reason to refuse; and what its store then holds."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import json
+import random
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+from stage import play_frozen, run, scene, serving
+from talk import Talk
+
+KIND: Final = "application/vnd.overstory.reports"
+JSON: Final = "application/json"
+DAYS: Final = ("2026-11-18", "2026-11-19", "2026-11-21")
+COUNTS: Final = (
+    "",
+    "?format=csv",
+    "?from=2026-11-19&to=2026-11-20",
+    "?from=yesterday",
+    "?from=2026-11-21&to=2026-11-01",
+    "?format=xml",
+)
+ESTIMATES: Final = (
+    "",
+    "?reading=per-period",
+    "?reading=cumulative&interval=reports",
+    "?interval=population&from=2026-11-19",
+    "?format=csv",
+    "?format=spreadsheet&reading=per-period",
+    "?reading=weekly",
+)
+SERVED: Final = "--registry metrics.toml --store golden.db"
+
+
+def uploaded(metric: str, period: str, digest: str, number: int, rows: Iterable[tuple[int, int]], width: int) -> Any:
+    """One upload as JSON: its reports as cohort and bits."""
+    reports = [[cohort, bits.to_bytes(width, "little").hex()] for cohort, bits in rows]
+    return {"batch": f"{number:032x}", "metric": metric, "period": period, "digest": digest, "reports": reports}
+
+
+def colours(seed: int, count: int = 600) -> list[tuple[int, int]]:
+    """Reports of which two thirds are likely to have the first bit, one third the second."""
+    draw = random.Random(seed).random
+    return [(0, sum((draw() < (0.6 if bit == n % 3 // 2 else 0.2)) << bit for bit in range(3))) for n in range(count)]
+
+
+def trees(seed: int) -> list[tuple[int, int]]:
+    """Random reports of a Bloom filter."""
+    random_bits = random.Random(seed).getrandbits
+    return [(n % 4, random_bits(32) & random_bits(32)) for n in range(400)]
+
+
+def posted(*uploads: Any) -> bytes:
+    """The body of a request."""
+    return json.dumps({"uploads": uploads}).encode()
+
+
+@functools.cache
+def collected(place: Path) -> dict[str, str]:
+    """Run a collector once; by scene, what it was asked and what it answered."""
+    made = play_frozen(
+        place,
+        "store create golden.db --registry metrics.toml --json",
+        "store tokens add golden.db --role write --application editor --json",
+        "store tokens add golden.db --role admin --application analysts --expires 2027-11-21 --json",
+        "store tokens list golden.db --json",
+    )
+    write, admin = (json.loads(text.partition("exit 0\n")[2])["token"] for text in made[1:3])
+    texts = {"tokens": "".join(made)}
+    with serving(place, *SERVED.split(), "--compact-every", "0", "--queue-reports", "700", "--grace", "2") as (
+        url,
+        process,
+    ):
+        texts["posts"], digests = posts(Talk(url), f"Bearer {write}")
+        texts["pages"] = pages(Talk(url), f"Bearer {admin}", f"Bearer {write}")
+        texts["estimates"] = estimates(Talk(url), f"Bearer {admin}")
+        texts["openapi"] = Talk(url).ask("/openapi.json").shown().text
+        read = f"decode --url {url} --token {admin} --metric colour --per-period --json"
+        texts["decode"] = run(place, read) + play_frozen(place, f"doctor --url {url} --registry metrics.toml --json")[0]
+        texts["troubles"] = troubles(Talk(url), f"Bearer {write}", digests, place, process)
+    return texts
+
+
+def posts(talk: Talk, write: str) -> tuple[str, dict[str, str]]:
+    """Reports of three days, and every reason to refuse reports; the answers, and the metrics' digests."""
+    digests = {}
+    for metric in ("colour", "tree", "theme", "tabs", "energy"):
+        digests[metric] = json.loads(talk.ask(f"/v1/metrics/{metric}").body)["mechanism_digest"]
+    talk.text = ""
+    sound = {"content_type": JSON, "authorization": write}
+
+    def post(about: str, *uploads: Any, **headers: str) -> None:
+        body = uploads[0] if uploads and isinstance(uploads[0], bytes) else posted(*uploads)
+        talk.ask("/v1/reports", body, about=about, **(sound | headers)).shown()
+
+    for number, day in enumerate(DAYS):
+        post(f"colours of {day}", uploaded("colour", day, digests["colour"], number, colours(number), 1))
+    post("trees of two weeks, one already sent",
+         uploaded("tree", "2026-W46", digests["tree"], 10, trees(10)[:200], 4),
+         uploaded("tree", "2026-W47", digests["tree"], 11, trees(11)[:400], 4),
+         uploaded("tree", "2026-W46", digests["tree"], 10, trees(10)[:200], 4))  # fmt: skip
+    one = uploaded("theme", DAYS[2], digests["theme"], 20, [(0, 1)], 1)
+    post("one report", one)
+    post("the same again", one)
+    post("packed in gzip", gzip.compress(posted(one | {"batch": f"{21:032x}"}), mtime=0), content_encoding="gzip")
+    binary = place_uploads()
+    post("binary, of a gateway", binary, content_type=KIND)
+    post("damaged", binary[:-1] + b"?", content_type=KIND)
+    post("empty", b"", content_type=KIND)
+    post("no JSON", b"no")
+    post("a key too many", one | {"more": 1})
+    post("a key twice", b'{"uploads": [], "uploads": []}')
+    post("no upload")
+    post("a wrong type", posted(one), content_type="text/plain")
+    post("a wrong encoding", posted(one), content_encoding="br")
+    post("no token", one, authorization="")
+    post("an unknown token", one, authorization="Bearer guess")
+    post("an unknown metric", one | {"metric": "shape"})
+    post("other parameters", one | {"digest": "0" * 32, "batch": f"{22:032x}"})
+    post("an expired metric", one | {"metric": "ended", "batch": f"{23:032x}"})
+    post("a closed period", one | {"period": "2026-09-01", "batch": f"{24:032x}"})
+    post("a period to come", one | {"period": "2026-11-24", "batch": f"{25:032x}"})
+    post("no period", one | {"period": "yesterday"})
+    post("a cohort that there is not, among others",
+         uploaded("tree", "2026-W47", digests["tree"], 26, [(4, 1), (0, 2), (9, 3)], 4))  # fmt: skip
+    post("only a cohort that there is not", uploaded("tree", "2026-W47", digests["tree"], 27, [(4, 1)], 4))
+    post("a bit that there is not", uploaded("colour", DAYS[2], digests["colour"], 28, [(0, 8)], 1))
+    post("good and refused ones", one, one | {"metric": "shape"})
+    post("too many uploads", *[one] * 1001)
+    post("too large", b" " * (9 << 20))
+    return talk.text, digests
+
+
+def place_uploads() -> bytes:
+    """Uploads as `gateway` writes them; the recorded scene has them to the last byte."""
+    lines = (Path(__file__).with_name("recorded") / "a-gateway.txt").read_text("utf-8").splitlines()
+    return bytes.fromhex("".join([line for line in lines if line.startswith("4f565355")][:3]))
+
+
+def pages(talk: Talk, admin: str, write: str) -> str:
+    """Every page, and every reason to refuse one."""
+    talk.ask("/", accept=JSON).shown()
+    talk.ask("/", accept="text/html")
+    for path in (
+        "/v1/metrics",
+        "/v1/metrics/colour",
+        "/v1/metrics/shape",
+        "/healthz",
+        "/readyz",
+        "/nowhere",
+        "/v1/reports",
+    ):
+        talk.ask(path).shown()
+    talk.ask("/v1/metrics", method="DELETE").shown()
+    talk.ask("/healthz", method="HEAD")
+    talk.ask("/metrics")
+    counted = sorted(line for line in talk.body.decode().splitlines() if steady(line))
+    talk.text += "".join(f"{line}\n" for line in counted)
+    counts = "/v1/metrics/colour/counts"
+    talk.ask(counts).shown()
+    talk.ask(counts, authorization="Bearer guess").shown()
+    talk.ask(counts, authorization=write).shown()
+    for query in COUNTS:
+        talk.ask(counts + query, authorization=admin).shown()
+    talk.ask("/v1/metrics/tree/counts?format=csv", authorization=admin).shown()
+    talk.ask("/v1/metrics/shape/counts", authorization=admin).shown()
+    return talk.text
+
+
+def steady(line: str) -> bool:
+    """Whether a line of what Prometheus reads is the same in every run: no times, no sizes of this process."""
+    return line.startswith("# ") or not any(
+        word in line for word in ("python", "process", "seconds", "bytes", "created")
+    )
+
+
+def estimates(talk: Talk, admin: str) -> str:
+    """Estimates in every form."""
+    for query in ESTIMATES:
+        talk.ask(f"/v1/metrics/colour/estimates{query}", authorization=admin).shown()
+    talk.ask("/v1/metrics/tree/estimates", authorization=admin).shown()
+    talk.ask("/v1/metrics/tabs/estimates", authorization=admin).shown()
+    return talk.text
+
+
+def troubles(talk: Talk, write: str, digests: dict[str, str], place: Path, process: Any) -> str:
+    """What a collector answers when more waits than it takes, when its store cannot be used, and while it ends."""
+    sound = {"content_type": JSON, "authorization": write}
+    body = posted(uploaded("theme", DAYS[2], digests["theme"], 40, [(0, 1)], 1))
+    with closing(sqlite3.connect(place / "golden.db")) as source, closing(sqlite3.connect(place / "kept.db")) as copy:
+        source.backup(copy)
+    (place / "kept.db").chmod(0o600)
+    many = [posted(uploaded("colour", DAYS[0], digests["colour"], n, colours(n), 1)) for n in (30, 31)]
+    waiting = Talk(talk.address)
+    post = threading.Thread(target=lambda: waiting.ask("/v1/reports", many[0], about="waits", **sound).shown())
+    with closing(sqlite3.connect(place / "golden.db", isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")  # nobody else commits
+        post.start()
+        while b"overstory_queue_reports 600.0" not in Talk(talk.address).ask("/metrics").body:
+            time.sleep(0.01)
+        talk.ask("/v1/reports", many[1], about="more than may wait", **sound).shown()
+        connection.execute("ROLLBACK")
+    post.join()
+    talk.text += waiting.text
+    with sqlite3.connect(place / "golden.db") as connection:
+        connection.execute("ALTER TABLE inbox RENAME TO gone")
+    talk.ask("/v1/reports", body, about="the store fails", **sound).shown()
+    talk.ask("/readyz", about="readiness while the store fails").shown()
+    with sqlite3.connect(place / "golden.db") as connection:
+        connection.execute("ALTER TABLE gone RENAME TO inbox")
+    kept = talk.text
+    process.send_signal(signal.SIGTERM)
+    for _ in range(100):
+        talk.text = kept
+        talk.ask("/v1/reports", body, about="the collector ends", **sound).shown()
+        if b"closing" in talk.body:
+            break
+        time.sleep(0.01)
+    return talk.ask("/readyz", about="readiness while it ends").shown().text
+
+
+@scene
+def http_posts(place: Path) -> str:
+    """POST /v1/reports."""
+    return collected(place)["posts"]
+
+
+@scene
+def http_pages(place: Path) -> str:
+    """The public pages, counts, health."""
+    return collected(place)["pages"]
+
+
+@scene
+def http_estimates(place: Path) -> str:
+    """Estimates over HTTP."""
+    return collected(place)["estimates"]
+
+
+@scene
+def http_openapi(place: Path) -> str:
+    """The description of all routes."""
+    return collected(place)["openapi"]
+
+
+@scene
+def http_troubles(place: Path) -> str:
+    """A store that fails, a collector that ends."""
+    return collected(place)["troubles"]
+
+
+@scene
+def decode_of_a_collector(place: Path) -> str:
+    """Estimates of a collector by its address; what is wrong with it."""
+    return collected(place)["decode"]
+
+
+@scene
+def store_tokens(place: Path) -> str:
+    """Tokens are made and listed."""
+    return collected(place)["tokens"]

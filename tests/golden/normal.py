@@ -1,0 +1,115 @@
+"""Write an output so that it can be compared with a later one: lay it out, clean it by named rules, compare.
+
+A rule replaces what differs from run to run by its name in angle brackets. Fractions are written with twelve
+significant digits and compared with a relative tolerance of 1e-9: another version of NumPy or SciPy may add in another
+order, and no more than that is forgiven. Integers, texts and the order of keys are compared exactly.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import textwrap
+from typing import Any, Final
+
+from overstory import __version__
+
+TOLERANCE: Final = 1e-9
+RESIDUE: Final = 1e-12
+"""Sums that ought to be zero end as near to it as this."""
+
+DIGITS: Final = 12
+WIDTH: Final = 118
+
+RULES: Final = (
+    ("FOLDER", re.compile(r"/[^\s\"']*/golden-place\d*")),
+    ("PORT", re.compile(r"(?<=127\.0\.0\.1:)\d+")),
+    ("VERSION", re.compile(rf"(?<![\w.]){re.escape(__version__)}(?![\w.])")),
+    ("SECONDS", re.compile(r'(?<="seconds": )[\d.]+')),
+    ("SIZE", re.compile(r'(?<="size": )\d+')),
+    ("MACHINE", re.compile(r"[\d,]+(?= MiB free| at once)")),
+)
+"""Name, and what it replaces: the folder of a scene, a port, the version; how long something took, how large a
+database is on the disk, what this machine has."""
+
+NUMBER: Final = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[-+]\d{1,3})?(?![\w.]*\w)")
+
+
+def cleaned(text: str) -> str:
+    """Apply the rules, and cut the digits of fractions."""
+    for name, pattern in RULES:
+        text = pattern.sub(f"<{name}>", text)
+    return NUMBER.sub(lambda match: _cut(match[0]), text)
+
+
+def laid_out(value: Any, indent: int = 0) -> str:
+    """JSON with its keys in their order, a line for each; a list of plain values is filled into lines."""
+    margin = " " * (indent + 1)
+    if isinstance(value, dict) and value:
+        members = (f"{margin}{json.dumps(str(key))}: {laid_out(item, indent + 1)}" for key, item in value.items())
+        return "{\n" + ",\n".join(members) + "\n" + " " * indent + "}"
+    if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        items = (f"{margin}{laid_out(item, indent + 1)}" for item in value)
+        return "[\n" + ",\n".join(items) + "\n" + " " * indent + "]"
+    text = json.dumps(value, ensure_ascii=False)
+    if isinstance(value, list) and indent + len(text) > WIDTH:
+        options = {"break_long_words": False, "break_on_hyphens": False}
+        return textwrap.fill(text, WIDTH, subsequent_indent=margin, **options)
+    return text
+
+
+def parsed(text: str) -> str:
+    """The text, laid out where it is JSON."""
+    try:
+        return laid_out(json.loads(text)) + "\n"
+    except ValueError:
+        return text
+
+
+def same(expected: str, actual: str) -> bool:
+    """Whether two outputs differ in nothing but the last digits of fractions."""
+    if expected == actual:
+        return True
+    if NUMBER.sub("#", expected) != NUMBER.sub("#", actual):
+        return False
+    return all(map(near, NUMBER.findall(expected), NUMBER.findall(actual)))
+
+
+def near(expected: str, actual: str) -> bool:
+    """Whether two numbers, as they are written, are equal within the tolerance; integers are compared exactly."""
+    if expected == actual:
+        return True
+    if not _fraction(expected) and not _fraction(actual):
+        return False
+    return math.isclose(float(expected), float(actual), rel_tol=TOLERANCE, abs_tol=RESIDUE)
+
+
+def differing(expected: str, actual: str) -> tuple[list[str], list[str]]:
+    """Lines of both, in which every line that is the same within the tolerance is written the same."""
+    before, after = expected.splitlines(), actual.splitlines()
+    if len(before) == len(after):
+        after = [old if same(old, new) else new for old, new in zip(before, after, strict=True)]
+    return before, after
+
+
+def kinds_of_change(expected: str, actual: str) -> list[str]:
+    """Name what kinds of things differ: keys of JSON, numbers, words."""
+    keys = re.compile(r'"([^"\n]*)": ')
+    kinds = []
+    if keys.findall(expected) != keys.findall(actual):
+        kinds.append("keys")
+    before, after = NUMBER.findall(expected), NUMBER.findall(actual)
+    if len(before) != len(after) or not all(map(near, before, after)):
+        kinds.append("numbers")
+    if NUMBER.sub("#", keys.sub("", expected)) != NUMBER.sub("#", keys.sub("", actual)):
+        kinds.append("words")
+    return kinds
+
+
+def _fraction(number: str) -> bool:
+    return "." in number or "e" in number
+
+
+def _cut(number: str) -> str:
+    return number if not _fraction(number) or len(number) <= DIGITS else repr(float(f"{float(number):.{DIGITS}g}"))

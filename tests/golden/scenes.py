@@ -1,0 +1,40 @@
+"""All scenes by name, and where what they gave is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import command_scenes  # noqa: F401 - each adds its scenes
+import device_scenes  # noqa: F401
+import format_scenes  # noqa: F401
+import http_scenes  # noqa: F401
+import store_scenes  # noqa: F401
+from inputs import write_inputs
+from normal import cleaned
+from stage import SCENES
+
+RECORDED: Final = Path(__file__).with_name("recorded")
+PLACE: Final = "golden-place"
+"""The name of the folder that scenes are played in: a rule replaces it."""
+
+
+def prepare(place: Path) -> None:
+    """Make the folder with the inputs."""
+    place.mkdir(parents=True)
+    write_inputs(place)
+
+
+def play(name: str, place: Path) -> str:
+    """What a scene gives, as it is compared."""
+    return cleaned(SCENES[name](place))
+
+
+def recorded(name: str) -> Path:
+    """Where it is kept what a scene gave."""
+    return RECORDED / f"{name}.txt"
+
+
+def unclaimed() -> list[Path]:
+    """Recorded files that belong to no scene."""
+    return sorted(path for path in RECORDED.iterdir() if path.stem not in SCENES)

@@ -1,0 +1,113 @@
+"""What a scene is, and what scenes are played with: commands, and processes in which nothing is by chance."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, Final
+
+from normal import parsed
+
+FROZEN: Final = Path(__file__).with_name("frozen.py")
+FORBIDDING: Final = ("DO_NOT_TRACK", "OVERSTORY", "OVERSTORY_STATE", "CI", "GITHUB_ACTIONS")
+
+Scene = Callable[[Path], str]
+SCENES: Final[dict[str, Scene]] = {}
+"""By name: given a folder with the inputs, each gives the text that is compared."""
+
+
+def scene(play: Scene) -> Scene:
+    """Add a scene under the name of its function."""
+    name = play.__name__.replace("_", "-")
+    assert name not in SCENES, name
+    SCENES[name] = play
+    return play
+
+
+@functools.cache
+def _main() -> Callable[[list[str]], int]:
+    (script,) = entry_points(group="console_scripts", name="overstory")
+    main: Callable[[list[str]], int] = script.load()
+    return main
+
+
+def run(place: Path, line: str, *files: str) -> str:
+    """Run a command in this process; its outcome, and the files that it wrote."""
+    arguments = shlex.split(line)
+    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
+    with contextlib.chdir(place), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = _main()(arguments)
+    out.seek(0)
+    return shown(line, status, out.read(), err.getvalue()) + "".join(_file(place / name, name) for name in files)
+
+
+def _file(path: Path, name: str) -> str:
+    return f"--- {name}\n{parsed(path.read_text('utf-8')) if path.exists() else '(not written)'}\n"
+
+
+def shown(line: str, status: int, out: str, err: str) -> str:
+    """The outcome of a command as text."""
+    parts = (("", parsed(out)), ("--- errors\n", err))
+    return f"$ overstory {line}\nexit {status}\n" + "".join(head + text for head, text in parts if text)
+
+
+def environment(place: Path) -> dict[str, str]:
+    """An environment in which nothing forbids reporting, and where homes are in the scene's folder."""
+    kept = {name: value for name, value in os.environ.items() if name not in FORBIDDING}
+    home = str(place / "home")
+    return kept | {"HOME": home, "XDG_STATE_HOME": home, "XDG_CONFIG_HOME": home, "TZ": "UTC"}
+
+
+def play_frozen(place: Path, *steps: dict[str, Any] | str) -> list[str]:
+    """Play steps in one process in which nothing is by chance; a text is a command."""
+    asked = [{"run": shlex.split(step)} if isinstance(step, str) else step for step in steps]
+    ran = subprocess.run(
+        [sys.executable, FROZEN],
+        input=json.dumps(asked),
+        cwd=place,
+        env=environment(place),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return [_outcome(step, came) for step, came in zip(asked, json.loads(ran.stdout), strict=True)]
+
+
+def _outcome(step: dict[str, Any], came: dict[str, Any]) -> str:
+    if "recorded" in came:
+        pairs = zip(step["record"], came["recorded"], strict=True)
+        return "".join(f"record {metric} {json.dumps(value)}: {result}\n" for (metric, value), result in pairs)
+    return shown(shlex.join(step["run"]), came["status"], came["out"], came["err"])
+
+
+@contextlib.contextmanager
+def serving(place: Path, *arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Run a collector in a process in which nothing is by chance; give its address."""
+    words = [sys.executable, str(FROZEN), "overstory", "serve", "--port", "0", *arguments]
+    with subprocess.Popen(
+        words, cwd=place, env=environment(place), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        try:
+            lines = []
+            for line in process.stderr:
+                lines.append(line)
+                if " serves http://" in line:
+                    break
+            address = lines[-1].partition(" serves ")[2].split(": ")[0] if lines else ""
+            assert address, "".join(lines)
+            yield address, process
+        finally:
+            process.terminate()
+            process.stderr.read()

@@ -1,0 +1,65 @@
+"""What the store of a collector holds: estimates from its file, its upkeep, its copies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from device_scenes import schema
+from format_scenes import parquet
+from http_scenes import collected
+from stage import play_frozen, run, scene
+
+KEPT: Final = "--registry metrics.toml --store kept.db"
+
+
+@scene
+def decode_of_a_store(place: Path) -> str:
+    """The same figures from the store's file."""
+    collected(place)
+    decode = f"decode {KEPT} --metric"
+    return "".join(
+        (
+            run(place, f"{decode} colour --json --all"),
+            run(place, f"{decode} colour --cumulative -o read --json", "read/estimates.csv", "read/estimates.json"),
+            run(place, f"{decode} colour --per-period --steps base-cut,norm-sub --to 2026-11-19 --json"),
+            run(place, f"{decode} tree --method lasso --reports-per-device 2 --json"),
+            run(place, f"{decode} tree --candidates names.txt --all --json"),
+            run(place, f"{decode} tabs --json"),
+            run(place, f"{decode} shape --json"),
+        )
+    )
+
+
+@scene
+def stores(place: Path) -> str:
+    """A store's upkeep and its copies."""
+    collected(place)
+    texts = play_frozen(
+        place,
+        "store summary kept.db --json",
+        "store compact kept.db --json",
+        "store retain kept.db --json",
+        "store summary kept.db --json",
+        "store backup kept.db monday.db --json",
+        "store restore monday.db again.db --json",
+        "store summary again.db --json",
+        "store migrate again.db --json",
+        "doctor --registry metrics.toml --store kept.db --json",
+    )
+    texts.append(
+        run(place, "store export again.db --registry metrics.toml --metric tree --to 2026-W46 -o tree.parquet --json")
+    )
+    return "".join(
+        (*texts, "--- schema\n", schema(place / "kept.db"), "--- Parquet\n", parquet(place / "tree.parquet"))
+    )
+
+
+@scene
+def simulate(place: Path) -> str:
+    """A trial without people."""
+    line = (
+        "simulate --registry metrics.toml --metric theme --devices 40 --periods 2 --store trial.db --seed 5 "
+        "--truth truth.csv --json"
+    )
+    return "".join(play_frozen(place, line)) + f"--- truth.csv\n{(place / 'truth.csv').read_text('utf-8')}"

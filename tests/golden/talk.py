@@ -1,0 +1,54 @@
+"""Requests to a collector, and its answers as text."""
+
+from __future__ import annotations
+
+import http.client
+from typing import Final
+
+from normal import parsed
+
+USUAL: Final = {
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "content-type": "application/json",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+"""Headers of every answer of JSON, written down as one line."""
+LEFT_OUT: Final = {"date", "server", "content-length"}
+
+
+class Talk:
+    """What is asked of one collector and what it answers, as text."""
+
+    def __init__(self, address: str) -> None:
+        self.address, self._host = address, address.removeprefix("http://")
+        self.text = ""
+        self.body = b""
+
+    def ask(self, path: str, body: bytes | None = None, *, method: str = "", about: str = "", **headers: str) -> Talk:
+        """Ask once on a connection of its own, and write the answer down."""
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection = http.client.HTTPConnection(self._host, timeout=30)
+        connection.request(method or ("GET" if body is None else "POST"), path, body, sent)
+        answer = connection.getresponse()
+        self.body = answer.read()
+        connection.close()
+        got = {name.lower(): value for name, value in answer.getheaders() if name.lower() not in LEFT_OUT}
+        lines = [f"{name}: {value}" for name, value in sorted(got.items())]
+        if USUAL.items() <= got.items():
+            lines = ["the usual headers", *(f"{name}: {got[name]}" for name in sorted(got.keys() - USUAL))]
+        shown = {
+            name: value if name != "authorization" else value.split(" ")[0] + " ..." for name, value in sent.items()
+        }
+        asked = " ".join(
+            (method or ("GET" if body is None else "POST"), path, *(f"{k}: {v}" for k, v in shown.items()))
+        )
+        self.text += "\n".join((f"== {about or asked}", str(answer.status), *lines, ""))
+        return self
+
+    def shown(self) -> Talk:
+        """Write the body of the last answer down."""
+        text = self.body.decode("utf-8")
+        self.text += f"{parsed(text)}\n"
+        return self
