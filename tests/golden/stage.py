@@ -18,7 +18,8 @@ from typing import Any, Final
 from normal import parsed
 
 FROZEN: Final = Path(__file__).with_name("frozen.py")
-FORBIDDING: Final = ("DO_NOT_TRACK", "OVERSTORY", "OVERSTORY_STATE", "CI", "GITHUB_ACTIONS")
+KEPT: Final = ("PATH", "VIRTUAL_ENV", "SYSTEMROOT", "TMPDIR")
+"""What a process keeps of the environment: nothing that forbids reporting, such as the variables of a CI service."""
 
 Scene = Callable[[Path], str]
 SCENES: Final[dict[str, Scene]] = {}
@@ -61,10 +62,10 @@ def shown(line: str, status: int, out: str, err: str) -> str:
 
 
 def environment(place: Path) -> dict[str, str]:
-    """An environment in which nothing forbids reporting, and where homes are in the scene's folder."""
-    kept = {name: value for name, value in os.environ.items() if name not in FORBIDDING}
+    """An environment of a few variables, and with its home in the scene's folder."""
+    kept = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith(("PYTHON", "NUMBA_"))}
     home = str(place / "home")
-    return kept | {"HOME": home, "XDG_STATE_HOME": home, "XDG_CONFIG_HOME": home, "TZ": "UTC"}
+    return kept | {"HOME": home, "XDG_STATE_HOME": home, "XDG_CONFIG_HOME": home, "LANG": "C.UTF-8", "TZ": "UTC"}
 
 
 def play_frozen(place: Path, *steps: dict[str, Any] | str) -> list[str]:
