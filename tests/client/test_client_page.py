@@ -30,6 +30,7 @@ ABOUT = {
     "kept pause": "until when it is left alone",
     "kept problem": "what somebody has to see to",
     "kept since": "since which day",
+    "kept asked": "the collector that was asked last",
     "kept collector": "the first collector under a choice that named none",
     "kept refused": "one that was refused",
     "length colour": "the length of its periods",
