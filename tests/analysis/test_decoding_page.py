@@ -20,4 +20,6 @@ def test_the_pages_figures_are_what_the_decoder_does_today() -> None:
         f"| {workload.name} | default | {found['true']:.2f} | {found['false']:.2f} | {error} | {found['rmse']:.0f} "
         f"| {found['standard_error']:.0f} |"
     ) in page
-    assert f"| {workload.name} | " + " | ".join(f"{cover[k]:.1%}" for k in ("frequent", "rare", "absent")) + " |" in page
+    assert (
+        f"| {workload.name} | " + " | ".join(f"{cover[k]:.1%}" for k in ("frequent", "rare", "absent")) + " |" in page
+    )

@@ -288,7 +288,7 @@ def test_json_says_all_of_it(tmp_path: Any) -> None:
     colour = next(metric for metric in told["metrics"] if metric["id"] == "colour")
     assert [report["bytes"] for report in colour["reports"]] == [r.body.hex() for r in shown(view, "colour").reports]
     assert colour["inference"]["linked"]["reports"] == 2
-    assert told["explained"][0]["encoded"] == "symbol 0 of 0 .. 2: red"
+    assert told["explained"][0]["encoded"] == '"red", symbol 0 of 0 .. 2'
     assert told["status"]["budget"][0]["reports"] == 2
 
 
@@ -345,7 +345,7 @@ def test_a_value_past_the_cap_is_explained_as_such(tmp_path: Any, metric: str, v
 def test_every_kind_of_mechanism_can_be_explained(tmp_path: Any, name: str) -> None:
     chosen = mechanism(name, domain_size=3, epsilon=1.0, **({"window": 5} if name == "wb" else {}))
     found = explain(state_in(tmp_path), replace(COLOUR, mechanism=chosen), "blue")
-    assert found.encoded == "symbol 2 of 0 .. 2: blue"
+    assert found.encoded == '"blue", symbol 2 of 0 .. 2'
     assert found.true_words
     assert isinstance(found.inference, Inference)
 

@@ -43,7 +43,7 @@ def add_parser(commands: Any) -> None:
     parser = add_command(
         commands,
         "decode",
-        "learn from counts how many reports hold each candidate",
+        "estimate how often each candidate was reported",
         more=MORE,
         example="overstory decode --params params.csv --counts counts.csv --map map.csv -o results\n"
         "  overstory decode --store reports.db --registry metrics.toml --metric colour --from 2026-11-01",

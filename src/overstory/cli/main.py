@@ -25,7 +25,7 @@ SUMMARIES: Final = {
     "encode": "randomize a file of true values into reports",
     "sum": "add up reports into counts",
     "map": "hash candidates into a candidate map",
-    "decode": "learn from counts how many reports hold each candidate",
+    "decode": "estimate how often each candidate was reported",
     "discover": "find frequent values without a list of candidates",
     "reproduce": "a paper's figures and tables, beside what was published",
     "serve": "collect reports over HTTP",

@@ -56,8 +56,8 @@ def markdown(registry: MetricRegistry, pages: Iterable[MetricPage]) -> Iterator[
 
     yield "# What is collected, and how privately"
     yield ""
-    yield f"Registry {_escaped(registry.version)}. Epsilons are in nats, exact, and rounded up; the odds are what they"
-    yield "mean: how far what is seen can move them between any two values of one device."
+    yield f"Registry {_escaped(registry.version)}. An epsilon is a privacy loss (smaller is more private), exact, and"
+    yield "rounded up; the odds are what it means: how far what is seen can move them between two values of one device."
     for page in pages:
         yield from ("", f"## {_escaped(page.metric.title)}", "")
         yield from (f"`{page.metric.id}`. {_escaped(page.metric.description)}", "")

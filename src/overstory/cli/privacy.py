@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 MORE = """\
 Give a metric of a registry (--registry FILE; ./metrics.toml, where there is one), an oracle with its parameters, or
---params for RAPPOR. A name that is both is the oracle, unless --registry is given. Epsilons are in nats, exact, and
-rounded up; the odds are what they mean: how far a report can move them between any two values."""
+--params for RAPPOR. A name that is both is the oracle, unless --registry is given. An epsilon is a
+privacy loss (smaller is more private), exact, and rounded up; the odds are what it means: how far a report can move
+them between any two values."""
 
 EXAMPLE = """\
 overstory privacy search-engine --registry metrics.toml

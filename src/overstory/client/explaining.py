@@ -185,7 +185,7 @@ BEYOND: Final = {
 def _encoded(metric: Metric, encoded: Any) -> str:
     if isinstance(metric.domain, Strings):
         return f"the string {encoded!r}"
-    return f"symbol {encoded} of 0 .. {metric.domain.size - 1}: {metric.labels[encoded]}"
+    return f'"{metric.labels[encoded]}", symbol {encoded} of 0 .. {metric.domain.size - 1}'
 
 
 def _truth(mechanism: Mechanism, encoded: Any, cohort: int) -> tuple[int | None, str]:

@@ -86,7 +86,7 @@ class CostLine:
             return f"{self.about}; {self.reason or NOT_BOUNDED}"
         if self.epsilon > MOST:
             return f"{self.about}; somebody could be {PRACTICALLY}"
-        return f"{self.about}; odds move {'' if self.conditional else 'at most '}{factor(self.epsilon)}-fold"
+        return f"{self.about}; odds move by a factor of {'' if self.conditional else 'at most '}{factor(self.epsilon)}"
 
     @property
     def claim(self) -> Claim:

@@ -43,13 +43,13 @@ def odds_text(epsilon: float) -> str:
     Examples
     --------
     >>> odds_text(1.0743), odds_text(math.inf)
-    ('2.93-fold', 'without bound')
+    ('2.93 times', 'without bound')
     >>> odds_text(20.0)
     'practically certain'
     """
     if math.isinf(epsilon):
         return "without bound"
-    return CERTAIN if epsilon > MOST else f"{factor(epsilon)}-fold"
+    return CERTAIN if epsilon > MOST else f"{factor(epsilon)} times"
 
 
 def factor(epsilon: float) -> str:
