@@ -136,6 +136,7 @@ def show_reading(reading: Reading, written: Path | None, *, everything: bool) ->
     from rich.text import Text
 
     from overstory.cli.showing import COLUMNS, cells
+    from overstory.cli.table import print_line
 
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -151,7 +152,7 @@ def show_reading(reading: Reading, written: Path | None, *, everything: bool) ->
     if reading.parts:
         console.print(table)
     for line in (*summary(reading), *_notes(reading), *([] if written is None else [f"every value: {written}"])):
-        console.print(Text(line), soft_wrap=True)
+        print_line(console, line)
 
 
 def summary(reading: Reading) -> list[str]:

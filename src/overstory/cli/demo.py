@@ -48,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.progress import Progress
 
+    from overstory.client.output import wrapped
     from overstory.demo.collection import collect
     from overstory.demo.page import write_page
     from overstory.demo.population import draw_population
@@ -72,7 +73,9 @@ def run(args: argparse.Namespace) -> int:
         return 0
     console = Console()
     show(collection, console)
-    console.print(f"\nFiles: {args.output}; page: {page.resolve()}", soft_wrap=True, highlight=False)
+    closing = f"\nFiles: {args.output}; page: {page.resolve()}"
+    shown = wrapped(closing, console.width) if console.is_terminal else closing
+    console.print(shown, soft_wrap=True, highlight=False)
     return 0
 
 

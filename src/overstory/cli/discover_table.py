@@ -11,6 +11,7 @@ from rich.text import Text
 
 from overstory.analysis.selection import INTERVAL_KINDS
 from overstory.cli.showing import bound_text
+from overstory.cli.table import print_line
 from overstory.client.output import printable
 from overstory.client.wording import counted
 from overstory.discovery.result_output import cells
@@ -36,7 +37,7 @@ def show(found: Discovered, plan: PrefixPlan) -> None:
     else:
         console.print("nothing was found")
     for line in ["", *sentences(found, plan)]:
-        console.print(Text(line), soft_wrap=True)
+        print_line(console, line)
 
 
 def sentences(found: Discovered, plan: PrefixPlan) -> list[str]:

@@ -160,6 +160,7 @@ def _show(args: argparse.Namespace, results: tuple[Result, ...]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from overstory.cli.table import print_line
     from overstory.experiments import wording
     from overstory.experiments.summary import overview
 
@@ -173,6 +174,6 @@ def _show(args: argparse.Namespace, results: tuple[Result, ...]) -> None:
             table.add_row(*map(Text, texts))
         console.print(table)
         for note in result.notes:
-            console.print(Text(f"note: {note}"), soft_wrap=True)
+            print_line(console, f"note: {note}")
         console.print()
-    console.print(Text(f"{overview(results)}\nPage: {Path(args.output) / 'index.html'}"), soft_wrap=True)
+    print_line(console, f"{overview(results)}\nPage: {Path(args.output) / 'index.html'}")

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from overstory.analysis.selection import INTERVAL_KINDS
+from overstory.cli.table import print_line
 from overstory.client.output import printable
 from overstory.files.results import epsilon_text
 
@@ -30,7 +31,7 @@ def show(rows: list[dict[str, Any]], about: dict[str, Any], results: str | None)
         console.print("nothing was detected")
     closing = [] if results is None else [f"every candidate: {results}"]
     for line in (*summary(about), *(f"note: {note}" for note in about["notes"]), *closing):
-        console.print(Text(line), soft_wrap=True)
+        print_line(console, line)
 
 
 def summary(about: dict[str, Any]) -> list[str]:

@@ -51,15 +51,22 @@ def print_table(
 
 
 def print_lines(lines: Sequence[str], *, width: int) -> None:
-    """Print lines, however long; a terminal wraps them itself."""
+    """Print lines, however long; see `print_line` for a terminal's."""
     if not _is_drawn() and all(line.isprintable() for line in lines):
         print("\n".join(lines))
         return
-    from rich.text import Text
-
     console = _console(width)
     for line in lines:
-        console.print(Text(line), soft_wrap=True)
+        print_line(console, line)
+
+
+def print_line(console: Console, line: str) -> None:
+    """Print a line: at a terminal broken between words, so that no path is cut; elsewhere as it is."""
+    from rich.text import Text
+
+    from overstory.client.output import wrapped
+
+    console.print(Text(wrapped(line, console.width) if sys.stdout.isatty() else line), soft_wrap=True)
 
 
 def plain_lines(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from overstory.client.output import wrapped
 from overstory.demo.collection import Collection
 from overstory.planning import plan_from_parameters
 from overstory.privacy.statement import statement
@@ -66,7 +67,7 @@ def show(collection: Collection, console: Console) -> None:
         table.add_row(row["value"], f"{row['truth']:,}", estimate, f"{low:.1f}–{high:.1f}%", _bar(row, collection))
     console.print(table)
     for line in words(collection):
-        console.print(line, soft_wrap=True)
+        console.print(wrapped(line, console.width) if console.is_terminal else line, markup=False, soft_wrap=True)
 
 
 def _bar(row: dict[str, Any], collection: Collection) -> str:

@@ -1,0 +1,56 @@
+"""At a terminal no sentence is broken within a word, and none is wider than the terminal (finding A18)."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+WIDTH = 60
+COMMANDS = {
+    "collect": "collect trees.csv --column tree --epsilon 2",
+    "demo": "demo --reports 2000 --states 4 --num-cohorts 2 --num-bits 32",
+    "discover": "discover trees.csv --column tree --epsilon 4 --bytes 3 --seed 1",
+}
+
+
+def at_a_terminal(arguments: str, folder: Path) -> list[str]:
+    """The lines that a command writes to a terminal of that width, without colours."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "overstory", *arguments.split()]
+    environment = os.environ | {"COLUMNS": str(WIDTH), "LINES": "50", "TERM": "xterm"}
+    with subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=theirs, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        while True:
+            try:
+                shown += os.read(ours, 65536)
+            except OSError:  # the command has ended
+                break
+    os.close(ours)
+    assert process.returncode == 0
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode()).splitlines()
+
+
+@pytest.mark.parametrize(
+    "name", ["collect", *(pytest.param(name, marks=pytest.mark.slow) for name in ("demo", "discover"))]
+)
+def test_long_sentences_are_wrapped(tmp_path: Path, name: str) -> None:
+    """`collect` and `demo` left it to the terminal, which breaks within words."""
+    (tmp_path / "trees.csv").write_text("tree\n" + "oak\nash\noak\nelm\n" * 300)
+    lines = at_a_terminal(COMMANDS[name], tmp_path)
+    assert sum(len(line.rstrip()) > WIDTH - 15 for line in lines) > 3  # there are sentences to wrap
+    assert [line for line in lines if len(line.rstrip()) > WIDTH and " " in line.strip()] == []
+    assert any("Page:" in line or "privacy:" in line or "page:" in line for line in lines)
+
+
+def test_elsewhere_a_sentence_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "trees.csv").write_text("tree\n" + "oak\nash\n" * 300)
+    command = [sys.executable, "-m", "overstory", *COMMANDS["collect"].split()]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert max(map(len, done.stdout.splitlines())) > 120
