@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Any, Final
 
-from overstory.privacy.outcomes import Entry, blocks_of, worst_losses
+from overstory.privacy.outcomes import Entry, Likelihood, blocks_of, worst_losses
 from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.bits import BitMechanism
@@ -25,6 +25,8 @@ from overstory.protocol.permanence import GooglePermanence
 from overstory.protocol.probability import as_decimal, power, round_up, weighted_sum
 from overstory.protocol.symbol_rounds import SymbolRounds
 
+MOST_CASES: Final = 1 << 12
+"""Probabilities of one mechanism that are held: histories of one length ask for few, each many times."""
 UNIFORM: Final = -1
 """What stands for a symbol where there is nothing to report: the permanent symbol is then drawn uniformly."""
 
@@ -114,7 +116,7 @@ def bit_losses(rounds: Rounds, first: Sequence[Entry], second: Sequence[Entry]) 
     ParameterError
         When the histories differ in length, are empty, or have too many outcomes to enumerate.
     """
-    return worst_losses(blocks_of(first, second), (0, 1), partial(_bits_seen, rounds))
+    return worst_losses(blocks_of(first, second), (0, 1), _bits_seen(rounds))
 
 
 def symbol_losses(rounds: SymbolRounds, first: Sequence[Entry], second: Sequence[Entry]) -> tuple[Decimal, Decimal]:
@@ -136,13 +138,19 @@ def symbol_losses(rounds: SymbolRounds, first: Sequence[Entry], second: Sequence
     return worst_losses(blocks, [*held, *(next(others) for _ in range(spare))], _symbols_seen(rounds))
 
 
-def _bits_seen(rounds: Rounds, bit: int, seen: Mapping[int, int]) -> Decimal:
-    """P(these reports | true bit): the permanent bit is drawn once, then seen."""
-    later, total = rounds.instantaneous, Decimal(0)
-    for permanent, one in ((1, later.keep_one), (0, later.raise_zero)):
-        drawn = chance(rounds.permanent, bit, permanent)
-        total += drawn * power(one, seen.get(1, 0)) * power(1 - one, seen.get(0, 0))
-    return total
+@lru_cache(maxsize=64)
+def _bits_seen(rounds: Rounds) -> Likelihood:
+    """Return P(these reports | true bit): the permanent bit is drawn once, then seen."""
+    later = rounds.instantaneous
+
+    @lru_cache(maxsize=MOST_CASES)
+    def likely(bit: int, ones: int, zeros: int) -> Decimal:
+        total = Decimal(0)
+        for permanent, one in ((1, later.keep_one), (0, later.raise_zero)):
+            total += chance(rounds.permanent, bit, permanent) * power(one, ones) * power(1 - one, zeros)
+        return total
+
+    return lambda bit, seen: likely(bit, seen.get(1, 0), seen.get(0, 0))
 
 
 def chance(channel: BinaryChannel, given: int, output: int) -> Decimal:
@@ -152,11 +160,8 @@ def chance(channel: BinaryChannel, given: int, output: int) -> Decimal:
 
 
 @lru_cache(maxsize=64)
-def _symbols_seen(rounds: SymbolRounds) -> Callable[[int, Mapping[int, int]], Decimal]:
-    """Return P(these reports | true symbol): any symbol may be the permanent one; those not seen are equally likely.
-
-    It is asked for thousands of times about one mechanism: what does not depend on the reports is made once.
-    """
+def _symbols_seen(rounds: SymbolRounds) -> Likelihood:
+    """Return P(these reports | true symbol): any symbol may be the permanent one; those not seen are equally likely."""
     kept, other = as_decimal(rounds.instantaneous.keep), as_decimal(rounds.instantaneous.other)
     exact = {
         "uniform": Fraction(1, rounds.permanent.domain_size),
@@ -164,18 +169,19 @@ def _symbols_seen(rounds: SymbolRounds) -> Callable[[int, Mapping[int, int]], De
         "foreign": rounds.permanent.other,
     }
     drawn = {way: as_decimal(share) for way, share in exact.items()}
-    unseen: dict[tuple[str, ...], Decimal] = {}
+
+    @lru_cache(maxsize=MOST_CASES)
+    def likely(ways: tuple[str, ...], often: tuple[int, ...]) -> Decimal:
+        reports, total = sum(often), Decimal(0)
+        for way, times in zip(ways, often, strict=True):
+            total += drawn[way] * power(kept, times) * power(other, reports - times)
+        unseen = as_decimal(1 - sum((exact[way] for way in ways), Fraction(0)))
+        return total + unseen * power(other, reports)
 
     def seen_given(symbol: int, seen: Mapping[int, int]) -> Decimal:
-        reports, total = sum(seen.values()), Decimal(0)
-        ways = tuple(
-            "uniform" if symbol == UNIFORM else "own" if reported == symbol else "foreign" for reported in seen
-        )
-        if ways not in unseen:
-            unseen[ways] = as_decimal(1 - sum((exact[way] for way in ways), Fraction(0)))
-        for way, times in zip(ways, seen.values(), strict=True):
-            total += drawn[way] * power(kept, times) * power(other, reports - times)
-        return total + unseen[ways] * power(other, reports)
+        if symbol == UNIFORM:
+            return likely(("uniform",) * len(seen), tuple(seen.values()))
+        return likely(tuple("own" if one == symbol else "foreign" for one in seen), tuple(seen.values()))
 
     return seen_given
 

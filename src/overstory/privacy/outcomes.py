@@ -102,9 +102,10 @@ def worst_losses(blocks: Blocks, symbols: Iterable[int], likelihood: Likelihood)
 
 def _probability(blocks: Blocks, which: int, outcome: tuple[int, ...], likelihood: Likelihood) -> Decimal:
     """Probability of an outcome under one of the histories: a product over permanent responses."""
-    seen: dict[Entry, Counter[int]] = {}
+    seen: dict[Entry, dict[int, int]] = {}
     for (entries, size), symbol in zip(blocks, outcome, strict=True):
-        seen.setdefault(entries[which], Counter())[symbol] += size
+        counts = seen.setdefault(entries[which], {})
+        counts[symbol] = counts.get(symbol, 0) + size
     return math.prod((likelihood(true, counts) for (_, true), counts in seen.items()), start=Decimal(1))
 
 
