@@ -8,6 +8,7 @@ from random_collections import random_map, report
 
 from overstory.analysis import design
 from overstory.analysis.decoding import decode
+from overstory.analysis.decoding import lasso as lasso_module
 from overstory.analysis.decoding.lasso import lasso, penalty
 
 HELD = np.concatenate(([50_000, 20_000, 10_000], np.zeros(297, int)))
@@ -28,11 +29,31 @@ def test_agrees_with_scikit_learn(monkeypatch: Any, positive: Any, distinct: Any
     from sklearn.linear_model import Lasso
 
     monkeypatch.setattr(design, "DENSE_CELLS", 0 if compiled else 1 << 20)
+    if not compiled:
+        monkeypatch.setattr(lasso_module, "COMPILED", "not loaded")
     shelf, y, _ = problem(distinct=distinct)
     level = strength * float(np.abs(y @ shelf.dense()).max())
     theirs = Lasso(alpha=level / y.size, positive=positive, fit_intercept=False, tol=1e-12, max_iter=200_000)
     theirs.fit(shelf.dense(), y)
     np.testing.assert_allclose(lasso(shelf, y, level, positive=positive), theirs.coef_, atol=1e-6)
+
+
+@pytest.mark.parametrize("most", [0, 5])
+def test_the_kernel_goes_on_where_numpy_stops(monkeypatch: Any, most: Any) -> None:
+    monkeypatch.setattr(lasso_module, "COMPILED", "not loaded")
+    shelf, y, _ = problem()
+    level = 0.05 * float(np.abs(y @ shelf.dense()).max())
+    alone = lasso(shelf, y, level)
+    enough = []
+    descend = lasso_module._descend
+    monkeypatch.setattr(
+        lasso_module, "_descend", lambda *given, **more: enough.append(descend(*given, **more)) or enough[-1]
+    )
+    monkeypatch.setattr(lasso_module, "MOST_STEPS", most)
+    both = lasso(shelf, y, level)
+    assert not enough[0]
+    np.testing.assert_allclose(both, alone, atol=1e-8)
+    np.testing.assert_array_equal(both != 0, alone != 0)
 
 
 def test_a_penalty_above_every_slope_picks_nothing() -> None:

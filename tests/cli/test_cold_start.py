@@ -112,6 +112,7 @@ def test_files_of_few_rows_load_no_compiler(folder, line):
         ("status --state state --json", []),
         (f"{DECODE} --json", ["numpy"]),
         (DECODE, ["numpy", "rich"]),
+        (f"{DECODE} --method lasso --json", ["numpy"]),
     ],
 )
 def test_a_command_loads_what_it_works_with(folder, line, allowed):

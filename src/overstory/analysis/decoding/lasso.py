@@ -8,13 +8,14 @@ Standard errors are the ordinary regression's, unaware that picking came first, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from overstory.analysis.decoding.model import Fit, LinearModel
 from overstory.analysis.decoding.normal import SingularDesignError, inverse
-from overstory.analysis.design import column_rows, correlate, gram, predict
+from overstory.analysis.design import column_rows, correlate, gram, is_small, predict
 from overstory.analysis.numerics import normal_quantile
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     F64 = NDArray[np.float64]
 
 ENTRY_SHARE = 8
+COMPILED: Final = "overstory.kernels.descent"
+MOST_COLUMNS: Final = 256
+MOST_STEPS: Final = 1 << 16
+"""Coefficients that are looked at by NumPy (a tenth of a second) before the compiled kernel is loaded."""
 
 
 def fit_lasso(model: LinearModel) -> Fit:
@@ -63,8 +68,6 @@ def lasso(candidates: CandidateMap, response: F64, penalty: float, *, positive: 
     -------
     ndarray, shape (M,)
     """
-    from overstory.kernels import descent
-
     coefficients = np.zeros(candidates.num_candidates)
     residual = response.copy()
     working = np.empty(0, np.intp)
@@ -78,10 +81,49 @@ def lasso(candidates: CandidateMap, response: F64, penalty: float, *, positive: 
         # The worst offenders first: most of the others stop offending once these are in.
         new = new[np.argsort(-reach[new])[: max(256, working.size)]]
         working = np.concatenate((working, new))
-        rows = column_rows(candidates, working)
-        block = coefficients[working]
-        descent.descend(rows, residual, block, penalty, positive, 1e-10 * np.abs(response).max(), 100_000)
+        block, tolerance = coefficients[working], 1e-10 * float(np.abs(response).max())
+        if not _descend(candidates, working, residual, block, penalty, tolerance, positive=positive):
+            from overstory.kernels import descent
+
+            rows = column_rows(candidates, working)
+            descent.descend(rows, residual, block, penalty, positive, tolerance, 100_000)
         coefficients[working] = block
+
+
+def _descend(
+    candidates: CandidateMap,
+    working: NDArray[np.intp],
+    residual: F64,
+    block: F64,
+    penalty: float,
+    tolerance: float,
+    *,
+    positive: bool,
+) -> bool:
+    """Do what `overstory.kernels.descent.descend` does, in place and by NumPy, while steps are few.
+
+    Return whether they were enough: if not, the kernel goes on from there. Loading the compiler takes a second.
+    """
+    if COMPILED in sys.modules or working.size > MOST_COLUMNS or not is_small(candidates):
+        return False
+    columns = candidates.dense(working)
+    products, slopes, before = columns.T @ columns, residual @ columns, block.copy()
+    steps, everything, done = 0, True, False
+    while steps < MOST_STEPS and not done:
+        swept = np.arange(block.size) if everything else np.flatnonzero(block)
+        largest = 0.0
+        for s in swept[products[swept, swept] > 0]:
+            pull = slopes[s] + products[s, s] * block[s]
+            soft = max(pull - penalty, 0.0) if positive or pull > 0 else min(pull + penalty, 0.0)
+            step = soft / products[s, s] - block[s]
+            if step:
+                block[s] += step
+                slopes -= step * products[s]
+                largest = max(largest, abs(float(step)))
+        steps += swept.size
+        done, everything = everything and largest <= tolerance, largest <= tolerance
+    residual -= columns @ (block - before)
+    return done
 
 
 def _least_squares(model: LinearModel, picked: NDArray[np.intp], notes: tuple[str, ...]) -> Fit:
