@@ -76,7 +76,7 @@ def test_what_would_take_too_long():
 def test_after_an_infinite_leak_no_other_change_is_looked_at(monkeypatch):
     """C: `overstory privacy grr` worked out 549 changes, each of them infinite."""
     looked = []
-    losses = changes.symbol_losses
-    monkeypatch.setattr(changes, "symbol_losses", lambda *given: looked.append(given) or losses(*given))
+    ratios = changes.symbol_ratios
+    monkeypatch.setattr(changes, "symbol_ratios", lambda *given: looked.append(given) or ratios(*given))
     assert change_leak(mechanism("grr", domain_size=7, epsilon=1.25), 90) == inf
     assert len(looked) == 1

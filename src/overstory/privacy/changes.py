@@ -10,16 +10,15 @@ have a value that can be reported is a change as well, and is counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from decimal import Decimal
-from functools import lru_cache
+from decimal import Decimal, localcontext
+from functools import lru_cache, reduce
 from typing import Final
 
-from overstory.privacy.histories import UNIFORM, bit_losses, symbol_losses
-from overstory.privacy.outcomes import Entry, check_reports
+from overstory.privacy.histories import UNIFORM, bit_losses, symbol_ratios
+from overstory.privacy.outcomes import PRECISE, Entry, check_reports, larger
 from overstory.privacy.shapes import Shape, with_nothing
 from overstory.protocol.channels import Rounds
-from overstory.protocol.probability import round_up, weighted_sum
+from overstory.protocol.probability import log_ratio, round_up, weighted_sum
 from overstory.protocol.symbol_rounds import SymbolRounds
 
 MAX_REPORTS: Final = 1000
@@ -38,7 +37,7 @@ def bits_change(rounds: Rounds, shapes: tuple[Shape, ...], reports: int) -> floa
     """
     check_reports(reports, 2, MAX_REPORTS)
     pairs = with_nothing(shapes)
-    return round_up(_largest(_worst_of_bits(rounds, pairs, reports, before) for before in range(1, reports)))
+    return round_up(max(_worst_of_bits(rounds, pairs, reports, before) for before in range(1, reports)))
 
 
 @lru_cache(maxsize=1024)
@@ -56,17 +55,13 @@ def symbol_change(rounds: SymbolRounds, reports: int) -> float:
     check_reports(reports, 2, MAX_REPORTS)
     pairs = (0, 1), (0, UNIFORM), (UNIFORM, 0)
     histories = (_histories(*pair, reports, before) for pair in pairs for before in range(1, reports))
-    return round_up(_largest(max(symbol_losses(rounds, *pair)) for pair in histories))
-
-
-def _largest(losses: Iterable[Decimal]) -> Decimal:
-    """Return the largest loss; none after an infinite one is worked out."""
-    worst = Decimal(0)
-    for loss in losses:
-        worst = max(worst, loss)
-        if worst.is_infinite():
-            break
-    return worst
+    worst = Decimal(1), Decimal(1)
+    with localcontext(PRECISE):
+        for pair in histories:
+            worst = reduce(larger, symbol_ratios(rounds, *pair), worst)
+            if not worst[1]:
+                break
+    return round_up(log_ratio(*worst))
 
 
 def _worst_of_bits(rounds: Rounds, shapes: tuple[Shape, ...], reports: int, before: int) -> Decimal:

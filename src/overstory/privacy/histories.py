@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import lru_cache, partial
 from typing import Any, Final
 
-from overstory.privacy.outcomes import Entry, Likelihood, blocks_of, worst_losses
+from overstory.privacy.outcomes import Entry, Likelihood, Ratio, blocks_of, worst_losses, worst_ratios
 from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.bits import BitMechanism
@@ -22,7 +22,7 @@ from overstory.protocol.mechanisms.mechanism import Mechanism
 from overstory.protocol.mechanisms.sets import SetMechanism
 from overstory.protocol.mechanisms.symbols import SymbolMechanism
 from overstory.protocol.permanence import GooglePermanence
-from overstory.protocol.probability import as_decimal, power, round_up, weighted_sum
+from overstory.protocol.probability import as_decimal, log_ratio, power, round_up, weighted_sum
 from overstory.protocol.symbol_rounds import SymbolRounds
 
 MOST_CASES: Final = 1 << 12
@@ -66,7 +66,8 @@ def epsilon_between(mechanism: Mechanism, first: Sequence[Any], second: Sequence
         return _between_bits(mechanism, first, second, cohort)
     if isinstance(mechanism, SymbolMechanism):
         symbols = ([mechanism.encoding.symbol(value, cohort) for value in history] for history in (first, second))
-        return round_up(max(symbol_losses(mechanism.rounds, *([(s, s) for s in history] for history in symbols))))
+        ratios = symbol_ratios(mechanism.rounds, *([(s, s) for s in history] for history in symbols))
+        return round_up(max(log_ratio(*ratio) for ratio in ratios))
     if isinstance(mechanism, SetMechanism):
         return _between_sets(mechanism, first, second)
     raise ParameterError(f"nothing is known of how two histories of {type(mechanism).__name__} can differ")
@@ -119,8 +120,8 @@ def bit_losses(rounds: Rounds, first: Sequence[Entry], second: Sequence[Entry]) 
     return worst_losses(blocks_of(first, second), (0, 1), _bits_seen(rounds))
 
 
-def symbol_losses(rounds: SymbolRounds, first: Sequence[Entry], second: Sequence[Entry]) -> tuple[Decimal, Decimal]:
-    """Worst log ratios of two histories of symbols: (first against second, second against first).
+def symbol_ratios(rounds: SymbolRounds, first: Sequence[Entry], second: Sequence[Entry]) -> tuple[Ratio, Ratio]:
+    """Worst ratios of two histories of symbols: (first against second, second against first).
 
     All symbols that neither history holds are alike, so as many of them are looked at as there are blocks. `UNIFORM`
     for a symbol is nothing to report.
@@ -135,7 +136,7 @@ def symbol_losses(rounds: SymbolRounds, first: Sequence[Entry], second: Sequence
     size = rounds.permanent.domain_size
     others = (symbol for symbol in range(size) if symbol not in held)
     spare = min(len(blocks), size - len(held))
-    return worst_losses(blocks, [*held, *(next(others) for _ in range(spare))], _symbols_seen(rounds))
+    return worst_ratios(blocks, [*held, *(next(others) for _ in range(spare))], _symbols_seen(rounds))
 
 
 @lru_cache(maxsize=64)

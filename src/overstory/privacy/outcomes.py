@@ -33,6 +33,8 @@ Entry = tuple[Hashable, int]
 Blocks = list[tuple[tuple[Entry, Entry], int]]
 # From a true symbol, and how often each symbol was seen through one permanent response, to the probability of that.
 Likelihood = Callable[[int, Mapping[int, int]], Decimal]
+# Numerator and denominator.
+Ratio = tuple[Decimal, Decimal]
 
 PRECISE: Final = Context(prec=100)
 MAX_REPORTS: Final = 10_000
@@ -70,7 +72,13 @@ def blocks_of(first: Sequence[Entry], second: Sequence[Entry]) -> Blocks:
 
 
 def worst_losses(blocks: Blocks, symbols: Iterable[int], likelihood: Likelihood) -> tuple[Decimal, Decimal]:
-    """Worst log ratios over all outcomes: (first against second, second against first).
+    """Worst log ratios over all outcomes: (first against second, second against first); see `worst_ratios`."""
+    ahead, behind = worst_ratios(blocks, symbols, likelihood)
+    return log_ratio(*ahead), log_ratio(*behind)
+
+
+def worst_ratios(blocks: Blocks, symbols: Iterable[int], likelihood: Likelihood) -> tuple[Ratio, Ratio]:
+    """Worst ratios over all outcomes: (first against second, second against first).
 
     Parameters
     ----------
@@ -96,8 +104,8 @@ def worst_losses(blocks: Blocks, symbols: Iterable[int], likelihood: Likelihood)
     with localcontext(PRECISE):
         for outcome in product(choices, repeat=len(blocks)):
             one, other = (_probability(blocks, which, outcome, likelihood) for which in (0, 1))
-            ahead, behind = _larger(ahead, (one, other)), _larger(behind, (other, one))
-    return log_ratio(*ahead), log_ratio(*behind)
+            ahead, behind = larger(ahead, (one, other)), larger(behind, (other, one))
+    return ahead, behind
 
 
 def _probability(blocks: Blocks, which: int, outcome: tuple[int, ...], likelihood: Likelihood) -> Decimal:
@@ -109,6 +117,6 @@ def _probability(blocks: Blocks, which: int, outcome: tuple[int, ...], likelihoo
     return math.prod((likelihood(true, counts) for (_, true), counts in seen.items()), start=Decimal(1))
 
 
-def _larger(best: tuple[Decimal, Decimal], new: tuple[Decimal, Decimal]) -> tuple[Decimal, Decimal]:
-    """Return the larger of two ratios given as (numerator, denominator), a denominator of 0 being infinite."""
+def larger(best: Ratio, new: Ratio) -> Ratio:
+    """Return the larger of two ratios, a denominator of 0 being infinite."""
     return new if new[0] * best[1] > best[0] * new[1] else best
