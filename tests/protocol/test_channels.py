@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from overstory.protocol.channels import BinaryChannel, Rounds, SymbolChannel
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms import sets
 from overstory.protocol.mechanisms.calibration import ONE_BIT_EACH, least_noise, optimized, symmetric
+from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.mechanisms.sets import set_epsilon
 from overstory.protocol.probability import ONE, log_ratio, round_up
 
@@ -194,3 +196,31 @@ def test_the_least_noise_takes_few_logarithms_to_a_hundred_digits(family, epsilo
     (promised, low, high), asked = FAMILIES[family], []
     least_noise(lambda t: asked.append(t) or promised(t), epsilon, low, high)
     assert len(asked) <= 18
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@settings(max_examples=25, deadline=None)
+@given(st.floats(1e-6, 30), st.integers(-5, ONE))
+def test_where_one_looks_first_does_not_change_the_least_noise(family, epsilon, near):
+    promised, low, high = FAMILIES[family]
+    assume(promised(high) <= epsilon)
+    assert least_noise(promised, epsilon, low, high, near=near) == least_noise(promised, epsilon, low, high)
+
+
+@pytest.mark.parametrize("name", ["subset", "projective"])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0])
+def test_an_oracle_of_sets_asks_for_few_logarithms(monkeypatch, name, epsilon):
+    """C: choosing among the oracles for 200 values took five times `python -c pass`, mostly these logarithms."""
+    asked, exact = [], sets.set_epsilon
+    monkeypatch.setattr(sets, "set_epsilon", lambda *sizes: asked.append(sizes) or exact(*sizes))
+    built = mechanism(name, domain_size=200, epsilon=epsilon)
+    tried = len({(outputs, own) for outputs, own, _ in asked})
+    assert len(asked) <= 6 * tried
+    assert built.epsilon_report <= epsilon
+
+
+@pytest.mark.parametrize("inside", [Fraction(1, 3), Fraction(9, 10), Fraction(1, 4), Fraction(1)])
+def test_the_epsilon_of_sets_is_the_worst_of_both_ways_round(inside):
+    within, without = inside / 3, (1 - inside) / 9
+    both = max(log_ratio(within, without), log_ratio(without, within))
+    assert set_epsilon(12, 3, inside) == round_up(both)

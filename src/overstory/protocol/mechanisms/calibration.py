@@ -34,7 +34,9 @@ def check_epsilon(name: str, epsilon: float) -> float:
     return float(epsilon)
 
 
-def least_noise(promised: Callable[[int], float], epsilon: float, low: int, high: int) -> int:
+def least_noise(
+    promised: Callable[[int], float], epsilon: float, low: int, high: int, *, near: int | None = None
+) -> int:
     """Return the smallest threshold in ``low .. high`` with ``promised(threshold) <= epsilon``.
 
     Parameters
@@ -43,6 +45,8 @@ def least_noise(promised: Callable[[int], float], epsilon: float, low: int, high
         The exact epsilon at a threshold; it never rises with the threshold.
     epsilon
         What may not be exceeded.
+    near
+        Where to look first, such as what a formula says in floats; the answer does not depend on it.
 
     Raises
     ------
@@ -55,6 +59,10 @@ def least_noise(promised: Callable[[int], float], epsilon: float, low: int, high
     over = promised(low) - epsilon
     if over <= 0:
         return low
+    for guess in () if near is None else (near + 1, near - 1):
+        if low < guess < high:
+            excess = promised(guess) - epsilon
+            low, over, high, under = (guess, excess, high, under) if excess > 0 else (low, over, guess, excess)
     steps, before = 0, 0.0
     while high - low > 1:  # promised(low) > epsilon >= promised(high)
         middle = _between(low, over, high, under) if steps < MOST_INTERPOLATED else (low + high) // 2

@@ -121,7 +121,7 @@ def set_epsilon(outputs: int, own: int, inside: Fraction) -> float:
         P(output in the value's set).
     """
     within, without = Fraction(inside, own), Fraction(1 - inside, outputs - own)
-    return round_up(max(log_ratio(within, without), log_ratio(without, within)))
+    return round_up(log_ratio(max(within, without), min(within, without)))
 
 
 def subset(*, domain_size: int, epsilon: float, subset_size: int | None = None) -> SetMechanism:
@@ -195,5 +195,6 @@ def _inside(system: SetSystem, epsilon: float) -> Fraction:
     """Return the largest probability of the value's own set whose exact epsilon is not above `epsilon`."""
     outputs, own, _ = system.sizes
     even = (outputs - own) * ONE // outputs  # every output about equally likely: the most noise there is
-    outside = least_noise(lambda t: set_epsilon(outputs, own, 1 - Fraction(t, ONE)), epsilon, 1, even)
+    near = round(ONE / (1 + math.exp(min(epsilon, 700.0)) * (own / (outputs - own))))
+    outside = least_noise(lambda t: set_epsilon(outputs, own, 1 - Fraction(t, ONE)), epsilon, 1, even, near=near)
     return 1 - Fraction(outside, ONE)
