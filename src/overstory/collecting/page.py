@@ -1,17 +1,49 @@
-"""The HTML page of a column: one file, dark and light, nothing fetched from anywhere."""
+"""The HTML page of a column: one file, dark and light, nothing fetched from anywhere.
+
+It is written without a library of templates: loading one took longer than the collection of a small file.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape as escaped
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from overstory.collecting import figures
 from overstory.collecting.summary import HERE, Summary
-from overstory.experiments.page import templates
+from overstory.experiments import page as shared
+from overstory.experiments.result import Picture
 from overstory.files.opening import writing_text
 from overstory.privacy.statement import finite, statement
+from overstory.privacy.words import epsilon_text
 
 MOST_ROWS: Final = 1_000
+
+HEAD: Final = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>Overstory: what would you learn?</title>
+<style>
+{style}body {{ overflow-wrap: anywhere; }} table {{ overflow-wrap: normal; }} \
+tbody th {{ max-width: 24rem; overflow-wrap: anywhere; }}
+</style>
+</head>
+<body>
+<main>
+"""
+
+ORACLES: Final = (
+    "oracle",
+    "standard error of a share (points)",
+    "bits of a report",
+    "&epsilon; of a report",
+)
+ESTIMATES: Final = ("truth", "learned", "unbiased", "standard error", "95% interval (%)", "q-value")
 
 
 def write_page(summary: Summary, folder: Path, command: str) -> Path:
@@ -26,22 +58,109 @@ def write_page(summary: Summary, folder: Path, command: str) -> Path:
     command
         The command that gives this page again.
     """
-    learned, rows = summary.learned, summary.rows()
-    template = templates("overstory.collecting").get_template("collect.html")
-    html = template.render(
-        summary=summary,
-        learned=learned,
-        rows=rows[:MOST_ROWS],
-        left=max(len(rows) - MOST_ROWS, 0),
-        detected=sum(row["detected"] for row in rows),
-        epsilon_permanent=finite(learned.mechanism.epsilon_permanent),
-        shares=figures.shares(summary),
-        people=figures.people_for_shares(summary),
-        plain_words=statement(learned.mechanism).plain_words(),
-        here=HERE,
-        command=command,
-    )
     path = folder / "collect.html"
     with writing_text(path) as text:
-        text.write(html)
+        text.write("".join(_parts(summary, command)))
     return path
+
+
+def _parts(summary: Summary, command: str) -> Iterator[str]:
+    yield HEAD.format(style=shared.style())
+    yield from _facts(summary)
+    yield "\n<h2>What was true, and what was learned</h2>\n"
+    yield _figure(figures.shares(summary))
+    yield f"{_quantiles(summary)}\n<h2>What it cost in privacy</h2>\n"
+    yield f"<p>{escape(statement(summary.learned.mechanism).plain_words())}</p>\n\n"
+    yield f"<h2>What would you learn?</h2>\n<p>{escape(summary.advice_words())}</p>\n"
+    yield _figure(figures.people_for_shares(summary))
+    head, rows = map(escape, summary.advice_head()), ([escape(cell) for cell in row] for row in summary.advice_rows())
+    yield _table("People needed", head, rows, caption="People needed")
+    yield _oracles(summary)
+    yield "\n<h2>Every number</h2>\n"
+    yield from _numbers(summary)
+    yield f"\n<h2>How to get this page again</h2>\n<p><code>{escape(command)}</code></p>\n"
+    yield f"<p>{''.join(f'{escape(line)}<br>' for line in summary.sentences())}</p>\n</main>\n</body>\n</html>"
+
+
+def _facts(summary: Summary) -> Iterator[str]:
+    learned, values = summary.learned, len(summary.learned.people.labels)
+    detected, kind = sum(row["detected"] for row in summary.rows()), "bins" if summary.is_numeric else "values"
+    devices = f"{learned.people.num_devices:,} devices"
+    yield f"<h1>{escape(summary.column.name)}: {detected:,} of {values:,} {kind} learned from {devices}</h1>\n"
+    yield f'<p class="lead">{escape(HERE)}</p>\n<dl>\n'
+    epsilon_permanent = finite(learned.mechanism.epsilon_permanent)
+    ever = "no bound" if epsilon_permanent is None else f"&epsilon; {epsilon_text(epsilon_permanent)}"
+    for name, fact in (
+        ("oracle", escape(learned.mechanism.name)),
+        ("one report", f"&epsilon; {epsilon_text(learned.mechanism.epsilon_report)}"),
+        ("one value, for ever", ever),
+        ("error of a share, root mean square", f"{100 * learned.rmse:.2g} points"),
+        ("95% intervals (of these reports) that hold the truth", f"{learned.inside:,} of {values:,}"),
+    ):
+        yield f"<div><dt>{name}</dt><dd>{fact}</dd></div>\n"
+    yield "</dl>\n"
+
+
+def _figure(picture: Picture) -> str:
+    return f"<figure>{shared.drawn(picture)}<figcaption>{escape(picture.caption)}</figcaption></figure>\n"
+
+
+def _quantiles(summary: Summary) -> str:
+    rows = [
+        (f"{100 * row['share']:.0f}%", f"{row['truth']:.4g}", f"{row['learned']:.4g}") for row in summary.quantiles()
+    ]
+    head = ("below it lies", "truth", "learned")
+    return _table("Quantiles", head, rows, caption="Quantiles, by the bins") if rows else ""
+
+
+def _oracles(summary: Summary) -> str:
+    rows = (
+        (
+            escape(choice.name),
+            f"{100 * choice.standard_error:.3g}",
+            f"{choice.report_bits:,}",
+            epsilon_text(choice.epsilon_report),
+        )
+        for choice in summary.advice.ranking
+    )
+    caption = "Oracles that keep this budget, the most accurate first, at one report of each device"
+    return _table("Oracles that keep the budget", ORACLES, rows, caption=caption)
+
+
+def _numbers(summary: Summary) -> Iterator[str]:
+    rows = summary.rows()
+    head = ("bin" if summary.is_numeric else "value", *ESTIMATES)
+    yield _table("Every number", head, map(_estimate, rows[:MOST_ROWS]))
+    if len(rows) > MOST_ROWS:
+        yield f"<p>{len(rows) - MOST_ROWS:,} more are in <code>learned.csv</code>.</p>"
+
+
+def _estimate(row: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        escape(row["value"]),
+        f"{row['truth']:,}",
+        f"{row['count']:,.0f}" if row["detected"] else '<span class="not">not detected</span>',
+        f"{row['raw_count']:,.0f}",
+        f"{row['standard_error']:,.0f}",
+        f"{100 * row['frequency_low']:.2f} to {100 * row['frequency_high']:.2f}",
+        f"{row['q_value']:.2g}",
+    )
+
+
+def _table(label: str, head: Iterable[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
+    """Return a table that scrolls by itself; its cells are HTML, and the first of each row names it."""
+    names = "".join(f'<th scope="col">{name}</th>' for name in head)
+    body = "".join(
+        f'<tr><th scope="row">{first}</th>{"".join(f"<td>{cell}</td>" for cell in others)}</tr>\n'
+        for first, *others in rows
+    )
+    captioned = f"<caption>{caption}</caption>\n" if caption else ""
+    return (
+        f'<div class="wide" tabindex="0" role="region" aria-label="{label}">\n<table>\n{captioned}'
+        f"<thead><tr>{names}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>\n</div>\n"
+    )
+
+
+def escape(text: str) -> str:
+    """Return text as HTML shows it, within quotes too."""
+    return escaped(text, quote=False).replace('"', "&#34;").replace("'", "&#39;")

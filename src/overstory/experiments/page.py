@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from overstory.experiments import wording
@@ -45,6 +46,11 @@ def templates(package: str) -> Environment:
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     environment.filters |= {"drawn": drawn, "epsilon": epsilon_text}
     return environment
+
+
+def style() -> str:
+    """Return the style that all such pages share."""
+    return (Path(__file__).parent / "templates" / "style.css").read_text("utf-8").removesuffix("\n")
 
 
 def drawn(figure: Picture) -> str:
