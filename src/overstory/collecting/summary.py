@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -49,6 +50,10 @@ class Summary:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary per value, the truth beside what was learned; bins in order, values by the truth."""
+        return list(self._rows)
+
+    @cached_property
+    def _rows(self) -> list[dict[str, Any]]:
         people = self.learned.people
         at = {label: i for i, label in enumerate(people.labels)}
         rows = sorted(self.learned.shown.rows(), key=lambda row: at[row["value"]])
