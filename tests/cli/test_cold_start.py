@@ -142,6 +142,15 @@ def test_every_command_that_ends_by_itself_is_timed():
     assert timed | long | of_a_person | of_a_collector == set(COMMANDS)
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["store create another.db --json", "store summary kept.db", "store tokens list kept.db"],
+)
+def test_an_empty_store_is_looked_at_without_metrics_and_mechanisms(folder, line):
+    """C: they were a sixth of what `store create` took; the database's library is most of the rest."""
+    assert loaded(line, folder, ("overstory.protocol.metrics", "overstory.protocol.mechanisms")) == []
+
+
 @pytest.mark.parametrize("line", ["--help", "--version", *(f"{name} --help" for name in COMMANDS)])
 def test_help_loads_nothing(folder, line):
     """C: the top command's help, and each command's, within five times `python -c pass`."""

@@ -10,6 +10,7 @@ from overstory.cli.store_tokens import add_tokens
 
 if TYPE_CHECKING:
     from overstory.collector.store import Store
+    from overstory.protocol.metrics import MetricRegistry
 
 MORE: Final = """\
 URL names the store: a file (reports.db, sqlite:///reports.db), or postgresql://USER:PASSWORD@HOST/DATABASE.
@@ -104,10 +105,16 @@ def _add_export(actions: Any) -> None:
 
 def _opened(args: argparse.Namespace) -> Store:
     from overstory.collector.store import open_store
+
+    return open_store(args.url, _registry_of(args))
+
+
+def _registry_of(args: argparse.Namespace) -> MetricRegistry | None:
+    if not getattr(args, "registry", None):
+        return None
     from overstory.protocol.metrics import load_registry
 
-    named = getattr(args, "registry", None)
-    return open_store(args.url, load_registry(named) if named else None)
+    return load_registry(args.registry)
 
 
 def _create(args: argparse.Namespace) -> int:

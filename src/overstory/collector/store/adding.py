@@ -10,11 +10,12 @@ from sqlalchemy import Connection
 from overstory.collector.store.database import Database
 from overstory.collector.store.received import Received, merged
 from overstory.collector.store.schema import INBOX
-from overstory.protocol.metrics.period import DAY
 
 
 def add(database: Database, received: Sequence[Received]) -> list[bool]:
     """Store what is new of `received`; see `Store.add`."""
+    from overstory.protocol.metrics.period import DAY
+
     if not received:
         return []
     # To the end of a day: the exact second would be that of a metric's period, which an id is not to be known by.

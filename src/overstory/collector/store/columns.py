@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, Table, and_, select
 
-from overstory.protocol.wire import Batch, cohort_width
-
 if TYPE_CHECKING:
     from overstory.analysis.reports import ReportBatch
 
@@ -42,6 +40,7 @@ def keys_of(connection: Connection, table: Table, *where: ColumnElement[bool]) -
 def joined(rows: Sequence[Row[Any]]) -> ReportBatch:
     """Return the reports of rows of one key, in the rows' order."""
     from overstory.analysis.reports import ReportBatch
+    from overstory.protocol.wire import Batch, cohort_width
 
     first = rows[0]
     cohorts, bits = b"".join([row.cohorts for row in rows]), b"".join([row.bits for row in rows])
@@ -82,11 +81,15 @@ def full_chunk(num_bits: int, num_cohorts: int) -> int:
     >>> full_chunk(128, 64)
     58254
     """
+    from overstory.protocol.wire import cohort_width
+
     return max(1, CHUNK_BYTES // (cohort_width(num_cohorts) + -(-num_bits // 8)))
 
 
 def chunks(key: Key, batch: ReportBatch) -> list[dict[str, Any]]:
     """Return the rows that hold these reports."""
+    from overstory.protocol.wire import cohort_width
+
     size, octets = full_chunk(batch.num_bits, batch.num_cohorts), batch.octets()
     cohorts = batch.cohorts.astype(f"<u{cohort_width(batch.num_cohorts)}", copy=False)
     return [

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from overstory.collector.store.database import Database
 from overstory.collector.store.reading import read_reports
-from overstory.protocol.metrics import Metric
 
 if TYPE_CHECKING:
     from overstory.analysis.reports import ReportBatch
+    from overstory.protocol.metrics import Metric
 
 
 def export(database: Database, metric: Metric, first: int, last: int, path: str | os.PathLike[str]) -> int:

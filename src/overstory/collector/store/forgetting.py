@@ -11,7 +11,6 @@ from sqlalchemy import ColumnElement, Connection, delete, func, select, update
 from overstory.collector.store.database import Database
 from overstory.collector.store.known import Knowledge, read_known
 from overstory.collector.store.schema import ABOUT, BATCH_IDS, CHUNKS
-from overstory.protocol.metrics.period import DAY
 
 FORGOTTEN: Final = "forgotten"
 """The day on which ids were last forgotten: they expire with the end of a day, so once a day is enough."""
@@ -25,6 +24,8 @@ def forget(database: Database, now: float) -> int:
 
     A large table is gone through in slices, each a transaction: whoever writes does not wait for long.
     """
+    from overstory.protocol.metrics.period import DAY
+
     today = int(now // DAY)
     last = last_day(database)
     if last is not None and last >= today:

@@ -17,18 +17,14 @@ from sqlalchemy import Connection, Row, select, update
 from overstory.collector.store.database import Database
 from overstory.collector.store.errors import StoreError
 from overstory.collector.store.schema import METRICS
-from overstory.protocol.encodings import SEEDS
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.bits import BitMechanism
-from overstory.protocol.mechanisms.mechanism import Mechanism
-from overstory.protocol.metrics import Metric, Period
-from overstory.protocol.metrics.period import DAY
-from overstory.protocol.wire import Batch
 
 if TYPE_CHECKING:
     from overstory.analysis.counts import SupportCounts
     from overstory.analysis.oracle import FrequencyOracle
     from overstory.analysis.reports import ReportBatch
+    from overstory.protocol.mechanisms.mechanism import Mechanism
+    from overstory.protocol.metrics import Metric, Period
 
 
 @dataclass(frozen=True)
@@ -79,6 +75,7 @@ class Known:
     def no_reports(self) -> ReportBatch:
         """A batch without reports."""
         from overstory.analysis.reports import ReportBatch
+        from overstory.protocol.wire import Batch
 
         of = self.mechanism
         return ReportBatch.from_wire(Batch(of.digest, of.payload_bits, of.num_cohorts, 0, b"", b""))
@@ -89,6 +86,8 @@ class Known:
 
     def last_expired(self, now: float) -> int:
         """Return the last period whose reports are past retention."""
+        from overstory.protocol.metrics.period import DAY
+
         return self.period.number(now - self.retention_days * DAY) - 1
 
     @property
@@ -108,6 +107,8 @@ class Known:
     @classmethod
     def from_row(cls, row: Row[Any]) -> Known | None:
         """Read a row; None when this program cannot build the mechanism, or builds another one."""
+        from overstory.protocol.metrics import Period
+
         described = json.loads(row.mechanism)
         mechanism = _rebuilt(described["name"], described["parameters"], row.digest)
         if mechanism is None:
@@ -119,6 +120,7 @@ class Known:
 
 def _rebuilt(name: str, parameters: Mapping[str, Any], digest: bytes) -> Mechanism | None:
     """Return the mechanism of that digest; a hashing oracle that names no number of seeds is of version 0.1."""
+    from overstory.protocol.encodings import SEEDS
     from overstory.protocol.mechanisms.registry import mechanism as build_mechanism
 
     for given in (parameters, {**parameters, "num_seeds": SEEDS}):
@@ -136,6 +138,8 @@ Knowledge = Mapping[tuple[str, bytes], Known]
 
 
 def _has_domain(mechanism: Mechanism) -> bool:
+    from overstory.protocol.mechanisms.bits import BitMechanism
+
     domain_size = getattr(mechanism.encoding, "domain_size", None)
     return isinstance(mechanism, BitMechanism) or domain_size is not None
 
@@ -168,6 +172,8 @@ def remember(database: Database, metrics: Iterable[Metric]) -> None:
 
 
 def _check_period(url: str, row: Row[Any], wanted: Knowledge) -> None:
+    from overstory.protocol.metrics import Period
+
     for known in wanted.values():
         if known.metric == row.metric and known.period.seconds != row.period_seconds:
             raise StoreError(

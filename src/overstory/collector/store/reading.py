@@ -16,11 +16,11 @@ from overstory.collector.store.database import Database
 from overstory.collector.store.errors import RecountError
 from overstory.collector.store.known import Known
 from overstory.collector.store.schema import CHUNKS, COUNTS, INBOX
-from overstory.protocol.metrics import Metric
 
 if TYPE_CHECKING:
     from overstory.analysis.counts import SupportCounts
     from overstory.analysis.reports import ReportBatch
+    from overstory.protocol.metrics import Metric
 
 
 def read_counts(database: Database, metric: Metric, first: int, last: int) -> dict[int, SupportCounts]:

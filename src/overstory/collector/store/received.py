@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.wire import cohort_width
 
 
 class Received(NamedTuple):
@@ -60,6 +59,8 @@ def merged(batches: Iterable[Received]) -> list[dict[str, Any]]:
 def _row(
     metric: str, period: int, digest: bytes, num_bits: int, num_cohorts: int, group: list[Received]
 ) -> dict[str, Any]:
+    from overstory.protocol.wire import cohort_width  # whoever only looks at a store has no use for it
+
     reports = sum(one.num_reports for one in group)
     cohorts, bits = b"".join([one.cohorts for one in group]), b"".join([one.bits for one in group])
     if (len(cohorts), len(bits)) != (reports * cohort_width(num_cohorts), reports * (-(-num_bits // 8))):

@@ -29,10 +29,10 @@ from overstory.collector.store.tokens import (
     read_tokens,
     revoke_token,
 )
-from overstory.protocol.metrics import Metric, MetricRegistry
 
 if TYPE_CHECKING:
     from overstory.analysis.counts import SupportCounts
+    from overstory.protocol.metrics import Metric, MetricRegistry
 
 
 class Store:

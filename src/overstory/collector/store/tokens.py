@@ -15,7 +15,6 @@ from sqlalchemy import Connection, Row, select, update
 from overstory.collector.store.database import Database
 from overstory.collector.store.schema import ABOUT, TOKENS
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics.period import DAY
 
 Role = Literal["write", "admin"]
 
@@ -82,6 +81,8 @@ def sha256(token: str) -> bytes:
 
 def add_token(database: Database, role: Role, application: str, expires: int | None) -> str:
     """Make a token; see `Store.add_token`."""
+    from overstory.protocol.metrics.period import DAY
+
     if role not in get_args(Role):
         raise ParameterError(f"a token's role is write or admin, not {role!r}")
     if not application.strip() or not application.isprintable():
