@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from overstory.analysis.selection import Correction
 from overstory.discovery.bulk import Rows, are_values, buckets_of
-from overstory.discovery.limits import null_error, smallest_found
+from overstory.discovery.limits import found_words, null_error, smallest_found
 from overstory.discovery.plans import BitPlan
 from overstory.discovery.reading import support_counts
 from overstory.discovery.result import F64, Discovered
@@ -79,9 +79,7 @@ def _with_limits(result: Discovered, asked: Sequence[tuple[object, int]], varian
     threshold = quantile * math.sqrt(variance) / result.num_reports
     errors = [math.sqrt(2) * null_error(mechanism, size) for mechanism, size in asked]  # type: ignore[arg-type]
     spread = [*errors, math.sqrt(variance) / result.num_reports]
-    smallest = smallest_found([*(0.0 for _ in errors), threshold], spread)
-    said = (
-        "even a value that everybody has" if smallest is None else f"a value held by fewer than {smallest:.3%} of users"
-    )
-    notes = (NOTE, f"{said} is found less than 90% of the time")
+    boundaries = [*(0.0 for _ in errors), threshold]
+    smallest = smallest_found(boundaries, spread)
+    notes = (NOTE, found_words(boundaries, spread))
     return replace(result, threshold=threshold, detectable_frequency=smallest, notes=notes)

@@ -49,6 +49,23 @@ def smallest_found(boundaries: Sequence[float], errors: Sequence[float], power: 
     return high
 
 
+def found_words(boundaries: Sequence[float], errors: Sequence[float]) -> str:
+    """Return from which shares a value is found half the time, and nine times in ten, as every command words it.
+
+    Examples
+    --------
+    >>> found_words([0.01], [0.001])
+    'a value is found about half the time from a share of 1.000%, nine times in ten from 1.128%'
+    """
+    half, nine = (smallest_found(boundaries, errors, power) for power in (0.5, POWER))
+    if half is None:
+        return "too few reports: even a value that everybody has would be found less than half the time"
+    often = f"a value is found about half the time from a share of {half:.3%}"
+    if nine is None:
+        return f"too few reports: {often}, none nine times in ten"
+    return f"{often}, nine times in ten from {nine:.3%}"
+
+
 def detectable_frequency(plan: PrefixPlan, num_reports: int, *, alpha: float = 0.05) -> float | None:
     """Return the smallest frequency that a plan finds nine times in ten, before anything is collected.
 

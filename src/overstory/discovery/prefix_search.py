@@ -10,7 +10,7 @@ import numpy as np
 
 from overstory.analysis.selection import Correction
 from overstory.discovery.bulk import rows_of
-from overstory.discovery.limits import POWER, smallest_found
+from overstory.discovery.limits import found_words, smallest_found
 from overstory.discovery.plans import DICTIONARY, PrefixPlan
 from overstory.discovery.questions import Question
 from overstory.discovery.reading import support_counts
@@ -80,15 +80,13 @@ def _with_limits(plan: PrefixPlan, result: Discovered, trail: Trail) -> Discover
     needed = needed_support(mechanism, num_reports, selection_level(result))
     threshold = float(frequencies_of(mechanism, np.array(needed), num_reports))
     boundaries = [level.cut - level.background for level in trail.levels[:-1]] + [threshold]
-    smallest = smallest_found(boundaries, [level.standard_error for level in trail.levels])
-    return replace(result, threshold=threshold, detectable_frequency=smallest, notes=_notes(plan, result, smallest))
+    errors = [level.standard_error for level in trail.levels]
+    notes = _notes(plan, result, found_words(boundaries, errors))
+    smallest = smallest_found(boundaries, errors)
+    return replace(result, threshold=threshold, detectable_frequency=smallest, notes=notes)
 
 
-def _notes(plan: PrefixPlan, result: Discovered, smallest: float | None) -> tuple[str, ...]:
-    if smallest is None:
-        seen = f"too few reports: even a value that everybody has would be found less than {POWER:.0%} of the time"
-    else:
-        seen = f"a value held by fewer than {smallest:.3%} of the users is found less than {POWER:.0%} of the time"
+def _notes(plan: PrefixPlan, result: Discovered, seen: str) -> tuple[str, ...]:
     notes = [seen]
     if np.count_nonzero(result.detected()) >= plan.beam / 2:
         notes.append(
