@@ -77,6 +77,8 @@ def test_no_command_and_a_wrong_one(capsys: Any) -> None:
             ["metrics", "lint", "x", "--strct"],
             "overstory metrics lint: error: there is no option --strct; did you mean ",
         ),
+        (["demo", "--hashse", "2"], "overstory demo: error: there is no option --hashse; did you mean --num-hashes?"),
+        (["help", "decdoe"], "overstory: error: there is no command 'decdoe'; did you mean decode?"),
         (["metrics", "lint", "x", "y"], "overstory metrics lint: error: not expected: y (see overstory metrics lint "),
         (["plan", "--reports", "many"], "argument --reports: 'many' is not a whole number: give one such as 1000000, "),
         (["compare", "--epsilon", "1,5"], "argument --epsilon: '1,5' is not a number: give one such as 0.5"),
@@ -90,6 +92,23 @@ def test_what_is_mistyped_is_one_line_with_what_may_be_meant(tmp_path: Any, argv
     assert (ran.returncode, ran.stdout) == (2, "")
     assert said in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("word", "option"),
+    [
+        (["help"], ["--help"]),
+        (["help", "decode"], ["decode", "--help"]),
+        (["help", "metrics", "lint"], ["metrics", "lint", "--help"]),
+        (["version"], ["--version"]),
+    ],
+)
+def test_help_and_version_are_words_too(word: list[str], option: list[str], capsys: Any) -> None:
+    """A18: people who come from git and cargo ask with a word."""
+    assert main(word) == 0
+    said = capsys.readouterr().out
+    assert main(option) == 0
+    assert said == capsys.readouterr().out
 
 
 @pytest.mark.parametrize("reports", ["1e5", "100,000", "100000", "100_000", "1.0e5"])

@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The kernels have threads of their own; OpenBLAS's only spin beside them, and cost decoding half its time.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        status = _run(list(sys.argv[1:] if argv is None else argv))
+        status = _run(_as_options(list(sys.argv[1:] if argv is None else argv)))
         sys.stdout.flush()
     except KeyboardInterrupt:
         print("overstory: interrupted", file=sys.stderr)
@@ -94,6 +94,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         lines = "\n".join(map(printable, message.split("\n")))  # a file's name may try to steer the terminal
         print(f"overstory: error: {lines}", file=sys.stderr)
     return status
+
+
+def _as_options(argv: list[str]) -> list[str]:
+    """Return `help`, `help COMMAND` and `version` as the options that they are meant as."""
+    if argv[:1] == ["help"]:
+        return [*argv[1:], "--help"]
+    return ["--version", *argv[1:]] if argv[:1] == ["version"] else argv
 
 
 def _run(argv: list[str]) -> int:

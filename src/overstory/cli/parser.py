@@ -32,8 +32,13 @@ class Parser(argparse.ArgumentParser):
         """Parse; unlike argparse's own, the command that does not know an argument says so, and not the one above."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            self.error(_unknown(unknown, self._option_string_actions))
+            self.error(_unknown(unknown, self._shown()))
         return found, unknown
+
+    def _shown(self) -> list[str]:
+        """Return the options that the help lists: an earlier name is understood, and not suggested."""
+        shown = (option for option in self._actions if option.help != argparse.SUPPRESS)
+        return [name for option in shown for name in option.option_strings]
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         choices = action.choices
