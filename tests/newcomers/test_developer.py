@@ -74,7 +74,7 @@ def test_from_nothing_to_an_estimate(developer):
         assert run(developer, serving.url).startswith("already\nRound(sent=0,")
         assert "waiting: 0, sent: 1" in developer.shell("overstory status")
     decode = "overstory decode --store reports.db --registry metrics.toml --metric theme --all"
-    assert "1 reports of theme" in developer.shell(decode)
+    assert "1 report of theme in 1 period " in developer.shell(decode)
 
 
 def test_a_program_before_its_collector_loses_nothing(developer):

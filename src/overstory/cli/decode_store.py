@@ -159,6 +159,7 @@ def summary(reading: Reading) -> list[str]:
     """Return what was read, how, and what it costs, in sentences."""
     from overstory.analysis.selection import INTERVAL_KINDS
     from overstory.cli.showing import bound_text
+    from overstory.client.wording import counted
     from overstory.files.results import epsilon_text
 
     said, metric = reading.summary(), reading.metric
@@ -169,9 +170,10 @@ def summary(reading: Reading) -> list[str]:
     one, ever = epsilon_text(said["epsilon_report"]), epsilon_text(said["epsilon_permanent"])
     oracle = f"{metric.mechanism.name}, epsilon {one} for one report, {ever} for any number of reports of one value"
     read = f"estimated {kinds[reading.kind]}; {bound_text(reading.choices.correction, reading.choices.alpha)}"
-    counted = f"{said['reports']:,} reports of {metric.id} in {said['periods_with_reports']:,} periods{between}"
+    periods = counted(said["periods_with_reports"], "period")
+    there = f"{counted(said['reports'], 'report')} of {metric.id} in {periods}{between}"
     intervals = f"intervals: {INTERVAL_KINDS[reading.interval_kind]}"
-    return ["", f"{counted}; {read}", intervals, f"privacy: {oracle}"]
+    return ["", f"{there}; {read}", intervals, f"privacy: {oracle}"]
 
 
 def _notes(reading: Reading) -> list[str]:

@@ -87,7 +87,8 @@ def check_files() -> Findings:
 
 def check_registry(registry: MetricRegistry, now: float) -> Findings:
     """Look at which metrics have expired, or will soon."""
-    said = f"version {registry.version}, {len(registry)} metrics, digest {registry.digest.hex()}"
+    count = f"{len(registry)} {'metric' if len(registry) == 1 else 'metrics'}"
+    said = f"version {registry.version}, {count}, digest {registry.digest.hex()}"
     yield Finding("registry", "ok", said)
     for metric in registry.values():
         days = (metric.expires_at - now) / DAY

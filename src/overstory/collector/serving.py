@@ -259,7 +259,8 @@ def _facts(registry: MetricRegistry) -> dict[str, Any]:
 
 
 def _said(facts: dict[str, Any]) -> str:
-    return f"registry {facts['registry']} (digest {facts['digest']}), {facts['metrics']} metrics"
+    metrics = "metric" if facts["metrics"] == 1 else "metrics"
+    return f"registry {facts['registry']} (digest {facts['digest']}), {facts['metrics']} {metrics}"
 
 
 def serve(
