@@ -118,3 +118,9 @@ def test_a_bound_needs_reports_and_a_probability():
     for reports, beta in ((0, 0.05), (10, 0.0), (10, 1.0)):
         with pytest.raises(ParameterError, match="positive number of reports and a probability"):
             error_bound(mechanism("grr", domain_size=4, epsilon=1.0), reports, beta)
+
+
+def test_reports_in_place_of_counts_are_one_clear_error():
+    grr = overstory.oracle("grr", domain_size=3, epsilon=1.0)
+    with pytest.raises(ParameterError, match=r"reports, not counts: give oracle\.accumulate\(reports\)"):
+        grr.estimate(grr.simulate([0, 1, 2], rng=1))

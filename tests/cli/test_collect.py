@@ -115,6 +115,12 @@ def test_few_people_have_intervals_that_end_where_shares_do(folder):
     assert re.search(r"found about half the time from +none", shown)
 
 
+def test_an_error_above_a_hundred_points_is_written_out(folder):
+    (folder / "two.csv").write_text("name\na\nb\n")
+    shown = within("collect", "two.csv", "--column", "name", "--seed", 1, "-o", "two", cwd=folder).stdout
+    assert "shares are off by 108 percentage points" in shown  # 1.1e+02 is no number for a person
+
+
 def test_the_same_command_gives_the_same_page(folder):
     pages = []
     for name in ("one", "two"):

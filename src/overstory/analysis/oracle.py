@@ -199,9 +199,11 @@ class FrequencyOracle:
         Raises
         ------
         ParameterError
-            When a Bloom collection is to be read without candidates, the counts are another mechanism's, or a device
-            sends less than one report.
+            When a Bloom collection is to be read without candidates, the counts are another mechanism's or are
+            reports, or a device sends less than one report.
         """
+        if isinstance(counts, ReportBatch):
+            raise ParameterError("these are reports, not counts: give oracle.accumulate(reports)")
         if self.labels is None or candidates is not None:
             found = self.support.estimate(counts, candidates, reports_per_device=reports_per_device, **choices)
         else:

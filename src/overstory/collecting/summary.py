@@ -115,7 +115,7 @@ class Summary:
         held = np.count_nonzero(people.counts)
         cost = statement(learned.mechanism).plain_words()
         found = f"{detected:,} of {held:,} values that somebody has, detected at a false discovery rate of"
-        error = f"shares are off by {100 * learned.rmse:.2g} percentage points, root mean square"
+        error = f"shares are off by {_points(learned.rmse)} percentage points, root mean square"
         intervals = f"{learned.inside:,} of {len(people.labels):,} intervals of these reports hold the truth"
         return [
             f"Who: {self._who()}.",
@@ -181,6 +181,11 @@ class Summary:
             f"show is by the rule used above; the people asked for show a share nine times in ten, with a chance of "
             f"{ALPHA:.0%} of any false detection."
         )
+
+
+def _points(error: float) -> str:
+    points = 100 * error
+    return f"{points:.0f}" if points >= 10 else f"{points:.2g}"
 
 
 def _share(share: float | None) -> str:

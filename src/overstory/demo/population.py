@@ -85,11 +85,9 @@ def draw_population(choice: str, num_reports: int, rng: np.random.Generator) -> 
     """
     states, words = choose_states(choice)
     cases = np.array([CONFIRMED[state] for state in states], dtype=np.float64)
-    if num_reports < 1 or cases.sum() == 0:
-        raise ParameterError(
-            f"--reports {num_reports}: give at least 1"
-            if num_reports < 1
-            else f"--states {choice}: none of them has a case; name others"
-        )
+    if num_reports < 1:
+        raise ParameterError(f"--reports {num_reports}: give at least 1")
+    if cases.sum() == 0:
+        raise ParameterError(f"--states {choice}: none of them has a case; name others")
     symbols = rng.choice(len(states), size=num_reports, p=cases / cases.sum()).astype(np.int32)
     return Population(states, symbols, f"{words} ({ATTRIBUTION})")
