@@ -38,7 +38,7 @@ def test_a_wrong_choice_says_what_would_be_right(choice, word):
 
 @pytest.mark.parametrize("reports", [0, -1])
 def test_nobody_cannot_be_drawn(reports):
-    with pytest.raises(ParameterError, match="at least 1"):
+    with pytest.raises(ParameterError, match=r"give at least 1$"):
         draw_population("26", reports, np.random.default_rng(1))
 
 
