@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 import logging
 import resource
 import socket
 import sqlite3
+import subprocess
 import sys
 import threading
 import time
@@ -245,7 +247,91 @@ def test_senders_that_nobody_accepts_are_counted() -> None:
             sender.close()
 
 
-@pytest.mark.xfail(strict=False, reason="known defect: about one collector in five does not recover from 15 s of this")
+def test_ticks_and_upkeep_go_on_where_no_task_ever_wakes_up(monkeypatch) -> None:
+    """What the loss of a wake-up for want of memory comes to."""
+    store, stuck = Upset(), asyncio.Event()
+
+    async def lost(*_: object) -> None:
+        await stuck.wait()
+
+    monkeypatch.setattr("asyncio.sleep", lost)
+    with served(store=store, rhythm=OFTEN) as (_, address), Wire(address) as wire:
+        date = wire.send(b"GET /healthz HTTP/1.1\r\nHost: c\r\n\r\n").answer()[1]["date"]
+        until(lambda: wire.send(b"GET /healthz HTTP/1.1\r\nHost: c\r\n\r\n").answer()[1]["date"] != date, 5)
+        store.done = {}
+        until(lambda: len(store.done) == 4, 5)
+        monkeypatch.undo()  # uvicorn sleeps to let connections end
+
+
+def test_a_tick_that_fails_is_followed_by_the_next(monkeypatch, caplog) -> None:
+    with caplog.at_level(logging.ERROR, "overstory.collector"), served() as (_, address), Wire(address) as wire:
+        monkeypatch.setattr("uvicorn.server.formatdate", _no_memory)
+        until(lambda: "a look at what there is to do failed: MemoryError" in caplog.text, 5)
+        monkeypatch.undo()
+        date = wire.send(b"GET /healthz HTTP/1.1\r\nHost: c\r\n\r\n").answer()[1]["date"]
+        until(lambda: wire.send(b"GET /healthz HTTP/1.1\r\nHost: c\r\n\r\n").answer()[1]["date"] != date, 5)
+
+
+def _no_memory(*_: object, **__: object) -> None:
+    raise MemoryError
+
+
+def test_an_event_loop_that_stops_for_want_of_memory_goes_on() -> None:
+    class Unnameable:
+        """A callback that fails, and has no words for it: uvloop stops then."""
+
+        def __call__(self) -> None:
+            raise MemoryError
+
+        __repr__ = __str__ = _no_memory  # type: ignore[assignment]
+
+    with served() as (collector, address), Wire(address) as wire:
+        loop = collector.committer._loop
+        assert loop is not None
+        loop.call_soon_threadsafe(Unnameable())
+        time.sleep(0.2)
+        assert wire.send(post(upload())).answer()[0] == 200
+
+
+def test_while_memory_is_short_reports_wait_and_the_collector_is_not_ready(monkeypatch, caplog) -> None:
+    at_level = caplog.at_level(logging.WARNING, "overstory.collector")
+    with at_level, served() as (collector, address), Wire(address) as wire:
+        monkeypatch.setattr("overstory.collector.reserve.mmap.mmap", _no_memory)
+        until(lambda: collector.intake.reserve.short, 5)
+        status, headers, body = wire.send(post(upload())).answer()
+        assert (status, json.loads(body)["reason"], headers["retry-after"]) == (503, "fault", "60")
+        assert ready(wire)[0] == 503
+        until(lambda: "memory is short: reports are refused with 503" in caplog.text, 5)
+        monkeypatch.undo()
+        until(lambda: wire.send(post(upload())).answer()[0] == 200, 5)
+        assert ready(wire)[0] == 200
+
+
+RESERVE = """
+import resource
+from pathlib import Path
+from overstory.collector.reserve import HELD, MARGIN, Reserve
+
+reserve = Reserve()
+reserve.look()
+taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (taken + MARGIN // 2, resource.RLIM_INFINITY))
+reserve.look()
+assert reserve.short
+room = bytearray(HELD // 2)  # there is room for what is under way
+reserve.look()
+assert reserve.short
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+reserve.look()
+assert not reserve.short
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="how much address space is taken is read from /proc")
+def test_the_reserve_is_given_back_while_memory_is_short_and_taken_again() -> None:
+    subprocess.run([sys.executable, "-c", RESERVE], check=True, timeout=60)
+
+
 @pytest.mark.slow
 def test_without_memory_for_a_while_no_report_is_refused_and_everything_goes_on(tmp_path) -> None:
     store_file = str(tmp_path / "store.db")

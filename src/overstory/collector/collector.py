@@ -7,7 +7,6 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -100,12 +99,6 @@ class Collector:
         self.intake = Intake(Ingest(registry, self.limits), self.committer, self.access, self.meters, clock)
         self.meters.queue = lambda: (self.committer.reports, self.committer.size)
         self._upkeep = Upkeep(self.meters)
-        # A thread each for what goes on for ever: it keeps its memory and its connection, and tokens are read however
-        # long a compaction takes.
-        names = "tokens", "upkeep", "settle"
-        self._threads = self._reading, self._keeping, self._settling = [
-            ThreadPoolExecutor(1, f"overstory-{name}") for name in names
-        ]
         self._started = False
         self._remains = 0  # compactions in a row after which deleted rows could still be read
         self._failed_commit = -math.inf
@@ -116,14 +109,15 @@ class Collector:
         """`ready`, or why not: `starting`, `closing`, or `store`.
 
         The last means that the last commit failed within a minute, that tokens cannot be read or the embedded store's
-        log not be copied, that a task of the upkeep is late, or that nothing commits any more.
+        log not be copied, that a task of the upkeep is late, that memory is short, or that nothing commits any more.
         """
         if self.intake.closing:
             return "closing"
         if not self._started:
             return "starting"
         failed = time.monotonic() - self._failed_commit < FAILED_SECONDS
-        return "store" if failed or self._upkeep.troubled or not self.committer.alive else "ready"
+        troubled = failed or self._upkeep.troubled or self.intake.reserve.short or not self.committer.alive
+        return "store" if troubled else "ready"
 
     async def start(self) -> None:
         """Read the tokens, start the writer and the upkeep.
@@ -135,17 +129,18 @@ class Collector:
         """
         await asyncio.to_thread(self.access.refresh)
         self.committer.start()
-        rhythm, keeping = self._rhythm, self._keeping
+        rhythm = self._rhythm
+        # A thread each for what goes on for ever: it keeps its memory and its connection, and tokens are read however
+        # long a compaction takes.
         tasks = (
-            Task("tokens", rhythm.tokens, 10.0, needed=True, threads=self._reading, work=self.access.refresh),
-            Task("compact", rhythm.compact, 300.0, needed=False, threads=keeping, work=self._compact),
-            Task("retain", rhythm.retain, 7200.0, needed=False, threads=keeping, work=self._retain),
-            Task("uses", rhythm.uses, 7200.0, needed=False, threads=keeping, work=self._note_uses),
-            Task("settle", rhythm.settle, 30.0, needed=True, threads=self._settling, work=self.store.settle),
+            Task("tokens", rhythm.tokens, 10.0, needed=True, thread="tokens", work=self.access.refresh),
+            Task("compact", rhythm.compact, 300.0, needed=False, thread="upkeep", work=self._compact),
+            Task("retain", rhythm.retain, 7200.0, needed=False, thread="upkeep", work=self._retain),
+            Task("uses", rhythm.uses, 7200.0, needed=False, thread="upkeep", work=self._note_uses),
+            Task("settle", rhythm.settle, 30.0, needed=True, thread="settle", work=self.store.settle),
         )
-        self._upkeep.start(task for task in tasks if task.seconds)
-        if rhythm.compact:
-            self._upkeep.once(keeping, self.store.prepare)
+        prepare = Task("prepare", 0.0, 0.0, needed=False, thread="upkeep", work=self.store.prepare)
+        self._upkeep.start((task for task in tasks if task.seconds), first=[prepare] if rhythm.compact else [])
         self._started = True
 
     def renew(self, registry: MetricRegistry) -> None:
@@ -170,14 +165,14 @@ class Collector:
         with suppress(Exception):  # a day of use that is not noted is no reason to end otherwise
             await asyncio.to_thread(self._note_uses)
         await asyncio.to_thread(self.store.close)
-        for executor in self._threads:
-            executor.shutdown(wait=False)
 
     def _committed(self, commit: Committed) -> None:
         self._failed_commit = time.monotonic() if commit.failed else -math.inf
         self.meters.committed(commit)
 
     def _compact(self) -> None:
+        if self.intake.reserve.short:
+            raise MemoryError("it waits until there is more memory")
         now = self._watch.read()
         done = self.store.compact(int(now), within=self._rhythm.within, forgetting=self._forgetting(now))
         self._remains = self._remains + 1 if done.remains else 0

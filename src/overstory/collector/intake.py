@@ -13,6 +13,7 @@ from overstory.collector.answers import Answer, answer_to, refusal
 from overstory.collector.committer import Committer
 from overstory.collector.ingest import JSON, Decision, Ingest
 from overstory.collector.meters import Meters
+from overstory.collector.reserve import Reserve
 from overstory.collector.sparse_log import SparseLog
 from overstory.protocol.reasons import Reason
 from overstory.protocol.upload import MEDIA_TYPE
@@ -85,6 +86,7 @@ class Intake:
         self._ingest, self._committer, self._access = ingest, committer, access
         self.limits, self.meters, self._clock = ingest.limits, meters, clock
         self.closing = False
+        self.reserve = Reserve()
         self._faults = SparseLog(_log)
 
     def judge_by(self, ingest: Ingest) -> None:
@@ -102,8 +104,14 @@ class Intake:
             return Reason.WRONG_TYPE
         if head.length is not None and self.too_large(head, head.length):
             return Reason.TOO_LARGE
+        return self._no_room()
+
+    def _no_room(self) -> Reason | None:
+        """Say why nothing is taken at the moment, or None."""
         if not self._committer.alive:
             return Reason.STORE
+        if self.reserve.short:
+            return Reason.FAULT
         return Reason.QUEUE_FULL if self._committer.full else None
 
     def too_large(self, head: Head, size: int) -> bool:

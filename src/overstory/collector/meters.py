@@ -53,7 +53,7 @@ class Histogram:
 class Meters(Collector):
     """All that is counted. Nothing in it says who sent what, or when.
 
-    Only the event loop counts; `expose` reads whole integers.
+    The event loop counts, and each task of the upkeep its own failures; `expose` reads whole integers.
     """
 
     def __init__(self) -> None:

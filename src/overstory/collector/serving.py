@@ -25,6 +25,8 @@ from overstory import __version__
 from overstory.collector.app import build_app
 from overstory.collector.collector import Collector
 from overstory.collector.log_lines import LOG, log_event
+from overstory.collector.pulse import Pulse
+from overstory.collector.sparse_log import SparseLog
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.metrics import MetricRegistry
 
@@ -36,8 +38,11 @@ PATIENCE: Final = 30
 
 BACKLOG: Final = 2048
 
+TICK: Final = 0.1
+"""Seconds between two looks at what there is to do beside answering."""
+
 SWEEP: Final = 10
-"""Every so many tenths of a second it is looked whose answers are not taken."""
+"""Every so many ticks it is looked whose answers are not taken."""
 
 
 class ServingError(OverstoryError):
@@ -123,6 +128,44 @@ class Server(uvicorn.Server):
         self._said_closing = False
         self._bound: socket.socket | None = None
         self._unaccepted, self._accepted = 0, set[int]()
+        self._ticks, self._faults = 0, SparseLog(LOG)
+        self._short = False
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until the end; an event loop that stops for want of memory goes on where it was."""
+        with asyncio.Runner(loop_factory=self.config.get_loop_factory()) as runner:
+            loop = runner.get_loop()
+            serving = loop.create_task(self.serve(sockets))
+            while not serving.done():
+                try:
+                    loop.run_until_complete(serving)
+                except MemoryError:
+                    if serving.done():
+                        raise
+
+    async def main_loop(self) -> None:
+        """Tick until it is time to end, however often a tick is lost or fails."""
+        loop = asyncio.get_running_loop()
+        over: asyncio.Future[None] = loop.create_future()
+        reserve = self._collector.intake.reserve
+        pulse = Pulse(loop, partial(self._begin_tick, over), reserve.look, TICK)
+        await self._tick(over)  # before the first request: its answer has a date
+        pulse.start()
+        try:
+            await over
+        finally:
+            pulse.stop()
+
+    def _begin_tick(self, over: asyncio.Future[None]) -> None:
+        asyncio.get_running_loop().create_task(self._tick(over))
+
+    async def _tick(self, over: asyncio.Future[None]) -> None:
+        try:
+            self._ticks += 1
+            if await self.on_tick(self._ticks - 1) and not over.done():
+                over.set_result(None)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next tick may do better
+            self._faults.error("a look at what there is to do failed", error)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and say where."""
@@ -203,6 +246,7 @@ class Server(uvicorn.Server):
             log_event(
                 f"stopping: posts are refused; it stops listening in {self._listening.grace:g} s", event="stopping"
             )
+        self._say_whether_memory_is_short()
         if counter % SWEEP == 0:
             for connection in list(self.server_state.connections):
                 if hasattr(connection, "sweep"):  # ours
@@ -213,6 +257,14 @@ class Server(uvicorn.Server):
             except (OSError, MemoryError) as error:
                 LOG.error("cannot listen again: %s", error)  # the next look tries again
         return await super().on_tick(counter) or time.monotonic() >= self._ends_at
+
+    def _say_whether_memory_is_short(self) -> None:
+        short = self._collector.intake.reserve.short
+        if short and not self._short:
+            LOG.error("memory is short: reports are refused with 503 until there is more, senders will retry")
+        elif self._short and not short:
+            LOG.warning("there is memory again: reports are taken")
+        self._short = short
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, and end."""

@@ -1,12 +1,16 @@
-"""What a collector does again and again beside taking reports: supervised, so that nothing of it ends in silence."""
+"""What a collector does again and again beside taking reports: supervised, so that nothing of it ends in silence.
+
+Its threads wait and work by themselves. No task of the event loop is part of it: where memory ends, a task may never
+hear that its work is done.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable
-from concurrent.futures import Executor
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,6 +20,9 @@ from overstory.collector.sparse_log import SparseLog
 
 AGAIN: Final = 60.0
 """A task that failed is tried again after this many seconds, where it is not due earlier."""
+
+PAUSE: Final = 0.1
+"""Seconds before a thread goes on that found no memory for its own part of the work."""
 
 _log: Final = logging.getLogger("overstory.collector")
 
@@ -34,18 +41,19 @@ class Task:
         Seconds, beside three rounds, without a success after which the collector is not ready.
     needed
         Whether one failure is enough for that.
-    threads
-        Where `work` runs.
+    thread
+        Where `work` runs, with all other work of that thread.
     """
 
     name: str
     seconds: float
     patience: float
     needed: bool
-    threads: Executor
+    thread: str
     work: Callable[[], Any]
     succeeded: float = field(default_factory=time.monotonic)
     failing: bool = False
+    due: float = 0.0
 
     @property
     def late(self) -> float:
@@ -67,28 +75,32 @@ class Upkeep:
     def __init__(self, meters: Meters, clock: Callable[[], float] = time.monotonic) -> None:
         self._meters, self._clock = meters, clock
         self._tasks: list[Task] = []
-        self._running: list[asyncio.Task[None]] = []
+        self._threads: list[threading.Thread] = []
+        self._going = threading.Lock()  # held until all of it ends: to wait for a lock takes no memory
+        self._going.acquire()
         self._faults = SparseLog(_log)
         meters.upkeep = self.ages
 
-    def start(self, tasks: Iterable[Task]) -> None:
-        """Begin; each task is due for the first time after its `seconds`."""
+    def start(self, tasks: Iterable[Task], first: Iterable[Task] = ()) -> None:
+        """Begin; each task is due for the first time after its `seconds`, those of `first` at once and once."""
         now = self._clock()
         for task in tasks:
-            task.succeeded = now
+            task.succeeded, task.due = now, now + task.seconds
             self._tasks.append(task)
-            self._running.append(asyncio.create_task(self._every(task)))
-
-    def once(self, threads: Executor, work: Callable[[], Any]) -> None:
-        """Do something in the background, one time."""
-        task = Task("prepare", 0.0, 0.0, needed=False, threads=threads, work=work)
-        self._running.append(asyncio.create_task(_to_the_end(self._try(task))))
+        first = list(first)
+        for name in dict.fromkeys(task.thread for task in self._tasks):
+            mine = [task for task in self._tasks if task.thread == name]
+            once = [task for task in first if task.thread == name]
+            thread = threading.Thread(target=self._run, args=(mine, once), name=f"overstory-{name}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     async def stop(self) -> None:
         """End all tasks; what is under way is finished."""
-        for running in self._running:
-            running.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        if self._going.locked():
+            self._going.release()
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join)
 
     def ages(self) -> dict[str, float]:
         """Return the seconds since each task's last success."""
@@ -101,22 +113,34 @@ class Upkeep:
         now = self._clock()
         return [task.name for task in self._tasks if (task.failing and task.needed) or now - task.succeeded > task.late]
 
-    async def _every(self, task: Task) -> None:
+    def _run(self, tasks: list[Task], first: list[Task]) -> None:
+        failed = False
         while True:
             try:
-                await asyncio.sleep(min(task.seconds, AGAIN) if task.failing else task.seconds)
-                await _to_the_end(self._try(task))
-            except Exception as error:  # noqa: BLE001 - of the event loop itself, which found no memory
-                self._failed(task, error)
+                if failed:
+                    time.sleep(PAUSE)
+                failed = True
+                while first:
+                    self._try(first.pop())
+                task = min(tasks, key=_due)
+                if self._going.acquire(timeout=max(0.0, task.due - self._clock())):
+                    self._going.release()  # the other threads end, too
+                    return
+                self._try(task)
+                failed = False
+            except Exception:  # noqa: BLE001, S112 - there was no memory to say so, either
+                continue
 
-    async def _try(self, task: Task) -> None:
+    def _try(self, task: Task) -> None:
         try:
-            await asyncio.get_running_loop().run_in_executor(task.threads, task.work)
+            task.work()
         except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt may do better
             self._failed(task, error)
         else:
             task.failing = False
             task.succeeded = self._clock()
+        finally:
+            task.due = self._clock() + (min(task.seconds, AGAIN) if task.failing else task.seconds)
 
     def _failed(self, task: Task, error: Exception) -> None:
         task.failing = True
@@ -125,11 +149,5 @@ class Upkeep:
             self._faults.error(f"upkeep ({task.name})", error)
 
 
-async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """Wait for work that a cancellation must not tear apart."""
-    task = asyncio.create_task(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await task
-        raise
+def _due(task: Task) -> float:
+    return task.due
