@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 TESTS ?= -n auto --dist loadgroup
 
-.PHONY: help demo test test-all google-rappor-files lint format bench docs clean
+.PHONY: help demo test test-all google-rappor-files lint format bench figures docs clean
 
 help:
 	@echo "make demo      collect real figures under local differential privacy and see what is learned"
@@ -15,7 +15,8 @@ help:
 	@echo "make lint      ruff, mypy, import contracts"
 	@echo "make format    let ruff lay the code out"
 	@echo "make bench     the benchmarks, as ratios"
-	@echo "make docs      the figures that the documentation quotes"
+	@echo "make figures   the figures that the documentation quotes"
+	@echo "make docs      the documentation's site, in out/site (no network is needed to build or read it)"
 	@echo "make clean     remove what these targets made"
 
 $(BIN)/python:
@@ -33,6 +34,10 @@ $(VENV)/dev: pyproject.toml $(BIN)/python
 	$(PIP) install --editable '.[all]' --group dev
 	@touch $@ $(VENV)/server
 
+$(VENV)/docs: pyproject.toml $(BIN)/python
+	$(PIP) install --group docs
+	@touch $@
+
 demo: $(VENV)/server
 	$(BIN)/overstory demo
 
@@ -46,21 +51,25 @@ google-rappor-files: $(VENV)/dev
 	$(BIN)/python tests/files/google_checkout.py "$(CHECKOUT)"
 
 lint: $(VENV)/dev
-	$(BIN)/ruff format --check src tests bench
-	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench docs examples
+	$(BIN)/ruff check src tests bench docs examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: $(VENV)/dev
-	$(BIN)/ruff format src tests bench
-	$(BIN)/ruff check --fix src tests bench
+	$(BIN)/ruff format src tests bench docs examples
+	$(BIN)/ruff check --fix src tests bench docs examples
 
 bench: $(VENV)/dev
 	@for script in bench/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-docs: $(VENV)/dev
+figures: $(VENV)/dev
 	@for script in oracle_page plan_gain decode_accuracy speed_decode oracle_variance numeric_accuracy heavy_hitters; do \
 	  echo "== $$script"; $(BIN)/python bench/$$script.py || exit 1; done
+
+docs: $(VENV)/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "out/site/index.html is the first page; with search: $(BIN)/python -m http.server -d out/site"
 
 clean:
 	rm -rf $(VENV) out dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .import_linter_cache

@@ -21,9 +21,9 @@ def gone(text):
 
 
 def test_every_page_that_is_named_is_there():
-    texts = {path: path.read_text("utf-8") for path in files() if path.suffix in READ and path.is_file()}
-    missing = {path.relative_to(ROOT).as_posix(): gone(text) for path, text in texts.items() if gone(text)}
-    missing.pop("tests/docs/test_mentioned_pages.py", None)
+    readable = [path for path in files() if path.suffix in READ and path.parent != Path(__file__).parent]
+    missing = {path.relative_to(ROOT).as_posix(): gone(path.read_text("utf-8")) for path in readable}
+    missing = {path: names for path, names in missing.items() if names}
     assert missing == {}
 
 

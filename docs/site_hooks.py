@@ -1,0 +1,64 @@
+"""The hooks of the documentation's site: pages outside docs/ become part of it, so that links work in both places.
+
+In the repository a page links to ``../../CHANGELOG.md`` or ``../../examples/metrics.toml``. The site has no folder
+above docs/, so it takes those files in under their own names, and the links are written as the site needs them.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from mkdocs.structure.files import File
+
+ROOT = Path(__file__).parents[1]
+PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+COPIED = ("examples", "LICENSE", "CITATION.cff")
+FENCED = re.compile(r"(^```.*?^```$|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(\]\()([^)\s#]+)")
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the repository's own pages and its examples to the site."""
+    for path in outside():
+        files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
+    return files
+
+
+def outside() -> list[Path]:
+    """Return the files outside docs/ that pages may link to."""
+    found = [ROOT / name for name in PAGES]
+    for name in COPIED:
+        path = ROOT / name
+        found += sorted(path.rglob("*")) if path.is_dir() else [path]
+    return [path for path in found if path.is_file() and "__pycache__" not in path.parts]
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Write the links as the site needs them."""
+    return relinked(markdown, page.file.src_uri)
+
+
+def relinked(markdown: str, uri: str) -> str:
+    """Return a page's text with its relative links for the site; what is code is left alone.
+
+    Parameters
+    ----------
+    markdown
+        The page as it is in the repository.
+    uri
+        The page's place in the site; those of `PAGES` are in the repository's root, all others below docs/.
+    """
+    here = PurePosixPath(uri if uri in PAGES else f"docs/{uri}").parent.as_posix()
+
+    def link(match: re.Match[str]) -> str:
+        if "://" in match[2] or match[2].startswith("mailto:"):
+            return match[0]
+        target = posixpath.normpath(posixpath.join(here, match[2]))
+        target = "index.md" if target == "README.md" else target.removeprefix("docs/")
+        return match[1] + posixpath.relpath(target, posixpath.dirname(uri) or ".")
+
+    parts = FENCED.split(markdown)
+    return "".join(part if place % 2 else LINK.sub(link, part) for place, part in enumerate(parts))
