@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from overstory.collecting import figures
 from overstory.collecting.summary import HERE, Summary
-from overstory.experiments import page as shared
+from overstory.experiments.page import drawn, style
 from overstory.experiments.result import Picture
 from overstory.files.opening import writing_text
 from overstory.privacy.statement import finite, statement
@@ -65,7 +65,7 @@ def write_page(summary: Summary, folder: Path, command: str) -> Path:
 
 
 def _parts(summary: Summary, command: str) -> Iterator[str]:
-    yield HEAD.format(style=shared.style())
+    yield HEAD.format(style=style())
     yield from _facts(summary)
     yield "\n<h2>What was true, and what was learned</h2>\n"
     yield _figure(figures.shares(summary))
@@ -102,7 +102,7 @@ def _facts(summary: Summary) -> Iterator[str]:
 
 
 def _figure(picture: Picture) -> str:
-    return f"<figure>{shared.drawn(picture)}<figcaption>{escape(picture.caption)}</figcaption></figure>\n"
+    return f"<figure>{drawn(picture)}<figcaption>{escape(picture.caption)}</figcaption></figure>\n"
 
 
 def _quantiles(summary: Summary) -> str:
