@@ -86,7 +86,7 @@ def bits(word: int) -> list[int]:
 
 
 def collector_side(canvas: Canvas, oracle: overstory.FrequencyOracle) -> None:
-    """Draw the counts of simulated devices, and the estimate with its interval beside the truth."""
+    """Draw the counts of simulated devices, and the estimate with its interval next to the truth."""
     values = np.repeat(np.arange(len(NAMES)), [round(share * DEVICES) for share in SHARES])
     counts = oracle.accumulate(oracle.simulate(values, np.random.default_rng(7)))
     estimate = oracle.estimate(counts)
