@@ -48,7 +48,7 @@ test-all: $(VENV)/dev
 	$(BIN)/python -m pytest $(TESTS)
 
 google-rappor-files: $(VENV)/dev
-	$(BIN)/python tests/files/google_checkout.py "$(CHECKOUT)"
+	$(BIN)/python tests/support/google_checkout.py "$(CHECKOUT)"
 
 lint: $(VENV)/dev
 	$(BIN)/ruff format --check src tests bench docs examples

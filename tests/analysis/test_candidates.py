@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_collections import random_map
 
 from overstory.analysis import design
 from overstory.analysis.candidates import CandidateMap
 from overstory.analysis.collisions import colliding
 from overstory.protocol.errors import ParameterError
+from support.random_collections import random_map
 
 SHAPES = st.tuples(st.integers(1, 5), st.integers(1, 12), st.integers(1, 9), st.integers(1, 4))
 

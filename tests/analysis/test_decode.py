@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from random_collections import P_STAR, Q_STAR, noiseless, random_map, report
 
 from overstory.analysis.candidates import CandidateMap
 from overstory.analysis.counts import SupportCounts
 from overstory.analysis.decoding import decode, model
 from overstory.protocol.errors import ParameterError
+from support.random_collections import P_STAR, Q_STAR, noiseless, random_map, report
 
 HELD = np.array([60_000, 30_000, 15_000, 5_000, 0, 0, 0, 0, 0, 0])
 

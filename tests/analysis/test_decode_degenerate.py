@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from random_collections import random_map, report
 
 from overstory.analysis.candidates import CandidateMap
 from overstory.analysis.counts import SupportCounts
 from overstory.analysis.decoding import decode
+from support.random_collections import random_map, report
 
 METHODS = [{"method": "gls"}, {"method": "gls", "complete": True}, {"method": "lasso"}]
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from random_collections import FALSE_ALARM, P_STAR, Q_STAR, random_map, report, two_sided
 from scipy.stats import norm
 
 from overstory.analysis.decoding import decode
 from overstory.analysis.estimate import Estimate
+from support.random_collections import FALSE_ALARM, P_STAR, Q_STAR, random_map, report, two_sided
 
 SEEDS = 120
 HELD = np.array([40_000, 20_000, 10_000, 3_000, 2_000, 1_000] + [0] * 14)

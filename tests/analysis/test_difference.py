@@ -10,7 +10,6 @@ import json
 
 import numpy as np
 import pytest
-from random_collections import FALSE_ALARM, random_map, report
 from scipy.stats import binom
 
 import overstory
@@ -20,6 +19,7 @@ from overstory.analysis.difference import Difference, difference
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.postprocess import postprocess
 from overstory.protocol.errors import ParameterError
+from support.random_collections import FALSE_ALARM, random_map, report
 
 WEEKS = np.array([[0.45, 0.30, 0.20, 0.05, 0.0], [0.40, 0.35, 0.15, 0.10, 0.0]])
 """True shares of two populations."""

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from random_collections import FALSE_ALARM, P_STAR, Q_STAR, two_sided
 
 from overstory.analysis.counts import SupportCounts
 from overstory.analysis.estimate import Estimate, debias
 from overstory.analysis.estimate_output import CSV_HEADER, plot_height
 from overstory.protocol.errors import ParameterError
+from support.random_collections import FALSE_ALARM, P_STAR, Q_STAR, two_sided
 
 
 def one_hot(rng: Any, held: Any, others: Any = 0) -> Any:

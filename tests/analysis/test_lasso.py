@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from random_collections import random_map, report
 
 from overstory.analysis import design
 from overstory.analysis.decoding import decode
 from overstory.analysis.decoding import lasso as lasso_module
 from overstory.analysis.decoding.lasso import lasso, penalty
+from support.random_collections import random_map, report
 
 HELD = np.concatenate(([50_000, 20_000, 10_000], np.zeros(297, int)))
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from random_collections import FALSE_ALARM, two_sided
 
 import overstory
 from overstory.analysis.candidates import CandidateMap
@@ -13,6 +12,7 @@ from overstory.analysis.decoding import decode
 from overstory.analysis.decoding.caveats import cohort_balance
 from overstory.analysis.repeated import ONE_EACH, Sharing, design_effect, reports_per_device, sharing
 from overstory.protocol.errors import ParameterError
+from support.random_collections import FALSE_ALARM, two_sided
 
 SEEDS, REPEATS = 60, 12
 HELD = np.array([700, 500, 300, 200, 150, 100, 50] + [0] * 9)

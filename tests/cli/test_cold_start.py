@@ -4,9 +4,9 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-from running import python, within
 
 from overstory.cli.main import COMMANDS
+from support.running import python, within
 
 COMPILERS = ("numba", "llvmlite", "matplotlib", "pyarrow", "scipy")
 HEAVY = (*COMPILERS, "numpy", "rich", "jinja2", "sqlalchemy", "fastapi", "uvicorn")

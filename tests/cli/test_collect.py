@@ -8,9 +8,9 @@ import shlex
 
 import numpy as np
 import pytest
-from running import overstory, within
 
 from overstory.collecting import figures
+from support.running import overstory, within
 
 STATES = ["Ohio"] * 500 + ["Utah"] * 300 + ["<b>$x$</b>"] * 195 + [""] * 5
 

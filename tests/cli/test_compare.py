@@ -6,7 +6,8 @@ import json
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
-from running import within
+
+from support.running import within
 
 NEEDS = ("--domain-size", 10, "--epsilon", 2, "--reports", 5000)
 DATA = "state,n\nOhio,1\nUtah,2\nOhio,3\n,4\nIowa,5\n"

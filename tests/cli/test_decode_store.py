@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import overstory, within
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.cli import decode_store
@@ -19,6 +18,7 @@ from overstory.collector.counted import read_store
 from overstory.collector.pages import public_metric
 from overstory.collector.store import Received, open_store
 from overstory.protocol.metrics import load_registry
+from support.running import overstory, within
 
 ENTRY = """
 [metrics.{id}]

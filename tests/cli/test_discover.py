@@ -8,7 +8,8 @@ import subprocess
 import sys
 
 import pytest
-from running import within
+
+from support.running import within
 
 TREES = ["oak", "ash", "elm", "café"]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from console_blocks import shown_commands
-from page_links import dead_links
 
 from overstory.cli.main import COMMANDS
 from overstory.client.policy import CI_VARIABLES
 from overstory.protocol.metrics.registry import EXAMPLE
+from support.console_blocks import shown_commands
+from support.page_links import dead_links
 
 ROOT = Path(__file__).parents[2]
 PAGES = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if shown_commands(path)]

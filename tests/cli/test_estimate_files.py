@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from running import within
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.collector.store import Received, open_store
 from overstory.protocol.metrics import load_registry
+from support.running import within
 
 
 def test_decode_reads_googles_files_and_says_what_it_did(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import overstory, within
+
+from support.running import overstory, within
 
 Ran = subprocess.CompletedProcess[str]
 SHARES = {"oak": 0.5, "ash, white": 0.3, "elm": 0.15, "fir": 0.05}

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import overstory, within
 
 from overstory.protocol.upload import decode_uploads
+from support.running import overstory, within
 
 REGISTRY = """
 registry = "1"

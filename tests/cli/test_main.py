@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from running import overstory, python, within
 
 from overstory.cli import main as main_module
 from overstory.cli.main import COMMANDS, SUMMARIES, TOGETHER, explain, main
 from overstory.cli.parser import Parser
 from overstory.protocol.errors import FormatError
+from support.running import overstory, python, within
 
 HEAVY = ("numpy", "numba", "pyarrow", "rich", "scipy", "matplotlib", "jinja2")
 

@@ -9,7 +9,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from running import python, within
 
 from overstory.privacy import statement
 from overstory.privacy.metric_cost import metric_cost
@@ -18,6 +17,7 @@ from overstory.privacy.words import epsilon_text
 from overstory.protocol.metrics import load_registry, parse_registry
 from overstory.protocol.metrics.places import places
 from overstory.protocol.metrics.registry import EXAMPLE as REGISTRY_OF_ONE
+from support.running import python, within
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 EXAMPLE = EXAMPLES / "metrics.toml"

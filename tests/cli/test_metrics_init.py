@@ -10,9 +10,9 @@ import sys
 import tomllib
 
 import pytest
-from running import within
 
 from overstory.protocol.metrics import load_registry
+from support.running import within
 
 GIVEN = {
     "--id": "theme",

@@ -6,11 +6,11 @@ import subprocess
 import sys
 
 import pytest
-from running import within
 
 from overstory.cli.main import main
 from overstory.files.params import RapporParameters, read_params, write_params
 from overstory.planning import plan_from_needs, plan_from_parameters
+from support.running import within
 
 PAPER = RapporParameters(k=128, h=2, m=16, p=0.5, q=0.75, f=0.5)
 NEEDS = [

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from running import within
 
 from overstory.privacy.metric_privacy import metric_statement
 from overstory.protocol.metrics import load_registry
+from support.running import within
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "metrics.toml"
 REGISTRY = load_registry(EXAMPLE)

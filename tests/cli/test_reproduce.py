@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from running import within
 
 from overstory.experiments.registry import EXPERIMENTS
+from support.running import within
 
 SMALL = "rappor-75-of-100"
 

@@ -5,9 +5,9 @@ import json
 import re
 
 import pytest
-from running import overstory, within
 
 from overstory.protocol.metrics.registry import EXAMPLE
+from support.running import overstory, within
 
 TWO = EXAMPLE.replace('"grr"', '"l-grr"').replace("{epsilon = 1.0}", "{epsilon_permanent = 4.0, epsilon_report = 3.0}")
 

@@ -3,9 +3,9 @@
 import csv
 
 import pytest
-from running import overstory, within
 
 from overstory.files.spreadsheet import FORMULA
+from support.running import overstory, within
 
 EVIL = ["=cmd|'/C calc'!A0", "@SUM(1)", "\t=1", "+oak", "-ash", "'tis", "\uff1d1", "=1,\n2", "oak", "-2.5", '="a"']
 FILES = {"collect": "out/learned.csv", "decode": "out/results.csv", "discover": "found.csv"}

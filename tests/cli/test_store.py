@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from running import overstory, within
-
-sys.path.append(str(Path(__file__).parents[1] / "collector"))
-
-from store_samples import received, registry, reports
 
 from overstory.collector.store import open_store
 from overstory.collector.store.tokens import sha256
 from overstory.files.parquet import read_parquet
+from support.running import overstory, within
+from support.store_samples import received, registry, reports
 
 REGISTRY = """
 registry = "1"

@@ -5,8 +5,6 @@ import os
 from pathlib import Path
 
 import pytest
-from devices import DEFAULT, REGISTRY, Clock, device, registry
-from states_before import FOLDER_2, copy
 
 from overstory.client import Client
 from overstory.client.applications import applications, introduce, is_state, left_registry, read_application
@@ -16,6 +14,8 @@ from overstory.client.consent import read_consent
 from overstory.client.errors import StateError
 from overstory.client.paths import StatePaths
 from overstory.protocol.metrics import MetricRegistry
+from support.devices import DEFAULT, REGISTRY, Clock, device, registry
+from support.states_before import FOLDER_2, copy
 
 
 @pytest.fixture

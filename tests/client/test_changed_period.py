@@ -4,12 +4,12 @@ import sqlite3
 from itertools import permutations
 
 import pytest
-from devices import BINS, NOON, Clock, device, registry
 
 from overstory.client import Outcome
 from overstory.client.state import Claims
 from overstory.client.view import shown_metrics
 from overstory.protocol.metrics.period import Period
+from support.devices import BINS, NOON, Clock, device, registry
 
 HOUR = 3600
 LENGTHS = ("30 minutes", "hour", "6 hours", "day", "week")

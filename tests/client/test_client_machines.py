@@ -8,7 +8,6 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
-from devices import BINS, DAY, NOON, Clock, device, registry
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
@@ -25,6 +24,7 @@ from overstory.client.state import State
 from overstory.privacy import Event, Ledger, Spend
 from overstory.protocol.upload import decode_uploads
 from overstory.protocol.wire import decode_batch
+from support.devices import BINS, DAY, NOON, Clock, device, registry
 
 FEW = settings(max_examples=25, stateful_step_count=25, deadline=None)
 
@@ -349,7 +349,7 @@ TestConsent.settings = FEW
 
 
 def test_a_ledger_says_infinite_where_an_earlier_version_kept_too_little(tmp_path):
-    import states_before
+    from support import states_before
 
     states_before.copy(tmp_path / "state")
     paths = StatePaths(tmp_path / "state")

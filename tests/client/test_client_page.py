@@ -8,7 +8,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from devices import DAY, DEFAULT, Clock, device, registry
 
 from overstory.client import Client, Outcome, schema
 from overstory.client.outbox import Bounds
@@ -17,6 +16,7 @@ from overstory.client.paths import StatePaths
 from overstory.client.upload import Answer
 from overstory.protocol.metrics import MetricRegistry, PersonBudget
 from overstory.protocol.upload import decode_uploads
+from support.devices import DAY, DEFAULT, Clock, device, registry
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "client.md").read_text(encoding="utf-8")
 SETTINGS, OUTCOMES, FILES = "| setting | unless given |", "| outcome | meaning |", "| file | holds |"

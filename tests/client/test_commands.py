@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from devices import NOON, Clock
 
 import overstory as overstory_package
 from overstory.cli.main import main as overstory
@@ -23,6 +22,7 @@ from overstory.client.paths import StatePaths
 from overstory.client.policy import CI_VARIABLES
 from overstory.privacy.words import epsilon_text
 from overstory.protocol.metrics import load_registry, parse_registry
+from support.devices import NOON, Clock
 
 METRICS = """registry = "2026-11-21"
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import date
 
 import pytest
-from devices import DEFAULT, NOON, Clock, device, registry
 
 from overstory.client import Client, Outcome
 from overstory.client.agreement import Agreement
@@ -18,6 +17,7 @@ from overstory.client.status import read_status
 from overstory.client.upload import Answer
 from overstory.protocol.metrics import MetricRegistry, PersonBudget, parse_registry
 from overstory.protocol.upload import decode_uploads
+from support.devices import DEFAULT, NOON, Clock, device, registry
 
 HOME = "https://one.example"
 TWO = registry(colour=DEFAULT["colour"], engine=DEFAULT["engine"])

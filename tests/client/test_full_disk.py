@@ -9,8 +9,6 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from devices import BINS, DEFAULT, REGISTRY, device, registry
-from processes import in_child
 
 from overstory.client import Choice, ConsentError, Outcome
 from overstory.client.applications import introduce
@@ -18,6 +16,8 @@ from overstory.client.commands import main
 from overstory.client.consent import choose, read_consent
 from overstory.client.paths import StatePaths
 from overstory.client.policy import UNASKED, effective
+from support.devices import BINS, DEFAULT, REGISTRY, device, registry
+from support.processes import in_child
 
 TODAY = date(2026, 11, 21)
 posix = pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")

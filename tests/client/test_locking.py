@@ -5,12 +5,12 @@ import threading
 import time
 
 import pytest
-from processes import output_of, start
 
 from overstory.client.atomic import create, write_atomically
 from overstory.client.errors import Fault, StateError
 from overstory.client.locking import locked
 from overstory.client.secret_file import DeviceSecret, read_secret, write_secret
+from support.processes import output_of, start
 
 HOLDS = """
 import sys, pathlib

@@ -10,10 +10,10 @@ from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType
 
 import pytest
-from devices import Clock, device, registry
 
 from overstory.client import Outcome
 from overstory.client.state import State
+from support.devices import Clock, device, registry
 
 WIDE = 'domain = {kind = "integers", min = 0, max = 99999}\nperiod = "day"\n'
 TEXT = "a private page, 7f3a"
@@ -107,8 +107,8 @@ def test_the_walk_finds_what_a_client_keeps(tmp_path):
 READS = """
 import sys, tempfile
 from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from devices import Clock, device
+sys.path[:0] = sys.argv[1], str(Path(sys.argv[1]).parent)
+from support.devices import Clock, device
 from test_no_value_in_memory import registry, METRICS
 
 def needle():

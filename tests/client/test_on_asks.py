@@ -6,10 +6,10 @@ import subprocess
 import sys
 
 import pytest
-from devices import DEFAULT, REGISTRY, registry
 
 from overstory.client.consent import read_consent
 from overstory.client.paths import StatePaths
+from support.devices import DEFAULT, REGISTRY, registry
 
 if sys.platform == "win32":
     pytest.skip("terminals of POSIX", allow_module_level=True)

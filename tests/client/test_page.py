@@ -15,7 +15,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from devices import NOON, REGISTRY, Clock, device
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +26,7 @@ from overstory.client.status import read_status
 from overstory.client.story import Facts, Grid, Heading, Says, View, tell
 from overstory.client.view import shown_metrics
 from overstory.client.web import LocalPage
+from support.devices import NOON, REGISTRY, Clock, device
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 FETCHING = {"src", "srcset", "href", "action", "formaction", "data", "poster", "background", "ping", "style"}

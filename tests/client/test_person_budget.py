@@ -5,8 +5,6 @@ import math
 from dataclasses import replace
 
 import pytest
-import states_before
-from devices import DAY, NOON, Clock, device, registry
 
 from overstory.client import Outcome
 from overstory.client.allowance import Allowance
@@ -15,6 +13,8 @@ from overstory.client.state import State
 from overstory.privacy.kinds import terms_of
 from overstory.privacy.person_budget import charge, reports_until_the_end
 from overstory.protocol.metrics import MetricRegistry, PersonBudget
+from support import states_before
+from support.devices import DAY, NOON, Clock, device, registry
 
 NAMES = ("red", "green", "blue")
 DOMAIN = f'domain = {{kind = "categories", names = {list(NAMES)}}}\nperiod = "day"\n'.replace("'", '"')

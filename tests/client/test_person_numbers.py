@@ -8,13 +8,13 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
-from devices import Clock
 
 from overstory.cli.main import main
 from overstory.client import Client
 from overstory.privacy.histories import epsilon_between
 from overstory.privacy.words import epsilon_text
 from overstory.protocol.metrics import parse_registry
+from support.devices import Clock
 
 HEAD = 'registry = "1"\n'
 ENTRY = """[metrics.{id}]

@@ -10,9 +10,6 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from collector_doubles import CountingCollector
-from devices import BINS, DEFAULT, NOON, REGISTRY, Clock, device, registry
-from processes import in_child
 
 from overstory.client import Choice, ConsentError, Outcome
 from overstory.client.agreement import Agreement
@@ -21,6 +18,9 @@ from overstory.client.paths import policy_file, state_folder
 from overstory.client.policy import CI_VARIABLES, Authority, effective, of_environment
 from overstory.client.state import State
 from overstory.protocol.errors import ParameterError
+from support.collector_doubles import CountingCollector
+from support.devices import BINS, DEFAULT, NOON, REGISTRY, Clock, device, registry
+from support.processes import in_child
 
 TODAY = date(2026, 11, 21)
 posix = pytest.mark.skipif(sys.platform == "win32", reason="file modes of POSIX")

@@ -10,8 +10,6 @@ import time
 from collections import Counter
 
 import pytest
-from devices import NOON, REGISTRY, Clock, device
-from processes import in_child, output_of, start
 
 from overstory.client import Outcome, Randomizer
 from overstory.client.outbox import RowState
@@ -20,12 +18,14 @@ from overstory.client.secret_file import read_secret
 from overstory.client.state import State
 from overstory.protocol.upload import decode_uploads
 from overstory.protocol.wire import decode_batch
+from support.devices import NOON, REGISTRY, Clock, device
+from support.processes import in_child, output_of, start
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="fork and SIGKILL")
 
 ONCE = """
 import sys, pathlib
-from devices import Clock, device
+from support.devices import Clock, device
 sys.stdin.readline()
 client = device(pathlib.Path(sys.argv[1]), choice=None)
 outcome = "unavailable"
@@ -267,7 +267,7 @@ def test_a_fork_that_python_did_not_see_is_noticed(tmp_path):
 
 WORKS = """
 import pathlib, sys
-from devices import Clock, device
+from support.devices import Clock, device
 clock = Clock(float(sys.argv[2]))
 client = device(pathlib.Path(sys.argv[1]), clock=clock, choice=None)
 print("up", flush=True)

@@ -10,7 +10,6 @@ import zipfile
 from unittest.mock import Mock
 
 import pytest
-from devices import DAY, NOON, REGISTRY, Clock, device, registry
 
 from overstory.client import Client, Outcome, Randomizer
 from overstory.client.errors import Fault, StateError
@@ -20,6 +19,7 @@ from overstory.client.upload import Answer
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.upload import decode_uploads
 from overstory.protocol.wire import decode_batch
+from support.devices import DAY, NOON, REGISTRY, Clock, device, registry
 
 
 @pytest.fixture

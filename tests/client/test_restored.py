@@ -4,8 +4,6 @@ import os
 import shutil
 
 import pytest
-from collector_doubles import CountingCollector
-from devices import BINS, DAY, NOON, Clock, device, registry
 from test_true_values import metric_of
 
 from overstory.client import Outcome
@@ -16,6 +14,8 @@ from overstory.client.upload import Answer
 from overstory.protocol.entropy import SystemEntropy
 from overstory.protocol.metrics import MetricRegistry
 from overstory.protocol.upload import decode_uploads
+from support.collector_doubles import CountingCollector
+from support.devices import BINS, DAY, NOON, Clock, device, registry
 
 RESTORED = {"rappor": 50}
 A_FEW = 8

@@ -8,8 +8,6 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from collector_doubles import CountingCollector
-from devices import BINS, DAY, NOON, STRINGS, Clock, device, registry
 from test_key_tree import walked
 from test_upgraded_secret import every_cut
 
@@ -24,6 +22,8 @@ from overstory.client.randomizer import Randomizer
 from overstory.client.retiring import retire
 from overstory.client.secret_file import read_secret
 from overstory.client.state import State
+from support.collector_doubles import CountingCollector
+from support.devices import BINS, DAY, NOON, STRINGS, Clock, device, registry
 
 ENDS, STAYS = "ending", "staying"
 SOON, FAR = "2026-11-25", "2099-01-01"

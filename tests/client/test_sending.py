@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from collector_doubles import CountingCollector, accepted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -30,6 +29,7 @@ from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.metrics.period import Period
 from overstory.protocol.reasons import Reason
 from overstory.protocol.upload import Upload, decode_uploads, encode_upload
+from support.collector_doubles import CountingCollector, accepted
 
 DAY = 86400
 NOW = 20778 * DAY + 9 * 3600.0

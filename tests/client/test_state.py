@@ -10,9 +10,6 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-import states_before
-from devices import DAY, NOON, REGISTRY, Clock, device
-from processes import NOBODY, in_child
 
 from overstory.client import Outcome, beginning
 from overstory.client import state as state_module
@@ -25,6 +22,9 @@ from overstory.client.paths import StatePaths
 from overstory.client.schema import VERSION
 from overstory.client.secret_file import DeviceSecret, read_secret
 from overstory.client.state import State
+from support import states_before
+from support.devices import DAY, NOON, REGISTRY, Clock, device
+from support.processes import NOBODY, in_child
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="file modes and limits of POSIX")
 LEFT = {"lock", "application.json"}

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from collector_doubles import CountingCollector, accepted, bad_server, http, replying
-from devices import DAY, NOON, Clock, device, registry
 
 from overstory.client import delivering
 from overstory.client.construction import WarnsOnce
@@ -27,6 +25,8 @@ from overstory.collector.answers import refusal
 from overstory.gateway.sinks import CollectorSink
 from overstory.protocol.reasons import Reason
 from overstory.protocol.upload import Upload, decode_uploads, encode_upload
+from support.collector_doubles import CountingCollector, accepted, bad_server, http, replying
+from support.devices import DAY, NOON, Clock, device, registry
 
 REGISTRY = registry(
     colour='domain = {kind = "integers", min = 0, max = 3}\noracle = "grr"\nparameters = {epsilon = 1.0}\n'

@@ -4,7 +4,6 @@ import inspect
 import sqlite3
 
 import pytest
-from devices import BINS, Clock, device, registry
 
 from overstory.client import Outcome
 from overstory.client.budget import budget, spent
@@ -17,6 +16,7 @@ from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.registry import REGISTRY as ORACLES
 from overstory.protocol.mechanisms.symbols import SymbolMechanism
 from overstory.protocol.metrics import MetricRegistry, RegistryError
+from support.devices import BINS, Clock, device, registry
 
 TRIED = (
     "{}",

@@ -6,8 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-import states_before
-from devices import DAY, DEFAULT, NOON, Clock, device, registry
 
 from overstory.client import Outcome, beginning, secret_file
 from overstory.client.budget import spent
@@ -16,6 +14,8 @@ from overstory.client.paths import StatePaths
 from overstory.client.randomizer import Randomizer
 from overstory.client.secret_file import read_secret
 from overstory.client.state import State
+from support import states_before
+from support.devices import DAY, DEFAULT, NOON, Clock, device, registry
 
 LATER = NOON + 10 * DAY
 TWO = {"page": 0.5, "site": 0.25}

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from collector_doubles import BadServer, Heard, accepted, bad_server, hear, http, replying
-from devices import NOON, Clock, device
 
 from overstory.client.upload import MOST_READ, Answer, Request, endpoint, http_transport, proxy_of, said
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.upload import MEDIA_TYPE, Upload, decode_uploads, encode_upload
+from support.collector_doubles import BadServer, Heard, accepted, bad_server, hear, http, replying
+from support.devices import NOON, Clock, device
 
 BODY = encode_upload(Upload(b"b" * 16, "colour", 7, b"reports"))
 send = http_transport({})

@@ -6,8 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from collector_doubles import CountingCollector
-from devices import DAY, NOON, REGISTRY, Clock, device, registry
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,6 +33,8 @@ from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.metrics import MetricRegistry
 from overstory.protocol.upload import Upload, encode_upload
 from overstory.protocol.wire import encode_reports
+from support.collector_doubles import CountingCollector
+from support.devices import DAY, NOON, REGISTRY, Clock, device, registry
 
 COLOUR, ENGINE = REGISTRY["colour"], REGISTRY["engine"]
 REFUSED = Answer(400, {}, json.dumps({"reason": "bits", "said": "...", "results": []}).encode())

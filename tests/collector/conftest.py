@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from store_databases import KINDS, fresh
+
+from support.store_databases import KINDS, fresh
 
 
 @pytest.fixture(scope="session")

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import select
-from store_samples import NOW, registry, some
 
 from overstory.collector.store import StoreError, open_store
 from overstory.collector.store.copies import SEAL, restore
 from overstory.collector.store.opening import connect
 from overstory.collector.store.schema import ABOUT, METADATA
+from support.store_samples import NOW, registry, some
 
 PERIOD = 20_000
 

@@ -14,14 +14,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from collector_in_process import METRICS, NOW, REGISTRY, FakeStore
-from served import served
 
 from overstory.cli.main import main
 from overstory.collector import checkup
 from overstory.collector.store import Received, open_store
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.metrics import parse_registry
+from support.collector_in_process import METRICS, NOW, REGISTRY, FakeStore
+from support.served import served
 
 MIB = 1 << 20
 

@@ -5,13 +5,13 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from collector_in_process import METRICS, NOW, FakeStore, until, upload
 
 from overstory.collector.committer import Committed, Committer
 from overstory.collector.ingest import Ingest
 from overstory.collector.limits import Limits
 from overstory.collector.store import StoreError
 from overstory.protocol.upload import MEDIA_TYPE
+from support.collector_in_process import METRICS, NOW, FakeStore, until, upload
 
 
 def received(count: int = 1):

@@ -6,15 +6,15 @@ import time
 from contextlib import suppress
 
 import pytest
-from collector_in_process import METRICS, batch_id, packed, sound, upload
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from served import Wire, post, served
 
 from overstory.collector.intake import Head
 from overstory.collector.known_heads import KnownHeads
 from overstory.collector.limits import Limits
 from overstory.protocol.mechanisms.mechanism import Report
+from support.collector_in_process import METRICS, batch_id, packed, sound, upload
+from support.served import Wire, post, served
 
 MIXED = upload(raw=packed(METRICS["bloom"], [Report(12, 0), *sound(METRICS["bloom"], 2)]), batch=bytes(16))
 

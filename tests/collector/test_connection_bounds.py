@@ -12,12 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from collector_in_process import REGISTRY, batch_id, upload
-from collector_processes import CollectorProcess
-from served import Wire, post, served
 
 from overstory.collector.limits import MEBIBYTE, Limits
 from overstory.collector.patterns import Patterns
+from support.collector_in_process import REGISTRY, batch_id, upload
+from support.collector_processes import CollectorProcess
+from support.served import Wire, post, served
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: c\r\n"
 CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"

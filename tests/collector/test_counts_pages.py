@@ -6,13 +6,13 @@ import io
 import random
 
 import httpx
-from store_samples import DAY, NOW, received, registry, reports
 
 from overstory.collector.app import build_app
 from overstory.collector.collector import Collector, Rhythm
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
+from support.store_samples import DAY, NOW, received, registry, reports
 
 HALF_HOURLY = parse_registry(EXAMPLE.replace('period = "week"', 'period = "30 minutes"'))
 PERIOD = 20_000

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from collector_processes import CollectorProcess
-from device_program import METRIC
-from faulty_network import FaultyNetwork
 
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import load_registry
+from support.collector_processes import CollectorProcess
+from support.device_program import METRIC
+from support.faulty_network import FaultyNetwork
 
-PROGRAM = Path(__file__).with_name("device_program.py")
+PROGRAM = Path(__file__).parents[1] / "support" / "device_program.py"
 REGISTRY = """
 registry = "devices"
 

@@ -10,11 +10,11 @@ import re
 from html.parser import HTMLParser
 
 import httpx
-from collector_in_process import METRICS, REGISTRY, FakeStore
 
 from overstory.collector.app import build_app
 from overstory.collector.collector import Collector
 from overstory.protocol.metrics import MetricRegistry, parse_registry
+from support.collector_in_process import METRICS, REGISTRY, FakeStore
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror=alert(2)> \\" &lt;'
 

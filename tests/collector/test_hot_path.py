@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
-from collector_in_process import METRICS, NOW, FakeStore, batch_id, packed, sound, until, upload
 
 from overstory.collector.collector import Collector, Rhythm
 from overstory.collector.hot_path import HotPath
@@ -17,6 +16,7 @@ from overstory.collector.limits import Limits
 from overstory.collector.store import StoreError
 from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.upload import MEDIA_TYPE
+from support.collector_in_process import METRICS, NOW, FakeStore, batch_id, packed, sound, until, upload
 
 KIND = {"content-type": MEDIA_TYPE}
 NEVER = Rhythm(tokens=0, compact=0, retain=0, settle=0)

@@ -5,7 +5,6 @@ import json
 import zlib
 
 import pytest
-from collector_in_process import DAY, METRICS, NOW, TODAY, batch_id, packed, sound, upload
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.reasons import Reason
 from overstory.protocol.upload import MEDIA_TYPE
 from overstory.protocol.wire import Batch
+from support.collector_in_process import DAY, METRICS, NOW, TODAY, batch_id, packed, sound, upload
 
 JSON = "application/json"
 INGEST = Ingest(METRICS, Limits(uploads=50, reports=5_000, inflated_bytes=1 << 20))

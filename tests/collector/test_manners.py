@@ -9,14 +9,14 @@ from typing import Any
 
 import httpx
 import pytest
-from collector_in_process import METRICS, NOW, TODAY, FakeStore, batch_id, upload
-from served import Wire, served
 
 from overstory.collector.access import Access
 from overstory.collector.answers import ALWAYS
 from overstory.collector.app import build_app
 from overstory.collector.collector import Collector, Rhythm
 from overstory.collector.store.tokens import Token, sha256
+from support.collector_in_process import METRICS, NOW, TODAY, FakeStore, batch_id, upload
+from support.served import Wire, served
 
 PAGES = ["/healthz", "/readyz", "/metrics", "/v1/metrics", "/v1/metrics/bloom", "/openapi.json"]
 ADMIN = "ova_token"

@@ -19,11 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from collector_in_process import METRICS, NOW, REGISTRY, TODAY, FakeStore, batch_id, upload
-from collector_processes import CollectorProcess
-from served import Wire, post, served
 from sqlalchemy import create_engine, text
-from store_databases import fresh
 
 from overstory.collector.collector import Rhythm
 from overstory.collector.serving import queued
@@ -36,6 +32,10 @@ from overstory.collector.store.opening import connect
 from overstory.collector.store.ripening import Ripening
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.period import DAY
+from support.collector_in_process import METRICS, NOW, REGISTRY, TODAY, FakeStore, batch_id, upload
+from support.collector_processes import CollectorProcess
+from support.served import Wire, post, served
+from support.store_databases import fresh
 
 OFTEN = Rhythm(tokens=0.05, compact=0.05, retain=0.05, settle=0.05)
 

@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from collector_in_process import METRICS, REGISTRY, batch_id, upload
-from collector_processes import CollectorProcess
-from served import Wire, post, served
 from sqlalchemy import create_engine, text
-from store_databases import fresh
 
 from overstory.collector.collector import Rhythm
 from overstory.collector.store import open_store
 from overstory.collector.store.compaction import INBOX
+from support.collector_in_process import METRICS, REGISTRY, batch_id, upload
+from support.collector_processes import CollectorProcess
+from support.served import Wire, post, served
+from support.store_databases import fresh
 
 SECONDS = 10.0
 MIB = 1 << 20

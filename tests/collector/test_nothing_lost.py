@@ -5,13 +5,13 @@
 
 import numpy as np
 import pytest
-from collector_processes import CollectorProcess
-from lossless import LEAST, Books, rounds_balance, seen, write_registry
-from store_databases import fresh
 
 from overstory.analysis.counts import SupportCounts
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import load_registry
+from support.collector_processes import CollectorProcess
+from support.lossless import LEAST, Books, rounds_balance, seen, write_registry
+from support.store_databases import fresh
 
 
 @pytest.mark.parametrize(("kind", "collectors"), [("sqlite", 1), ("postgresql", 1), ("postgresql", 2)])

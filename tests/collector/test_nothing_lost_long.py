@@ -1,8 +1,9 @@
 """Hundreds of rounds of killed collectors: nothing acknowledged is lost, nothing is counted twice."""
 
 import pytest
-from lossless import rounds_balance, seen
-from store_databases import fresh
+
+from support.lossless import rounds_balance, seen
+from support.store_databases import fresh
 
 pytestmark = pytest.mark.slow
 

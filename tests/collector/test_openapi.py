@@ -1,10 +1,10 @@
 """What the OpenAPI description says is so, and nothing it allows or forbids gets a 5xx (schemathesis)."""
 
 import pytest
-from openapi_requests import KINDS, described, hold
 
 from overstory.collector.reports_api import operation
 from overstory.protocol.reasons import Reason
+from support.openapi_requests import KINDS, described, hold
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """The short way: what it takes, the long way takes alike; everything else goes the long way."""
 
 import pytest
-from collector_in_process import DAY, METRICS, NOW, TODAY, batch_id, packed, sound, upload
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +9,7 @@ from overstory.collector.ingest import Ingest
 from overstory.collector.patterns import Patterns
 from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.upload import MEDIA_TYPE
+from support.collector_in_process import DAY, METRICS, NOW, TODAY, batch_id, packed, sound, upload
 
 NAMES = [name for name in METRICS if name != "ended"]
 

@@ -5,13 +5,13 @@ import subprocess
 import sys
 
 import pytest
-from collector_processes import CollectorProcess
-from store_samples import NOW, received, reports
 
 from overstory.collector.promises import check_promises, weakened
 from overstory.collector.store import open_store
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
+from support.collector_processes import CollectorProcess
+from support.store_samples import NOW, received, reports
 
 TEXT = """registry = "1"
 [metrics.export-format]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from collector_in_process import ABOUT, METRICS
 
 from overstory.collector.pages import public_metric
 from overstory.protocol.errors import FormatError
 from overstory.protocol.metrics import metric_from_json, parse_registry
+from support.collector_in_process import ABOUT, METRICS
 
 OTHERS = parse_registry(f"""
 registry = "1"

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from collector_in_process import DAY, METRICS, NOW, FakeStore
-from served import served
-
 from overstory.client import Client
 from overstory.protocol.metrics import MetricRegistry
+from support.collector_in_process import DAY, METRICS, NOW, FakeStore
+from support.served import served
 
 BEFORE = MetricRegistry({name: METRICS[name] for name in ("bloom", "colour")}, "before")
 OTHER = MetricRegistry({"hashed": METRICS["hashed"], "chosen": METRICS["chosen"]}, "other")

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from collector_in_process import ABOUT, REGISTRY, batch_id, sound
-from served import Wire, post
 
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.upload import Upload, encode_upload
 from overstory.protocol.wire import encode_reports
+from support.collector_in_process import ABOUT, REGISTRY, batch_id, sound
+from support.served import Wire, post
 
 MORE = f"""
 [metrics.second]

@@ -16,15 +16,15 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from collector_in_process import REGISTRY, batch_id, sound
-from collector_processes import CollectorProcess
-from served import Wire, post
 
 from overstory.collector.store import open_store
 from overstory.collector.store.tokens import sha256
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.upload import Upload, encode_upload
 from overstory.protocol.wire import encode_reports
+from support.collector_in_process import REGISTRY, batch_id, sound
+from support.collector_processes import CollectorProcess
+from support.served import Wire, post
 
 METRICS = parse_registry(REGISTRY)
 BLOOM = METRICS["bloom"]

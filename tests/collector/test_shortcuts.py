@@ -6,7 +6,8 @@ import os
 from typing import Any
 
 import pytest
-from differential import Side, fuzz
+
+from support.differential import Side, fuzz
 
 REQUESTS = int(os.environ.get("FUZZ_REQUESTS", "1000000"))
 SECONDS = 60 * float(os.environ.get("FUZZ_MINUTES", "2"))

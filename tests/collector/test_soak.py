@@ -12,12 +12,12 @@ import time
 from pathlib import Path
 
 import pytest
-from collector_processes import CollectorProcess
-from faulty_network import closing, whole_message
-from lossless import Devices, write_registry
 
 from overstory.protocol.metrics import load_registry
 from overstory.protocol.upload import MEDIA_TYPE, encode_upload
+from support.collector_processes import CollectorProcess
+from support.faulty_network import closing, whole_message
+from support.lossless import Devices, write_registry
 
 SECONDS = float(os.environ.get("OVERSTORY_SOAK_SECONDS", "60"))
 WARM = 0.34  # of the time: the first third fills caches and pools

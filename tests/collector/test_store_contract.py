@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from store_samples import DAY, NOW, as_multiset, counted, received, registry, reports, some
 
 from overstory.analysis.reports import ReportBatch
 from overstory.collector.store import Store, StoreError, copies, open_store, restore
@@ -15,6 +14,7 @@ from overstory.collector.store.schema import METADATA
 from overstory.collector.store.tokens import sha256
 from overstory.files.parquet import read_label, read_parquet
 from overstory.protocol.errors import ParameterError
+from support.store_samples import DAY, NOW, as_multiset, counted, received, registry, reports, some
 
 PERIOD = 20_000
 
@@ -353,7 +353,7 @@ def test_a_restore_that_breaks_off_leaves_no_store(
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def fresh_url(request: Any, shared_folder: Path) -> Any:
-    from store_databases import fresh
+    from support.store_databases import fresh
 
     with fresh(request.param, shared_folder) as url:
         yield url

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
-from store_crashes import STEP, acknowledged, expected, go, killed_rounds, start, stored_numbers
-from store_samples import NOW, registry
 
 from overstory.collector.store import open_store
+from support.store_crashes import STEP, acknowledged, expected, go, killed_rounds, start, stored_numbers
+from support.store_samples import NOW, registry
 
 
 def test_killed_again_and_again(store_url: str) -> None:

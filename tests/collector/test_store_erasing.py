@@ -16,13 +16,13 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 from sqlalchemy import delete, select
-from store_databases import fresh
-from store_samples import DAY, NOW, received, registry, reports
 
 from overstory.cli.main import main
 from overstory.collector.store import open_store
 from overstory.collector.store.erasing import REST, TABLES, Eraser
 from overstory.collector.store.schema import ABOUT, BATCH_IDS
+from support.store_databases import fresh
+from support.store_samples import DAY, NOW, received, registry, reports
 
 PERIOD = 20_000
 PAGE = 8192

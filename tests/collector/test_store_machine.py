@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
-from store_databases import KINDS, fresh
-from store_samples import DAY, NOW, Model, received, registry, reports
 
 from overstory.collector.store import open_store
+from support.store_databases import KINDS, fresh
+from support.store_samples import DAY, NOW, Model, received, registry, reports
 
 METRICS = ("bloom", "colour", "size")
 PERIODS = (20_000, 20_001)

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from store_databases import fresh
-from store_samples import NOW, registry, some
 
 from overstory.collector.store import StoreError, open_store, restore, sqlite
 from overstory.collector.store.opening import connect, migrate
+from support.store_databases import fresh
+from support.store_samples import NOW, registry, some
 
 PERIOD = 20_000
 

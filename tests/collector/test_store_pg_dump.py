@@ -5,10 +5,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from store_databases import fresh, server
-from store_samples import NOW, registry, some
-
 from overstory.collector.store import open_store
+from support.store_databases import fresh, server
+from support.store_samples import NOW, registry, some
 
 PERIOD = 20_000
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from store_samples import NOW, registry, some
 
 from overstory.collector.store import StoreError, open_store, sqlite
 from overstory.collector.store.database import Database
 from overstory.collector.store.opening import connect
+from support.store_samples import NOW, registry, some
 
 PERIOD = 20_000
 WRITERS = 4
@@ -83,7 +83,7 @@ def test_a_compaction_settles_what_it_wrote(tmp_path: Path) -> None:
 
 LOADS = """
 import sys
-from store_samples import registry
+from support.store_samples import registry
 from overstory.collector.store import open_store
 with open_store("prepared.db", registry(), create=True) as store:
     print("numba" in sys.modules)
@@ -93,7 +93,7 @@ with open_store("prepared.db", registry(), create=True) as store:
 
 
 def test_counting_is_loaded_before_it_is_needed(tmp_path: Path) -> None:
-    environ = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    environ = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
     loaded = subprocess.run(
         [sys.executable, "-c", LOADS], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True
     )

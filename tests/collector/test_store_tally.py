@@ -1,8 +1,7 @@
 """How many reports there are of each period and each set of parameters, folded or not."""
 
-from store_samples import NOW, registry, some
-
 from overstory.collector.store import open_store
+from support.store_samples import NOW, registry, some
 
 
 def test_a_tally_holds_what_is_folded_and_what_is_not(store_url) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import select, text
-from store_databases import fresh
-from store_samples import DAY, NOW, registry
 
 from overstory.collector.store import Store, open_store
 from overstory.collector.store.forgetting import FORGOTTEN, _remember_day
 from overstory.collector.store.known import Known, _write, read_known
 from overstory.collector.store.schema import ABOUT
+from support.store_databases import fresh
+from support.store_samples import DAY, NOW, registry
 
 WAITING = text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
 

@@ -5,8 +5,6 @@ from decimal import Decimal
 from fractions import Fraction
 
 import pytest
-from contract_cases import SMALL_CASES, answers_filters
-from contract_enumeration import exact_epsilon
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +12,8 @@ from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.encodings import Bloom
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
+from support.contract_cases import SMALL_CASES, answers_filters
+from support.contract_enumeration import exact_epsilon
 
 TIGHT = 1e-9
 

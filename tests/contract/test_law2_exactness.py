@@ -8,7 +8,6 @@ from fractions import Fraction
 from itertools import product
 
 import pytest
-from contract_cases import SMALL_CASES, TYPICAL_CASES
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from overstory.protocol.entropy import uniform_below
 from overstory.protocol.probability import ONE
 from overstory.protocol.sampling import ChannelSampler, drawer
 from overstory.protocol.symbol_rounds import symbol_drawer
+from support.contract_cases import SMALL_CASES, TYPICAL_CASES
 
 
 class Scripted:

@@ -4,7 +4,8 @@ from functools import cache
 
 import numpy as np
 import pytest
-from contract_broken import (
+
+from support.contract_broken import (
     AnotherSeed,
     BiasedCohort,
     CoarseNoise,
@@ -15,9 +16,9 @@ from contract_broken import (
     PermanentRedrawn,
     SharedNumber,
 )
-from contract_cases import TYPICAL_CASES, Case
-from contract_devices import EveryPeriodTheSame, InPeriods, sample_bulk, sample_devices, sample_strangers
-from contract_statistics import (
+from support.contract_cases import TYPICAL_CASES, Case
+from support.contract_devices import EveryPeriodTheSame, InPeriods, sample_bulk, sample_devices, sample_strangers
+from support.contract_statistics import (
     FALSE_ALARM,
     Alarm,
     check_binomial,
@@ -27,7 +28,7 @@ from contract_statistics import (
     check_rates,
     check_repeats,
 )
-from contract_views import combined, output_chances, payloads, view_of
+from support.contract_views import combined, output_chances, payloads, view_of
 
 DEVICES = 2_000
 BULK = 20_000

@@ -11,13 +11,13 @@ import threading
 from types import FunctionType, ModuleType
 
 import pytest
-from contract_cases import TYPICAL_CASES, Case, domain_of, shares_responses, some_values
-from contract_devices import as_rows, held_values
-from contract_statistics import Alarm, Sample, check_independent
-from contract_views import view_of
 
 from overstory.client import Randomizer
 from overstory.protocol.mechanisms.bits import BitMechanism
+from support.contract_cases import TYPICAL_CASES, Case, domain_of, shares_responses, some_values
+from support.contract_devices import as_rows, held_values
+from support.contract_statistics import Alarm, Sample, check_independent
+from support.contract_views import view_of
 
 SECRET = bytes(range(32))
 DEVICES = 1500

@@ -5,8 +5,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from contract_cases import DEBIASED_CASES, domain_of, is_counted_by_seed, some_values
-from contract_statistics import LEVEL, Alarm, check_binomial
 from scipy.stats import binom, chi2
 
 from overstory.analysis.counts import SupportCounts
@@ -15,6 +13,8 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.support_bits import SampledSupport
 from overstory.protocol.public_seeds import SeededHash
+from support.contract_cases import DEBIASED_CASES, domain_of, is_counted_by_seed, some_values
+from support.contract_statistics import LEVEL, Alarm, check_binomial
 
 REPLICATIONS = 1500
 DEVICES = 1000

@@ -5,8 +5,6 @@ The registry's devices, simulated with their permanent responses kept; each stat
 
 import numpy as np
 import pytest
-from contract_cases import DEBIASED_CASES, SMALL_CASES, domain_of, is_counted_by_seed, some_values
-from contract_statistics import LEVEL, Alarm
 from scipy.stats import binom, chi2
 
 from overstory.analysis.oracle import FrequencyOracle
@@ -14,6 +12,8 @@ from overstory.analysis.repeated import design_effect, reports_per_device, shari
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.simulation import SimulatedDevices
 from overstory.protocol.mechanisms.bits import BitMechanism
+from support.contract_cases import DEBIASED_CASES, SMALL_CASES, domain_of, is_counted_by_seed, some_values
+from support.contract_statistics import LEVEL, Alarm
 
 REPLICATIONS = 1000
 DEVICES = 200

@@ -5,8 +5,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from contract_cases import TYPICAL_CASES, domain_of, is_counted_by_seed, some_values
-from contract_views import payloads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +17,8 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.wire import decode_batch, encode_reports
+from support.contract_cases import TYPICAL_CASES, domain_of, is_counted_by_seed, some_values
+from support.contract_views import payloads
 
 ORACLES = [FrequencyOracle(case.build()) for case in TYPICAL_CASES]
 

@@ -5,7 +5,6 @@ import tracemalloc
 import zlib
 
 import pytest
-from contract_cases import TYPICAL_CASES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.wire import HEADER, MAGIC, TRAILER, Batch, decode_batch, encode_reports
+from support.contract_cases import TYPICAL_CASES
 
 REASONS = {"short", "magic", "version", "length", "checksum", "cohort", "bits"}
 MECHANISMS = [case.build() for case in TYPICAL_CASES]

@@ -8,7 +8,6 @@ import sys
 from fractions import Fraction
 
 import pytest
-from contract_cases import SMALL_CASES, TWO, TYPICAL_CASES, Case
 
 from overstory.client import Randomizer
 from overstory.protocol.channels import BinaryChannel, Rounds, SymbolChannel
@@ -17,6 +16,7 @@ from overstory.protocol.encodings import Bloom, OneHot
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.public_seeds import BalancedHash
+from support.contract_cases import SMALL_CASES, TWO, TYPICAL_CASES, Case
 
 ALL_CASES = SMALL_CASES + TYPICAL_CASES
 

@@ -4,11 +4,11 @@ import json
 import re
 
 import pytest
-from mechanism_vectors import FOLDER, answer
 
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.mechanisms.registry import REGISTRY
 from overstory.protocol.wire import decode_batch
+from support.mechanism_vectors import FOLDER, answer
 
 
 def load(name):
@@ -31,7 +31,7 @@ def altered(fault):
 
 def test_every_mechanism_has_vectors():
     assert {name for name, _ in VECTORS} == set(REGISTRY), (
-        "write tests/vectors/overstory-v1/mechanism-NAME.json with mechanism_vectors.py"
+        "write tests/vectors/overstory-v1/mechanism-NAME.json with support.mechanism_vectors"
     )
 
 

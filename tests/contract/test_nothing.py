@@ -6,8 +6,13 @@ from fractions import Fraction
 from itertools import product
 
 import pytest
-from contract_cases import SMALL_CASES, TYPICAL_CASES, answers_filters, some_values
-from contract_enumeration import (
+
+from overstory.client import Randomizer
+from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.mechanisms.symbols import SymbolMechanism
+from support.contract_cases import SMALL_CASES, TYPICAL_CASES, answers_filters, some_values
+from support.contract_enumeration import (
     COHORTS,
     ONE,
     PRECISE,
@@ -17,12 +22,7 @@ from contract_enumeration import (
     symbol_chances,
     worst_ratio,
 )
-from contract_views import output_chances
-
-from overstory.client import Randomizer
-from overstory.protocol.mechanisms.bits import BitMechanism
-from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.mechanisms.symbols import SymbolMechanism
+from support.contract_views import output_chances
 
 SECRETS = [number.to_bytes(16, "big") for number in range(3000)]
 

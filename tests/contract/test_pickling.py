@@ -6,13 +6,13 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from contract_cases import SMALL_CASES, TYPICAL_CASES, some_values
 
 from overstory.client import Randomizer
 from overstory.discovery.linear_hash import linear_hash
 from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
+from support.contract_cases import SMALL_CASES, TYPICAL_CASES, some_values
 
 SECRET = bytes(range(32))
 LINEAR = linear_hash(num_bits=16, epsilon=1.0)

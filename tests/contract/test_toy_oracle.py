@@ -4,9 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from contract_devices import sample_bulk, sample_devices, sample_strangers
-from contract_enumeration import exact_epsilon
-from contract_statistics import check_pairs, check_rates, check_repeats
 
 import overstory
 from overstory.client import Randomizer
@@ -15,6 +12,9 @@ from overstory.protocol.encodings import OneHot
 from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.registry import REGISTRY
 from overstory.protocol.wire import decode_batch, encode_reports
+from support.contract_devices import sample_bulk, sample_devices, sample_strangers
+from support.contract_enumeration import exact_epsilon
+from support.contract_statistics import check_pairs, check_rates, check_repeats
 
 
 def toy(*, domain_size: int, tilt: float = 0.125) -> BitMechanism:

@@ -7,10 +7,10 @@ import json
 
 import numpy as np
 import pytest
-from populations import zipf
 
 from overstory.discovery import Integers, bitwise, discover, find, simulate
 from overstory.protocol.errors import ParameterError
+from support.populations import zipf
 
 VALUES = zipf(40_000, 2000, 3, bits=20)
 PLAN = discover(epsilon=4.0, domain=Integers(20), known=[int(VALUES[0])], step=7, beam=16)

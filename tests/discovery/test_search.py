@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from populations import score, zipf
 
 from overstory.discovery import Integers, Strings, bitwise, discover, find, prefix_extension, simulate
 from overstory.discovery.search import extend
+from support.populations import score, zipf
 
 VALUES = zipf(200_000, 20_000, seed=1, bits=32)
 DOMAIN = Integers(32)

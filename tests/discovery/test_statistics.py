@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from populations import zipf
 from scipy.stats import binom, binomtest, chi2
 
 from overstory.analysis.reports import ReportBatch
@@ -15,6 +14,7 @@ from overstory.discovery.plans import thresholds
 from overstory.discovery.reading import respond, support_counts
 from overstory.discovery.support_tests import adjusted, counts_of, exact_p_values, needed_support
 from overstory.protocol.mechanisms.registry import mechanism
+from support.populations import zipf
 
 FALSE_ALARM = 1e-6  # of each test here
 HOLDERS, DEVICES = 1500, 6000

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from samples import CANDIDATES, COUNTS, MECHANISM, PARAMETERS, ROWS, batch, reports_csv, rows_of
 
 from overstory.files import map_csv
 from overstory.files import reports_csv as reports_module
@@ -23,6 +22,7 @@ from overstory.files.reports_csv import read_reports_csv
 from overstory.files.values import Holding, read_values, write_values
 from overstory.protocol.errors import OverstoryError, WireError
 from overstory.protocol.wire import decode_batch
+from support.samples import CANDIDATES, COUNTS, MECHANISM, PARAMETERS, ROWS, batch, reports_csv, rows_of
 
 LABEL = Label(12, 3, MECHANISM.canonical())
 SHAPE = {"num_bits": 12, "num_hashes": 2, "num_cohorts": 3}

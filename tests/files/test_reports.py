@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples import MECHANISM, PARAMETERS, ROWS, batch, reports_csv, rows_of
 
 from overstory.files import arrow_csv
 from overstory.files import reports_csv as module
@@ -23,6 +22,7 @@ from overstory.files.reports import kind_of, read_reports, sum_reports
 from overstory.files.reports_csv import ReportRow, read_reports_csv, write_reports_csv
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.wire import decode_batch, encode_columns
+from support.samples import MECHANISM, PARAMETERS, ROWS, batch, reports_csv, rows_of
 
 LABEL = Label(12, 3, MECHANISM.canonical())
 

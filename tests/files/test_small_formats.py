@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samples import CANDIDATES, COUNTS, PARAMETERS
 
 from overstory.analysis.candidates import CandidateMap
 from overstory.analysis.counts import SupportCounts
@@ -23,6 +22,7 @@ from overstory.files.records import Skipped, blocks
 from overstory.files.values import Holding, read_values, write_values
 from overstory.protocol.encodings import Bloom
 from overstory.protocol.errors import FormatError, ParameterError
+from support.samples import CANDIDATES, COUNTS, PARAMETERS
 
 GOOD_PARAMS = "k,h,m,p,q,f\n12,2,3,0.25,0.75,0.5\n"
 # No lone surrogates: they are no text, and UTF-8 has none.

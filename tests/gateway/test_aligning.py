@@ -6,12 +6,12 @@ import math
 from typing import Any
 
 import pytest
-from gateway_samples import FIRST, HALF_HOUR, at, metric, reading
 from hypothesis import given
 from hypothesis import strategies as st
 
 from overstory.gateway.aligning import MOST_FILLED, Aligner
 from overstory.protocol.errors import ParameterError
+from support.gateway_samples import FIRST, HALF_HOUR, at, metric, reading
 
 
 def dues(aligner: Aligner, *readings: Any, finish: bool = True) -> list[tuple[int, Any]]:

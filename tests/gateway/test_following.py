@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_samples import HALF_HOUR, REGISTRY, metric, uploads
 
 from overstory.gateway import running
 from overstory.gateway.gateway import Gateway, Settings
@@ -17,6 +16,7 @@ from overstory.gateway.readings import BadLine, Reading
 from overstory.gateway.running import Lines, follow
 from overstory.gateway.sinks import FileSink
 from overstory.protocol.errors import FormatError
+from support.gateway_samples import HALF_HOUR, REGISTRY, metric, uploads
 
 
 def followed(folder: Path, items: Iterator[Any], wait: float = 0.0, **choices: Any) -> tuple[dict[str, Any], Lines]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_samples import FIRST, REGISTRY, at, reading
 
 from overstory.client.delivering import Health
 from overstory.client.outbox import OutboxRow, RowState
@@ -17,6 +16,7 @@ from overstory.gateway.gateway import Gateway, Settings
 from overstory.gateway.handing import Hand
 from overstory.gateway.sinks import CollectorSink, Handed
 from overstory.protocol.upload import decode_uploads
+from support.gateway_samples import FIRST, REGISTRY, at, reading
 
 
 def taken(request: Request) -> Answer:

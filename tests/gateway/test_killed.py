@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_samples import FIRST, bits, metric, registry_text, uploads, year
 
 from overstory.client.paths import StatePaths
 from overstory.client.randomizer import Randomizer
 from overstory.client.state import State
+from support.gateway_samples import FIRST, bits, metric, registry_text, uploads, year
 
 
 def start(folder: Path) -> subprocess.Popen[bytes]:

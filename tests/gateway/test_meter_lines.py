@@ -9,7 +9,6 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from gateway_samples import items, metric
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from overstory.gateway.readings import LONGEST, BadLine, Layout, Reading, read_l
 from overstory.gateway.running import bounded_lines
 from overstory.gateway.times import unix_time, zone_named
 from overstory.protocol.errors import FormatError, ParameterError
+from support.gateway_samples import items, metric
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_samples import FIRST, REGISTRY, at, bits, metric, reading, run, uploads, year
 
 from overstory.client.outbox import OutboxRow, RowState
 from overstory.client.randomizer import Randomizer
@@ -25,6 +24,7 @@ from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.upload import decode_uploads
 from overstory.protocol.wire import decode_batch
+from support.gateway_samples import FIRST, REGISTRY, at, bits, metric, reading, run, uploads, year
 
 
 def test_a_period_is_one_upload_of_one_report(tmp_path: Path) -> None:

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_twins import chacha_block
 
 from overstory.kernels.finite_fields import characteristic, inverse, opposite, plus, times
 from overstory.kernels.finite_fields import field_of as field_table
 from overstory.kernels.projective import count_plane_support, simulate_points
 from overstory.protocol.finite_fields import field_of, is_prime
 from overstory.protocol.set_systems import Projective
+from support.kernel_twins import chacha_block
 
 KEY = bytes(range(32))
 ONE = 2**32

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_twins import simulate_one
 
 from overstory.kernels.simulate import assign_cohorts, simulate_bits
+from support.kernel_twins import simulate_one
 
 KEY = bytes(range(32))
 ONE = 2**32

@@ -2,10 +2,10 @@ import struct
 
 import numpy as np
 import pytest
-from kernel_twins import chacha_block
 
 from overstory.kernels.compiled import SOURCES
 from overstory.kernels.streams import LANES, fill_blocks, key_words
+from support.kernel_twins import chacha_block
 
 RFC_KEY = bytes(range(32))
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_twins import chacha_block
 
 from overstory.kernels.subsets import simulate_subsets
 from overstory.protocol.set_systems import Subsets
+from support.kernel_twins import chacha_block
 
 KEY = bytes(range(32))
 ONE = 2**32

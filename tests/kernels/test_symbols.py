@@ -4,10 +4,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from kernel_twins import LANES, chacha_block
 
 from overstory.kernels.simulate import assign_cohorts
 from overstory.kernels.symbols import assign_seeds, simulate_symbols
+from support.kernel_twins import LANES, chacha_block
 
 KEY = bytes(range(32))
 ONE = 2**32

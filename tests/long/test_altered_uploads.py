@@ -1,13 +1,8 @@
 """Law 7 at length: a damaged request is a valid one or one declared error, a million times."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "protocol"))
-
-from uploads_to_spoil import REASONS, outcomes
+from support.uploads_to_spoil import REASONS, outcomes
 
 CASES = 1_000_000
 

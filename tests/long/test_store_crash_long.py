@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "collector"))
-
-from store_crashes import killed_rounds
-from store_databases import fresh
+from support.store_crashes import killed_rounds
+from support.store_databases import fresh
 
 
 @pytest.mark.slow

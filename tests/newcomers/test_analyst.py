@@ -10,8 +10,9 @@ import re
 from typing import NamedTuple
 
 import pytest
-from playing import Newcomer
 from scipy.stats import binom
+
+from support.playing import Newcomer
 
 PLACES = ["Lenox Hill West", "JFK Airport", "Midtown Center", "East Village"]
 POWER = "Date;Time;Global_active_power;Voltage\n" + "".join(

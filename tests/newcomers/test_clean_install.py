@@ -6,7 +6,8 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from playing import Newcomer
+
+from support.playing import Newcomer
 
 SOURCE = Path(__file__).resolve().parents[2]
 

@@ -10,7 +10,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from playing import INIT, Newcomer
+
+from support.playing import INIT, Newcomer
 
 if sys.platform == "win32":
     pytest.skip("signals and shells of POSIX", allow_module_level=True)

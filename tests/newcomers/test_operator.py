@@ -8,7 +8,8 @@ import urllib.error
 import urllib.request
 
 import pytest
-from playing import INIT, Newcomer
+
+from support.playing import INIT, Newcomer
 
 if sys.platform == "win32":
     pytest.skip("signals and shells of POSIX", allow_module_level=True)

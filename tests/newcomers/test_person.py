@@ -4,7 +4,8 @@ import os
 import subprocess
 
 import pytest
-from playing import INIT, Newcomer
+
+from support.playing import INIT, Newcomer
 
 pty = pytest.importorskip("pty", reason="terminals of POSIX")
 

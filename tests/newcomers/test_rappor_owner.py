@@ -7,7 +7,8 @@ import csv
 import io
 
 import pytest
-from playing import Newcomer
+
+from support.playing import Newcomer
 
 STATES = ["Ohio", "Texas", "Maine", "Iowa"]
 PARAMS = '"k","h","m","p","q","f"\n32,2,4,0.25,0.75,0.5\n'

@@ -12,7 +12,6 @@ from itertools import combinations, product
 from math import inf, isinf
 
 import pytest
-from enumerated_tables import TableDevice, bit_table, set_table, symbol_table
 from test_epsilons_of_tables import CASES, LONG, made, spread_cohort
 
 from overstory.privacy import Event, Ledger, Spend, change_leak, epsilon_between, memo, terms_of
@@ -23,6 +22,7 @@ from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 from overstory.protocol.mechanisms.sets import SetMechanism
 from overstory.protocol.mechanisms.symbols import SymbolMechanism
 from overstory.protocol.symbol_rounds import symbol_drawer
+from support.enumerated_tables import TableDevice, bit_table, set_table, symbol_table
 
 PRECISE = Context(prec=60)
 NOTHING = "nothing"  # to report, which is a response of its own

@@ -10,13 +10,13 @@ from fractions import Fraction
 from itertools import product
 
 import pytest
-from enumerated_tables import TableDevice, bit_table
 
 from overstory.privacy import Event, Ledger, Spend, delta_at, epsilon_at, statement, terms_of
 from overstory.privacy.kinds import BitTerms, SymbolTerms
 from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
+from support.enumerated_tables import TableDevice, bit_table
 
 FALSE_ALARM = 1e-6
 METER = mechanism("opt-wb", domain_size=100, epsilon=1.0, window=10)

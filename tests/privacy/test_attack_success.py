@@ -6,7 +6,6 @@ from collections import Counter
 from fractions import Fraction
 
 import pytest
-from enumerated_tables import TableDevice
 from scipy.stats import beta
 from test_any_histories import ALL, NOTHING, strings, tables
 from test_epsilons_of_tables import made
@@ -19,6 +18,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 from overstory.protocol.numeric.registry import NUMERIC
+from support.enumerated_tables import TableDevice
 
 FALSE_ALARM = 1e-6
 

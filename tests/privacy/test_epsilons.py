@@ -3,10 +3,10 @@
 from decimal import Decimal
 
 import pytest
-from enumerated_device import Device, LazyBit, Redrawn, worst_of_changes, worst_of_reports
 
 from overstory.privacy import change_leak, statement
 from overstory.protocol.mechanisms.registry import mechanism
+from support.enumerated_device import Device, LazyBit, Redrawn, worst_of_changes, worst_of_reports
 
 BLOOM = {"num_bits": 4, "num_hashes": 2, "num_cohorts": 1}
 CASES = [

@@ -4,16 +4,6 @@ from decimal import Decimal
 from fractions import Fraction
 
 import pytest
-from enumerated_tables import (
-    TableDevice,
-    apart,
-    bit_table,
-    set_table,
-    symbol_table,
-    worst_of_changes,
-    worst_of_pattern,
-    worst_of_reports,
-)
 from test_epsilons import CASES as BLOOM_CASES
 
 from overstory.privacy import change_leak, epsilon_between, memo, statement, terms_of
@@ -24,6 +14,16 @@ from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 from overstory.protocol.mechanisms.sets import SetMechanism
 from overstory.protocol.mechanisms.symbols import SymbolMechanism
 from overstory.protocol.symbol_rounds import symbol_drawer
+from support.enumerated_tables import (
+    TableDevice,
+    apart,
+    bit_table,
+    set_table,
+    symbol_table,
+    worst_of_changes,
+    worst_of_pattern,
+    worst_of_reports,
+)
 
 NOTHING = "nothing"
 LONG = {"epsilon_permanent": 2.0, "epsilon_report": 1.0}

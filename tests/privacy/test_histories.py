@@ -4,12 +4,12 @@ from decimal import Decimal
 from math import inf
 
 import pytest
-from enumerated_device import Device, log_worst
 
 from overstory.privacy import change_leak, changes, epsilon_between
 from overstory.privacy.histories import bit_losses
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
+from support.enumerated_device import Device, log_worst
 
 BASIC = mechanism("basic-rappor", domain_size=3, f=0.5, p=0.5, q=0.75)
 RAPPOR = mechanism("rappor", num_bits=3, num_hashes=1, num_cohorts=1, f=0.5, p=0.25, q=0.75)

@@ -8,7 +8,6 @@ from fractions import Fraction
 from unittest import mock
 
 import pytest
-from enumerated_tables import TableDevice, log_worst, symbol_table, worst_of_pattern
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from overstory.privacy.accounts import Account
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms import hashing_oracles, rappor, sets, unary
 from overstory.protocol.symbol_rounds import symbol_drawer
+from support.enumerated_tables import TableDevice, log_worst, symbol_table, worst_of_pattern
 
 CHAIN = hashing_oracles.l_grr(domain_size=3, epsilon_permanent=2.0, epsilon_report=1.0)
 MECHANISMS = {

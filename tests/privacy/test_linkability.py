@@ -7,7 +7,6 @@ from collections import Counter
 from fractions import Fraction
 
 import pytest
-from privacy_cases import some_mechanism
 
 from overstory.client.randomizer import Randomizer
 from overstory.privacy.linkability import Constant, linkability
@@ -18,6 +17,7 @@ from overstory.protocol.mechanisms.sets import SetMechanism
 from overstory.protocol.mechanisms.symbols import SymbolMechanism
 from overstory.protocol.numeric.registry import numeric
 from overstory.protocol.probability import ONE
+from support.privacy_cases import some_mechanism
 
 OLD = {"num_seeds": 1 << 31}
 HUNDRED = {"domain_size": 100, "epsilon": 1.0}

@@ -8,8 +8,6 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from referee_cases import SIZED, cases, of_case, truth_of
-from referee_device import ENDLESS, BitDevice, Device, SymbolDevice, Truth, device
 
 from overstory.privacy.ledger import Ledger
 from overstory.privacy.spends import Event, Spend
@@ -17,6 +15,8 @@ from overstory.privacy.statement import statement
 from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.mechanisms.registry import REGISTRY
 from overstory.protocol.sampling import drawer
+from support.referee_cases import SIZED, cases, of_case, truth_of
+from support.referee_device import ENDLESS, BitDevice, Device, SymbolDevice, Truth, device
 
 NEAR = 1e-9
 

@@ -6,13 +6,13 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from referee_cases import of_case, truth_of
-from referee_device import NOTHING, Truth
 from test_referee import ALL, claims_of, faults, ids, of_size, truths_of
 
 from overstory.privacy import changes, terms_of
 from overstory.privacy.kinds import terms_from_json
 from overstory.privacy.terms import Terms
+from support.referee_cases import of_case, truth_of
+from support.referee_device import NOTHING, Truth
 
 
 def check(case: tuple[str, dict[str, Any]], reports: int) -> None:

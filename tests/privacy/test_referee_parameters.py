@@ -7,12 +7,12 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from referee_cases import truth_of
-from referee_device import Truth
 
 from overstory.privacy.statement import statement
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
+from support.referee_cases import truth_of
+from support.referee_device import Truth
 
 NEAR = 1e-9
 STEP = 2.0**-32

@@ -5,7 +5,6 @@ import json
 import math
 
 import pytest
-from privacy_cases import some_mechanism
 
 from overstory.privacy import map_differences, statement
 from overstory.privacy.claims import FRESH, NO_CEILING, rows_of
@@ -14,6 +13,7 @@ from overstory.privacy.words import epsilon_text, factor
 from overstory.protocol.encodings import Bloom
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
+from support.privacy_cases import some_mechanism
 
 
 @pytest.fixture(params=sorted(REGISTRY))

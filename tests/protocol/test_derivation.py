@@ -1,9 +1,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from protocol_twins import stream, tagged
 
 from overstory.protocol.derivation import context
 from overstory.protocol.entropy import KeyedEntropy, SeededEntropy, SystemEntropy
+from support.protocol_twins import stream, tagged
 
 parts = st.lists(st.one_of(st.binary(max_size=6), st.text("ab0s", max_size=6), st.integers(-20, 20)), max_size=4)
 

@@ -3,13 +3,13 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from protocol_twins import cohort_of, google_key, google_permanent, google_positions, permanent_response
 
 from overstory.client import Randomizer
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.bits import as_googles_client
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.permanence import check_secret
+from support.protocol_twins import cohort_of, google_key, google_permanent, google_positions, permanent_response
 
 secrets = st.binary(min_size=16, max_size=64)
 noise = st.one_of(st.sampled_from([0.25, 0.5, 0.75]), st.floats(0.01, 0.95))

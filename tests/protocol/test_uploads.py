@@ -5,8 +5,6 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from upload_vectors import FILE
-from uploads_to_spoil import REASONS, outcome, outcomes
 
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.mechanisms.mechanism import Report
@@ -14,6 +12,8 @@ from overstory.protocol.metrics import parse_registry
 from overstory.protocol.reasons import Reason
 from overstory.protocol.upload import METRIC_ID, Upload, decode_uploads, encode_upload, uploads_from_json
 from overstory.protocol.wire import decode_batch, encode_reports
+from support.upload_vectors import FILE
+from support.uploads_to_spoil import REASONS, outcome, outcomes
 
 KNOWN = json.loads(FILE.read_text())
 REGISTRY = parse_registry(KNOWN["registry"])

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numeric_alarms import Alarm, check_cells, check_coverage, check_spread, check_unbiased
 
 from overstory.analysis.numeric import MeanEstimate, MeanOracle, ReportSums
 from overstory.analysis.numeric.means import SPLIT, _sum_of_squares
@@ -15,6 +14,7 @@ from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, SquareWave
 from overstory.protocol.numeric.randomizer import NumericRandomizer
+from support.numeric_alarms import Alarm, check_cells, check_coverage, check_spread, check_unbiased
 
 KINDS = [SquareWave, Piecewise, Duchi, Hybrid]
 VALUE, COPIES = 0.3, 60_000

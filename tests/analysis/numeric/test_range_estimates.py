@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numeric_alarms import Alarm, check_coverage, check_spread, check_unbiased
 
 from overstory.analysis.numeric import RangeOracle, RangeSum
 from overstory.analysis.numeric.consistency import ConsistentTree
@@ -13,6 +12,7 @@ from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.numeric import LevelTree, RangeRandomizer
+from support.numeric_alarms import Alarm, check_coverage, check_spread, check_unbiased
 
 
 @st.composite

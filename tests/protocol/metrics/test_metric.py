@@ -7,12 +7,12 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from registry_texts import BINS, COLOURS, LISTED, STRINGS, registry_text
 
 from overstory.protocol.domains import Bins
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric, Strings, load_registry, parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
+from support.registry_texts import BINS, COLOURS, LISTED, STRINGS, registry_text
 
 DAY = 86_400
 

@@ -5,9 +5,9 @@ import tomllib
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
-from toml_documents import DOCUMENTS
 
 from overstory.protocol.metrics.places import places
+from support.toml_documents import DOCUMENTS
 
 
 def paths(value, path=()):

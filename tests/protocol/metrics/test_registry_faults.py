@@ -1,11 +1,11 @@
 """Every fault of a registry, each at its line, all at once, and each with what would be right."""
 
 import pytest
-from registry_texts import BINS, COLOURS, FIRST_LINE, LISTED, STRINGS, registry_text
 
 from overstory.protocol.errors import FormatError
 from overstory.protocol.metrics import Fault, RegistryError, load_registry, parse_registry
 from overstory.protocol.metrics.building import KEYS
+from support.registry_texts import BINS, COLOURS, FIRST_LINE, LISTED, STRINGS, registry_text
 
 
 def faults(text, folder=None):

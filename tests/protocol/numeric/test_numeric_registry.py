@@ -7,8 +7,6 @@ from fractions import Fraction
 from itertools import product
 
 import pytest
-from exact_draws import exact_distribution, worst_ratio
-from numeric_vectors import PATH, answer, travelling
 
 from overstory.privacy import statement
 from overstory.privacy.kinds import terms_from_json, terms_of
@@ -21,6 +19,8 @@ from overstory.protocol.numeric import RangeRandomizer, SquareWave, means, windo
 from overstory.protocol.numeric.registry import NUMERIC, numeric
 from overstory.protocol.symbol_rounds import symbol_drawer
 from overstory.protocol.wire import decode_batch, encode_reports
+from support.exact_draws import exact_distribution, worst_ratio
+from support.numeric_vectors import PATH, answer, travelling
 
 ONE = 1 << 32
 SMALL = {
@@ -77,7 +77,7 @@ def drawn_at_will(monkeypatch):
 
 def test_every_name_is_under_contract():
     assert set(SMALL) == set(NUMERIC), "give each registry name its parameters here"
-    assert {vector["name"] for vector in KNOWN["vectors"]} == set(NUMERIC), "add vectors with numeric_vectors.py"
+    assert {vector["name"] for vector in KNOWN["vectors"]} == set(NUMERIC), "add vectors with support.numeric_vectors"
     assert all(numeric(name, **sets[0]).name == name for name, sets in SMALL.items())
 
 

@@ -1,4 +1,4 @@
-"""Known answers of what takes numbers, and how to write new ones: `python tests/protocol/numeric/numeric_vectors.py`.
+"""Known answers of what takes numbers; `python -m support.numeric_vectors`, in `tests`, writes new ones.
 
 Vectors are for ever: a change in one is a change of what devices have answered. Add new ones; never rewrite.
 """
@@ -15,7 +15,7 @@ from overstory.protocol.numeric import LevelReport, RangeRandomizer
 from overstory.protocol.numeric.registry import numeric
 from overstory.protocol.wire import encode_reports
 
-PATH = Path(__file__).parents[2] / "vectors" / "overstory-v1" / "numeric.json"
+PATH = Path(__file__).parents[1] / "vectors" / "overstory-v1" / "numeric.json"
 
 INPUTS: list[tuple[str, dict[str, Any], Any]] = [
     ("square-wave", {"epsilon": 1.0}, 0.25),

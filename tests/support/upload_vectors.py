@@ -1,4 +1,4 @@
-"""The known uploads, and how to write them: `python tests/protocol/upload_vectors.py`.
+"""The known uploads, and how to write them: `python -m support.upload_vectors`, in `tests`.
 
 Vectors are for ever: a change in one is a change of what collectors accept. Add new ones; never rewrite.
 """

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from postgres_server import drop_database, fresh_database, start
+from support.postgres_server import drop_database, fresh_database, start
 
 KINDS = ("sqlite", "postgresql")
 

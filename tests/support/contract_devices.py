@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from contract_cases import domain_of, some_values
-from contract_statistics import Bits, Sample
-from contract_views import view_of
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.client import Randomizer
 from overstory.protocol.entropy import SystemEntropy
 from overstory.protocol.mechanisms.mechanism import Mechanism, Report
 from overstory.protocol.wire import decode_batch
+from support.contract_cases import domain_of, some_values
+from support.contract_statistics import Bits, Sample
+from support.contract_views import view_of
 
 MakeDevice = Callable[..., Randomizer]
 

@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Self
 
-from collector_in_process import METRICS, NOW, FakeStore
-
 from overstory.collector.collector import Collector, Rhythm
 from overstory.collector.limits import Limits
 from overstory.collector.serving import Listening, Server, _config
 from overstory.protocol.metrics import MetricRegistry
+from support.collector_in_process import METRICS, NOW, FakeStore
 
 
 @contextmanager

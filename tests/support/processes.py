@@ -8,7 +8,7 @@ import sys
 import traceback
 from pathlib import Path
 
-HERE = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 NOBODY = 65_534
 
 
@@ -32,8 +32,8 @@ def in_child(job, *, as_nobody=False):
 
 
 def start(script, *arguments):
-    """Start Python on `script`, which may import the modules beside this one."""
-    paths = str(HERE), os.environ.get("PYTHONPATH")
+    """Start Python on `script`, which may import what the tests do."""
+    paths = str(TESTS), os.environ.get("PYTHONPATH")
     return subprocess.Popen(
         [sys.executable, "-c", script, *map(str, arguments)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONWARNINGS": "error"},

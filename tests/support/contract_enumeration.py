@@ -9,13 +9,12 @@ from functools import cache
 from itertools import product
 from math import prod
 
-from contract_cases import some_values
-from contract_views import output_chances
-
 from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.mechanism import Mechanism
 from overstory.protocol.mechanisms.sets import SetMechanism
 from overstory.protocol.mechanisms.symbols import SymbolMechanism
+from support.contract_cases import some_values
+from support.contract_views import output_chances
 
 ONE = 2**32
 PRECISE = Context(prec=60)

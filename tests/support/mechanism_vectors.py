@@ -1,4 +1,4 @@
-"""The mechanisms' known answers, and how to write new ones: `python tests/contract/mechanism_vectors.py`.
+"""The mechanisms' known answers; `python -m support.mechanism_vectors`, in `tests`, writes new ones.
 
 Vectors are for ever: a change in one is a change of what devices have answered. Add new ones; never rewrite.
 """
@@ -9,13 +9,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from contract_views import view_of
-
 from overstory.client import Randomizer
 from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.mechanisms.bits import as_googles_client
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.wire import encode_reports
+from support.contract_views import view_of
 
 FOLDER = Path(__file__).parents[1] / "vectors" / "overstory-v1"
 GOOGLE = {"hash_family": "google-rappor-python"}

@@ -5,10 +5,9 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from referee_device import Device, Truth, device
-
 from overstory.protocol.mechanisms.mechanism import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism
+from support.referee_device import Device, Truth, device
 
 ONCE = {"epsilon": 1.0}
 TWICE = {"epsilon_permanent": 2.0, "epsilon_report": 1.0}

@@ -1,9 +1,9 @@
 """The states of schemas 1 and 2, as the versions of the client before wrote them, in SQL of its own.
 
-    python tests/client/states_before.py
+    python -m support.states_before
 
-writes tests/vectors/client-state-1 and client-state-2 again. The files are kept in the repository: what is tested is
-that they open.
+in `tests` writes tests/vectors/client-state-1 and client-state-2 again. The files are kept in the repository: what is
+tested is that they open.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ GOOGLE = (
 
 def registry_2(**f):
     """Return a registry of the colours, and of Google's family with these f: `page` alone, with 0.5, unless given."""
-    from devices import DEFAULT, registry
+    from support.devices import DEFAULT, registry
 
     return registry(
         colour=DEFAULT["colour"], **{name: GOOGLE.format(f=one) for name, one in (f or {"page": 0.5}).items()}
@@ -101,11 +101,10 @@ def registry_2(**f):
 
 def reports_2(metrics, told):
     """Yield what a device with the secret of before reported: a value of a metric on each day."""
-    from devices import DAY, NOON
-
     from overstory.client.keys import metric_key
     from overstory.client.recorder import MetricRecorder
     from overstory.client.secret_file import DeviceSecret
+    from support.devices import DAY, NOON
 
     for day, (name, value) in enumerate(told):
         metric, period = metrics[name], int(NOON // DAY) + day
@@ -128,11 +127,10 @@ TOLD_2 = (("colour", "red"), ("colour", "blue"), ("page", "a page"), ("page", "a
 
 def reports():
     """What a device with this secret reported on two days: the first as red, the second as blue."""
-    from devices import DAY, NOON, REGISTRY
-
     from overstory.client.keys import metric_key
     from overstory.client.recorder import MetricRecorder
     from overstory.client.secret_file import DeviceSecret
+    from support.devices import DAY, NOON, REGISTRY
 
     colour = REGISTRY["colour"]
     recorder = MetricRecorder(colour, metric_key(DeviceSecret.of_version_1(RAW), colour, legacy=True))

@@ -1,6 +1,6 @@
 """A process that works on a store until it is told to stop, or killed.
 
-    store_worker.py URL FIRST LAST STEP
+    python -m support.store_worker URL FIRST LAST STEP
 
 Adds the batches FIRST .. LAST - 1, STEP of them at a time, and compacts every now and then; prints ``ready``, waits for
 a line, then prints every number once the store has acknowledged it: ``new 17`` or ``old 17``.
@@ -13,11 +13,10 @@ from __future__ import annotations
 import random
 import sys
 
-from store_samples import NOW, Received, received, registry, reports
-
 from overstory.collector.store import open_store
 from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.metrics import Metric
+from support.store_samples import NOW, Received, received, registry, reports
 
 PERIOD = 20_000
 PERIODS = 2

@@ -15,12 +15,11 @@ from itertools import product
 from typing import Any
 from unittest import mock
 
-from referee_laws import BitLaw, Law, Script, law, scripted
-
 from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.mechanism import Mechanism
 from overstory.protocol.mechanisms.symbols import SymbolMechanism
 from overstory.protocol.sampling import drawer
+from support.referee_laws import BitLaw, Law, Script, law, scripted
 
 PRECISE = Context(prec=50)
 ENDLESS = Decimal("Infinity")

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from collector_processes import CollectorProcess
-from faulty_network import Address, FaultyNetwork, closing, whole_message
 
 from overstory.analysis.counts import SupportCounts
 from overstory.analysis.reports import ReportBatch
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import MetricRegistry, load_registry
 from overstory.protocol.upload import MEDIA_TYPE, Upload, encode_upload
+from support.collector_processes import CollectorProcess
+from support.faulty_network import Address, FaultyNetwork, closing, whole_message
 
 LEAST = 100
 """Uploads that a run acknowledges at least, one of them twice."""

@@ -8,23 +8,23 @@ import sys
 from pathlib import Path
 
 from sqlalchemy import select
-from store_samples import NOW, counted, registry
-from store_worker import PERIOD, PERIODS, batch, sent
 
 from overstory.analysis.counts import SupportCounts
 from overstory.collector.store import Store, open_store
 from overstory.collector.store.schema import BATCH_IDS
 from overstory.protocol.metrics import Metric
+from support.store_samples import NOW, counted, registry
+from support.store_worker import PERIOD, PERIODS, batch, sent
 
-WORKER = Path(__file__).with_name("store_worker.py")
+TESTS = Path(__file__).parents[1]
 STEP = 5
 MANY = 100_000
 
 
 def start(url: str, first: int, last: int, step: int) -> subprocess.Popen[str]:
     """Start a worker, and return when it is ready to go."""
-    arguments = [sys.executable, str(WORKER), url, str(first), str(last), str(step)]
-    worker = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    arguments = [sys.executable, "-m", "support.store_worker", url, str(first), str(last), str(step)]
+    worker = subprocess.Popen(arguments, cwd=TESTS, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert worker.stdout is not None
     assert worker.stdout.readline() == "ready\n"
     return worker

@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import uvloop
-from collector_in_process import METRICS, NOW, FakeStore, packed, sound, upload
-from served import post
 from uvicorn.server import ServerState
 
 from overstory.collector.collector import Collector
@@ -25,6 +23,8 @@ from overstory.collector.committer import Committed
 from overstory.collector.connection import Connection
 from overstory.collector.serving import Listening, _config
 from overstory.protocol.mechanisms.mechanism import Report
+from support.collector_in_process import METRICS, NOW, FakeStore, packed, sound, upload
+from support.served import post
 
 HOLE = b"\xa5" * 16
 """Where a batch id goes."""

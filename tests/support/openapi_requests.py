@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import schemathesis
-from collector_in_process import METRICS, NOW, upload
 from hypothesis import HealthCheck, given, settings
 from schemathesis import checks
-from served import served
 
 from overstory.collector.ingest import Ingest
 from overstory.collector.store import open_store
 from overstory.protocol.upload import MEDIA_TYPE
+from support.collector_in_process import METRICS, NOW, upload
+from support.served import served
 
 checks.load_all_checks()
 HELD = checks.CHECKS.get_by_names(

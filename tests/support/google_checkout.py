@@ -1,6 +1,6 @@
 """Read every file of a google/rappor checkout that is counts, a map, parameters, reports or candidates.
 
-    python tests/files/google_checkout.py CHECKOUT
+    python tests/support/google_checkout.py CHECKOUT
 
 Run by `make google-rappor-files CHECKOUT=DIR`. The inputs of its unit tests are taken out of the test programs. Their
 two-variable files (reports of a string and a flag, `rappor-vars.csv`, `uvals.csv`) are not read: this project has no

@@ -6,13 +6,12 @@ import hashlib
 import math
 from typing import Any
 
-from contract_views import payloads
-
 from overstory.client import Randomizer
 from overstory.protocol.entropy import SystemEntropy
 from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.mechanism import Report
 from overstory.protocol.mechanisms.registry import mechanism as build
+from support.contract_views import payloads
 
 
 class LastBitTrue(Randomizer):
