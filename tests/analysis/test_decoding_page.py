@@ -1,4 +1,4 @@
-"""docs/decoding.md's accuracy is the program's own: its first workload is measured again, with the page's 50 seeds."""
+"""The accuracy in docs/explanation/decoding.md is the program's own: its first workload is measured again."""
 
 import runpy
 from pathlib import Path
@@ -15,7 +15,7 @@ def test_the_pages_figures_are_what_the_decoder_does_today() -> None:
     workload = bench["workloads"]()[0]
     found = bench["judge"](workload, bench["DECODERS"]["default"], 50)
     error, cover = f"{found['fdr']:.3f} ± {found['fdr_standard_error']:.3f}", found["coverage"]
-    page = (ROOT / "docs" / "decoding.md").read_text(encoding="utf-8").splitlines()
+    page = (ROOT / "docs" / "explanation" / "decoding.md").read_text(encoding="utf-8").splitlines()
     assert (
         f"| {workload.name} | default | {found['true']:.2f} | {found['false']:.2f} | {error} | {found['rmse']:.0f} "
         f"| {found['standard_error']:.0f} |"
