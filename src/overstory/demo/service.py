@@ -56,8 +56,11 @@ class CollectorService:
         body = encode_upload(Upload(secrets.token_bytes(ID_BYTES), metric, period, reports))
         connection = self._connection = self._connection or self._connected()
         try:
-            connection.request("POST", "/v1/reports", body, {"Content-Type": MEDIA_TYPE})
-            answer = connection.getresponse()
+            try:
+                answer = _posted(connection, body)
+            except ConnectionError:  # a collector closes what was idle for long: the same bytes, on a new connection
+                connection.close()
+                answer = _posted(connection, body)
             said = json.loads(answer.read())
         except (OSError, http.client.HTTPException) as error:
             raise ServiceError(f"the collector does not answer ({error}); see {self._log}") from error
@@ -96,3 +99,8 @@ class CollectorService:
             self._process.communicate()
         if error is None and self._process.returncode:
             raise ServiceError(f"the collector ended with status {self._process.returncode}; see {self._log}")
+
+
+def _posted(connection: http.client.HTTPConnection, body: bytes) -> http.client.HTTPResponse:
+    connection.request("POST", "/v1/reports", body, {"Content-Type": MEDIA_TYPE})
+    return connection.getresponse()
