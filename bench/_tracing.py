@@ -54,19 +54,23 @@ class Walk:
 class _Thread:
     """One thread: its frames since the trace began, each with the file it is in, how deep, and whether it is apart."""
 
-    def __init__(self, name: str) -> None:
-        self.name, self.walk = name, Walk()
+    def __init__(self, name: str, always: set[CodeType]) -> None:
+        self.name, self.walk, self.begun = name, Walk(), set[CodeType]()
+        self._always = always
         self._frames: list[tuple[FrameType, str | None, int, bool]] = []
 
     def call(self, frame: FrameType, path: str | None) -> None:
         """Enter a frame; `path` is None where it is not ours."""
         walk, code = self.walk, frame.f_code
-        current, depth, apart = self._frames[-1][1:] if self._frames else (None, 0, False)
+        if not self._frames:
+            self.begun.add(code)
+            # What an event loop does with or without work, such as its ticks, is apart.
+            current, depth, apart = None, 0, code in self._always or _of_a_task(frame)
+        else:
+            current, depth, apart = self._frames[-1][1:]
         if path is not None and code.co_name == "<module>":
             walk.imported += 1
             apart = True
-        elif not self._frames and code.co_flags & inspect.CO_COROUTINE:
-            apart = True  # a task of an event loop, such as its ticks: it goes on whether or not there is work
         elif path is not None and not apart:
             if path not in walk.files:
                 walk.files.append(path)
@@ -81,12 +85,20 @@ class _Thread:
             self._frames.pop()
 
 
+def _of_a_task(frame: FrameType | None) -> bool:
+    """Whether a frame is a coroutine's, or was called by one, maybe before the trace began."""
+    while frame is not None and not frame.f_code.co_flags & inspect.CO_COROUTINE:
+        frame = frame.f_back
+    return frame is not None
+
+
 class Trace:
     """Follows the thread that installs it and all that start meanwhile; it counts only what is `within` it."""
 
     def __init__(self) -> None:
         self._paths: dict[CodeType, str | None] = {}
         self._threads: dict[int, _Thread] = {}
+        self._always: set[CodeType] = set()
         self._counting = False
 
     @contextlib.contextmanager
@@ -111,6 +123,13 @@ class Trace:
             self._counting = False
             walks.update({thread.name: thread.walk for thread in self._threads.values()})
 
+    def learn_idleness(self, seconds: float = 0.5) -> None:
+        """Look for so long at what is called without work; that is no part of any walk."""
+        with self.within():
+            time.sleep(seconds)
+        for thread in self._threads.values():
+            self._always |= thread.begun
+
     def wait_until_quiet(self, seconds: float = 0.2) -> None:
         """Wait until no further file is entered, a few seconds at most: a thread may go on after its answer."""
         entered, until = -1, time.monotonic() + 20 * seconds
@@ -126,7 +145,7 @@ class Trace:
         number = threading.get_ident()
         thread = self._threads.get(number)
         if thread is None:
-            thread = self._threads[number] = _Thread(threading.current_thread().name)
+            thread = self._threads[number] = _Thread(threading.current_thread().name, self._always)
         if event == "call":
             thread.call(frame, self._path(frame.f_code))
         elif event == "return":

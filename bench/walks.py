@@ -176,6 +176,7 @@ def post_and_compact(folder: Path) -> dict[str, Walk]:
 
     def post_all() -> None:
         with contextlib.closing(socket.create_connection(address(written), timeout=10)) as connection:
+            trace.learn_idleness()
             for post in posts:
                 with trace.within() as walked:
                     connection.sendall(post)
