@@ -12,23 +12,11 @@ import pytest
 from overstory.collector.store import open_store
 from overstory.collector.store.tokens import sha256
 from overstory.files.parquet import read_parquet
+from support.registry_texts import plain_registry
 from support.running import overstory, within
 from support.store_samples import received, registry, reports
 
-REGISTRY = """
-registry = "1"
-[metrics.colour]
-title = "t"
-description = "d"
-owner = "o"
-purpose = "https://example.org/issues/7"
-domain = {kind = "categories", names = ["red", "green", "blue"]}
-oracle = "grr"
-parameters = {epsilon = 1.0}
-period = "day"
-retention_days = 90
-expires = 2040-01-01
-"""
+REGISTRY = plain_registry("colour", domain='{kind = "categories", names = ["red", "green", "blue"]}')
 DAY = 20_000
 EXPORT = ("export", "reports.db", "--registry", "metrics.toml", "--metric", "colour", "-o", "out.parquet")
 

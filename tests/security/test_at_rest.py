@@ -15,22 +15,10 @@ from overstory.privacy.kinds import terms_of
 from overstory.protocol.mechanisms.bits import BitMechanism
 from overstory.protocol.mechanisms.registry import REGISTRY as ORACLES
 from overstory.protocol.metrics import RegistryError, parse_registry
+from support.registry_texts import plain_registry
 
 NAMES = [f"forest-secret-{number:03}" for number in range(256)]
 VALUES = [NAMES[137], NAMES[9], NAMES[137]]
-ENTRY = """registry = "now"
-[metrics.m]
-title = "T"
-description = "D"
-owner = "O"
-purpose = "https://example.org/issues/1"
-period = "day"
-retention_days = 9
-expires = 2099-01-01
-oracle = "{oracle}"
-parameters = {parameters}
-domain = {domain}
-"""
 TRIED = (
     "{}",
     "{epsilon = 1.0}",
@@ -70,7 +58,7 @@ def toml_of(oracle, tried=TRIED):
     """The registry of one metric of an oracle, by the first domain and parameters that it takes."""
     for domain in DOMAINS:
         for parameters in tried:
-            text = ENTRY.format(oracle=oracle, parameters=parameters, domain=domain)
+            text = plain_registry("m", oracle=f'"{oracle}"', parameters=parameters, domain=domain)
             try:
                 parse_registry(text)
             except RegistryError:

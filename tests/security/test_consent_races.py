@@ -12,25 +12,12 @@ from overstory.client.upload import Answer
 from overstory.gateway.handing import AT_ONCE, Hand
 from overstory.gateway.sinks import CollectorSink, Handed
 from overstory.protocol.metrics import parse_registry
+from support.registry_texts import plain_registry
 
 DAY = 86_400
 NOON = 1_795_262_400.0
 TODAY = dt.date(2026, 11, 21)
-ENTRY = """registry = "now"
-[metrics.meter]
-title = "T"
-description = "D"
-owner = "O"
-purpose = "https://example.org/issues/1"
-period = "day"
-retention_days = 9
-grace_days = 3000
-expires = 2099-01-01
-oracle = "grr"
-parameters = {epsilon = 1.0}
-domain = {kind = "integers", min = 0, max = 9}
-"""
-REGISTRY = parse_registry(ENTRY)
+REGISTRY = parse_registry(plain_registry("meter", grace_days="3000", domain='{kind = "integers", min = 0, max = 9}'))
 
 
 def client(folder, transport=None, now=NOON):

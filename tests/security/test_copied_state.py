@@ -18,22 +18,10 @@ from overstory.client.paths import StatePaths
 from overstory.client.state import State
 from overstory.client.upload import Answer
 from overstory.protocol.metrics import parse_registry
+from support.registry_texts import plain_registry
 
 NOON, DAY = 1_795_262_400.0, 86_400
-REGISTRY = """
-registry = "1"
-[metrics.m]
-title = "T"
-description = "D"
-owner = "O"
-purpose = "https://example.org"
-domain = {kind = "integers", min = 0, max = 3}
-oracle = "grr"
-parameters = {epsilon = 1.0}
-period = "day"
-retention_days = 1
-expires = 2099-01-01
-"""
+REGISTRY = plain_registry("m")
 
 
 class Machines:

@@ -17,25 +17,11 @@ from overstory.client.errors import Fault, StateError
 from overstory.client.paths import StatePaths
 from overstory.client.state import State
 from overstory.protocol.metrics import parse_registry
+from support.registry_texts import plain_registry
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="owners and modes of POSIX")
 
-REGISTRY = parse_registry(
-    """
-registry = "1"
-[metrics.m]
-title = "T"
-description = "D"
-owner = "O"
-purpose = "https://example.org"
-domain = {kind = "integers", min = 0, max = 3}
-oracle = "grr"
-parameters = {epsilon = 1.0}
-period = "day"
-retention_days = 1
-expires = 2099-01-01
-"""
-)
+REGISTRY = parse_registry(plain_registry("m"))
 NOBODY = 65534
 
 

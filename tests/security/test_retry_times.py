@@ -12,23 +12,11 @@ from overstory.client.sending import Pace
 from overstory.client.state import State
 from overstory.client.upload import Answer
 from overstory.protocol.metrics import parse_registry
+from support.registry_texts import plain_registry
 
 DAY, NOON, MINUTE = 86_400, 1_795_262_400.0, 60.0
 METRICS = ("a", "b", "c")
-ENTRY = """
-[metrics.{name}]
-title = "T"
-description = "D"
-owner = "O"
-purpose = "https://example.org"
-domain = {{kind = "integers", min = 0, max = 3}}
-oracle = "grr"
-parameters = {{epsilon = 1.0}}
-period = "day"
-retention_days = 1
-expires = 2099-01-01
-"""
-REGISTRY = parse_registry('registry = "1"\n' + "".join(ENTRY.format(name=name) for name in METRICS))
+REGISTRY = parse_registry(plain_registry(*METRICS))
 FIRST, LAST = 240, 720  # the slots that a server could give, in minutes: 4 to 12 hours
 DEVICES = 1000
 

@@ -9,6 +9,7 @@ from overstory.client.upload import Answer
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.upload import decode_uploads
+from support.registry_texts import plain_registry
 
 DAY, NOON = 86_400, 1_795_262_400.0
 STRINGS = ("rappor", "rappor-one-time")
@@ -20,22 +21,6 @@ HISTORIES = {
     "outside the domain": (1, 99, None, 1, [2]),
     "outside from the first": (float("nan"), 1, 2, 3, "seven"),
 }
-ENTRY = """
-registry = "1"
-[metrics.m]
-title = "T"
-description = "D"
-owner = "O"
-purpose = "https://example.org"
-domain = {domain}
-oracle = "{oracle}"
-parameters = {{{parameters}}}
-period = "day"
-max_values = 2
-beyond = "{beyond}"
-retention_days = 1
-expires = 2099-01-01
-"""
 
 
 def needed(oracle):
@@ -52,8 +37,8 @@ def needed(oracle):
 def registry_of(oracle, beyond, size=8):
     numbers = f'{{kind = "integers", min = 0, max = {size - 1}, outside = "reject"}}'
     domain = '{kind = "strings"}' if oracle in STRINGS else numbers
-    text = ENTRY.format(domain=domain, oracle=oracle, beyond=beyond, parameters=needed(oracle))
-    return parse_registry(text)
+    keys = {"oracle": f'"{oracle}"', "parameters": f"{{{needed(oracle)}}}", "max_values": "2", "beyond": f'"{beyond}"'}
+    return parse_registry(plain_registry("m", domain=domain, **keys))
 
 
 def seen_by_the_network(folder, registry, values):
@@ -166,9 +151,8 @@ def test_without_a_cap_a_lifetime_counts_nothing_beside_the_domain(tmp_path):
     from overstory.client.state import State
     from overstory.privacy.metric_cost import metric_cost
 
-    text = ENTRY.replace("max_values = 2\n", "").replace('beyond = "{beyond}"\n', "")
     numbers = '{kind = "integers", min = 0, max = 2, outside = "reject"}'
-    registry = parse_registry(text.format(domain=numbers, oracle="grr", parameters="epsilon = 1.0"))
+    registry = parse_registry(plain_registry("m", domain=numbers))
     seen_by_the_network(tmp_path, registry, (0, 1, 2, 9, 0))
     assert len(responses(tmp_path)) == 4
     with State(StatePaths(tmp_path)).snapshot() as rows:

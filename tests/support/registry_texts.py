@@ -1,4 +1,4 @@
-"""Registries to read, and to spoil."""
+"""Registries to read, and to spoil; and registries that say only what matters to a test."""
 
 from __future__ import annotations
 
@@ -42,3 +42,22 @@ def registry_text(
 
 FIRST_LINE = 3
 """Of the metric's table; its keys follow in the order of `METRIC`."""
+
+PLAIN = {
+    "title": '"T"',
+    "description": '"D"',
+    "owner": '"O"',
+    "purpose": '"https://example.org/issues/1"',
+    "domain": '{kind = "integers", min = 0, max = 3}',
+    "oracle": '"grr"',
+    "parameters": "{epsilon = 1.0}",
+    "period": '"day"',
+    "retention_days": "90",
+    "expires": "2099-01-01",
+}
+
+
+def plain_registry(*metrics: str, **keys: str) -> str:
+    """Return a registry of metrics that differ in their ids alone, with keys added or replaced, as TOML writes them."""
+    table = "".join(f"{key} = {value}\n" for key, value in (PLAIN | keys).items())
+    return 'registry = "1"\n' + "".join(f"[metrics.{metric}]\n{table}" for metric in metrics)
