@@ -1,6 +1,6 @@
 """How many strings the decoder finds, how falsely, how exactly: `python bench/decode_accuracy.py [--seeds 50]`.
 
-Collections are simulated at the level of counts (`overstory.experiments.rappor.counted`), which is exact while each
+Collections are simulated at the level of counts (`overstory.experiments.rappor.collections`), which is exact while each
 person sends one report per permanent response. Bloom positions are drawn at random, distinct within a (cohort,
 candidate): an ideal hash family.
 """
@@ -17,16 +17,22 @@ import numpy as np
 
 from overstory.analysis.candidates import CandidateMap
 from overstory.analysis.decoding import decode
-from overstory.experiments.rappor.counted import count_reports
-from overstory.experiments.rappor.populations import HEAVY_HOMEPAGES, HOMEPAGES, exponential, heavy_homepages, homepages
+from overstory.experiments.rappor.collections import (
+    HEAVY_HOMEPAGES,
+    HOMEPAGES,
+    count_reports,
+    exponential,
+    heavy_homepages,
+    homepages,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from overstory.analysis.counts import SupportCounts
     from overstory.analysis.decoding import Decoded
+    from overstory.analysis.reports import SupportCounts
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import numpy as np
 from overstory.discovery import Integers, bitwise, discover, find, prefix_extension, simulate
 from overstory.discovery.plans import DICTIONARY, Group, Plan, PrefixPlan
 from overstory.discovery.questions import Question, build
-from overstory.discovery.reading import support_counts
+from overstory.discovery.simulation import support_counts
 from overstory.discovery.support_tests import exact_p_values, frequencies_of
 
 TOP = 32

@@ -16,12 +16,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.distances import jensen_shannon, maximum_error, mean_squared_error, total_variation, wasserstein
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.numeric import MeanOracle, RangeOracle, SquareWaveOracle
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.postprocess import postprocess
-from overstory.analysis.postprocess_likelihood import MaximumLikelihood
+from overstory.analysis.postprocess.likelihood import MaximumLikelihood
+from overstory.analysis.postprocess.processed import postprocess
+from overstory.experiments.smart_homes.distances import (
+    jensen_shannon,
+    maximum_error,
+    mean_squared_error,
+    total_variation,
+    wasserstein,
+)
 from overstory.protocol.domains import Bins
 from overstory.protocol.mechanisms.unary import oue
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, RangeRandomizer, SquareWave

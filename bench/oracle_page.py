@@ -16,15 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import overstory
-from overstory.analysis.choosing import report_bits
+from overstory.analysis.comparison import report_bits
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.privacy.linkability import linkability
+from overstory.privacy.attacks.linkability import linkability
 from overstory.protocol.channels import BinaryChannel, SymbolChannel
-from overstory.protocol.mechanisms.bits import BitMechanism
-from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
 from overstory.protocol.mechanisms.registry import REGISTRY
 from overstory.protocol.mechanisms.sets import SetMechanism
-from overstory.protocol.mechanisms.symbols import SymbolMechanism
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "oracles.md"
 START, STOP = "<!-- written by bench/oracle_page.py from here -->\n", "<!-- to here -->\n"

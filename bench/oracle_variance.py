@@ -19,7 +19,7 @@ import numpy as np
 import overstory
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch
-from overstory.protocol.encodings import SEEDS
+from overstory.protocol.encodings.base import SEEDS
 
 ORACLES = ("grr", "sue", "oue", "blh", "olh", "hadamard", "random-matrix", "subset", "projective", "dbitflip")
 BEST = {"projective": {"prime_powers": True}, "olh": {"num_seeds": SEEDS}, "loloha": {"num_seeds": SEEDS}}

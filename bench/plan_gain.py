@@ -8,10 +8,9 @@ import numpy as np
 
 from overstory.planning import Plan, critical_value, learning_limit, plan_from_needs, plan_from_parameters
 from overstory.planning.design import sufficient_permanent
-from overstory.planning.detection import reports_needed
-from overstory.planning.precision import count_error
+from overstory.planning.detection import count_error, reports_needed
 from overstory.privacy import change_leak, statement
-from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.registry import mechanism
 
 BUDGETS = (1.0742858641667283, 4.394449154672439)  # RAPPOR's f = .5, p = .5, q = .75, h = 2

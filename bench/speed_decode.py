@@ -16,10 +16,10 @@ import numpy as np
 
 from decode_accuracy import Channel, positions
 from overstory.analysis.candidates import CandidateMap
-from overstory.analysis.counts import SupportCounts
 from overstory.analysis.decoding import decode
 from overstory.analysis.decoding.lasso import lasso, penalty
-from overstory.experiments.rappor.populations import heavy_homepages
+from overstory.analysis.reports import SupportCounts
+from overstory.experiments.rappor.collections import heavy_homepages
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,16 +20,16 @@ import numpy as np
 
 import overstory
 from _timing import seconds
-from overstory.kernels.few_hashes import encode_hadamard
-from overstory.kernels.hadamard import count_hadamard_support
-from overstory.kernels.local_hash import count_hash_support, encode_hash, value_words
-from overstory.kernels.popcount import count_bits
-from overstory.kernels.projective import count_plane_support, simulate_points
-from overstory.kernels.signs import count_sign_support, encode_signs
-from overstory.kernels.simulate import assign_cohorts, simulate_bits
-from overstory.kernels.subsets import simulate_subsets
-from overstory.kernels.symbols import assign_seeds, simulate_symbols
-from overstory.kernels.threads import cores
+from overstory.kernels.bits.popcount import count_bits
+from overstory.kernels.bits.simulation import assign_cohorts, simulate_bits
+from overstory.kernels.compiled import cores
+from overstory.kernels.sets.projective import count_plane_support, simulate_points
+from overstory.kernels.sets.subsets import simulate_subsets
+from overstory.kernels.small_hashes import encode_hadamard
+from overstory.kernels.symbols.hadamard import count_hadamard_support
+from overstory.kernels.symbols.local_hash import count_hash_support, encode_hash, value_words
+from overstory.kernels.symbols.signs import count_sign_support, encode_signs
+from overstory.kernels.symbols.simulation import assign_seeds, simulate_symbols
 from overstory.protocol.mechanisms.registry import mechanism
 
 KEY, ONE = bytes(range(32)), 1 << 32
@@ -40,7 +40,7 @@ Duel = tuple[Job, Job, float]
 
 
 def numpy_hash(words: np.ndarray, seeds: np.ndarray) -> np.ndarray:
-    """`overstory.protocol.symbol_encodings.hash_word`."""
+    """`overstory.protocol.encodings.symbols.hash_word`."""
     mixed = np.asarray(seeds).astype(np.uint32)
     for shift, factor in ((16, 0x21F0AAAD), (15, 0x735A2D97)):
         mixed = (mixed ^ (mixed >> np.uint32(shift))) * np.uint32(factor)

@@ -12,14 +12,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from overstory.analysis.counts import SupportCounts
     from overstory.analysis.difference import Difference, difference
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.oracle import FrequencyOracle
-    from overstory.analysis.postprocess import postprocess
-    from overstory.analysis.reports import ReportBatch
-    from overstory.collecting.survey import Survey, survey
+    from overstory.analysis.postprocess.processed import postprocess
+    from overstory.analysis.reports import ReportBatch, SupportCounts
     from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
+    from overstory.trial.survey import Survey, survey
 
 __version__ = "0.1.0"
 __all__ = [
@@ -48,11 +47,11 @@ _MODULES = {
     "OverstoryError": "protocol.errors",
     "ParameterError": "protocol.errors",
     "ReportBatch": "analysis.reports",
-    "SupportCounts": "analysis.counts",
-    "Survey": "collecting.survey",
+    "SupportCounts": "analysis.reports",
+    "Survey": "trial.survey",
     "difference": "analysis.difference",
-    "postprocess": "analysis.postprocess",
-    "survey": "collecting.survey",
+    "postprocess": "analysis.postprocess.processed",
+    "survey": "trial.survey",
 }
 
 

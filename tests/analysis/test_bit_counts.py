@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.analysis import bit_counts
-from overstory.kernels.popcount import count_bits_by_cohort
+from overstory.analysis import reports as bit_counts
+from overstory.kernels.bits.popcount import count_bits_by_cohort
 
 
 @settings(deadline=None, max_examples=60)
@@ -57,7 +57,7 @@ def test_many_reports_load_the_kernels(tmp_path):
     """In batches, too: a stream of small ones is counted by the kernels once it has grown long."""
     code = """
 import sys, numpy as np
-from overstory.analysis import bit_counts
+from overstory.analysis import reports as bit_counts
 bit_counts.PATIENCE = 1000
 for batch in range(4):
     bit_counts.count_bits(np.zeros((300, 1), np.uint64), np.zeros(300, np.uint16), 1)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.analysis import design
 from overstory.analysis.candidates import CandidateMap
-from overstory.analysis.collisions import colliding
+from overstory.analysis.decoding import design
+from overstory.analysis.decoding.design import colliding
 from overstory.protocol.errors import ParameterError
 from support.random_collections import random_map
 

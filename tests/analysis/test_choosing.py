@@ -7,10 +7,19 @@ import numpy as np
 import pytest
 
 import overstory
-from overstory.analysis.choosing import SLACK, make, rank, recommend, report_bits, trade
-from overstory.analysis.choosing_measured import TOGETHER, measured_error, zipf
+from overstory.analysis.comparison import (
+    SLACK,
+    TOGETHER,
+    make,
+    measured_error,
+    rank,
+    recommend,
+    report_bits,
+    trade,
+    zipf,
+)
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.privacy.linkability import linkability
+from overstory.privacy.attacks.linkability import linkability
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import REGISTRY
 

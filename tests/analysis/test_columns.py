@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.analysis.columns import coded, labels_from, read_column, read_numbers
+from overstory.analysis.tables.columns import coded, labels_from, read_column, read_numbers
 from overstory.protocol.errors import ParameterError
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=6)

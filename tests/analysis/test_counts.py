@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overstory.analysis.counts import SupportCounts
+from overstory.analysis.reports import SupportCounts
 from overstory.protocol.errors import ParameterError
 
 

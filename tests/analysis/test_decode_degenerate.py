@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.analysis.candidates import CandidateMap
-from overstory.analysis.counts import SupportCounts
 from overstory.analysis.decoding import decode
+from overstory.analysis.reports import SupportCounts
 from support.random_collections import random_map, report
 
 METHODS = [{"method": "gls"}, {"method": "gls", "complete": True}, {"method": "lasso"}]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overstory.analysis.counts import SupportCounts
 from overstory.analysis.estimate import Estimate, debias
-from overstory.analysis.estimate_output import CSV_HEADER, plot_height
+from overstory.analysis.reports import SupportCounts
+from overstory.analysis.tables.output import CSV_HEADER, plot_height
 from overstory.protocol.errors import ParameterError
 from support.random_collections import FALSE_ALARM, P_STAR, Q_STAR, two_sided
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 import overstory
-from overstory.analysis import estimate_output
 from overstory.analysis.estimate import Estimate
-from overstory.analysis.frames import Row
-from overstory.analysis.postprocess import postprocess
+from overstory.analysis.postprocess.processed import postprocess
+from overstory.analysis.tables import output
+from overstory.analysis.tables.frames import Row
 from overstory.protocol.errors import ParameterError
 
 HOSTILE = [
@@ -43,7 +43,7 @@ LABELLED = estimate(["First", "Second", None], standard_errors=[9.0, np.inf, 9.0
 
 
 def test_a_row_has_what_the_table_has() -> None:
-    assert Row._fields == ("value", *estimate_output.COLUMNS)
+    assert Row._fields == ("value", *output.COLUMNS)
     assert LABELLED.rows()[0] == LABELLED[None]._asdict() | {"value": "(missing)"}
 
 
@@ -103,7 +103,7 @@ def test_reprs_are_short() -> None:
 
 
 def test_every_library_takes_an_estimate_as_a_table() -> None:
-    columns = ["value", *estimate_output.COLUMNS]
+    columns = ["value", *output.COLUMNS]
     arrow = pa.table(LABELLED)
     assert arrow.column_names == columns
     assert arrow.column("value").to_pylist() == [None, "Second", "First"]

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.analysis.candidates import CandidateMap
-from overstory.analysis.counts import SupportCounts
 from overstory.analysis.decoding import decode
 from overstory.analysis.estimate import Estimate
-from overstory.analysis.postprocess import STEPS, postprocess
+from overstory.analysis.postprocess.processed import STEPS, postprocess
+from overstory.analysis.reports import SupportCounts
 
 REPORTS = 100
 RAW = st.lists(st.floats(-300, 400), min_size=8, max_size=20)

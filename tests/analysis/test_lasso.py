@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overstory.analysis import design
-from overstory.analysis.decoding import decode
+from overstory.analysis.decoding import decode, design
 from overstory.analysis.decoding import lasso as lasso_module
 from overstory.analysis.decoding.lasso import lasso, penalty
 from support.random_collections import random_map, report

@@ -8,7 +8,7 @@ import pytest
 from scipy import linalg, special
 
 from overstory.analysis import numerics
-from overstory.analysis.decoding.simplex import simplex_least_squares
+from overstory.analysis.decoding.gls import simplex_least_squares
 
 DEGREES = (1, 2, 3, 4, 9, 18, 19, 20, 21, 63, 255, 1000)
 

@@ -9,13 +9,16 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.stats import norm
 
-from overstory.analysis.distances import mean_squared_error
 from overstory.analysis.estimate import Estimate
-from overstory.analysis.postprocess import STEPS, Processed, postprocess
-from overstory.analysis.postprocess_likelihood import MaximumLikelihood, likeliest_of_bits, likeliest_of_symbols
-from overstory.analysis.postprocess_mixture import expectation_maximization
-from overstory.analysis.postprocess_smoothing import Smooth, least_risk, shrinkage
-from overstory.analysis.postprocess_steps import BaseCut, EstFreq, project_simplex
+from overstory.analysis.postprocess.likelihood import (
+    MaximumLikelihood,
+    expectation_maximization,
+    likeliest_of_bits,
+    likeliest_of_symbols,
+)
+from overstory.analysis.postprocess.processed import STEPS, Processed, postprocess
+from overstory.analysis.postprocess.steps import BaseCut, EstFreq, Smooth, least_risk, project_simplex, shrinkage
+from overstory.experiments.smart_homes.distances import mean_squared_error
 from overstory.protocol.errors import ParameterError
 
 COUNTS = st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=20)

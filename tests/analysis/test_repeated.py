@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 import overstory
 from overstory.analysis.candidates import CandidateMap
-from overstory.analysis.counts import SupportCounts
 from overstory.analysis.decoding import decode
-from overstory.analysis.decoding.caveats import cohort_balance
-from overstory.analysis.repeated import ONE_EACH, Sharing, design_effect, reports_per_device, sharing
+from overstory.analysis.decoding.diagnostics import cohort_balance
+from overstory.analysis.reports import SupportCounts
+from overstory.analysis.variance import ONE_EACH, Sharing, design_effect, reports_per_device, sharing
 from overstory.protocol.errors import ParameterError
 from support.random_collections import FALSE_ALARM, two_sided
 

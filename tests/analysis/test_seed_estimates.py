@@ -8,12 +8,12 @@ import pytest
 from scipy.stats import binom, chi2
 
 import overstory
-from overstory.analysis.positions import words_of
-from overstory.analysis.seed_estimates import BY_ITSELF
-from overstory.analysis.support_seeds import inner_products
+from overstory.analysis.support.positions import words_of
+from overstory.analysis.support.seed_estimates import BY_ITSELF
+from overstory.analysis.support.seeds import inner_products
+from overstory.protocol.encodings.seeds import BalancedHash, SeededHash, balanced_values
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.public_seeds import BalancedHash, SeededHash, balanced_values
 
 LEVEL = 1e-6
 ARRAYS = [(2, 64, 63), (3, 81, 40), (4, 64, 21), (5, 125, 31), (8, 64, 9), (9, 81, 10), (4, 256, 85)]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.analysis.decoding.simplex import simplex_least_squares
+from overstory.analysis.decoding.gls import simplex_least_squares
 
 
 def problem(seed: Any, size: Any, rows: Any) -> Any:

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import overstory
-from overstory.analysis.positions import FEW, words_of
-from overstory.analysis.support_families import support_of
+from overstory.analysis.support.positions import FEW, words_of
+from overstory.analysis.support.registry import support_of
+from overstory.protocol.encodings.symbols import LocalHash, SignMatrix, value_word
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.symbol_encodings import LocalHash, SignMatrix, value_word
 
 OWN = {"num_seeds": 1 << 31}
 COUNTED = [

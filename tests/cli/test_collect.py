@@ -9,7 +9,7 @@ import shlex
 import numpy as np
 import pytest
 
-from overstory.collecting import figures
+from overstory.trial import page as figures
 from support.running import overstory, within
 
 STATES = ["Ohio"] * 500 + ["Utah"] * 300 + ["<b>$x$</b>"] * 195 + [""] * 5
@@ -252,6 +252,6 @@ def test_an_earlier_result_is_replaced_with_a_word_and_as_a_whole(folder, monkey
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("overstory.collecting.page.write_page", interrupted)
+    monkeypatch.setattr("overstory.trial.page.write_page", interrupted)
     assert within(*given, "--seed", 3, cwd=folder).returncode == 130
     assert {path.name: path.read_bytes() for path in (folder / "again").iterdir()} == after

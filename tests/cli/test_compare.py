@@ -75,9 +75,8 @@ def test_no_bar_stands_on_a_logarithmic_axis(monkeypatch, tmp_path):
     """A12: bars from a cut base say how long they are, and it means nothing."""
     from matplotlib.figure import Figure
 
-    from overstory.analysis.choosing import rank
-    from overstory.analysis.choosing_measured import Measured
-    from overstory.cli.compare_plot import draw
+    from overstory.analysis.comparison import Measured, rank
+    from overstory.cli.analysis.compare_plot import draw
 
     drawn = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))

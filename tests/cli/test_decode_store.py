@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.cli import decode_store
-from overstory.collector.counted import read_store
-from overstory.collector.pages import public_metric
+from overstory.cli.analysis import decode_store
+from overstory.collector.http.pages import public_metric
 from overstory.collector.store import Received, open_store
 from overstory.protocol.metrics import load_registry
+from overstory.queries.counts import read_store
 from support.running import overstory, within
 
 ENTRY = """

@@ -9,8 +9,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from overstory.cli.demo import OPTIONS, _command
-from overstory.experiments.drawing import VARIABLES
+from overstory.cli.analysis.demo import OPTIONS, _command
+from overstory.presentation.figures import VARIABLES
 
 SMALL = ["--reports", "20000", "--states", "5", "--k", "32", "--cohorts", "4"]
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from overstory.cli import serve
-from overstory.cli.serve_settings import fill_in
+from overstory.cli.service import serve
+from overstory.cli.service.serve_settings import fill_in
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples" / "deploy"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from overstory.cli.main import COMMANDS
-from overstory.client.policy import CI_VARIABLES
+from overstory.client.consent.policy import CI_VARIABLES
 from overstory.protocol.metrics.registry import EXAMPLE
 from support.console_blocks import shown_commands
 from support.page_links import dead_links

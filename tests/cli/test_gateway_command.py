@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from overstory.protocol.upload import decode_uploads
+from overstory.protocol.wire.upload import decode_uploads
 from support.running import overstory, within
 
 REGISTRY = """

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from overstory.privacy import statement
-from overstory.privacy.metric_cost import metric_cost
-from overstory.privacy.registry_warnings import registry_warnings
-from overstory.privacy.words import epsilon_text
+from overstory.privacy.registry.cost import metric_cost
+from overstory.privacy.registry.warnings import registry_warnings
+from overstory.privacy.text import epsilon_text
 from overstory.protocol.metrics import load_registry, parse_registry
-from overstory.protocol.metrics.places import places
 from overstory.protocol.metrics.registry import EXAMPLE as REGISTRY_OF_ONE
+from overstory.protocol.metrics.toml_positions import places
 from support.running import python, within
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -449,7 +449,7 @@ def test_the_warnings_look_through_the_keys_once_and_not_for_every_metric(monkey
             walks.append(1)
             return super().__iter__()
 
-    monkeypatch.setattr("overstory.privacy.registry_warnings.places", lambda text: Watched(places(text)))
+    monkeypatch.setattr("overstory.privacy.registry.warnings.places", lambda text: Watched(places(text)))
     assert len(registry_warnings(parse_registry(text), text, dt.date(2026, 11, 22))) == 20
     assert len(walks) == 1
 

@@ -10,7 +10,7 @@ import pytest
 from overstory.cli import main as command_line
 from overstory.files.params import RapporParameters, write_params
 from overstory.privacy import statement
-from overstory.privacy.words import epsilon_text
+from overstory.privacy.text import epsilon_text
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 
 BY_NAME = {"domain_size": 6, "epsilon": 1.0, "epsilon_permanent": 2.0, "epsilon_report": 1.0, "window": 3}

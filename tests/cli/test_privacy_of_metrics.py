@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from overstory.privacy.metric_privacy import metric_statement
+from overstory.privacy.registry.page import metric_statement
 from overstory.protocol.metrics import load_registry
 from support.running import within
 

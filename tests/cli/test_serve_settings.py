@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from overstory.cli import serve
-from overstory.cli.serve_settings import fill_in
+from overstory.cli.service import serve
+from overstory.cli.service.serve_settings import fill_in
 from overstory.protocol.errors import OverstoryError
 
 

@@ -4,16 +4,15 @@ from typing import Any
 
 import pytest
 
-from overstory.cli import bench
-from overstory.cli.fleet import Fleet
+from overstory.cli.analysis import bench
 from overstory.cli.main import main
-from overstory.cli.showing import summary
-from overstory.client.output import printable
-from overstory.files.results import epsilon_text, finite, privacy
-from overstory.files.values import Holding
+from overstory.cli.output import summary
+from overstory.cli.rappor.devices import Fleet
+from overstory.files.rappor import Holding, epsilon_text, finite, privacy
+from overstory.presentation.streams import printable
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.wire import decode_batch
+from overstory.protocol.wire.batch import decode_batch
 
 
 def test_a_forgotten_device_comes_back_the_same() -> None:

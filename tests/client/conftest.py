@@ -2,7 +2,7 @@
 
 import pytest
 
-from overstory.client.paths import StatePaths
+from overstory.client.state.paths import StatePaths
 
 
 @pytest.fixture

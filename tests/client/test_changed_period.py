@@ -6,9 +6,9 @@ from itertools import permutations
 import pytest
 
 from overstory.client import Outcome
-from overstory.client.state import Claims
-from overstory.client.view import shown_metrics
-from overstory.protocol.metrics.period import Period
+from overstory.client.person.view import shown_metrics
+from overstory.client.state.state import Claims
+from overstory.protocol.metrics.metric import Period
 from support.devices import BINS, NOON, Clock, device, registry
 
 HOUR = 3600

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from overstory.client import Choice, Outcome, Randomizer
-from overstory.client.beginning import erase
 from overstory.client.budget import budget, spent
-from overstory.client.consent import choose, read_consent
+from overstory.client.consent.consent import choose, read_consent
 from overstory.client.errors import ConsentError
-from overstory.client.memo import NOTHING
-from overstory.client.outbox import Bounds, RowState
-from overstory.client.paths import StatePaths
-from overstory.client.state import State
+from overstory.client.state.lifecycle import erase
+from overstory.client.state.memo import NOTHING
+from overstory.client.state.outbox import Bounds, RowState
+from overstory.client.state.paths import StatePaths
+from overstory.client.state.state import State
 from overstory.privacy import Event, Ledger, Spend
-from overstory.protocol.upload import decode_uploads
-from overstory.protocol.wire import decode_batch
+from overstory.protocol.wire.batch import decode_batch
+from overstory.protocol.wire.upload import decode_uploads
 from support.devices import BINS, DAY, NOON, Clock, device, registry
 
 FEW = settings(max_examples=25, stateful_step_count=25, deadline=None)

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from overstory.client import Client, Outcome, schema
-from overstory.client.outbox import Bounds
+from overstory.client import Client, Outcome
 from overstory.client.outcomes import MADE
-from overstory.client.paths import StatePaths
-from overstory.client.upload import Answer
+from overstory.client.state import database as schema
+from overstory.client.state.outbox import Bounds
+from overstory.client.state.paths import StatePaths
+from overstory.client.upload.http import Answer
 from overstory.protocol.metrics import MetricRegistry, PersonBudget
-from overstory.protocol.upload import decode_uploads
+from overstory.protocol.wire.upload import decode_uploads
 from support.devices import DAY, DEFAULT, Clock, device, registry
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "client.md").read_text(encoding="utf-8")
@@ -104,7 +105,7 @@ def test_the_page_says_after_which_outcomes_there_is_a_report():
 
 def test_the_page_lists_all_that_a_state_remembers_in_about(tmp_path, monkeypatch):
     """A device that has met everything: failures, two collectors, a copy, a budget, periods that are forgotten."""
-    monkeypatch.setattr("overstory.client.state.PERIODS_KEPT", 2)
+    monkeypatch.setattr("overstory.client.state.state.PERIODS_KEPT", 2)
     asked, clock = registry(colour=DEFAULT["colour"] + 'attribute = "looks"\nmax_values = 2\n'), Clock()
     asked = replace_budget(asked, PersonBudget(100.0, "same-pattern"))
     asked_for = []

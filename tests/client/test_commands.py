@@ -15,12 +15,12 @@ import pytest
 import overstory as overstory_package
 from overstory.cli.main import main as overstory
 from overstory.client import Client, StateError
-from overstory.client.command_line import COMMANDS
-from overstory.client.commands import main
-from overstory.client.consent import read_consent
-from overstory.client.paths import StatePaths
-from overstory.client.policy import CI_VARIABLES
-from overstory.privacy.words import epsilon_text
+from overstory.client.consent.consent import read_consent
+from overstory.client.consent.policy import CI_VARIABLES
+from overstory.client.person.command_line import COMMANDS
+from overstory.client.person.commands import main
+from overstory.client.state.paths import StatePaths
+from overstory.privacy.text import epsilon_text
 from overstory.protocol.metrics import load_registry, parse_registry
 from support.devices import NOON, Clock
 
@@ -358,7 +358,10 @@ def test_a_program_can_offer_the_commands_as_its_own(here: Any, capsys: Any) -> 
 def test_as_a_program_with_the_standard_library_alone(here: Any) -> None:
     """No site-packages at all: what a device has."""
     source = str(Path(overstory_package.__file__ or "").parents[1])
-    start = f"import sys; sys.path.insert(0, {source!r}); from overstory.client.commands import main; sys.exit(main())"
+    start = (
+        f"import sys; sys.path.insert(0, {source!r}); "
+        "from overstory.client.person.commands import main; sys.exit(main())"
+    )
     ran = subprocess.run(
         [sys.executable, "-I", "-S", "-c", start, "view", *ALL, "--json"],
         capture_output=True,

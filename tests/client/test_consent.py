@@ -9,14 +9,14 @@ from datetime import date
 import pytest
 
 from overstory.client import Client, Outcome
-from overstory.client.agreement import Agreement
-from overstory.client.commands import main
-from overstory.client.consent import EARLIER, choose, read_consent
+from overstory.client.consent.agreement import Agreement
+from overstory.client.consent.consent import EARLIER, choose, read_consent
 from overstory.client.errors import Fault, StateError
-from overstory.client.status import read_status
-from overstory.client.upload import Answer
+from overstory.client.person.commands import main
+from overstory.client.person.status import read_status
+from overstory.client.upload.http import Answer
 from overstory.protocol.metrics import MetricRegistry, PersonBudget, parse_registry
-from overstory.protocol.upload import decode_uploads
+from overstory.protocol.wire.upload import decode_uploads
 from support.devices import DEFAULT, NOON, Clock, device, registry
 
 HOME = "https://one.example"

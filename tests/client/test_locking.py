@@ -6,15 +6,14 @@ import time
 
 import pytest
 
-from overstory.client.atomic import create, write_atomically
 from overstory.client.errors import Fault, StateError
-from overstory.client.locking import locked
-from overstory.client.secret_file import DeviceSecret, read_secret, write_secret
+from overstory.client.state.files import create, locked, write_atomically
+from overstory.client.state.secret_file import DeviceSecret, read_secret, write_secret
 from support.processes import output_of, start
 
 HOLDS = """
 import sys, pathlib
-from overstory.client.locking import locked
+from overstory.client.state.files import locked
 with locked(pathlib.Path(sys.argv[1]), 5):
     print("held", flush=True)
     sys.stdin.readline()

@@ -12,7 +12,7 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 import pytest
 
 from overstory.client import Outcome
-from overstory.client.state import State
+from overstory.client.state.state import State
 from support.devices import Clock, device, registry
 
 WIDE = 'domain = {kind = "integers", min = 0, max = 99999}\nperiod = "day"\n'

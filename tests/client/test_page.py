@@ -19,13 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overstory.client.errors import Fault, StateError
-from overstory.client.explaining import explain
-from overstory.client.page import POLICY, STYLE, as_page
-from overstory.client.state import State
-from overstory.client.status import read_status
-from overstory.client.story import Facts, Grid, Heading, Says, View, tell
-from overstory.client.view import shown_metrics
-from overstory.client.web import LocalPage
+from overstory.client.person.document import Facts, Grid, Heading, Says, View, tell
+from overstory.client.person.explanation import explain
+from overstory.client.person.render import POLICY, STYLE, as_page
+from overstory.client.person.server import LocalPage
+from overstory.client.person.status import read_status
+from overstory.client.person.view import shown_metrics
+from overstory.client.state.state import State
 from support.devices import NOON, REGISTRY, Clock, device
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from overstory.client import Outcome
-from overstory.client.allowance import Allowance
 from overstory.client.budget import budget
-from overstory.client.state import State
-from overstory.privacy.kinds import terms_of
-from overstory.privacy.person_budget import charge, reports_until_the_end
+from overstory.client.consent.allowance import Allowance
+from overstory.client.state.state import State
+from overstory.privacy.payload_terms import terms_of
+from overstory.privacy.registry.totals import charge, reports_until_the_end
 from overstory.protocol.metrics import MetricRegistry, PersonBudget
 from support import states_before
 from support.devices import DAY, NOON, Clock, device, registry

@@ -11,8 +11,8 @@ import pytest
 
 from overstory.cli.main import main
 from overstory.client import Client
-from overstory.privacy.histories import epsilon_between
-from overstory.privacy.words import epsilon_text
+from overstory.privacy.histories.pairs import epsilon_between
+from overstory.privacy.text import epsilon_text
 from overstory.protocol.metrics import parse_registry
 from support.devices import Clock
 
@@ -49,7 +49,7 @@ CASES = {
 
 @pytest.fixture(autouse=True)
 def nothing_forbids(monkeypatch, tmp_path):
-    from overstory.client.policy import CI_VARIABLES
+    from overstory.client.consent.policy import CI_VARIABLES
 
     for name in (*CI_VARIABLES, "DO_NOT_TRACK", "OVERSTORY", "OVERSTORY_STATE"):
         monkeypatch.delenv(name, raising=False)

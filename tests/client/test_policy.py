@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from overstory.client import Choice, ConsentError, Outcome
-from overstory.client.agreement import Agreement
-from overstory.client.consent import choose, read_consent
-from overstory.client.paths import policy_file, state_folder
-from overstory.client.policy import CI_VARIABLES, Authority, effective, of_environment
-from overstory.client.state import State
+from overstory.client.consent.agreement import Agreement
+from overstory.client.consent.consent import choose, read_consent
+from overstory.client.consent.policy import CI_VARIABLES, Authority, effective, of_environment
+from overstory.client.state.paths import policy_file, state_folder
+from overstory.client.state.state import State
 from overstory.protocol.errors import ParameterError
 from support.collector_doubles import CountingCollector
 from support.devices import BINS, DEFAULT, NOON, REGISTRY, Clock, device, registry
@@ -148,7 +148,7 @@ def test_files_that_did_not_change_are_not_read_again(paths, policy, monkeypatch
     choose(paths, REGISTRY, "on", TODAY)
     authority = Authority(paths, {}, policy)
     first = authority.now()
-    monkeypatch.setattr("overstory.client.policy.read_consent", lambda _: pytest.fail("read again"))
+    monkeypatch.setattr("overstory.client.consent.policy.read_consent", lambda _: pytest.fail("read again"))
     assert authority.now() is first
 
 
@@ -264,7 +264,7 @@ def test_rows_that_could_not_be_withdrawn_then_are_withdrawn_before_the_next_con
         def busy(*_):
             raise StateError(Fault.BUSY, "busy")
 
-        patched.setattr("overstory.client.consent._withdraw", busy)
+        patched.setattr("overstory.client.consent.consent._withdraw", busy)
         client.consent("off")
         assert client.status().outbox["waiting"] == 1
         with pytest.raises(StateError):
@@ -283,7 +283,7 @@ def test_a_choice_that_cannot_be_kept_at_all_is_obeyed_by_this_client(tmp_path, 
 
     with monkeypatch.context() as patched:
         for call in ("write_atomically", "overwrite"):
-            patched.setattr(f"overstory.client.consent.{call}", full)
+            patched.setattr(f"overstory.client.consent.consent.{call}", full)
         patched.setattr(Path, "unlink", full)
         with pytest.raises(ConsentError, match="Read-only"):
             client.consent(choice)

@@ -12,12 +12,12 @@ from collections import Counter
 import pytest
 
 from overstory.client import Outcome, Randomizer
-from overstory.client.outbox import RowState
-from overstory.client.paths import StatePaths
-from overstory.client.secret_file import read_secret
-from overstory.client.state import State
-from overstory.protocol.upload import decode_uploads
-from overstory.protocol.wire import decode_batch
+from overstory.client.state.outbox import RowState
+from overstory.client.state.paths import StatePaths
+from overstory.client.state.secret_file import read_secret
+from overstory.client.state.state import State
+from overstory.protocol.wire.batch import decode_batch
+from overstory.protocol.wire.upload import decode_uploads
 from support.devices import NOON, REGISTRY, Clock, device
 from support.processes import in_child, output_of, start
 
@@ -231,7 +231,7 @@ def test_forks_in_the_middle_of_other_threads_work_neither_hang_nor_double_anyth
 
 @posix
 def test_a_child_forked_in_the_middle_of_a_transaction_touches_no_database(tmp_path, monkeypatch):
-    monkeypatch.setattr("overstory.client.forking.PATIENCE", 0.05)
+    monkeypatch.setattr("overstory.client.state.fork_guard.PATIENCE", 0.05)
     client = device(tmp_path)
     client.record("colour", "red")
     inside, done = threading.Event(), threading.Event()

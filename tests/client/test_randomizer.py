@@ -10,7 +10,7 @@ import pytest
 from overstory.client import Randomizer, new_secret
 from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.registry import mechanism
 
 SECRET = bytes(range(32))
@@ -142,7 +142,7 @@ FOREIGN = """
 import sys, time
 before = set(sys.modules)
 start = time.perf_counter()
-import overstory.client, overstory.protocol.mechanisms.registry, overstory.protocol.wire
+import overstory.client, overstory.protocol.mechanisms.registry, overstory.protocol.wire.batch
 took = time.perf_counter() - start
 loaded = {name.split(".")[0] for name in set(sys.modules) - before}
 print(took, ",".join(sorted(loaded - set(sys.stdlib_module_names) - {"overstory"})))

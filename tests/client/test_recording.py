@@ -13,12 +13,12 @@ import pytest
 
 from overstory.client import Client, Outcome, Randomizer
 from overstory.client.errors import Fault, StateError
-from overstory.client.outbox import Bounds, RowState
-from overstory.client.state import State
-from overstory.client.upload import Answer
+from overstory.client.state.outbox import Bounds, RowState
+from overstory.client.state.state import State
+from overstory.client.upload.http import Answer
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.upload import decode_uploads
-from overstory.protocol.wire import decode_batch
+from overstory.protocol.wire.batch import decode_batch
+from overstory.protocol.wire.upload import decode_uploads
 from support.devices import DAY, NOON, REGISTRY, Clock, device, registry
 
 

@@ -9,11 +9,11 @@ from test_true_values import metric_of
 from overstory.client import Outcome
 from overstory.client.budget import spent
 from overstory.client.randomizer import Randomizer
-from overstory.client.state import State
-from overstory.client.upload import Answer
+from overstory.client.state.state import State
+from overstory.client.upload.http import Answer
 from overstory.protocol.entropy import SystemEntropy
 from overstory.protocol.metrics import MetricRegistry
-from overstory.protocol.upload import decode_uploads
+from overstory.protocol.wire.upload import decode_uploads
 from support.collector_doubles import CountingCollector
 from support.devices import BINS, DAY, NOON, Clock, device, registry
 

@@ -12,16 +12,16 @@ from test_key_tree import walked
 from test_upgraded_secret import every_cut
 
 from overstory.client import Outcome
-from overstory.client.anatomy import report_in
 from overstory.client.budget import spent
-from overstory.client.keys import metric_key
-from overstory.client.lifetimes import ends_at
-from overstory.client.outbox import RowState
-from overstory.client.paths import StatePaths
+from overstory.client.person.report_bytes import report_in
 from overstory.client.randomizer import Randomizer
-from overstory.client.retiring import retire
-from overstory.client.secret_file import read_secret
-from overstory.client.state import State
+from overstory.client.state.changed_metrics import retire
+from overstory.client.state.keys import metric_key
+from overstory.client.state.lifetimes import ends_at
+from overstory.client.state.outbox import RowState
+from overstory.client.state.paths import StatePaths
+from overstory.client.state.secret_file import read_secret
+from overstory.client.state.state import State
 from support.collector_doubles import CountingCollector
 from support.devices import BINS, DAY, NOON, STRINGS, Clock, device, registry
 
@@ -132,7 +132,7 @@ def test_what_is_over_stays_over_whatever_a_later_registry_says(tmp_path, life):
 
 
 def shown(paths):
-    from overstory.client.view import shown_metrics
+    from overstory.client.person.view import shown_metrics
 
     with State(paths).snapshot() as rows:
         return shown_metrics(rows, metrics())

@@ -16,19 +16,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from overstory.client.delivering import Courier, Health, Round
-from overstory.client.outbox import LONGEST_DELAY, OutboxRow, RowState
-from overstory.client.paths import StatePaths
-from overstory.client.sending import Decision, Pace, backoff, decide, retry_after, unasked
-from overstory.client.state import State
-from overstory.client.upload import Answer, Request
+from overstory.client.state.outbox import LONGEST_DELAY, OutboxRow, RowState
+from overstory.client.state.paths import StatePaths
+from overstory.client.state.state import State
+from overstory.client.upload.http import Answer, Request
+from overstory.client.upload.retry import Decision, Pace, backoff, decide, retry_after, unasked
+from overstory.client.upload.sender import Courier, Health, Round
 from overstory.protocol.domains import Categories
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.metrics.metric import Metric
-from overstory.protocol.metrics.period import Period
-from overstory.protocol.reasons import Reason
-from overstory.protocol.upload import Upload, decode_uploads, encode_upload
+from overstory.protocol.metrics.metric import Metric, Period
+from overstory.protocol.wire.reasons import Reason
+from overstory.protocol.wire.upload import Upload, decode_uploads, encode_upload
 from support.collector_doubles import CountingCollector, accepted
 
 DAY = 86400

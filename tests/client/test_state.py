@@ -11,17 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from overstory.client import Outcome, beginning
-from overstory.client import state as state_module
-from overstory.client.beginning import erase
-from overstory.client.consent import choose
+from overstory.client import Outcome
+from overstory.client.consent.consent import choose
 from overstory.client.errors import Fault, StateError
-from overstory.client.memo import NOTHING
-from overstory.client.outbox import RowState
-from overstory.client.paths import StatePaths
-from overstory.client.schema import VERSION
-from overstory.client.secret_file import DeviceSecret, read_secret
-from overstory.client.state import State
+from overstory.client.state import database, lifecycle
+from overstory.client.state import state as state_module
+from overstory.client.state.database import VERSION
+from overstory.client.state.lifecycle import erase
+from overstory.client.state.memo import NOTHING
+from overstory.client.state.outbox import RowState
+from overstory.client.state.paths import StatePaths
+from overstory.client.state.secret_file import DeviceSecret, read_secret
+from overstory.client.state.state import State
 from support import states_before
 from support.devices import DAY, NOON, REGISTRY, Clock, device
 from support.processes import NOBODY, in_child
@@ -156,7 +157,7 @@ def test_a_newer_schema_is_refused(paths, begun):
 
 def steps(monkeypatch, name, fail_at):
     """Let the call number `fail_at` of a function of the beginning be the last thing this process does."""
-    real, calls = getattr(beginning, name), []
+    real, calls = getattr(lifecycle, name), []
 
     def cut(*arguments, **options):
         calls.append(arguments)
@@ -164,7 +165,7 @@ def steps(monkeypatch, name, fail_at):
             raise KeyboardInterrupt
         return real(*arguments, **options)
 
-    monkeypatch.setattr(beginning, name, cut)
+    monkeypatch.setattr(lifecycle, name, cut)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +195,7 @@ def test_a_beginning_cut_off_before_the_rename_keeps_the_secret_that_the_databas
 
 def test_an_unconfirmed_secret_of_another_beginning_does_not_stand_in_for_a_lost_one(paths, begun):
     paths.secret.unlink()
-    from overstory.client.secret_file import write_secret
+    from overstory.client.state.secret_file import write_secret
 
     write_secret(paths.unconfirmed, DeviceSecret.fresh())
     assert fault_of(paths) is Fault.LOST
@@ -336,8 +337,8 @@ def test_schema_1_is_read_without_being_changed(schema_1):
 
 def test_an_upgrade_that_fails_changes_nothing(schema_1, monkeypatch):
     whole = schema_1.database.read_bytes()
-    broken = (*state_module.schema.STEPS[0], "CREATE TABLE about (twice)")
-    monkeypatch.setattr(state_module.schema, "STEPS", (broken,))
+    broken = (*database.STEPS[0], "CREATE TABLE about (twice)")
+    monkeypatch.setattr(database, "STEPS", (broken,))
     assert fault_of(schema_1) is Fault.UNREADABLE
     assert schema_1.database.read_bytes() == whole
 

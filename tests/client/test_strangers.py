@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from overstory.client import delivering
-from overstory.client.construction import WarnsOnce
-from overstory.client.delivering import Courier, Health
-from overstory.client.outbox import OutboxRow, RowState
-from overstory.client.paths import StatePaths
-from overstory.client.state import State
-from overstory.client.status import read_status
-from overstory.client.upload import Answer, Request
-from overstory.collector.answers import refusal
+from overstory.client.person.status import read_status
+from overstory.client.settings import WarnsOnce
+from overstory.client.state.outbox import OutboxRow, RowState
+from overstory.client.state.paths import StatePaths
+from overstory.client.state.state import State
+from overstory.client.upload import sender
+from overstory.client.upload.http import Answer, Request
+from overstory.client.upload.sender import Courier, Health
+from overstory.collector.http.responses import refusal
 from overstory.gateway.sinks import CollectorSink
-from overstory.protocol.reasons import Reason
-from overstory.protocol.upload import Upload, decode_uploads, encode_upload
+from overstory.protocol.wire.reasons import Reason
+from overstory.protocol.wire.upload import Upload, decode_uploads, encode_upload
 from support.collector_doubles import CountingCollector, accepted, bad_server, http, replying
 from support.devices import DAY, NOON, Clock, device, registry
 
@@ -129,7 +129,7 @@ def test_a_refusal_that_names_other_batches_is_not_of_this_one(became: Any) -> N
 @pytest.fixture
 def warnings(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Any:
     """The lines of this test's warnings, as if the process had given none before."""
-    monkeypatch.setattr(delivering, "_warn_once", WarnsOnce(logging.getLogger("overstory.client")))
+    monkeypatch.setattr(sender, "_warn_once", WarnsOnce(logging.getLogger("overstory.client")))
     caplog.set_level(logging.WARNING, "overstory.client")
     return lambda: [record.getMessage() for record in caplog.records]
 

@@ -7,14 +7,13 @@ import pytest
 
 from overstory.client import Outcome
 from overstory.client.budget import budget, spent
-from overstory.client.keys import metric_key
 from overstory.client.recorder import MetricRecorder
-from overstory.client.secret_file import DeviceSecret
-from overstory.client.state import State
-from overstory.privacy.kinds import terms_of
-from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.client.state.keys import metric_key
+from overstory.client.state.secret_file import DeviceSecret
+from overstory.client.state.state import State
+from overstory.privacy.payload_terms import terms_of
+from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
 from overstory.protocol.mechanisms.registry import REGISTRY as ORACLES
-from overstory.protocol.mechanisms.symbols import SymbolMechanism
 from overstory.protocol.metrics import MetricRegistry, RegistryError
 from support.devices import BINS, Clock, device, registry
 

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from overstory.client import Outcome, beginning, secret_file
+from overstory.client import Outcome
 from overstory.client.budget import spent
-from overstory.client.keys import metric_key
-from overstory.client.paths import StatePaths
 from overstory.client.randomizer import Randomizer
-from overstory.client.secret_file import read_secret
-from overstory.client.state import State
+from overstory.client.state import lifecycle, secret_file
+from overstory.client.state.keys import metric_key
+from overstory.client.state.paths import StatePaths
+from overstory.client.state.secret_file import read_secret
+from overstory.client.state.state import State
 from support import states_before
 from support.devices import DAY, DEFAULT, NOON, Clock, device, registry
 
@@ -248,8 +249,8 @@ CUT = (
     (os, "link"),
     (Path, "replace"),
     (Path, "unlink"),
-    (beginning, "connected"),
-    (beginning, "_is_marked"),
+    (lifecycle, "connected"),
+    (lifecycle, "_is_marked"),
 )
 
 

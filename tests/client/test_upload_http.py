@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from overstory.client.upload import MOST_READ, Answer, Request, endpoint, http_transport, proxy_of, said
+from overstory.client.upload.http import MOST_READ, Answer, Request, endpoint, http_transport, proxy_of, said
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.upload import MEDIA_TYPE, Upload, decode_uploads, encode_upload
+from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, decode_uploads, encode_upload
 from support.collector_doubles import BadServer, Heard, accepted, bad_server, hear, http, replying
 from support.devices import NOON, Clock, device
 
@@ -165,7 +165,7 @@ def test_what_was_given_up_leaves_no_thread_behind() -> None:
 
 def test_an_interpreter_that_is_leaving_still_sends(monkeypatch: Any) -> None:
     with bad_server(replying(http(200))) as server, monkeypatch.context() as patched:
-        patched.setattr("overstory.client.upload.threading.Thread", Leaving)
+        patched.setattr("overstory.client.upload.http.threading.Thread", Leaving)
         answer = send(request(server.url))
     assert answer.status == 200
 

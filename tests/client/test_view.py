@@ -10,29 +10,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.client import StateError
-from overstory.client.anatomy import dissect, drawn, made_by, payload_words, report_in
-from overstory.client.consent import Choice
-from overstory.client.explaining import explain, read_value
-from overstory.client.inference import MOST_CANDIDATES, Inference, infer
-from overstory.client.outbox import OutboxRow, RowState
-from overstory.client.paths import StatePaths
+from overstory.client.consent.consent import Choice
+from overstory.client.person.document import Facts, Grid, Heading, Says, View, tell
+from overstory.client.person.explanation import MOST_CANDIDATES, Inference, explain, infer, read_value
+from overstory.client.person.render import as_text
+from overstory.client.person.report_bytes import dissect, drawn, made_by, payload_words, report_in
+from overstory.client.person.status import read_status
+from overstory.client.person.view import shown_metrics, told
+from overstory.client.person.view_json import view_json
 from overstory.client.randomizer import Randomizer
-from overstory.client.state import State
-from overstory.client.status import read_status
-from overstory.client.story import Facts, Grid, Heading, Says, View, tell
-from overstory.client.terminal import as_text
-from overstory.client.upload import Answer
-from overstory.client.view import shown_metrics, told
-from overstory.client.view_json import view_json
-from overstory.privacy.attackers import posterior
-from overstory.privacy.words import epsilon_text
+from overstory.client.state.outbox import OutboxRow, RowState
+from overstory.client.state.paths import StatePaths
+from overstory.client.state.state import State
+from overstory.client.upload.http import Answer
+from overstory.privacy.attacks.posterior import posterior
+from overstory.privacy.text import epsilon_text
 from overstory.protocol.errors import ParameterError, WireError
-from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.registry import REGISTRY as MECHANISMS
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.metrics import MetricRegistry
-from overstory.protocol.upload import Upload, encode_upload
-from overstory.protocol.wire import encode_reports
+from overstory.protocol.wire.batch import encode_reports
+from overstory.protocol.wire.upload import Upload, encode_upload
 from support.collector_doubles import CountingCollector
 from support.devices import DAY, NOON, REGISTRY, Clock, device, registry
 

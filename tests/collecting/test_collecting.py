@@ -8,16 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.analysis.oracle import frequency_oracle
-from overstory.collecting.advice import SHARES, advise
-from overstory.collecting.column import Column
-from overstory.collecting.counting import People
-from overstory.collecting.devices import arranged, count_devices
-from overstory.collecting.figures import short
-from overstory.collecting.simulating import Budget, chunks, collect
-from overstory.collecting.summary import Summary
-from overstory.planning.people import people_needed, smallest_share, variance_per_person
+from overstory.planning.sample_size import people_needed, smallest_share, variance_per_person
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
+from overstory.trial.advice import SHARES, advise
+from overstory.trial.column import Column
+from overstory.trial.page import short
+from overstory.trial.population import People, arranged, count_devices
+from overstory.trial.run import Budget, chunks, collect
+from overstory.trial.summary import Summary
 
 ROWS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 3)), min_size=1, max_size=50)
 COUNTS = np.array([30_000, 12_000, 6_000, 2_000])

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from overstory.collecting.column import MANY_NUMBERS, Column, all_numbers, read_people
-from overstory.collecting.counting import ANOTHER, NOT_LISTED, TooManyValuesError, count_values
-from overstory.collecting.numbers import chosen_bins, count_bins, quantile, round_bins, symbols
-from overstory.collecting.reading import blocks, columns_of
-from overstory.protocol.domains.bins import Bins
+from overstory.files.columns.reader import blocks, columns_of
+from overstory.protocol.domains.domains import Bins
 from overstory.protocol.errors import FormatError, ParameterError
+from overstory.trial.bins import chosen_bins, count_bins, quantile, round_bins, symbols
+from overstory.trial.column import MANY_NUMBERS, Column, all_numbers, read_people
+from overstory.trial.population import ANOTHER, NOT_LISTED, TooManyValuesError, count_values
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=6)
 ROWS = st.lists(st.one_of(st.none(), TEXT), min_size=1, max_size=40)

@@ -9,17 +9,17 @@ from types import SimpleNamespace
 import pytest
 
 from overstory.client import Client
-from overstory.client.consent import Choice
-from overstory.client.outbox import RowState
-from overstory.client.secret_file import DeviceSecret, read_secret
+from overstory.client.consent.consent import Choice
 from overstory.client.session import Leave, Session
-from overstory.client.upload import Answer
-from overstory.collecting.fleet import GROUP, Fleet, FleetError, MemoryState, Moment, moments
-from overstory.collecting.population import OUTSIDE, Holders, Population, label_of
+from overstory.client.state.outbox import RowState
+from overstory.client.state.secret_file import DeviceSecret, read_secret
+from overstory.client.upload.http import Answer
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
-from overstory.protocol.upload import decode_uploads
+from overstory.protocol.wire.upload import decode_uploads
+from overstory.trial.fleet.fleet import GROUP, Fleet, FleetError, MemoryState, Moment, moments
+from overstory.trial.fleet.holders import OUTSIDE, Holders, Population, label_of
 
 NOW = 1_795_254_000.0  # 21 November 2026
 REGISTRY = parse_registry(EXAMPLE)
@@ -139,11 +139,11 @@ def test_reports_that_are_refused_are_counted_by_reason():
 
 def test_reports_that_would_wait_for_a_registry_are_refused_here(monkeypatch):
     """A device lets a report wait that a collector may take later; a trial counts it and goes on."""
-    from overstory.client import delivering
-    from overstory.client.sending import Decision
+    from overstory.client.upload import sender
+    from overstory.client.upload.retry import Decision
 
     waits = Decision(RowState.WAITING, "wrong-parameters", due=NOW + 60)
-    monkeypatch.setattr(delivering, "decide", lambda *_, **__: waits)
+    monkeypatch.setattr(sender, "decide", lambda *_, **__: waits)
     test_reports_that_are_refused_are_counted_by_reason()
 
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.collecting import plain, reading
-from overstory.collecting.layout import Form, layout_of
-from overstory.collecting.reading import NO_NUMBERS, blocks
+from overstory.files.columns import plain, reader
+from overstory.files.columns.layout import Form, layout_of
+from overstory.files.columns.reader import NO_NUMBERS, blocks
 from overstory.protocol.errors import FormatError
 
 TEXTS = (
@@ -71,7 +71,7 @@ def test_python_says_what_arrow_says(path, written, missing, strip):
     if plainly is None:
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "read_plain", lambda *_: None)
+        patch.setattr(reader, "read_plain", lambda *_: None)
         texts = by_arrow(path, ["d", "c"], form, numbers=False)
         numbers = by_arrow(path, ["d", "c"], form, numbers=True)
     assert texts == [[None if field in missing else field for field in fields] for fields in plainly]

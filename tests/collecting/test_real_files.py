@@ -8,9 +8,9 @@ import gzip
 import numpy as np
 import pytest
 
-from overstory.collecting.column import Column, read_people
-from overstory.collecting.layout import Form
+from overstory.files.columns.layout import Form
 from overstory.protocol.errors import FormatError, ParameterError
+from overstory.trial.column import Column, read_people
 
 RNG = np.random.default_rng(5)
 POWER = "Date;Time;Global_active_power;Voltage\n" + "".join(

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import overstory
-from overstory.collecting.column import Column, read_people
-from overstory.collecting.simulating import Budget, collect
-from overstory.protocol.domains.bins import Bins
+from overstory.protocol.domains.domains import Bins
 from overstory.protocol.errors import ParameterError
+from overstory.trial.column import Column, read_people
+from overstory.trial.run import Budget, collect
 
 ANSWERS = ["yes"] * 600 + ["no"] * 300 + [None] * 100
 KINDS = {

@@ -2,9 +2,9 @@
 
 import pytest
 
-from overstory.collector.access import Access
+from overstory.collector.auth import Access
 from overstory.collector.store import open_store
-from overstory.protocol.reasons import Reason
+from overstory.protocol.wire.reasons import Reason
 
 NOW = 1_000_000.0
 

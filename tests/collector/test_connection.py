@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from overstory.collector.intake import Head
-from overstory.collector.known_heads import KnownHeads
+from overstory.collector.http.connection import KnownHeads
+from overstory.collector.http.endpoint import Head
 from overstory.collector.limits import Limits
-from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.base import Report
 from support.collector_in_process import METRICS, batch_id, packed, sound, upload
 from support.served import Wire, post, served
 
@@ -71,7 +71,7 @@ class Seen(KnownHeads):
 def heads(monkeypatch) -> Seen:
     """The known heads of the collector that a test serves next."""
     seen = Seen()
-    monkeypatch.setattr("overstory.collector.connection.KnownHeads", lambda: seen)
+    monkeypatch.setattr("overstory.collector.http.connection.KnownHeads", lambda: seen)
     return seen
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overstory.analysis.counts import SupportCounts
+from overstory.analysis.reports import SupportCounts
 from overstory.collector.store import StoreError
-from overstory.collector.store.count_blobs import pack_counts, unpack_counts
+from overstory.collector.store.counts import pack_counts, unpack_counts
 
 
 @given(

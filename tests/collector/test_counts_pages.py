@@ -8,7 +8,7 @@ import random
 import httpx
 
 from overstory.collector.app import build_app
-from overstory.collector.collector import Collector, Rhythm
+from overstory.collector.service import Collector, Rhythm
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE

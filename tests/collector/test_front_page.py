@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 import httpx
 
 from overstory.collector.app import build_app
-from overstory.collector.collector import Collector
+from overstory.collector.service import Collector
 from overstory.protocol.metrics import MetricRegistry, parse_registry
 from support.collector_in_process import METRICS, REGISTRY, FakeStore
 

@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from overstory.collector.collector import Collector, Rhythm
-from overstory.collector.hot_path import HotPath
+from overstory.collector.http.endpoint import HotPath
 from overstory.collector.limits import Limits
+from overstory.collector.service import Collector, Rhythm
 from overstory.collector.store import StoreError
-from overstory.protocol.mechanisms.mechanism import Report
-from overstory.protocol.upload import MEDIA_TYPE
+from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.wire.upload import MEDIA_TYPE
 from support.collector_in_process import METRICS, NOW, FakeStore, batch_id, packed, sound, until, upload
 
 KIND = {"content-type": MEDIA_TYPE}

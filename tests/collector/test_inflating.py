@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overstory.collector.inflating import inflate
+from overstory.collector.ingest.ingest import inflate
 from overstory.protocol.errors import WireError
 
 PACK = {"gzip": gzip.compress, "x-gzip": gzip.compress, "deflate": zlib.compress}

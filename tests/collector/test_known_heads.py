@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overstory.collector.intake import Head
-from overstory.collector.known_heads import LONGEST, MOST, KnownHeads
+from overstory.collector.http.connection import LONGEST, MOST, KnownHeads
+from overstory.collector.http.endpoint import Head
 
 NAMES = (b"host", b"content-length")
 

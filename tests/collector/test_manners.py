@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from overstory.collector.access import Access
-from overstory.collector.answers import ALWAYS
 from overstory.collector.app import build_app
-from overstory.collector.collector import Collector, Rhythm
+from overstory.collector.auth import Access
+from overstory.collector.http.responses import ALWAYS
+from overstory.collector.service import Collector, Rhythm
 from overstory.collector.store.tokens import Token, sha256
 from support.collector_in_process import METRICS, NOW, TODAY, FakeStore, batch_id, upload
 from support.served import Wire, served

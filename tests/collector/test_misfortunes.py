@@ -21,17 +21,15 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, text
 
-from overstory.collector.collector import Rhythm
-from overstory.collector.serving import queued
+from overstory.collector.server import queued
+from overstory.collector.service import Rhythm
 from overstory.collector.store import StoreError, open_store
-from overstory.collector.store.compaction import CHUNKS, INBOX, Compacted
-from overstory.collector.store.database import Database
-from overstory.collector.store.errors import DiskFullError
-from overstory.collector.store.forgetting import Retained
-from overstory.collector.store.opening import connect
-from overstory.collector.store.ripening import Ripening
+from overstory.collector.store.compaction import CHUNKS, INBOX, Compacted, Ripening
+from overstory.collector.store.connection import connect
+from overstory.collector.store.database import Database, DiskFullError
+from overstory.collector.store.retention import Retained
 from overstory.protocol.metrics import parse_registry
-from overstory.protocol.metrics.period import DAY
+from overstory.protocol.metrics.metric import DAY
 from support.collector_in_process import METRICS, NOW, REGISTRY, TODAY, FakeStore, batch_id, upload
 from support.collector_processes import CollectorProcess
 from support.served import Wire, post, served
@@ -296,7 +294,7 @@ def test_an_event_loop_that_stops_for_want_of_memory_goes_on() -> None:
 def test_while_memory_is_short_reports_wait_and_the_collector_is_not_ready(monkeypatch, caplog) -> None:
     at_level = caplog.at_level(logging.WARNING, "overstory.collector")
     with at_level, served() as (collector, address), Wire(address) as wire:
-        monkeypatch.setattr("overstory.collector.reserve.mmap.mmap", _no_memory)
+        monkeypatch.setattr("overstory.collector.upkeep.mmap.mmap", _no_memory)
         until(lambda: collector.intake.reserve.short, 5)
         status, headers, body = wire.send(post(upload())).answer()
         assert (status, json.loads(body)["reason"], headers["retry-after"]) == (503, "fault", "60")
@@ -310,7 +308,7 @@ def test_while_memory_is_short_reports_wait_and_the_collector_is_not_ready(monke
 RESERVE = """
 import resource
 from pathlib import Path
-from overstory.collector.reserve import HELD, MARGIN, Reserve
+from overstory.collector.upkeep import HELD, MARGIN, Reserve
 
 reserve = Reserve()
 reserve.look()
@@ -444,7 +442,7 @@ def written() -> int:
 
 def trickle(store: Any, database: Database, rounds: int, within: float) -> int:
     """Bytes written while single reports come in and are compacted."""
-    from overstory.collector.ingest import Ingest
+    from overstory.collector.ingest.ingest import Ingest
 
     ingest, before = Ingest(METRICS), written()
     for _ in range(rounds):
@@ -457,7 +455,7 @@ def trickle(store: Any, database: Database, rounds: int, within: float) -> int:
 
 
 def test_a_trickle_of_reports_does_not_write_whole_chunks_again_and_again(tmp_path) -> None:
-    from overstory.collector.ingest import Ingest
+    from overstory.collector.ingest.ingest import Ingest
 
     path = str(tmp_path / "store.db")
     now = 0.0

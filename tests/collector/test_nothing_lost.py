@@ -6,7 +6,7 @@
 import numpy as np
 import pytest
 
-from overstory.analysis.counts import SupportCounts
+from overstory.analysis.reports import SupportCounts
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import load_registry
 from support.collector_processes import CollectorProcess

@@ -2,8 +2,8 @@
 
 import pytest
 
-from overstory.collector.reports_api import operation
-from overstory.protocol.reasons import Reason
+from overstory.collector.http.openapi import operation
+from overstory.protocol.wire.reasons import Reason
 from support.openapi_requests import KINDS, described, hold
 
 

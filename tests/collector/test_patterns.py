@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overstory.collector import patterns
-from overstory.collector.ingest import Ingest
-from overstory.collector.patterns import Patterns
-from overstory.protocol.mechanisms.mechanism import Report
-from overstory.protocol.upload import MEDIA_TYPE
+from overstory.collector.ingest import template_cache
+from overstory.collector.ingest.ingest import Ingest
+from overstory.collector.ingest.template_cache import Patterns
+from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.wire.upload import MEDIA_TYPE
 from support.collector_in_process import DAY, METRICS, NOW, TODAY, batch_id, packed, sound, upload
 
 NAMES = [name for name in METRICS if name != "ended"]
@@ -82,7 +82,7 @@ def test_late_reports_of_before_a_metric_expired_are_recognised_until_their_grac
 
 
 def test_patterns_are_bounded(monkeypatch) -> None:
-    monkeypatch.setattr(patterns, "MOST", 10)
+    monkeypatch.setattr(template_cache, "MOST", 10)
     ingest = Ingest(METRICS)
     for period in range(TODAY - 25, TODAY):
         ingest.decide(upload(period=period), MEDIA_TYPE, NOW)

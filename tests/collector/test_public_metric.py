@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from overstory.collector.pages import public_metric
+from overstory.collector.http.pages import public_metric
 from overstory.protocol.errors import FormatError
 from overstory.protocol.metrics import metric_from_json, parse_registry
 from support.collector_in_process import ABOUT, METRICS

@@ -9,13 +9,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from overstory.analysis.counts import SupportCounts
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.collector.counted import Counted, counted_from_json, parse_range, read_store
-from overstory.collector.reading import Choices, read_estimates
-from overstory.collector.remote import RemoteError, read_remote
+from overstory.analysis.reports import SupportCounts
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
+from overstory.queries.counts import Counted, RemoteError, counted_from_json, parse_range, read_remote, read_store
+from overstory.queries.estimates import Choices, read_estimates
 
 REGISTRY = """
 registry = "2026-11-21"

@@ -7,13 +7,13 @@ import httpx
 import pytest
 
 from overstory.client import Client
-from overstory.client.upload import Answer
-from overstory.collector.collector import Collector, Rhythm
-from overstory.collector.hot_path import HotPath
+from overstory.client.upload.http import Answer
+from overstory.collector.http.endpoint import HotPath
+from overstory.collector.service import Collector, Rhythm
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
-from overstory.protocol.upload import MEDIA_TYPE
+from overstory.protocol.wire.upload import MEDIA_TYPE
 
 METRICS = parse_registry(EXAMPLE)
 NOON = 1_795_262_400.0

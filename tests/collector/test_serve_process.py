@@ -20,8 +20,8 @@ import pytest
 from overstory.collector.store import open_store
 from overstory.collector.store.tokens import sha256
 from overstory.protocol.metrics import parse_registry
-from overstory.protocol.upload import Upload, encode_upload
-from overstory.protocol.wire import encode_reports
+from overstory.protocol.wire.batch import encode_reports
+from overstory.protocol.wire.upload import Upload, encode_upload
 from support.collector_in_process import REGISTRY, batch_id, sound
 from support.collector_processes import CollectorProcess
 from support.served import Wire, post

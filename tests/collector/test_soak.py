@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from overstory.protocol.metrics import load_registry
-from overstory.protocol.upload import MEDIA_TYPE, encode_upload
+from overstory.protocol.wire.upload import MEDIA_TYPE, encode_upload
 from support.collector_processes import CollectorProcess
 from support.faulty_network import closing, whole_message
 from support.lossless import Devices, write_registry

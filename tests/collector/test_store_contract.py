@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from overstory.analysis.reports import ReportBatch
-from overstory.collector.store import Store, StoreError, copies, open_store, restore
+from overstory.collector.store import Store, StoreError, backup, open_store, restore
 from overstory.collector.store.schema import METADATA
 from overstory.collector.store.tokens import sha256
 from overstory.files.parquet import read_label, read_parquet
@@ -159,7 +159,7 @@ def test_an_export_holds_what_waits_too(store: Store, metrics: Any, tmp_path: Pa
 
 
 def test_chunks_are_merged_until_they_are_full(store: Store, metrics: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("overstory.collector.store.columns.CHUNK_BYTES", 40)  # ten reports of bloom
+    monkeypatch.setattr("overstory.collector.store.counts.CHUNK_BYTES", 40)  # ten reports of bloom
     metric, sizes = metrics["bloom"], []
     for seed in range(6):
         store.add([some(metric, PERIOD, 7, seed)])
@@ -227,7 +227,7 @@ def test_batch_ids_are_forgotten_after_their_day_and_not_before(store: Store, me
 
 
 def test_a_large_table_of_ids_is_gone_through_in_slices(store: Store, metrics: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("overstory.collector.store.forgetting.FEW", 10)
+    monkeypatch.setattr("overstory.collector.store.retention.FEW", 10)
     metric, rng = metrics["bloom"], random.Random(3)
     edges = [bytes([first]) + bytes(15) for first in range(256)] + [
         bytes([first]) + b"\xff" * 15 for first in range(256)
@@ -335,14 +335,14 @@ def test_a_restore_that_breaks_off_leaves_no_store(
 ) -> None:
     store.add([some(metrics["bloom"], PERIOD, 10, 1)])
     store.backup(tmp_path / "backup.db")
-    whole = copies._copy_table
+    whole = backup._copy_table
 
     def breaks(reading: Any, writing: Any, table: Any) -> None:
         whole(reading, writing, table)
         if table is METADATA.sorted_tables[-1]:
             raise StoreError("the disk is full")
 
-    monkeypatch.setattr(copies, "_copy_table", breaks)
+    monkeypatch.setattr(backup, "_copy_table", breaks)
     with pytest.raises(StoreError, match="the disk is full"):
         restore(tmp_path / "backup.db", fresh_url)
     with pytest.raises(StoreError, match="this database is empty"):
@@ -368,7 +368,7 @@ def test_a_backup_overwrites_nothing(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_backup_that_cannot_be_written_names_its_own_file(store: Store, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(copies, "begin_private", lambda _: None)  # as in a folder that is not ours
+    monkeypatch.setattr(backup, "begin_private", lambda _: None)  # as in a folder that is not ours
     with pytest.raises(StoreError, match="no file can be made in"):
         store.backup(tmp_path / "backup.db")
 

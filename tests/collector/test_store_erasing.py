@@ -19,7 +19,7 @@ from sqlalchemy import delete, select
 
 from overstory.cli.main import main
 from overstory.collector.store import open_store
-from overstory.collector.store.erasing import REST, TABLES, Eraser
+from overstory.collector.store.retention import REST, TABLES, Eraser
 from overstory.collector.store.schema import ABOUT, BATCH_IDS
 from support.store_databases import fresh
 from support.store_samples import DAY, NOW, received, registry, reports

@@ -10,9 +10,9 @@ from sqlalchemy import inspect, select, text
 from sqlalchemy.exc import OperationalError
 
 from overstory.collector.store import open_store
-from overstory.collector.store.reading import read_reports
+from overstory.collector.store.counts import read_reports
 from overstory.collector.store.schema import BATCH_IDS, METADATA
-from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.base import Report
 from support.store_samples import DAY, NOW, received, registry, reports
 
 PERIOD = 20_000

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from sqlalchemy import inspect, text
 
-from overstory.collector.store import Store, StoreError, migrations, open_store, opening, restore
-from overstory.collector.store.known import read_known
+from overstory.collector.store import Store, StoreError, migrations, open_store, restore
+from overstory.collector.store import connection as opening
+from overstory.collector.store.connection import connect, migrate
+from overstory.collector.store.metrics import read_known
 from overstory.collector.store.migrations import upgrade
-from overstory.collector.store.opening import connect, migrate
 from overstory.collector.store.schema import METADATA, REVISION
 from support.store_samples import NOW, counted, received, registry, reports
 

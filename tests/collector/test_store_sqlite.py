@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from overstory.collector.store import StoreError, open_store, sqlite
+from overstory.collector.store.connection import connect
 from overstory.collector.store.database import Database
-from overstory.collector.store.opening import connect
 from support.store_samples import NOW, registry, some
 
 PERIOD = 20_000

@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import select, text
 
 from overstory.collector.store import Store, open_store
-from overstory.collector.store.forgetting import FORGOTTEN, _remember_day
-from overstory.collector.store.known import Known, _write, read_known
+from overstory.collector.store.metrics import Known, _write, read_known
+from overstory.collector.store.retention import FORGOTTEN, _remember_day
 from overstory.collector.store.schema import ABOUT
 from support.store_databases import fresh
 from support.store_samples import DAY, NOW, registry

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from overstory.collector.store.turns import Turns
+from overstory.collector.store.sqlite import Turns
 
 
 def waiting(turns: Turns, number: int) -> None:

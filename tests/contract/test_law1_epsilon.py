@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.protocol.channels import BinaryChannel
-from overstory.protocol.encodings import Bloom
+from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
 from support.contract_cases import SMALL_CASES, answers_filters

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from overstory.protocol import entropy, permanence, sampling, set_systems, symbol_rounds
+from overstory.protocol import entropy, permanent_response, sampling
+from overstory.protocol import sampling as symbol_rounds
 from overstory.protocol.channels import BinaryChannel, SymbolChannel
+from overstory.protocol.encodings import sets
 from overstory.protocol.entropy import uniform_below
 from overstory.protocol.probability import ONE
-from overstory.protocol.sampling import ChannelSampler, drawer
-from overstory.protocol.symbol_rounds import symbol_drawer
+from overstory.protocol.sampling import ChannelSampler, drawer, symbol_drawer
 from support.contract_cases import SMALL_CASES, TYPICAL_CASES
 
 
@@ -119,7 +120,7 @@ def test_a_symbol_is_kept_below_its_threshold_and_uniform_from_it_on(size, thres
 
 
 @pytest.mark.parametrize(
-    "module", [sampling, entropy, permanence, symbol_rounds, set_systems], ids=lambda m: m.__name__
+    "module", [sampling, entropy, permanent_response, symbol_rounds, sets], ids=lambda m: m.__name__
 )
 def test_no_float_is_written_where_bits_are_decided(module):
     """No float constant outside docstrings, no `random`, no `float(...)`, no true division but of fractions."""

@@ -13,7 +13,7 @@ from types import FunctionType, ModuleType
 import pytest
 
 from overstory.client import Randomizer
-from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.mechanisms.payloads import BitMechanism
 from support.contract_cases import TYPICAL_CASES, Case, domain_of, shares_responses, some_values
 from support.contract_devices import as_rows, held_values
 from support.contract_statistics import Alarm, Sample, check_independent

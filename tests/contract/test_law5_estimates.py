@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom, chi2
 
-from overstory.analysis.counts import SupportCounts
 from overstory.analysis.estimate import debias
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.reports import ReportBatch
-from overstory.analysis.support_bits import SampledSupport
-from overstory.protocol.public_seeds import SeededHash
+from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.analysis.support.bits import SampledSupport
+from overstory.protocol.encodings.seeds import SeededHash
 from support.contract_cases import DEBIASED_CASES, domain_of, is_counted_by_seed, some_values
 from support.contract_statistics import LEVEL, Alarm, check_binomial
 

@@ -8,10 +8,10 @@ import pytest
 from scipy.stats import binom, chi2
 
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.repeated import design_effect, reports_per_device, sharing
 from overstory.analysis.reports import ReportBatch
-from overstory.analysis.simulation import SimulatedDevices
-from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.analysis.support.simulation import SimulatedDevices
+from overstory.analysis.variance import design_effect, reports_per_device, sharing
+from overstory.protocol.mechanisms.payloads import BitMechanism
 from support.contract_cases import DEBIASED_CASES, SMALL_CASES, domain_of, is_counted_by_seed, some_values
 from support.contract_statistics import LEVEL, Alarm
 

@@ -9,14 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import overstory
-from overstory.analysis.counts import SupportCounts
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.reports import ReportBatch
-from overstory.protocol.encodings import Bloom
+from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.bits import BitMechanism
-from overstory.protocol.mechanisms.mechanism import Report
-from overstory.protocol.wire import decode_batch, encode_reports
+from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.mechanisms.payloads import BitMechanism
+from overstory.protocol.wire.batch import decode_batch, encode_reports
 from support.contract_cases import TYPICAL_CASES, domain_of, is_counted_by_seed, some_values
 from support.contract_views import payloads
 

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.analysis.reports import ReportBatch
-from overstory.protocol.encodings import MAX_COHORTS
+from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.errors import ParameterError, WireError
-from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.wire import HEADER, MAGIC, TRAILER, Batch, decode_batch, encode_reports
+from overstory.protocol.wire.batch import HEADER, MAGIC, TRAILER, Batch, decode_batch, encode_reports
 from support.contract_cases import TYPICAL_CASES
 
 REASONS = {"short", "magic", "version", "length", "checksum", "cohort", "bits"}

@@ -8,9 +8,8 @@ from itertools import product
 import pytest
 
 from overstory.client import Randomizer
-from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.mechanisms.symbols import SymbolMechanism
 from support.contract_cases import SMALL_CASES, TYPICAL_CASES, answers_filters, some_values
 from support.contract_enumeration import (
     COHORTS,

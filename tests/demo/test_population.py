@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from overstory.data.covid import ATTRIBUTION, CONFIRMED
-from overstory.demo.population import choose_states, draw_population
 from overstory.protocol.errors import ParameterError
+from overstory.trial.demo.run import choose_states, draw_population
 
 FALSE_ALARM = 1e-6
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.demo.registry import METRIC, write_registry
-from overstory.demo.service import CollectorService, ServiceError
 from overstory.files.params import RapporParameters
 from overstory.protocol.metrics import Period
+from overstory.trial.demo.run import METRIC, write_registry
+from overstory.trial.demo.service import CollectorService, ServiceError
 
 STATES = ["Ohio", "Utah"]
 PARAMETERS = RapporParameters(k=32, h=2, m=4, p=0.5, q=0.75, f=0.5)

@@ -13,7 +13,7 @@ from overstory.client import ConsentError, OfferLedger
 from overstory.discovery import Answer, Device, Integers, Strings, bitwise, discover, find, gather, prefix_extension
 from overstory.discovery.plans import thresholds
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.base import Report
 
 TINY = Integers(3)
 

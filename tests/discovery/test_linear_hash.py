@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from overstory.discovery.linear_hash import LinearHash, best_hash_bits, linear_hash, rows
-from overstory.discovery.reading import LinearSupport, respond, support_counts
-from overstory.kernels.linear_hash import encode_linear, masks_of
+from overstory.discovery.simulation import LinearSupport, respond, support_counts
+from overstory.kernels.symbols.linear_hash import encode_linear, masks_of
 from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.errors import ParameterError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from overstory.client.policy import CI_VARIABLES
+from overstory.client.consent.policy import CI_VARIABLES
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RUN = {"embed.py", "compare.py", "gateway.py"}

@@ -9,10 +9,9 @@ import pytest
 from overstory.experiments.beyond import oracles, people_needed
 from overstory.experiments.beyond.contenders import ONE, PERMANENT, REPORT, WINDOW, contenders
 from overstory.experiments.comparison import AGREES, DIFFERS
-from overstory.experiments.context import Context
 from overstory.experiments.epidemic import respondents
-from overstory.experiments.registry import EXPERIMENTS
-from overstory.planning import people
+from overstory.experiments.registry import EXPERIMENTS, Context
+from overstory.planning import sample_size
 from overstory.protocol.mechanisms.registry import REGISTRY
 
 
@@ -51,7 +50,7 @@ def test_a_wrong_theory_is_noticed():
 def test_the_error_in_theory_is_that_of_the_shares():
     oue = next(one for one in contenders(10) if one.name == "oue")
     even = oue.error([0.1] * 10, 1_000)
-    assert even == pytest.approx(math.sqrt(people.variance_per_person(oue.mechanism, 0.1, 10) / 1_000))
+    assert even == pytest.approx(math.sqrt(sample_size.variance_per_person(oue.mechanism, 0.1, 10) / 1_000))
     assert oue.error([1.0] + [0.0] * 9, 1_000) == pytest.approx(even)  # linear in the share: only their sum counts
     assert oue.error([0.1] * 10, 4_000) == pytest.approx(even / 2)
 
@@ -59,7 +58,7 @@ def test_the_error_in_theory_is_that_of_the_shares():
 def test_the_best_families_are_what_the_theory_of_wang_says():
     needed = {
         epsilon: {
-            name: people.people_needed(people_needed.family(name, epsilon), 0.01, people_needed.VALUES)
+            name: sample_size.people_needed(people_needed.family(name, epsilon), 0.01, people_needed.VALUES)
             for name in people_needed.FAMILIES
         }
         for epsilon in people_needed.EPSILONS
@@ -76,7 +75,9 @@ def test_too_few_people_are_noticed(monkeypatch):
     name = "beyond-people-needed"
     context = Context(EXPERIMENTS[name])
     honest = people_needed._tried(context, 0, 200)
-    monkeypatch.setattr(people_needed, "people_needed", lambda *args, **more: people.people_needed(*args, **more) // 2)
+    monkeypatch.setattr(
+        people_needed, "people_needed", lambda *args, **more: sample_size.people_needed(*args, **more) // 2
+    )
     half = people_needed._tried(context, 0, 200)
     assert half.people < honest.people
     verdicts = [one.verdict for one in people_needed._rates([honest, half], 200)]

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from overstory.experiments.rappor import populations
-from overstory.experiments.rappor.counted import collect_counts, collect_reports
+from overstory.experiments.rappor import collections
+from overstory.experiments.rappor.collections import collect_counts, collect_reports
 from overstory.protocol.mechanisms.rappor import rappor, rappor_one_time
 
 NAMES = ["ash", "elm", "oak", "nobody's"]
@@ -63,8 +63,8 @@ def test_the_last_strings_can_be_left_off_the_list():
 
 
 def test_populations_sum_to_one():
-    for shares in (populations.exponential(), populations.homepages()):
+    for shares in (collections.exponential(), collections.homepages()):
         assert shares.sum() == pytest.approx(1)
         assert shares.min() >= 0
-    assert np.count_nonzero(populations.exponential()) == populations.PRESENT
-    assert np.count_nonzero(populations.homepages()[: populations.HOMEPAGES]) == populations.HEAVY_HOMEPAGES
+    assert np.count_nonzero(collections.exponential()) == collections.PRESENT
+    assert np.count_nonzero(collections.homepages()[: collections.HOMEPAGES]) == collections.HEAVY_HOMEPAGES

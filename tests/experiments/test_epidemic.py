@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from overstory.data.covid import CONFIRMED
-from overstory.experiments.context import Context
-from overstory.experiments.epidemic import attacker, fit, respondents, shortcomings
-from overstory.experiments.registry import EXPERIMENTS
+from overstory.experiments.epidemic import attack, fit, respondents, shortcomings
+from overstory.experiments.registry import EXPERIMENTS, Context
 from overstory.protocol.entropy import SeededEntropy
 
 
@@ -25,8 +24,8 @@ def test_r_squared_is_about_equality_not_about_any_line():
     truth = np.array([0.5, 0.3, 0.2])
     assert respondents.fitted(truth, truth) == 1
     assert respondents.fitted(truth / 2, truth) < 0
-    assert attacker.said(truth, truth) == attacker.GOOD
-    assert attacker.said(truth, np.full(3, 1 / 3)) == attacker.POOR
+    assert attack.said(truth, truth) == attack.GOOD
+    assert attack.said(truth, np.full(3, 1 / 3)) == attack.POOR
 
 
 def test_a_survey_is_as_exact_as_its_standard_errors_say():
@@ -40,24 +39,24 @@ def test_a_survey_is_as_exact_as_its_standard_errors_say():
 
 
 def test_taking_reports_for_permanent_responses_rebuilds_nothing(monkeypatch):
-    monkeypatch.setattr(attacker, "SAMPLE", 200_000)
-    rebuilt = attacker._rebuild(np.random.default_rng(1))
+    monkeypatch.setattr(attack, "SAMPLE", 200_000)
+    rebuilt = attack._rebuild(np.random.default_rng(1))
     fits = {name: respondents.fitted(by, rebuilt.truth) for name, by in rebuilt.by.items()}
-    assert fits[attacker.WITH] < 0.3
-    assert min(fits[attacker.WITHOUT], fits[attacker.KNOWING]) > 0.9
+    assert fits[attack.WITH] < 0.3
+    assert min(fits[attack.WITHOUT], fits[attack.KNOWING]) > 0.9
     assert all(by.sum() == pytest.approx(1) for by in rebuilt.by.values())
 
 
 def test_reports_of_a_batch_are_the_devices_own():
-    used = attacker.mechanism()
+    used = attack.mechanism()
     sent = [used.randomize("Ohio", SeededEntropy(seed)) for seed in range(20)]
-    batch = attacker.ReportBatch.of(used, sent)
-    assert [attacker._reports([batch], row)[0] for row in range(20)] == sent
+    batch = attack.ReportBatch.of(used, sent)
+    assert [attack._reports([batch], row)[0] for row in range(20)] == sent
 
 
 def test_without_the_instantaneous_round_one_report_names_more_persons():
     run = context("epidemic-attacker")
-    both, bare = (np.mean(attacker._named(run, used, 1, 260)) for used in (attacker.mechanism(), attacker._bare()))
+    both, bare = (np.mean(attack._named(run, used, 1, 260)) for used in (attack.mechanism(), attack._bare()))
     assert bare > both + 0.08
     assert both < 0.2
 

@@ -6,9 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from overstory.experiments.context import Context
 from overstory.experiments.lecture import bounds, reduction
-from overstory.experiments.registry import experiment
+from overstory.experiments.registry import Context, experiment
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from overstory.experiments.context import Context
-from overstory.experiments.protecting import homes, study
-from overstory.experiments.protecting.double_randomization import NAMES, built
-from overstory.experiments.protecting.window_based import TABLE_6, variance_of_one
-from overstory.experiments.registry import experiment
+from overstory.experiments.registry import Context, experiment
+from overstory.experiments.smart_homes import homes, study
+from overstory.experiments.smart_homes.double_randomization import NAMES, built
+from overstory.experiments.smart_homes.window_based import TABLE_6, variance_of_one
 from overstory.protocol.domains import Bins
 from overstory.protocol.errors import FormatError
 from overstory.protocol.mechanisms.registry import mechanism

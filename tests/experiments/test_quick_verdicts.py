@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from overstory.experiments.context import Context
-from overstory.experiments.drawing import VARIABLES
-from overstory.experiments.registry import EXPERIMENTS
-from overstory.experiments.summary import section
+from overstory.experiments.page import section
+from overstory.experiments.registry import EXPERIMENTS, Context
+from overstory.presentation.figures import VARIABLES
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "results.md"
 AGAIN = (

@@ -6,10 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from overstory.experiments.context import Context
-from overstory.experiments.rappor import averaging, bit_rows, coin_example, false_discoveries, limits
-from overstory.experiments.rappor.settings import collected
-from overstory.experiments.registry import EXPERIMENTS
+from overstory.experiments.rappor import averaging, coins, figure_1, figure_3, figure_7
+from overstory.experiments.rappor.collections import collected
+from overstory.experiments.registry import EXPERIMENTS, Context
 from overstory.files.params import RapporParameters, write_params
 from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.mechanisms.rappor import rappor
@@ -52,14 +51,14 @@ def test_a_values_name_cannot_break_the_drawing():
 
 def test_one_device_keeps_its_permanent_bits_and_draws_its_reports_afresh():
     mechanism = rappor(num_bits=64, num_hashes=2, num_cohorts=4)
-    life, other = bit_rows.live(mechanism, "oak", 1), bit_rows.live(mechanism, "oak", 2)
-    assert life == bit_rows.live(mechanism, "oak", 1)
+    life, other = figure_1.live(mechanism, "oak", 1), figure_1.live(mechanism, "oak", 2)
+    assert life == figure_1.live(mechanism, "oak", 1)
     assert life.permanent != other.permanent
     assert len(set(life.reports)) == len(life.reports)
 
 
 def test_the_spread_of_set_bits_is_the_one_that_reports_have():
-    mechanism, entropy = bit_rows.PAPERS.mechanism(), np.random.default_rng(1)
+    mechanism, entropy = figure_1.PAPERS.mechanism(), np.random.default_rng(1)
     from overstory.analysis.oracle import FrequencyOracle
 
     batch = FrequencyOracle(mechanism).simulate(np.zeros(20_000, int), entropy, candidates=["68"])
@@ -71,13 +70,13 @@ def test_the_spread_of_set_bits_is_the_one_that_reports_have():
 
 
 def test_a_sum_of_binomials_is_what_multiplying_out_gives():
-    assert bit_rows._sum_of_binomials([(1, 0.25), (2, 0.5)]) == pytest.approx([0.1875, 0.4375, 0.3125, 0.0625])
+    assert figure_1._sum_of_binomials([(1, 0.25), (2, 0.5)]) == pytest.approx([0.1875, 0.4375, 0.3125, 0.0625])
 
 
 def test_limits_rise_with_reports_and_never_pass_the_list():
-    basic = limits._basic(100)
-    for cardinality in limits.CARDINALITIES:
-        found = [limits.limit(basic, 10.0**power, cardinality) for power in range(4, 12)]
+    basic = figure_3._basic(100)
+    for cardinality in figure_3.CARDINALITIES:
+        found = [figure_3.limit(basic, 10.0**power, cardinality) for power in range(4, 12)]
         assert found == sorted(found)
         assert max(found) <= cardinality
         free = [x for x in found if x < cardinality]
@@ -91,12 +90,12 @@ def test_half_of_the_strings_at_the_limit_are_found_and_hardly_any_beyond():
 
 def test_the_coins_posterior_is_the_ratio_of_their_likelihoods():
     for yes in (0, 50, 75, 100):
-        assert coin_example.posterior_no(yes, 100) == pytest.approx(1 / (1 + 3.0 ** (2 * yes - 100)), rel=1e-12)
+        assert coins.posterior_no(yes, 100) == pytest.approx(1 / (1 + 3.0 ** (2 * yes - 100)), rel=1e-12)
 
 
 def test_figure_7_says_what_selecting_simulated_reports_gives():
     from overstory.analysis.oracle import FrequencyOracle
-    from overstory.privacy.attackers import false_discovery_rate
+    from overstory.privacy.attacks.posterior import false_discovery_rate
 
     mechanism = rappor(num_bits=128, num_hashes=2, num_cohorts=1, f=0.25)
     values, number = ["v", "w"], 200_000
@@ -113,7 +112,7 @@ def test_less_noise_tells_an_attacker_more():
     rows = run("rappor-figure-7").tables[0].rows
     for row in rows:
         assert list(row[1:]) == sorted(row[1:])
-    assert false_discoveries.RARE == 0.1
+    assert figure_7.RARE == 0.1
 
 
 @pytest.mark.parametrize(("identified", "said"), [(0.0, "fails"), (0.5, "succeeds against some"), (1.0, "succeeds")])

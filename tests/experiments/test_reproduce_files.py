@@ -8,13 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from overstory.experiments import store
-from overstory.experiments.context import Context
-from overstory.experiments.page import page
-from overstory.experiments.registry import EXPERIMENTS, experiment
-from overstory.experiments.running import reproduce
-from overstory.experiments.store import key_of, load
-from overstory.experiments.summary import markdown
+from overstory.experiments import run
+from overstory.experiments.page import markdown, page
+from overstory.experiments.registry import EXPERIMENTS, Context, experiment
+from overstory.experiments.run import key_of, load, reproduce
 from overstory.protocol.errors import ParameterError
 
 SMALL = EXPERIMENTS["rappor-75-of-100"]
@@ -97,12 +94,12 @@ def test_a_key_depends_on_mode_seed_options_and_a_files_content(tmp_path):
 def test_a_key_depends_on_the_version_and_on_every_module_of_the_paper(tmp_path, monkeypatch):
     for name in ("own.py", "shared.py"):
         (tmp_path / name).write_text("1\n")
-    monkeypatch.setattr(store, "find_spec", lambda _: SimpleNamespace(origin=str(tmp_path / "own.py")))
+    monkeypatch.setattr(run, "find_spec", lambda _: SimpleNamespace(origin=str(tmp_path / "own.py")))
     keys = [key_of(SMALL, quick=True, options={})]
     for name in ("own.py", "shared.py"):
         (tmp_path / name).write_text("2\n")
         keys.append(key_of(SMALL, quick=True, options={}))
-    monkeypatch.setattr(store, "__version__", "another")
+    monkeypatch.setattr(run, "__version__", "another")
     keys.append(key_of(SMALL, quick=True, options={}))
     assert len(set(keys)) == len(keys)
     assert keys[-1] == key_of(SMALL, quick=True, options={})

@@ -12,13 +12,17 @@ from overstory.experiments.comparison import (
     LEVEL,
     NEW,
     Comparison,
+    Published,
+    about,
+    at_least,
+    at_most,
     clopper_pearson,
     exact,
+    printed,
     proportion,
     simulated,
     stated,
 )
-from overstory.experiments.published import Published, about, at_least, at_most, printed
 from overstory.experiments.result import Table
 from overstory.protocol.errors import ParameterError
 

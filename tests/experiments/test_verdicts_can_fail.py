@@ -3,13 +3,12 @@
 import pytest
 
 from overstory.experiments.comparison import AGREES, DIFFERS
-from overstory.experiments.context import Context
 from overstory.experiments.epidemic import fit
-from overstory.experiments.protecting import double_randomization, homes, window_based
-from overstory.experiments.rappor import epsilons, homepages, normal, processes, string_counts, strings
-from overstory.experiments.rappor.settings import collected
-from overstory.experiments.registry import EXPERIMENTS
-from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.experiments.rappor import epsilons, figure_4, figure_5, figure_6, table_1, table_2
+from overstory.experiments.rappor.collections import collected
+from overstory.experiments.registry import EXPERIMENTS, Context
+from overstory.experiments.smart_homes import double_randomization, homes, window_based
+from overstory.protocol.mechanisms.base import Mechanism
 
 
 def noisier(f, **other):
@@ -33,20 +32,20 @@ def verdicts(name):
         ),
         (
             "rappor-figure-5",
-            strings,
+            figure_5,
             {"smallest frequency found, paper's procedure"},
         ),
         (
             "rappor-table-1",
-            string_counts,
+            table_1,
             {"standard error of a count", "standard error of V_1's count", "signal to noise of V_1"},
         ),
         (
             "rappor-table-2",
-            processes,
+            table_2,
             {"names found by the paper's procedure", "standard error of a count, paper's procedure"},
         ),
-        ("rappor-figure-6", homepages, {"candidates found, paper's procedure"}),
+        ("rappor-figure-6", figure_6, {"candidates found, paper's procedure"}),
         ("epidemic-fit", fit, {"estimated against true frequencies"}),
     ],
 )
@@ -60,8 +59,8 @@ def test_more_noise_is_noticed(monkeypatch, name, module, differ):
 
 
 def test_another_channel_is_not_the_papers_bell(monkeypatch):
-    honest = normal.basic_rappor_one_time
-    monkeypatch.setattr(normal, "basic_rappor_one_time", lambda **given: honest(**given | {"q": 0.6}))
+    honest = figure_4.basic_rappor_one_time
+    monkeypatch.setattr(figure_4, "basic_rappor_one_time", lambda **given: honest(**given | {"q": 0.6}))
     found = verdicts("rappor-figure-4")
     for name in ("epsilon of one report", "the estimate from 10^6 reports", "error of one count, 10^6 reports"):
         assert found[name] == DIFFERS

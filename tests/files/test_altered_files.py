@@ -8,20 +8,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from overstory.files import map_csv
+from overstory.files import candidates
 from overstory.files import reports_csv as reports_module
-from overstory.files.candidates import read_candidates
-from overstory.files.counts_csv import read_counts, write_counts
-from overstory.files.map_csv import read_map, write_map
-from overstory.files.packed import as_reports, read_packed, write_packed
+from overstory.files.candidates import read_candidates, read_map, write_map
+from overstory.files.csv import Skipped
 from overstory.files.params import read_params, write_params
 from overstory.files.parquet import Label, read_parquet, write_parquet
-from overstory.files.records import Skipped
-from overstory.files.reports import read_reports
+from overstory.files.rappor import Holding, read_counts, read_values, write_counts, write_values
+from overstory.files.reports import as_reports, read_packed, read_reports, write_packed
 from overstory.files.reports_csv import read_reports_csv
-from overstory.files.values import Holding, read_values, write_values
 from overstory.protocol.errors import OverstoryError, WireError
-from overstory.protocol.wire import decode_batch
+from overstory.protocol.wire.batch import decode_batch
 from support.samples import CANDIDATES, COUNTS, MECHANISM, PARAMETERS, ROWS, batch, reports_csv, rows_of
 
 LABEL = Label(12, 3, MECHANISM.canonical())
@@ -111,7 +108,7 @@ def test_the_fast_reader_agrees_about_altered_files(
     outcomes = []
     for smallest in (1 << 40, 1):
         monkeypatch.setattr(reports_module, "SMALLEST", smallest)
-        monkeypatch.setattr(map_csv, "SMALLEST", smallest)
+        monkeypatch.setattr(candidates, "SMALLEST", smallest)
         outcomes.append(outcome(name, path))
     monkeypatch.undo()
     assert outcomes[0] == outcomes[1]

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from overstory.files.counts_csv import read_counts
-from overstory.files.map_csv import read_map
+from overstory.files.candidates import read_map
 from overstory.files.params import RapporParameters, read_params
+from overstory.files.rappor import read_counts
 from overstory.files.reports import read_reports, sum_reports
 from overstory.protocol.errors import FormatError
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from overstory.files.opening import reading, replacing, writing, writing_text
+from overstory.files.io import reading, replacing, writing, writing_text
 from overstory.protocol.errors import FormatError
 
 

@@ -11,7 +11,7 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch
 from overstory.files.parquet import Label, read_label, read_parquet, write_parquet
 from overstory.protocol.errors import FormatError
-from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.protocol.mechanisms.base import Mechanism
 
 ONE, TWO = {"epsilon": 1.0}, {"epsilon_permanent": 2.0, "epsilon_report": 1.0}
 SIZE = {"domain_size": 90}

@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 
 from overstory.files import arrow_csv
 from overstory.files import reports_csv as module
-from overstory.files.packed import read_packed, write_packed
+from overstory.files.csv import Skipped
 from overstory.files.params import RapporParameters
 from overstory.files.parquet import Label, read_label, read_parquet, write_parquet
-from overstory.files.records import Skipped
-from overstory.files.reports import kind_of, read_reports, sum_reports
+from overstory.files.reports import kind_of, read_packed, read_reports, sum_reports, write_packed
 from overstory.files.reports_csv import ReportRow, read_reports_csv, write_reports_csv
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.wire import decode_batch, encode_columns
+from overstory.protocol.wire.batch import decode_batch, encode_columns
 from support.samples import MECHANISM, PARAMETERS, ROWS, batch, reports_csv, rows_of
 
 LABEL = Label(12, 3, MECHANISM.canonical())
@@ -362,7 +361,7 @@ def test_any_cut_into_blocks_reads_the_same(csv_path: Any, monkeypatch: pytest.M
     text = 'cohort,note,irr\n0,"a\n""b""\n",000000000101\n2,,111111111111\n\n1,"x, y",000000000000\r\n0,,100000000000'
     csv_path.write_bytes(text.encode())
     monkeypatch.setattr(module, "SMALLEST", smallest)
-    from overstory.files.records import blocks
+    from overstory.files.csv import blocks
 
     for size in range(1, len(text) + 2):
         monkeypatch.setattr(module, "blocks", lambda stream, source, size=size: blocks(stream, source, size))

@@ -12,15 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.analysis.candidates import CandidateMap
-from overstory.analysis.counts import SupportCounts
-from overstory.files import arrow_csv, map_csv
-from overstory.files.candidates import hash_candidates, read_candidates
-from overstory.files.counts_csv import read_counts, write_counts
-from overstory.files.map_csv import read_map, write_map
+from overstory.analysis.reports import SupportCounts
+from overstory.files import arrow_csv, candidates
+from overstory.files.candidates import hash_candidates, read_candidates, read_map, write_map
+from overstory.files.csv import Skipped, blocks
 from overstory.files.params import RapporParameters, read_params, write_params
-from overstory.files.records import Skipped, blocks
-from overstory.files.values import Holding, read_values, write_values
-from overstory.protocol.encodings import Bloom
+from overstory.files.rappor import Holding, read_counts, read_values, write_counts, write_values
+from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.errors import FormatError, ParameterError
 from support.samples import CANDIDATES, COUNTS, PARAMETERS
 
@@ -251,8 +249,8 @@ def test_maps_survive(
 
 def test_a_map_of_very_many_rows_is_written_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_map(tmp_path / "table.csv", CANDIDATES)
-    monkeypatch.setattr(map_csv, "TABLE_CELLS", 1)
-    monkeypatch.setattr(map_csv, "CHUNK", 2)
+    monkeypatch.setattr(candidates, "TABLE_CELLS", 1)
+    monkeypatch.setattr(candidates, "CHUNK", 2)
     write_map(tmp_path / "unique.csv", CANDIDATES)
     assert (tmp_path / "unique.csv").read_bytes() == (tmp_path / "table.csv").read_bytes()
 
@@ -276,7 +274,7 @@ def test_a_map_of_very_many_rows_is_written_the_same(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize("long", [False, True])
 def test_maps_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: Any, says: str, long: bool) -> None:
     if long:
-        monkeypatch.setattr(map_csv, "SMALLEST", 1)  # as if the file were large
+        monkeypatch.setattr(candidates, "SMALLEST", 1)  # as if the file were large
     with pytest.raises(FormatError) as caught:
         read_map(written(tmp_path, text), num_bits=12, num_hashes=2, num_cohorts=3)
     assert says in str(caught.value)
@@ -287,7 +285,7 @@ def test_a_large_map_is_read_the_same_in_both_ways(tmp_path: Path, monkeypatch: 
     write_map(path, CANDIDATES)
     shape = {"num_bits": 12, "num_hashes": 2, "num_cohorts": 3}
     exact = read_map(path, **shape)
-    monkeypatch.setattr(map_csv, "SMALLEST", 1)
+    monkeypatch.setattr(candidates, "SMALLEST", 1)
     assert arrow_csv.read_block(path.read_bytes(), [str(i) for i in range(7)], {}) is not None
     assert same_map(read_map(path, **shape), exact)
     assert same_map(exact, as_read(CANDIDATES))
@@ -315,7 +313,7 @@ def test_candidates_that_are_none(tmp_path: Path, text: Any, says: str) -> None:
 
 
 def test_a_record_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("overstory.files.records.LONGEST_RECORD", 1000)
+    monkeypatch.setattr("overstory.files.csv.LONGEST_RECORD", 1000)
     path = written(tmp_path, "client,cohort,value\nann,0,x\n" + "x" * 5000)
     with path.open("rb") as stream, pytest.raises(FormatError, match="line 3: this line is longer than 1000 bytes"):
         list(blocks(stream, str(path), 100))
@@ -323,7 +321,7 @@ def test_a_record_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_quote_without_end_does_not_hold_the_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Past the longest record a line end is a line end, whatever the quotes say."""
-    monkeypatch.setattr("overstory.files.records.LONGEST_RECORD", 1000)
+    monkeypatch.setattr("overstory.files.csv.LONGEST_RECORD", 1000)
     path = written(tmp_path, 'ann,0,"x\n' + "bob,1,y\n" * 1000)
     with path.open("rb") as stream:
         cut = list(blocks(stream, str(path), 100))

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overstory.analysis.positions import positions_of
-from overstory.protocol.encodings import Bloom
+from overstory.analysis.support.positions import positions_of
+from overstory.protocol.encodings.bits import Bloom
+from overstory.protocol.encodings.hashing import GoogleRapporPython, OverstoryV1
 from overstory.protocol.errors import ParameterError, WireError
-from overstory.protocol.hashing import GoogleRapporPython, OverstoryV1
-from overstory.protocol.mechanisms.bits import as_googles_client
+from overstory.protocol.mechanisms.payloads import as_googles_client
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.permanence import GoogleClientPermanence, Subject
-from overstory.protocol.wire import Batch, decode_batch, encode_columns
+from overstory.protocol.permanent_response import GoogleClientPermanence, Subject
+from overstory.protocol.wire.batch import Batch, decode_batch, encode_columns
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 

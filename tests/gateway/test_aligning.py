@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overstory.gateway.aligning import MOST_FILLED, Aligner
+from overstory.gateway.alignment import MOST_FILLED, Aligner
 from overstory.protocol.errors import ParameterError
 from support.gateway_samples import FIRST, HALF_HOUR, at, metric, reading
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from overstory.gateway import running
+from overstory.gateway import run
 from overstory.gateway.gateway import Gateway, Settings
 from overstory.gateway.readings import BadLine, Reading
-from overstory.gateway.running import Lines, follow
+from overstory.gateway.run import Lines, follow
 from overstory.gateway.sinks import FileSink
 from overstory.protocol.errors import FormatError
 from support.gateway_samples import HALF_HOUR, REGISTRY, metric, uploads
@@ -64,8 +64,8 @@ def test_time_passes_while_no_reading_comes(tmp_path: Path, monkeypatch: Any) ->
     """The period ends, and is reported, though the stream is silent."""
     offset = [0.0]
     real = time.time
-    monkeypatch.setattr(running.time, "time", lambda: real() + offset[0])
-    monkeypatch.setattr(running, "LONGEST_SLEEP", 0.02)
+    monkeypatch.setattr(run.time, "time", lambda: real() + offset[0])
+    monkeypatch.setattr(run, "LONGEST_SLEEP", 0.02)
     silent = threading.Event()
 
     def stream() -> Iterator[Reading]:

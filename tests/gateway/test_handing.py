@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from overstory.client.delivering import Health
-from overstory.client.outbox import OutboxRow, RowState
-from overstory.client.state import State
-from overstory.client.upload import Answer, Request
+from overstory.client.state.outbox import OutboxRow, RowState
+from overstory.client.state.state import State
+from overstory.client.upload.http import Answer, Request
+from overstory.client.upload.sender import Health
 from overstory.gateway.gateway import Gateway, Settings
-from overstory.gateway.handing import Hand
-from overstory.gateway.sinks import CollectorSink, Handed
-from overstory.protocol.upload import decode_uploads
+from overstory.gateway.sinks import CollectorSink, Hand, Handed
+from overstory.protocol.wire.upload import decode_uploads
 from support.gateway_samples import FIRST, REGISTRY, at, reading
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from overstory.client.paths import StatePaths
 from overstory.client.randomizer import Randomizer
-from overstory.client.state import State
+from overstory.client.state.paths import StatePaths
+from overstory.client.state.state import State
 from support.gateway_samples import FIRST, bits, metric, registry_text, uploads, year
 
 

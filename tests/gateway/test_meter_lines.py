@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overstory.gateway.readings import LONGEST, BadLine, Layout, Reading, read_lines
-from overstory.gateway.running import bounded_lines
-from overstory.gateway.times import unix_time, zone_named
+from overstory.gateway.readings import LONGEST, BadLine, Layout, Reading, read_lines, unix_time, zone_named
+from overstory.gateway.run import bounded_lines
 from overstory.protocol.errors import FormatError, ParameterError
 from support.gateway_samples import items, metric
 

@@ -11,19 +11,18 @@ from typing import Any
 
 import pytest
 
-from overstory.client.outbox import OutboxRow, RowState
 from overstory.client.randomizer import Randomizer
-from overstory.client.sending import Pace
-from overstory.client.state import State
-from overstory.client.upload import Answer, Request
-from overstory.gateway.errors import GatewayError
+from overstory.client.state.outbox import OutboxRow, RowState
+from overstory.client.state.state import State
+from overstory.client.upload.http import Answer, Request
+from overstory.client.upload.retry import Pace
 from overstory.gateway.gateway import Gateway, Settings
-from overstory.gateway.sinks import CollectorSink, FileSink
+from overstory.gateway.sinks import CollectorSink, FileSink, GatewayError
 from overstory.privacy import epsilon_at, terms_of
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics import parse_registry
-from overstory.protocol.upload import decode_uploads
-from overstory.protocol.wire import decode_batch
+from overstory.protocol.wire.batch import decode_batch
+from overstory.protocol.wire.upload import decode_uploads
 from support.gateway_samples import FIRST, REGISTRY, at, bits, metric, reading, run, uploads, year
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overstory.kernels.descent import descend
+from overstory.kernels.design_matrix import descend
 
 
 def slow_descent(x: Any, y: Any, penalty: Any, positive: Any, sweeps: Any) -> Any:

@@ -6,10 +6,13 @@ import sys
 import numpy as np
 import pytest
 
-from overstory.analysis import few_points
-from overstory.kernels import few, simulate, subsets, symbols
-from overstory.kernels.projective import count_plane_support, simulate_points
-from overstory.protocol.set_systems import Projective
+from overstory.analysis.support import sets
+from overstory.kernels import small_devices
+from overstory.kernels.bits import simulation
+from overstory.kernels.sets import subsets
+from overstory.kernels.sets.projective import count_plane_support, simulate_points
+from overstory.kernels.symbols import simulation as symbols
+from overstory.protocol.encodings.sets import Projective
 
 KEY = bytes(range(32))
 ONE = 2**32
@@ -18,7 +21,7 @@ PLACES = [(0, 0), (1, 5), (700, 100), (300, ONE - 200), (80, 2**40)]
 
 @pytest.fixture(autouse=True)
 def by_numpy(monkeypatch):
-    monkeypatch.setattr(few, "COMPILER", "no such module")
+    monkeypatch.setattr(small_devices, "COMPILER", "no such module")
 
 
 def same(got, expected):
@@ -30,10 +33,10 @@ def same(got, expected):
 def test_cohorts(n, first):
     for num_cohorts in (1, 2, 16, 65_536):
         same(
-            few.assign_cohorts(KEY, num_cohorts, n, first_device=first),
-            simulate.assign_cohorts(KEY, num_cohorts, n, first_device=first),
+            small_devices.assign_cohorts(KEY, num_cohorts, n, first_device=first),
+            simulation.assign_cohorts(KEY, num_cohorts, n, first_device=first),
         )
-    same(few.assign_seeds(KEY, 2**31, n, first), symbols.assign_seeds(KEY, 2**31, n, first))
+    same(small_devices.assign_seeds(KEY, 2**31, n, first), symbols.assign_seeds(KEY, 2**31, n, first))
 
 
 @pytest.mark.parametrize(("n", "first"), PLACES)
@@ -44,7 +47,7 @@ def test_symbols(n, first, channels):
         held, cohorts = rng.integers(0, size, n).astype(np.int32), rng.integers(0, ONE, n).astype(np.uint32)
         given = held, cohorts, size, *channels, KEY
         same(
-            few.simulate_symbols(*given, first_device=first, report_index=7),
+            small_devices.simulate_symbols(*given, first_device=first, report_index=7),
             symbols.simulate_symbols(*given, first_device=first, report_index=7),
         )
 
@@ -55,7 +58,10 @@ def test_subsets(n, first, domain_size, subset_size):
     held = np.random.default_rng(n).integers(0, domain_size, n).astype(np.int32)
     for inside in (0, 1 << 31, ONE):
         given = held, domain_size, subset_size, inside, KEY
-        same(few.simulate_subsets(*given, first_device=first), subsets.simulate_subsets(*given, first_device=first))
+        same(
+            small_devices.simulate_subsets(*given, first_device=first),
+            subsets.simulate_subsets(*given, first_device=first),
+        )
 
 
 @pytest.mark.parametrize(("n", "first"), PLACES)
@@ -68,7 +74,7 @@ def test_bits(n, first, num_bits):
     for channels in ((None, None), quarter, odd, ((ONE, 0), (0, ONE)), (None, (1, ONE - 1))):
         given = positions, held, cohorts, *channels, KEY
         numbers = {"num_bits": num_bits, "first_device": first, "report_index": 3}
-        same(few.simulate_bits(*given, **numbers), simulate.simulate_bits(*given, **numbers))
+        same(small_devices.simulate_bits(*given, **numbers), simulation.simulate_bits(*given, **numbers))
 
 
 @pytest.mark.parametrize(
@@ -83,33 +89,33 @@ def test_points_and_their_hyperplanes(shape):
             continue
         held = np.random.default_rng(points).integers(0, domain_size, 300)
         for inside, first in ((0, 0), (1 << 31, ONE - 50), (ONE, 2**40)):
-            got = few_points.simulate_points(held, space, inside, KEY, first_device=first)
+            got = sets.simulate_points(held, space, inside, KEY, first_device=first)
             same(got, simulate_points(held, *shape, inside, KEY, first_device=first))
             histogram = np.bincount(got, minlength=points)
             expected = count_plane_support(histogram, *shape, domain_size)
-            same(few_points.count_plane_support(histogram, space), expected)
+            same(sets.count_plane_support(histogram, space), expected)
 
 
 def test_what_is_outside_is_refused_as_by_the_kernels():
     none = np.zeros(1, np.uint32)
     for held in (np.array([3]), np.array([-1]), np.array([0.5])):
         with pytest.raises(ValueError, match="symbols must be"):
-            few.simulate_symbols(held, none, 3, 5, None, KEY)
+            small_devices.simulate_symbols(held, none, 3, 5, None, KEY)
     with pytest.raises(ValueError, match="permanent must be"):
-        few.simulate_symbols(none, none, 3, ONE + 1, None, KEY)
+        small_devices.simulate_symbols(none, none, 3, ONE + 1, None, KEY)
     with pytest.raises(ValueError, match="subset_size must be"):
-        few.simulate_subsets(none, 3, 3, 0, KEY)
+        small_devices.simulate_subsets(none, 3, 3, 0, KEY)
     with pytest.raises(ValueError, match="key must be 32 bytes"):
-        few.simulate_bits(np.zeros((1, 1, 1), np.uint16), none, none, (1, 0), None, b"short", num_bits=1)
+        small_devices.simulate_bits(np.zeros((1, 1, 1), np.uint16), none, none, (1, 0), None, b"short", num_bits=1)
     with pytest.raises(ValueError, match="num_cohorts must be"):
-        few.assign_cohorts(KEY, 0, 1)
+        small_devices.assign_cohorts(KEY, 0, 1)
 
 
 def test_many_devices_load_the_kernels_and_few_do_not():
     """Cold start: three devices cost as much as the compiler's start; patience is counted over a process."""
     code = (
         "import sys, numpy as np\n"
-        "from overstory.kernels import few\n"
+        "from overstory.kernels import small_devices as few\n"
         "def draw(n): few.simulate_symbols(np.zeros(n, int), np.zeros(n, int), 3, 1 << 30, None, bytes(32))\n"
         "draw(few.PATIENCE - 10); print('numba' in sys.modules); draw(11); print('numba' in sys.modules)"
     )

@@ -3,15 +3,16 @@
 import numpy as np
 import pytest
 
-from overstory.kernels import few, few_hashes, hadamard, linear_hash, local_hash
+from overstory.kernels import small_devices, small_hashes
+from overstory.kernels.symbols import hadamard, linear_hash, local_hash
 
 WIDTHS = [(1, 1), (7, 2), (24, 3), (64, 5)]
 
 
 @pytest.fixture(autouse=True)
 def by_numpy(monkeypatch):
-    monkeypatch.setattr(few, "COMPILER", "no such module")
-    monkeypatch.setattr(few, "_drawn_slowly", 0)
+    monkeypatch.setattr(small_devices, "COMPILER", "no such module")
+    monkeypatch.setattr(small_devices, "_drawn_slowly", 0)
 
 
 @pytest.fixture
@@ -20,15 +21,15 @@ def rng():
 
 
 def same(got, expected):
-    assert few._drawn_slowly > 0 or got.size == 0, "NumPy was not used"
+    assert small_devices._drawn_slowly > 0 or got.size == 0, "NumPy was not used"
     assert got.dtype == expected.dtype
     assert np.array_equal(got, expected)
 
 
 @pytest.fixture(autouse=True)
 def all_are_counted(monkeypatch):
-    monkeypatch.setattr(few_hashes, "TOGETHER", 1)
-    monkeypatch.setattr(few, "PATIENCE", 1 << 40)
+    monkeypatch.setattr(small_hashes, "TOGETHER", 1)
+    monkeypatch.setattr(small_devices, "PATIENCE", 1 << 40)
 
 
 @pytest.mark.parametrize("n", [0, 1, 500])
@@ -36,7 +37,7 @@ def all_are_counted(monkeypatch):
 def test_hadamard(rng, n, domain_size):
     rows = rng.integers(0, 1 << (domain_size - 1).bit_length(), n).astype(np.uint32)
     given = rows, rng.integers(0, 2, n).astype(np.uint32), domain_size
-    same(few_hashes.count_hadamard_support(*given), hadamard.count_hadamard_support(*given))
+    same(small_hashes.count_hadamard_support(*given), hadamard.count_hadamard_support(*given))
 
 
 @pytest.mark.parametrize("n", [0, 1, 300])
@@ -46,15 +47,15 @@ def test_linear_hashes(rng, n, num_bits, hash_bits):
     words = rng.integers(0, 1 << num_bits, 9, np.uint64, endpoint=False)
     held = rng.integers(0, 9, n).astype(np.int32)
     masks = linear_hash.masks_of(seeds, num_bits, hash_bits)
-    same(few_hashes.masks_of(seeds, num_bits, hash_bits), masks)
+    same(small_hashes.masks_of(seeds, num_bits, hash_bits), masks)
     given = words, held, seeds, num_bits, hash_bits
     reported = linear_hash.encode_linear(*given)
-    same(few_hashes.encode_linear(*given), reported)
+    same(small_hashes.encode_linear(*given), reported)
     for step in (0, min(3, num_bits), min(6, num_bits)):
         parents = np.unique(words >> np.uint64(step) << np.uint64(step))
         for some in (parents, parents[:1], parents[:0]):
             given = masks, reported, some, step
-            same(few_hashes.count_blocks(*given), linear_hash.count_blocks(*given))
+            same(small_hashes.count_blocks(*given), linear_hash.count_blocks(*given))
 
 
 @pytest.mark.parametrize("n", [0, 1, 300])
@@ -62,13 +63,13 @@ def test_linear_hashes(rng, n, num_bits, hash_bits):
 def test_hashes_under_seeds(rng, n, hash_range):
     values = np.array([0, 1, 2, 999, 2**31 - 1])
     words = local_hash.value_words(values)
-    same(few_hashes.value_words(values), words)
+    same(small_hashes.value_words(values), words)
     seeds, held = rng.integers(0, 2**32, n).astype(np.uint32), rng.integers(0, 5, n).astype(np.int32)
     reported = local_hash.encode_hash(words, held, seeds, hash_range)
-    same(few_hashes.encode_hash(words, held, seeds, hash_range), reported)
+    same(small_hashes.encode_hash(words, held, seeds, hash_range), reported)
     given = seeds, reported, words, hash_range
-    same(few_hashes.count_hash_support(*given), local_hash.count_hash_support(*given))
-    assert n == 0 or few_hashes.count_hash_support(*given).max() > 0
+    same(small_hashes.count_hash_support(*given), local_hash.count_hash_support(*given))
+    assert n == 0 or small_hashes.count_hash_support(*given).max() > 0
 
 
 @pytest.mark.parametrize(
@@ -85,12 +86,12 @@ def test_hashes_under_seeds(rng, n, hash_range):
 )
 def test_what_the_kernels_refuse_is_refused(call, given):
     with pytest.raises(ValueError, match=r"must|has|not"):
-        getattr(few_hashes, call)(*given)
+        getattr(small_hashes, call)(*given)
 
 
 def test_many_are_the_kernels(rng, monkeypatch):
-    monkeypatch.setattr(few, "PATIENCE", 0)
+    monkeypatch.setattr(small_devices, "PATIENCE", 0)
     rows = rng.integers(0, 4, 10)
     given = rows, rows & 1, 3
-    assert np.array_equal(few_hashes.count_hadamard_support(*given), hadamard.count_hadamard_support(*given))
-    assert few._drawn_slowly == 0
+    assert np.array_equal(small_hashes.count_hadamard_support(*given), hadamard.count_hadamard_support(*given))
+    assert small_devices._drawn_slowly == 0

@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.kernels.few_hashes import encode_hadamard
-from overstory.kernels.hadamard import count_hadamard_support
-from overstory.protocol.symbol_encodings import HadamardRow
+from overstory.kernels.small_hashes import encode_hadamard
+from overstory.kernels.symbols.hadamard import count_hadamard_support
+from overstory.protocol.encodings.symbols import HadamardRow
 
 
 def twin_support(rows, reported, domain_size):

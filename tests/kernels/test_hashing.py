@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.kernels.hashing import digest64, positions_google, positions_v1
+from overstory.kernels.hash.bloom import digest64, positions_google, positions_v1
 
 MASK = 2**64 - 1
 LENGTHS = [0, 1, 3, 4, 7, 8, 9, 50, 51, 52, 55, 56, 57, 63, 64, 65, 115, 119, 120, 127, 128, 129, 255, 256, 257, 1000]

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.kernels import hadamard, linear_hash
-from overstory.kernels.linear_hash import count_blocks, encode_linear, masks_of
+from overstory.kernels.symbols import hadamard, linear_hash
+from overstory.kernels.symbols.linear_hash import count_blocks, encode_linear, masks_of
 
 SEEDS = st.lists(st.integers(0, (1 << 31) - 1), min_size=1, max_size=12)
 

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.kernels.local_hash import count_hash_support, encode_hash, value_words
-from overstory.protocol.symbol_encodings import LocalHash, hash_word, value_word
+from overstory.kernels.symbols.local_hash import count_hash_support, encode_hash, value_words
+from overstory.protocol.encodings.symbols import LocalHash, hash_word, value_word
 
 ONE = 2**32
 EDGES = [0, 1, 2**31 - 1, 2**31, ONE - 1]

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.kernels.popcount import count_bits, count_bits_by_cohort, count_bits_grouped
+from overstory.kernels.bits.popcount import count_bits, count_bits_by_cohort, count_bits_grouped
 
 SIZES = [0, 1, 15, 16, 17, 24, 25, 255, 256, 257, 1023, 1024, 1025, 4096, 5000]
 

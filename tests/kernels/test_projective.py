@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.kernels.finite_fields import characteristic, inverse, opposite, plus, times
-from overstory.kernels.finite_fields import field_of as field_table
-from overstory.kernels.projective import count_plane_support, simulate_points
-from overstory.protocol.finite_fields import field_of, is_prime
-from overstory.protocol.set_systems import Projective
+from overstory.kernels.sets.finite_fields import characteristic, inverse, opposite, plus, times
+from overstory.kernels.sets.finite_fields import field_of as field_table
+from overstory.kernels.sets.projective import count_plane_support, simulate_points
+from overstory.protocol.encodings.finite_fields import field_of, is_prime
+from overstory.protocol.encodings.sets import Projective
 from support.kernel_twins import chacha_block
 
 KEY = bytes(range(32))

@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.kernels import signs
-from overstory.kernels.local_hash import value_words
-from overstory.kernels.signs import count_sign_support, encode_signs
-from overstory.protocol.symbol_encodings import SignMatrix, hash_word
+from overstory.kernels.symbols import signs
+from overstory.kernels.symbols.local_hash import value_words
+from overstory.kernels.symbols.signs import count_sign_support, encode_signs
+from overstory.protocol.encodings.symbols import SignMatrix, hash_word
 
 ONE = 2**32
 

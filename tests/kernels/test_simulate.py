@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.kernels.simulate import assign_cohorts, simulate_bits
+from overstory.kernels.bits.simulation import assign_cohorts, simulate_bits
 from support.kernel_twins import simulate_one
 
 KEY = bytes(range(32))

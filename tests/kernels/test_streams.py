@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from overstory.kernels.compiled import SOURCES
-from overstory.kernels.streams import LANES, fill_blocks, key_words
+from overstory.kernels.random.streams import LANES, fill_blocks, key_words
 from support.kernel_twins import chacha_block
 
 RFC_KEY = bytes(range(32))

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.kernels.subsets import simulate_subsets
-from overstory.protocol.set_systems import Subsets
+from overstory.kernels.sets.subsets import simulate_subsets
+from overstory.protocol.encodings.sets import Subsets
 from support.kernel_twins import chacha_block
 
 KEY = bytes(range(32))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from overstory.planning.precision import cohort_variance, count_error, fitted_candidates
+from overstory.planning.detection import cohort_variance, count_error, fitted_candidates
 from overstory.protocol.mechanisms.registry import mechanism
 
 FALSE_ALARM = 1e-6

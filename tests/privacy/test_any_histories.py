@@ -15,13 +15,13 @@ import pytest
 from test_epsilons_of_tables import CASES, LONG, made, spread_cohort
 
 from overstory.privacy import Event, Ledger, Spend, change_leak, epsilon_between, memo, terms_of
-from overstory.privacy.any_bits import _Steps, patterns
+from overstory.privacy.histories.bits import _Steps, patterns
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.payloads import SymbolMechanism
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 from overstory.protocol.mechanisms.sets import SetMechanism
-from overstory.protocol.mechanisms.symbols import SymbolMechanism
-from overstory.protocol.symbol_rounds import symbol_drawer
+from overstory.protocol.sampling import symbol_drawer
 from support.enumerated_tables import TableDevice, bit_table, set_table, symbol_table
 
 PRECISE = Context(prec=60)

@@ -11,11 +11,11 @@ from test_any_histories import ALL, NOTHING, strings, tables
 from test_epsilons_of_tables import made
 
 from overstory.privacy import attack, statement
-from overstory.privacy.attack_success import CANDIDATES, percent
-from overstory.privacy.attackers import posterior
+from overstory.privacy.attacks.posterior import posterior
+from overstory.privacy.attacks.success import CANDIDATES, percent
 from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 from overstory.protocol.numeric.registry import NUMERIC
 from support.enumerated_tables import TableDevice

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.privacy.attackers import (
+from overstory.privacy.attacks.posterior import (
     evidence_of,
     false_discovery_rate,
     missed_share,
@@ -19,11 +19,11 @@ from overstory.privacy.attackers import (
 )
 from overstory.protocol.channels import BinaryChannel, Rounds, SymbolChannel
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.bits import BitMechanism
-from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.mechanisms.sets import SetMechanism
-from overstory.protocol.symbol_rounds import SymbolRounds
+from overstory.protocol.sampling import SymbolRounds
 
 CASES = {
     "rappor": mechanism("rappor", num_bits=4, num_hashes=2, num_cohorts=2, f=0.5, p=0.5, q=0.75),

@@ -5,13 +5,13 @@ import math
 import pytest
 
 from overstory.privacy import epsilon_between, statement, terms_of
-from overstory.privacy.cautions import first_change_above
+from overstory.privacy.caveats import first_change_above
 from overstory.privacy.terms import add_up
-from overstory.privacy.words import epsilon_text
+from overstory.privacy.text import epsilon_text
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.hashing_oracles import grr, l_grr, loloha, olh, random_matrix
 from overstory.protocol.mechanisms.rappor import rappor
 from overstory.protocol.mechanisms.sets import subset
+from overstory.protocol.mechanisms.symbols import grr, l_grr, loloha, olh, random_matrix
 from overstory.protocol.mechanisms.unary import oue, wb
 
 LOLOHA = loloha(epsilon_permanent=2, epsilon_report=1)

@@ -8,12 +8,11 @@ from test_epsilons import CASES as BLOOM_CASES
 
 from overstory.privacy import change_leak, epsilon_between, memo, statement, terms_of
 from overstory.protocol.channels import SymbolChannel
-from overstory.protocol.mechanisms import hashing_oracles, sets, unary
-from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.mechanisms import sets, symbols, unary
+from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 from overstory.protocol.mechanisms.sets import SetMechanism
-from overstory.protocol.mechanisms.symbols import SymbolMechanism
-from overstory.protocol.symbol_rounds import symbol_drawer
+from overstory.protocol.sampling import symbol_drawer
 from support.enumerated_tables import (
     TableDevice,
     apart,
@@ -58,7 +57,7 @@ CASES = [case for case in CASES if case[0] != "dbitflip" or "dbitflip" in REGIST
 
 def made(name, **parameters):
     """Build a mechanism by its function, whether or not it is registered."""
-    found = (getattr(module, name.replace("-", "_"), None) for module in (hashing_oracles, sets, unary))
+    found = (getattr(module, name.replace("-", "_"), None) for module in (symbols, sets, unary))
     build = next((function for function in found if function), None)
     return build(**parameters) if build else mechanism(name, **parameters)
 

@@ -5,8 +5,9 @@ from math import inf
 
 import pytest
 
-from overstory.privacy import change_leak, changes, epsilon_between
-from overstory.privacy.histories import bit_losses
+from overstory.privacy import change_leak, epsilon_between
+from overstory.privacy.histories import changes
+from overstory.privacy.histories.pairs import bit_losses
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
 from support.enumerated_device import Device, log_worst

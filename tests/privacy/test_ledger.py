@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from overstory.privacy import Event, Ledger, OverspentError, Spend, across_devices, across_people, statement, terms_of
 from overstory.privacy.accounts import Account
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.mechanisms import hashing_oracles, rappor, sets, unary
-from overstory.protocol.symbol_rounds import symbol_drawer
+from overstory.protocol.mechanisms import rappor, sets, symbols, unary
+from overstory.protocol.sampling import symbol_drawer
 from support.enumerated_tables import TableDevice, log_worst, symbol_table, worst_of_pattern
 
-CHAIN = hashing_oracles.l_grr(domain_size=3, epsilon_permanent=2.0, epsilon_report=1.0)
+CHAIN = symbols.l_grr(domain_size=3, epsilon_permanent=2.0, epsilon_report=1.0)
 MECHANISMS = {
     "bits": unary.opt_dr(domain_size=5, epsilon_permanent=2.0),
     "symbols": CHAIN,

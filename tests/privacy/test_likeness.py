@@ -7,12 +7,12 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from overstory.privacy.likeness import Likeness, likeness_of
-from overstory.privacy.linkability import linkability
-from overstory.protocol.encodings import encode
+from overstory.privacy.attacks.likeness import Likeness, likeness_of
+from overstory.privacy.attacks.linkability import linkability
+from overstory.protocol.encodings.base import encode
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.payloads import SymbolMechanism
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.mechanisms.symbols import SymbolMechanism
 from overstory.protocol.numeric.registry import numeric
 
 TWO = {"epsilon_permanent": 2.0, "epsilon_report": 1.0}

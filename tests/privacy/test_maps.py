@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.privacy import map_differences, statement
-from overstory.protocol.encodings import Bloom
+from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.mechanisms.registry import mechanism
 
 NUM_BITS = 6

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from overstory.privacy.kinds import terms_of
-from overstory.privacy.linkability import linkability
-from overstory.privacy.metric_cost import metric_cost
-from overstory.privacy.metric_page import metric_page
-from overstory.privacy.metric_privacy import metric_statement
-from overstory.privacy.registry_warnings import registry_warnings
-from overstory.privacy.words import epsilon_text
+from overstory.privacy.attacks.linkability import linkability
+from overstory.privacy.payload_terms import terms_of
+from overstory.privacy.registry.cost import metric_cost
+from overstory.privacy.registry.page import metric_page, metric_statement
+from overstory.privacy.registry.warnings import registry_warnings
+from overstory.privacy.text import epsilon_text
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.metrics import load_registry, parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE

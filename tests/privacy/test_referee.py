@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from overstory.privacy.accounts import Event, Spend
 from overstory.privacy.ledger import Ledger
-from overstory.privacy.spends import Event, Spend
 from overstory.privacy.statement import statement
 from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.mechanisms.registry import REGISTRY

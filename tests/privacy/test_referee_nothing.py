@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from test_referee import ALL, claims_of, faults, ids, of_size, truths_of
 
-from overstory.privacy import changes, terms_of
-from overstory.privacy.kinds import terms_from_json
+from overstory.privacy import terms_of
+from overstory.privacy.histories import changes
+from overstory.privacy.payload_terms import terms_from_json
 from overstory.privacy.terms import Terms
 from support.referee_cases import of_case, truth_of
 from support.referee_device import NOTHING, Truth

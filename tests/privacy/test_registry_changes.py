@@ -5,10 +5,10 @@ import math
 
 import pytest
 
-from overstory.privacy.histories import epsilon_between
-from overstory.privacy.kinds import terms_of
-from overstory.privacy.registry_changes import BEYOND, Kind, compare_registries, lifetime_epsilon
-from overstory.privacy.words import epsilon_text
+from overstory.privacy.histories.pairs import epsilon_between
+from overstory.privacy.payload_terms import terms_of
+from overstory.privacy.registry.changes import BEYOND, Kind, compare_registries, lifetime_epsilon
+from overstory.privacy.text import epsilon_text
 from overstory.protocol.metrics import parse_registry
 
 TEXT = """\

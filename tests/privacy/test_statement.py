@@ -8,9 +8,9 @@ import pytest
 
 from overstory.privacy import map_differences, statement
 from overstory.privacy.claims import FRESH, NO_CEILING, rows_of
-from overstory.privacy.shapes import extreme_shapes
-from overstory.privacy.words import epsilon_text, factor
-from overstory.protocol.encodings import Bloom
+from overstory.privacy.histories.changes import extreme_shapes
+from overstory.privacy.text import epsilon_text, factor
+from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 from support.privacy_cases import some_mechanism

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from overstory.protocol.bearer import check_token
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.wire.reasons import check_token
 
 
 @pytest.mark.parametrize("token", ["a b", "a\r\nHost: x", "é", "\x00", None, b"a"])

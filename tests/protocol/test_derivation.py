@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.protocol.derivation import context
+from overstory.protocol.canonical import context
 from overstory.protocol.entropy import KeyedEntropy, SeededEntropy, SystemEntropy
 from support.protocol_twins import stream, tagged
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overstory.protocol.encodings import Bloom, OneHot, encode
+from overstory.protocol.encodings.base import encode
+from overstory.protocol.encodings.bits import Bloom, OneHot
 from overstory.protocol.errors import ParameterError
 
 GOOGLE = "google-rappor-python"

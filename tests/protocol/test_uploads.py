@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overstory.protocol.errors import ParameterError, WireError
-from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import parse_registry
-from overstory.protocol.reasons import Reason
-from overstory.protocol.upload import METRIC_ID, Upload, decode_uploads, encode_upload, uploads_from_json
-from overstory.protocol.wire import decode_batch, encode_reports
+from overstory.protocol.wire.batch import decode_batch, encode_reports
+from overstory.protocol.wire.reasons import Reason
+from overstory.protocol.wire.upload import METRIC_ID, Upload, decode_uploads, encode_upload, uploads_from_json
 from support.upload_vectors import FILE
 from support.uploads_to_spoil import REASONS, outcome, outcomes
 

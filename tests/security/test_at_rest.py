@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from overstory.client.memo import Memo
-from overstory.privacy.kinds import terms_of
-from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.client.state.memo import Memo
+from overstory.privacy.payload_terms import terms_of
+from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.registry import REGISTRY as ORACLES
 from overstory.protocol.metrics import RegistryError, parse_registry
 from support.registry_texts import plain_registry
@@ -35,7 +35,7 @@ DOMAINS = (f'{{kind = "categories", names = {NAMES}}}', '{kind = "strings", cand
 DEVICE = """
 import os, signal, sys
 from overstory.client import Client
-from overstory.client.outbox import Outbox
+from overstory.client.state.outbox import Outbox
 from overstory.protocol.metrics import load_registry
 
 folder, moment, *values = sys.argv[1:]

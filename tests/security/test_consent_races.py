@@ -3,14 +3,13 @@
 import datetime as dt
 
 from overstory.client import Client
-from overstory.client.consent import choose
-from overstory.client.keys import metric_key
-from overstory.client.outbox import RowState
+from overstory.client.consent.consent import choose
 from overstory.client.recorder import MetricRecorder
-from overstory.client.state import State
-from overstory.client.upload import Answer
-from overstory.gateway.handing import AT_ONCE, Hand
-from overstory.gateway.sinks import CollectorSink, Handed
+from overstory.client.state.keys import metric_key
+from overstory.client.state.outbox import RowState
+from overstory.client.state.state import State
+from overstory.client.upload.http import Answer
+from overstory.gateway.sinks import AT_ONCE, CollectorSink, Hand, Handed
 from overstory.protocol.metrics import parse_registry
 from support.registry_texts import plain_registry
 

@@ -11,11 +11,11 @@ from unittest.mock import Mock
 import pytest
 
 from overstory.client import Client, ConsentError, Outcome
-from overstory.client.beginning import erase
-from overstory.client.commands import main
 from overstory.client.errors import Fault, StateError
-from overstory.client.paths import StatePaths
-from overstory.client.state import State
+from overstory.client.person.commands import main
+from overstory.client.state.lifecycle import erase
+from overstory.client.state.paths import StatePaths
+from overstory.client.state.state import State
 from overstory.protocol.metrics import parse_registry
 from support.registry_texts import plain_registry
 
@@ -288,7 +288,9 @@ def test_no_choice_is_written_over_what_a_planted_link_leads_to(begun, tmp_path,
     treasure, before = treasure_of(tmp_path)
     (begun / "consent.json").unlink()
     link(treasure, begun / "consent.json")
-    monkeypatch.setattr("overstory.client.consent.write_atomically", Mock(side_effect=OSError(28, "No space left")))
+    monkeypatch.setattr(
+        "overstory.client.consent.consent.write_atomically", Mock(side_effect=OSError(28, "No space left"))
+    )
     client = client_on(begun)
     with contextlib.suppress(ConsentError):
         client.consent("local")

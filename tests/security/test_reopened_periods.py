@@ -2,7 +2,7 @@
 
 import pytest
 
-from overstory.privacy.registry_changes import compare_registries
+from overstory.privacy.registry.changes import compare_registries
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
 

@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from overstory.client import sending
-from overstory.client.delivering import Courier
-from overstory.client.outbox import RowState
-from overstory.client.paths import StatePaths
-from overstory.client.sending import Pace
-from overstory.client.state import State
-from overstory.client.upload import Answer
+from overstory.client.state.outbox import RowState
+from overstory.client.state.paths import StatePaths
+from overstory.client.state.state import State
+from overstory.client.upload import retry
+from overstory.client.upload.http import Answer
+from overstory.client.upload.retry import Pace
+from overstory.client.upload.sender import Courier
 from overstory.protocol.metrics import parse_registry
 from support.registry_texts import plain_registry
 
@@ -101,15 +101,15 @@ def test_the_time_asked_for_cannot_be_read_from_when_reports_come_back(state, de
 
 def test_a_device_that_comes_back_when_it_was_told_is_caught(state, monkeypatch):
     """The device as it was: the time asked for, and up to a minute."""
-    from overstory.client import delivering
+    from overstory.client.upload import sender
 
     def exact(row, answer, *, now, failures, pace, uniform, metric_failures):
-        asked = sending.retry_after(answer, now, pace)
-        again = now + asked + sending.backoff(failures + 1, pace, uniform)
-        return sending.Decision(RowState.WAITING, "http-429", again, again)
+        asked = retry.retry_after(answer, now, pace)
+        again = now + asked + retry.backoff(failures + 1, pace, uniform)
+        return retry.Decision(RowState.WAITING, "http-429", again, again)
 
-    monkeypatch.setattr(delivering, "decide", exact)
-    monkeypatch.setattr(delivering.Health, "spread", lambda *_: None)
+    monkeypatch.setattr(sender, "decide", exact)
+    monkeypatch.setattr(sender.Health, "spread", lambda *_: None)
     found = guesses(state, 50)
     assert read_back(found) == 1.0
     assert together(found) == 1.0

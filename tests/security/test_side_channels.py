@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from overstory.client.delivering import Courier
-from overstory.client.keys import metric_key
-from overstory.client.outbox import RowState
-from overstory.client.paths import StatePaths
 from overstory.client.randomizer import Randomizer
 from overstory.client.recorder import MetricRecorder
-from overstory.client.secret_file import DeviceSecret
-from overstory.client.state import State
-from overstory.client.upload import Answer
+from overstory.client.state.keys import metric_key
+from overstory.client.state.outbox import RowState
+from overstory.client.state.paths import StatePaths
+from overstory.client.state.secret_file import DeviceSecret
+from overstory.client.state.state import State
+from overstory.client.upload.http import Answer
+from overstory.client.upload.sender import Courier
 from overstory.protocol.domains import Bins, Categories, Integers
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.metrics import Strings, load_registry

@@ -5,10 +5,10 @@ import math
 import pytest
 
 from overstory.client import Client, Outcome
-from overstory.client.upload import Answer
+from overstory.client.upload.http import Answer
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 from overstory.protocol.metrics import parse_registry
-from overstory.protocol.upload import decode_uploads
+from overstory.protocol.wire.upload import decode_uploads
 from support.registry_texts import plain_registry
 
 DAY, NOON = 86_400, 1_795_262_400.0
@@ -124,8 +124,8 @@ def test_past_the_last_step_the_nearest_is_the_first(tmp_path):
 
 
 def responses(folder):
-    from overstory.client.paths import StatePaths
-    from overstory.client.state import State
+    from overstory.client.state.paths import StatePaths
+    from overstory.client.state.state import State
 
     with State(StatePaths(folder)).snapshot() as rows:
         return rows.memo.responses("m")
@@ -134,7 +134,7 @@ def responses(folder):
 @pytest.mark.parametrize(("beyond", "most"), [("first", 2), ("nearest", 2), ("drop", 3)])
 def test_nothing_is_one_response_and_a_lifetime_counts_it(tmp_path, beyond, most):
     """D is at most the cap; where values are dropped, one more."""
-    from overstory.privacy.metric_cost import metric_cost
+    from overstory.privacy.registry.cost import metric_cost
 
     registry = registry_of("grr", beyond)
     values = (None, 1, 99, 2, [], 3, 4, None, 2, 1)
@@ -147,9 +147,9 @@ def test_nothing_is_one_response_and_a_lifetime_counts_it(tmp_path, beyond, most
 
 def test_without_a_cap_a_lifetime_counts_nothing_beside_the_domain(tmp_path):
     from overstory.client.budget import budget
-    from overstory.client.paths import StatePaths
-    from overstory.client.state import State
-    from overstory.privacy.metric_cost import metric_cost
+    from overstory.client.state.paths import StatePaths
+    from overstory.client.state.state import State
+    from overstory.privacy.registry.cost import metric_cost
 
     numbers = '{kind = "integers", min = 0, max = 2, outside = "reject"}'
     registry = parse_registry(plain_registry("m", domain=numbers))

@@ -5,8 +5,8 @@ import sqlite3
 import pytest
 
 from overstory.client.errors import Fault, StateError
-from overstory.client.paths import StatePaths
-from overstory.client.state import State
+from overstory.client.state.paths import StatePaths
+from overstory.client.state.state import State
 from overstory.collector.store import StoreError, open_store
 
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from overstory.client.upload import Answer, Request
-from overstory.protocol.upload import decode_uploads
+from overstory.client.upload.http import Answer, Request
+from overstory.protocol.wire.upload import decode_uploads
 
 
 def accepted(body: bytes, *, duplicate: bool = False) -> bytes:

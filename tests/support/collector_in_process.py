@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 
 from overstory.collector.store import Received
 from overstory.collector.store.compaction import Compacted
-from overstory.collector.store.forgetting import Retained
-from overstory.protocol.mechanisms.mechanism import Report
+from overstory.collector.store.retention import Retained
+from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import Metric, parse_registry
-from overstory.protocol.upload import Upload, encode_upload
-from overstory.protocol.wire import encode_columns, encode_reports
+from overstory.protocol.wire.batch import encode_columns, encode_reports
+from overstory.protocol.wire.upload import Upload, encode_upload
 
 DAY = 86_400
 NOW = 20_778 * DAY + 1234.5

@@ -8,8 +8,8 @@ from typing import Any
 
 from overstory.client import Randomizer
 from overstory.protocol.entropy import SystemEntropy
-from overstory.protocol.mechanisms.bits import BitMechanism
-from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.registry import mechanism as build
 from support.contract_views import payloads
 

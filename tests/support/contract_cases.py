@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from overstory.protocol.encodings import Bloom
-from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.protocol.encodings.bits import Bloom
+from overstory.protocol.encodings.seeds import BalancedHash, SeededHash
+from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.payloads import SymbolMechanism
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.mechanisms.symbols import SymbolMechanism
-from overstory.protocol.permanence import GooglePermanence
-from overstory.protocol.public_seeds import BalancedHash, SeededHash
+from overstory.protocol.permanent_response import GooglePermanence
 
 GOOGLE = {"hash_family": "google-rappor-python"}
 

@@ -9,10 +9,9 @@ from functools import cache
 from itertools import product
 from math import prod
 
-from overstory.protocol.mechanisms.bits import BitMechanism
-from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
 from overstory.protocol.mechanisms.sets import SetMechanism
-from overstory.protocol.mechanisms.symbols import SymbolMechanism
 from support.contract_cases import some_values
 from support.contract_views import output_chances
 

@@ -14,11 +14,10 @@ from itertools import combinations
 from typing import Any
 
 from overstory.protocol.channels import BinaryChannel, SymbolChannel
-from overstory.protocol.mechanisms.bits import BitMechanism
-from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.protocol.encodings.sets import Subsets
+from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
 from overstory.protocol.mechanisms.sets import SetMechanism
-from overstory.protocol.mechanisms.symbols import SymbolMechanism
-from overstory.protocol.set_systems import Subsets
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ from typing import Any
 import uvloop
 from uvicorn.server import ServerState
 
-from overstory.collector.collector import Collector
 from overstory.collector.committer import Committed
-from overstory.collector.connection import Connection
-from overstory.collector.serving import Listening, _config
-from overstory.protocol.mechanisms.mechanism import Report
+from overstory.collector.http.connection import Connection
+from overstory.collector.server import Listening, _config
+from overstory.collector.service import Collector
+from overstory.protocol.mechanisms.base import Report
 from support.collector_in_process import METRICS, NOW, FakeStore, packed, sound, upload
 from support.served import post
 

@@ -12,7 +12,7 @@ from decimal import Context, Decimal
 from itertools import product
 from unittest import mock
 
-from overstory.protocol.permanence import GooglePermanence, Subject
+from overstory.protocol.permanent_response import GooglePermanence, Subject
 from overstory.protocol.sampling import drawer
 
 PRECISE = Context(prec=60)

@@ -14,7 +14,7 @@ from itertools import product
 from math import prod
 from unittest import mock
 
-from overstory.protocol import set_systems
+from overstory.protocol.encodings import sets
 from overstory.protocol.sampling import drawer
 
 WORDS = 2**32
@@ -112,7 +112,7 @@ def _set_row(mechanism, value):
 
 
 def _runs_inside(mechanism, value, word):
-    with mock.patch.object(set_systems, "uniform_below", lambda count, entropy: count - 1):
+    with mock.patch.object(sets, "uniform_below", lambda count, entropy: count - 1):
         return mechanism.encoding.contains(mechanism.draw_permanent(value, 0, Source(word)), value)
 
 
@@ -136,7 +136,7 @@ def _all_runs(mechanism, value, word):
             return chosen
 
         try:
-            with mock.patch.object(set_systems, "uniform_below", choose):
+            with mock.patch.object(sets, "uniform_below", choose):
                 yield mechanism.draw_permanent(value, 0, Source(word)), weight
         except ExhaustedError:
             continue

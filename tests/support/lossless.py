@@ -14,11 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from overstory.analysis.counts import SupportCounts
-from overstory.analysis.reports import ReportBatch
+from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import MetricRegistry, load_registry
-from overstory.protocol.upload import MEDIA_TYPE, Upload, encode_upload
+from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_upload
 from support.collector_processes import CollectorProcess
 from support.faulty_network import Address, FaultyNetwork, closing, whole_message
 

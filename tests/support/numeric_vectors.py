@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from overstory.protocol.entropy import SeededEntropy
-from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.numeric import LevelReport, RangeRandomizer
 from overstory.protocol.numeric.registry import numeric
-from overstory.protocol.wire import encode_reports
+from overstory.protocol.wire.batch import encode_reports
 
 PATH = Path(__file__).parents[1] / "vectors" / "overstory-v1" / "numeric.json"
 

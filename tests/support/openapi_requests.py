@@ -11,9 +11,9 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis import checks
 
-from overstory.collector.ingest import Ingest
+from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.store import open_store
-from overstory.protocol.upload import MEDIA_TYPE
+from overstory.protocol.wire.upload import MEDIA_TYPE
 from support.collector_in_process import METRICS, NOW, upload
 from support.served import served
 

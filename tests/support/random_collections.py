@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from overstory.analysis.candidates import CandidateMap
-from overstory.analysis.counts import SupportCounts
+from overstory.analysis.reports import SupportCounts
 
 P_STAR, Q_STAR = 0.75, 0.25
 FALSE_ALARM = 1e-6  # of every statistical test here

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism
 from support.referee_device import Device, Truth, device
 

@@ -15,9 +15,8 @@ from itertools import product
 from typing import Any
 from unittest import mock
 
-from overstory.protocol.mechanisms.bits import BitMechanism
-from overstory.protocol.mechanisms.mechanism import Mechanism
-from overstory.protocol.mechanisms.symbols import SymbolMechanism
+from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
 from overstory.protocol.sampling import drawer
 from support.referee_laws import BitLaw, Law, Script, law, scripted
 
@@ -139,7 +138,7 @@ class SymbolDevice(Device):
             del entropy
             return script.below(bound)
 
-        module = "mechanisms.symbols" if isinstance(self.mechanism, SymbolMechanism) else "set_systems"
+        module = "mechanisms.payloads" if isinstance(self.mechanism, SymbolMechanism) else "encodings.sets"
         with mock.patch(f"overstory.protocol.{module}.uniform_below", below):
             return self.mechanism.nothing(SECRETS[0], "metric", self.cohort)
 

@@ -188,7 +188,7 @@ def scripted(mechanism: object, value: object, cohort: int) -> Law:
     """Return the law of the permanent response to a value, of mechanisms whose response is one symbol or one set."""
 
     def run(script: Script) -> int:
-        with mock.patch("overstory.protocol.set_systems.uniform_below", lambda bound, entropy: entropy.below(bound)):
+        with mock.patch("overstory.protocol.encodings.sets.uniform_below", lambda bound, entropy: entropy.below(bound)):
             return int(mechanism.draw_permanent(value, cohort, script))  # type: ignore[attr-defined]
 
     return law(run)

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from overstory.analysis.counts import SupportCounts
-from overstory.analysis.reports import ReportBatch
+from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.files.candidates import hash_candidates
 from overstory.files.params import RapporParameters
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Self
 
-from overstory.collector.collector import Collector, Rhythm
 from overstory.collector.limits import Limits
-from overstory.collector.serving import Listening, Server, _config
+from overstory.collector.server import Listening, Server, _config
+from overstory.collector.service import Collector, Rhythm
 from overstory.protocol.metrics import MetricRegistry
 from support.collector_in_process import METRICS, NOW, FakeStore
 
@@ -126,7 +126,7 @@ class Wire:
 
 def post(body: bytes, *more: bytes, length: int | None = None) -> bytes:
     """A request that posts reports."""
-    from overstory.protocol.upload import MEDIA_TYPE
+    from overstory.protocol.wire.upload import MEDIA_TYPE
 
     kind = b"Content-Type: " + MEDIA_TYPE.encode()
     size = b"Content-Length: %d" % (len(body) if length is None else length)

@@ -101,9 +101,9 @@ def registry_2(**f):
 
 def reports_2(metrics, told):
     """Yield what a device with the secret of before reported: a value of a metric on each day."""
-    from overstory.client.keys import metric_key
     from overstory.client.recorder import MetricRecorder
-    from overstory.client.secret_file import DeviceSecret
+    from overstory.client.state.keys import metric_key
+    from overstory.client.state.secret_file import DeviceSecret
     from support.devices import DAY, NOON
 
     for day, (name, value) in enumerate(told):
@@ -115,8 +115,8 @@ def reports_2(metrics, told):
 
 def terms_2(metrics):
     """Yield the rows of `terms`."""
-    from overstory.privacy.kinds import terms_of
-    from overstory.protocol.derivation import canonical
+    from overstory.privacy.payload_terms import terms_of
+    from overstory.protocol.canonical import canonical
 
     for metric in metrics.values():
         yield metric.mechanism.digest, canonical(terms_of(metric.mechanism).canonical())
@@ -127,9 +127,9 @@ TOLD_2 = (("colour", "red"), ("colour", "blue"), ("page", "a page"), ("page", "a
 
 def reports():
     """What a device with this secret reported on two days: the first as red, the second as blue."""
-    from overstory.client.keys import metric_key
     from overstory.client.recorder import MetricRecorder
-    from overstory.client.secret_file import DeviceSecret
+    from overstory.client.state.keys import metric_key
+    from overstory.client.state.secret_file import DeviceSecret
     from support.devices import DAY, NOON, REGISTRY
 
     colour = REGISTRY["colour"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from overstory.analysis.counts import SupportCounts
+from overstory.analysis.reports import SupportCounts
 from overstory.collector.store import Store, open_store
 from overstory.collector.store.schema import BATCH_IDS
 from overstory.protocol.metrics import Metric

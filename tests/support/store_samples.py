@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from overstory.analysis.counts import SupportCounts
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.reports import ReportBatch
+from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.collector.store import Received
-from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry
 
 DAY = 86_400

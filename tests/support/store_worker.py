@@ -14,7 +14,7 @@ import random
 import sys
 
 from overstory.collector.store import open_store
-from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import Metric
 from support.store_samples import NOW, Received, received, registry, reports
 

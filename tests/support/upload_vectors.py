@@ -9,10 +9,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import parse_registry
-from overstory.protocol.upload import Upload, encode_upload
-from overstory.protocol.wire import encode_reports
+from overstory.protocol.wire.batch import encode_reports
+from overstory.protocol.wire.upload import Upload, encode_upload
 
 FILE = Path(__file__).parents[1] / "vectors" / "uploads.json"
 

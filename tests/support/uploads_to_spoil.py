@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 
 from overstory.protocol.errors import WireError
-from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.reasons import Reason
-from overstory.protocol.upload import ID_BYTES, METRIC_ID, PERIODS, Upload, decode_uploads, encode_upload
-from overstory.protocol.wire import decode_batch, encode_reports
+from overstory.protocol.wire.batch import decode_batch, encode_reports
+from overstory.protocol.wire.reasons import Reason
+from overstory.protocol.wire.upload import ID_BYTES, METRIC_ID, PERIODS, Upload, decode_uploads, encode_upload
 
 MOST = 4
 REASONS = {"short", "magic", "version", "metric", "length", "too-many"}

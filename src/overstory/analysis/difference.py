@@ -20,7 +20,7 @@ import numpy as np
 
 from overstory.analysis import selection
 from overstory.analysis.estimate import Estimate, freeze_columns
-from overstory.analysis.estimate_output import aligned, finite
+from overstory.analysis.tables.output import aligned, finite
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from overstory.analysis import estimate_output, selection
-from overstory.analysis.frames import Frame
-from overstory.analysis.repeated import ONE_EACH
-from overstory.analysis.variance import support_noise
+from overstory.analysis import selection
+from overstory.analysis.tables import output
+from overstory.analysis.tables.frames import Frame
+from overstory.analysis.variance import ONE_EACH, support_noise
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from overstory.analysis.counts import SupportCounts
-    from overstory.analysis.repeated import Sharing
+    from overstory.analysis.reports import SupportCounts
     from overstory.analysis.selection import Correction, IntervalKind
+    from overstory.analysis.variance import Sharing
 
     F64 = NDArray[np.float64]
 
@@ -189,11 +189,11 @@ class Estimate(Frame):
 
     def table(self, limit: int | None = None, level: float = 0.95) -> str:
         """Return a plain-text table, most frequent first."""
-        return estimate_output.table(self, limit, level)
+        return output.table(self, limit, level)
 
     def rows(self, limit: int | None = None, level: float = 0.95) -> list[dict[str, Any]]:
         """Return a dictionary per value, most frequent first; what is not known is None."""
-        return estimate_output.rows(self, limit, level)
+        return output.rows(self, limit, level)
 
     def to_json(self, limit: int | None = None, level: float = 0.95) -> dict[str, Any]:
         """Return `summary` and, under ``estimates``, `rows`."""
@@ -201,11 +201,11 @@ class Estimate(Frame):
 
     def to_csv(self, target: str | PathLike[str] | TextIO) -> None:
         """Write results.csv (see `estimate_output.CSV_HEADER`): every value, most frequent first."""
-        estimate_output.write_csv(self, target)
+        output.write_csv(self, target)
 
     def plot(self, ax: Any = None, limit: int = 50) -> Any:
         """Draw the most frequent values with their intervals; the title says how many are left. Returns the axes."""
-        return estimate_output.plot(self, ax, limit)
+        return output.plot(self, ax, limit)
 
 
 def freeze_columns(result: Any, *names: str) -> None:
@@ -250,12 +250,12 @@ def debias(
 
     Examples
     --------
-    >>> from overstory.analysis.counts import SupportCounts
+    >>> from overstory.analysis.reports import SupportCounts
     >>> learned = debias(SupportCounts([100], [[70, 25]]), p_star=0.75, q_star=0.25, values=["yes", "no"])
     >>> learned.counts.tolist(), learned.standard_errors.round(2).tolist()
     ([90.0, 0.0], [8.66, 8.66])
     """
-    from overstory.analysis.decoding.model import check_channel
+    from overstory.analysis.variance import check_channel
 
     check_channel(p_star, q_star)
     if len(values) != counts.num_bits:

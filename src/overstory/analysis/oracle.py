@@ -13,20 +13,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.columns import Label, coded, label_text, labels_from, missing_values, read_column
-from overstory.analysis.counts import SupportCounts
-from overstory.analysis.reports import ReportBatch
-from overstory.analysis.simulation import Rng, SimulatedDevices, generator
-from overstory.analysis.support import Support
-from overstory.analysis.support_families import support_of
+from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.analysis.support.base import Support
+from overstory.analysis.support.registry import support_of
+from overstory.analysis.support.simulation import Rng, SimulatedDevices, generator
+from overstory.analysis.tables.columns import Label, coded, label_text, labels_from, missing_values, read_column
 from overstory.analysis.variance import error_bound, frequency_variance
 from overstory.protocol.channels import BinaryChannel, SymbolChannel
 from overstory.protocol.entropy import Entropy
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.mechanism import Mechanism, Report
+from overstory.protocol.mechanisms.base import Mechanism, Report
 from overstory.protocol.mechanisms.registry import REGISTRY
 from overstory.protocol.mechanisms.registry import mechanism as build_mechanism
-from overstory.protocol.wire import Batch
+from overstory.protocol.wire.batch import Batch
 
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
@@ -184,7 +183,7 @@ class FrequencyOracle:
             be tried later.
         reports_per_device
             How many of the reports one device sent, its value unchanged: they share its permanent response, and
-            standard errors grow by that. For uneven numbers see `overstory.analysis.repeated.reports_per_device`.
+            standard errors grow by that. For uneven numbers see `overstory.analysis.variance.reports_per_device`.
         interval_kind
             What intervals are for: ``reports``, the devices that reported (noise of randomization alone), or
             ``population``, all devices like these, as comparisons need (`analysis.difference`). Both stay available.

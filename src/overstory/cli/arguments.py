@@ -13,7 +13,7 @@ from overstory.cli.parser import Formatter
 
 if TYPE_CHECKING:
     from overstory.files.params import RapporParameters
-    from overstory.protocol.mechanisms.bits import BitMechanism
+    from overstory.protocol.mechanisms.payloads import BitMechanism
 
 
 def add_command(commands: Any, name: str, summary: str, *, more: str = "", example: str) -> argparse.ArgumentParser:

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Final
 
 from overstory.cli.parser import Formatter, Parser
-from overstory.client.output import PIPE_CLOSED, close_quietly, printable, write_anything
+from overstory.presentation.streams import PIPE_CLOSED, close_quietly, printable, write_anything
 
 SUMMARIES: Final = {
     "demo": "collect real figures under local differential privacy, and see what is learned",
@@ -41,13 +41,21 @@ SUMMARIES: Final = {
 }
 """Each command and what it does, so that listing them loads none.
 
-Each is a module beside this one, with `add_parser(subparsers)`, which repeats the summary, and `run(args) -> int`; see
-`TOGETHER`.
+Each is a module below this package, with `add_parser(subparsers)`, which repeats the summary, and `run(args) -> int`;
+see `MODULES`.
 """
 
 COMMANDS: Final = tuple(SUMMARIES)
 
-TOGETHER: Final = dict.fromkeys(("on", "local", "off", "forget", "status", "view"), "person")
+_FOLDERS: Final = {
+    "analysis": ("bench", "collect", "compare", "decode", "demo", "discover", "plan"),
+    "rappor": ("encode", "map", "reproduce", "sum"),
+    "registry": ("metrics", "privacy"),
+    "service": ("doctor", "gateway", "serve", "simulate", "store"),
+}
+MODULES: Final = {command: f"{folder}.{command}" for folder, commands in _FOLDERS.items() for command in commands} | (
+    dict.fromkeys(("on", "local", "off", "forget", "status", "view"), "person")
+)
 """Commands that share a module, whose `add_parser` adds them all."""
 
 EXTRAS: Final = {
@@ -120,7 +128,7 @@ def _run(argv: list[str]) -> int:
 
 
 def _command(name: str) -> ModuleType:
-    return importlib.import_module(f"overstory.cli.{TOGETHER.get(name, name)}")
+    return importlib.import_module(f"overstory.cli.{MODULES[name]}")
 
 
 def _parser(named: str, module: ModuleType | None, listed: Iterable[str]) -> argparse.ArgumentParser:
@@ -135,7 +143,7 @@ def _parser(named: str, module: ModuleType | None, listed: Iterable[str]) -> arg
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and leave")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", prog=parser.prog)
     for name in listed:
-        if module is None or TOGETHER.get(name, name) != TOGETHER.get(named, named):
+        if module is None or MODULES[name] != MODULES[named]:
             commands.add_parser(name, help=SUMMARIES[name], add_help=False)
         elif name not in commands.choices:
             module.add_parser(commands)

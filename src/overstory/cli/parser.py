@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from overstory.client.output import printable
+from overstory.presentation.streams import printable
 from overstory.protocol.errors import suggestion
 
 _WHOLE: Final = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|[\d_]+)")

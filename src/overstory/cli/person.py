@@ -12,13 +12,13 @@ from typing import Any
 
 def add_parser(subparsers: Any) -> None:
     """Add the six commands."""
-    from overstory.client.command_line import add_commands
+    from overstory.client.person.command_line import add_commands
 
     add_commands(subparsers)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from overstory.client import commands
+    from overstory.client.person import commands
 
     return commands.run(args)

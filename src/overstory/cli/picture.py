@@ -19,7 +19,7 @@ def picture(path: str, width: float = 10, height: float = 5) -> Iterator[Figure]
     """Give a figure to draw into, in inches; write it when that is done, as .svg, .pdf or .png by the name."""
     from matplotlib import figure, rc_context
 
-    from overstory.files.opening import replacing
+    from overstory.files.io import replacing
 
     with rc_context({"svg.hashsalt": "overstory"}):
         drawn = figure.Figure(figsize=(width, height), layout="constrained")

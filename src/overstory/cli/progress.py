@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from overstory.files.records import Skipped
+    from overstory.files.csv import Skipped
 
 
 @contextmanager

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from overstory.analysis.estimate import Estimate
+
 
 FORCING: Final = ("FORCE_COLOR", "TTY_COMPATIBLE")
 """Variables that make Rich write for a terminal where there is none."""
@@ -64,7 +67,7 @@ def print_line(console: Console, line: str) -> None:
     """Print a line: at a terminal broken between words, so that no path is cut; elsewhere as it is."""
     from rich.text import Text
 
-    from overstory.client.output import wrapped
+    from overstory.presentation.streams import wrapped
 
     console.print(Text(wrapped(line, console.width) if sys.stdout.isatty() else line), soft_wrap=True)
 
@@ -101,3 +104,13 @@ def _console(width: int) -> Console:
     from rich.console import Console
 
     return Console(width=None if sys.stdout.isatty() else width, highlight=False)
+
+
+def chosen_rows(decoded: Estimate, *, everything: bool) -> list[dict[str, Any]]:
+    """Return a row per detected candidate, or per candidate, most frequent first."""
+    if everything:
+        return decoded.rows()
+    ranks = decoded.detected()[decoded.order()].nonzero()[0]
+    if not ranks.size:
+        return []
+    return [row for row in decoded.rows(int(ranks[-1]) + 1) if row["detected"]]

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from overstory.client.client import Client
-    from overstory.client.consent import Choice, Consent
+    from overstory.client.consent.consent import Choice, Consent
     from overstory.client.errors import ConsentError, Fault, StateError
     from overstory.client.offers import OfferLedger
-    from overstory.client.outbox import Bounds
     from overstory.client.outcomes import Flushed, Outcome
+    from overstory.client.person.status import Status
     from overstory.client.randomizer import Randomizer, new_secret
-    from overstory.client.status import Status
+    from overstory.client.state.outbox import Bounds
     from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
     from overstory.protocol.metrics.registry import MetricRegistry, load_registry, parse_registry
 
@@ -45,10 +45,10 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Bounds": "client.outbox",
-    "Choice": "client.consent",
+    "Bounds": "client.state.outbox",
+    "Choice": "client.consent.consent",
     "Client": "client.client",
-    "Consent": "client.consent",
+    "Consent": "client.consent.consent",
     "ConsentError": "client.errors",
     "Fault": "client.errors",
     "Flushed": "client.outcomes",
@@ -60,7 +60,7 @@ _MODULES = {
     "ParameterError": "protocol.errors",
     "Randomizer": "client.randomizer",
     "StateError": "client.errors",
-    "Status": "client.status",
+    "Status": "client.person.status",
     "load_registry": "protocol.metrics.registry",
     "new_secret": "client.randomizer",
     "parse_registry": "protocol.metrics.registry",

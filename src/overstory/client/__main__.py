@@ -2,7 +2,7 @@
 
 import sys
 
-from overstory.client.commands import main
+from overstory.client.person.commands import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -13,16 +13,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from overstory.client.memo import ALL_VALUES, NOTHING
-from overstory.privacy.kinds import terms_of
+from overstory.client.state.memo import ALL_VALUES, NOTHING
+from overstory.privacy.accounts import Event, Spend
 from overstory.privacy.ledger import Ledger
-from overstory.privacy.metric_cost import MetricCost, metric_cost
-from overstory.privacy.spends import Event, Spend
+from overstory.privacy.payload_terms import terms_of
+from overstory.privacy.registry.cost import MetricCost, metric_cost
+from overstory.privacy.registry.totals import TotalCost, total_so_far
 from overstory.privacy.terms import Terms
-from overstory.privacy.total_cost import TotalCost, total_so_far
 
 if TYPE_CHECKING:
-    from overstory.client.state import Rows
+    from overstory.client.state.state import Rows
     from overstory.protocol.metrics import Metric
 
 

@@ -20,8 +20,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
-from overstory.client.consent import Choice, Consent, choose
-from overstory.client.construction import (
+from overstory.client.consent.consent import Choice, Consent, choose
+from overstory.client.consent.permission import Permission
+from overstory.client.consent.policy import UNASKED, Authority, Effective
+from overstory.client.errors import ConsentError, Fault, StateError
+from overstory.client.lazy_session import LateSession
+from overstory.client.outcomes import MADE, Flushed, Outcome
+from overstory.client.settings import (
     CLEAR,
     HOUR,
     WEEK,
@@ -33,25 +38,20 @@ from overstory.client.construction import (
     mistake,
     seconds,
 )
-from overstory.client.errors import ConsentError, Fault, StateError
-from overstory.client.forking import watch
-from overstory.client.late_session import LateSession
-from overstory.client.outcomes import MADE, Flushed, Outcome
-from overstory.client.paths import StatePaths, check_app, policy_file, state_folder
-from overstory.client.permission import Permission
-from overstory.client.policy import UNASKED, Authority, Effective
+from overstory.client.state.fork_guard import watch
+from overstory.client.state.paths import StatePaths, check_app, policy_file, state_folder
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-    from overstory.client.background import Background
-    from overstory.client.delivering import Round
-    from overstory.client.outbox import Bounds
+    from overstory.client.person.status import Status
     from overstory.client.session import Session
-    from overstory.client.state import State
-    from overstory.client.status import Status
-    from overstory.client.upload import Transport
+    from overstory.client.settings import Background
+    from overstory.client.state.outbox import Bounds
+    from overstory.client.state.state import State
+    from overstory.client.upload.http import Transport
+    from overstory.client.upload.sender import Round
     from overstory.protocol.metrics import Metric, MetricRegistry
 
 _log: Final = logging.getLogger("overstory.client")
@@ -242,7 +242,7 @@ class Client:
 
     def status(self) -> Status:
         """Say what may be done and why, what waits, and what went wrong; never raises."""
-        from overstory.client.status import Status, read_status
+        from overstory.client.person.status import Status, read_status
 
         pending, trouble = self._late.pending, self._late.trouble
         problem = None if trouble is None else str(trouble)
@@ -264,7 +264,7 @@ class Client:
             return Status(effective, {}, self.paths.folder, pending, problem=problem or str(error))
 
     def consent(self, choice: Choice | str, *, moved: bool = False) -> Consent:
-        """Make the person's choice, for this registry and this collector; see `overstory.client.consent.choose`.
+        """Make the person's choice, for this registry and collector; see `overstory.client.consent.consent.choose`.
 
         Parameters
         ----------
@@ -372,7 +372,7 @@ class Client:
 
     def _introduce(self) -> None:
         """Leave the registry, which is public, where the person's commands look for it; recording does not need it."""
-        from overstory.client.applications import introduce
+        from overstory.client.state.applications import introduce
 
         self._introduced = True
         with contextlib.suppress(OSError, StateError):
@@ -386,13 +386,13 @@ class Client:
         return session
 
     def _state(self) -> State:
-        from overstory.client.state import State
+        from overstory.client.state.state import State
 
         return State(self.paths, bounds=self._bounds)
 
     def _wake(self) -> None:
         if self._thread is None:
-            from overstory.client.background import Background
+            from overstory.client.settings import Background
 
             with self._starting:
                 if self._thread is None:
@@ -413,7 +413,7 @@ class Client:
         if session is not None:
             session.retire()
         else:
-            from overstory.client.retiring import retire
+            from overstory.client.state.changed_metrics import retire
 
             retire(self._state(), self.registry, now)
         self._retired_at = now

@@ -19,13 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from overstory.client.atomic import write_atomically
-from overstory.client.forking import watch
-from overstory.client.locking import locked
+from overstory.client.state.files import locked, write_atomically
+from overstory.client.state.fork_guard import watch
 from overstory.privacy.terms import add_up
-from overstory.protocol.derivation import context
+from overstory.protocol.canonical import context
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.permanence import check_secret
+from overstory.protocol.permanent_response import check_secret
 
 WAIT: Final = 5.0
 """Seconds to wait for another process that has the ledger's file."""

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from overstory.client.delivering import Round
+    from overstory.client.upload.sender import Round
 
 
 class Outcome(StrEnum):

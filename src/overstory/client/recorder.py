@@ -6,17 +6,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.client.memo import ALL_VALUES, NEAREST_STEPS, NOTHING, Response, Tagger
 from overstory.client.outcomes import Outcome
 from overstory.client.randomizer import Randomizer
-from overstory.privacy.kinds import terms_of
+from overstory.client.state.memo import ALL_VALUES, NEAREST_STEPS, NOTHING, Response, Tagger
+from overstory.privacy.payload_terms import terms_of
 from overstory.protocol.domains import Domain
-from overstory.protocol.upload import Upload, encode_upload
-from overstory.protocol.wire import encode_reports
+from overstory.protocol.wire.batch import encode_reports
+from overstory.protocol.wire.upload import Upload, encode_upload
 
 if TYPE_CHECKING:
-    from overstory.client.keys import MetricKey
-    from overstory.client.state import Claims
+    from overstory.client.state.keys import MetricKey
+    from overstory.client.state.state import Claims
     from overstory.protocol.metrics import Metric
 
 MOST_KNOWN: Final = 1024

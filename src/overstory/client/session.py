@@ -15,21 +15,20 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.client.caps import keep
-from overstory.client.consent import Choice
+from overstory.client.consent.consent import Choice
 from overstory.client.errors import Fault, StateError
-from overstory.client.keys import metric_key
-from overstory.client.lifetimes import changes, ends_at, over
-from overstory.client.memo import NOTHING, changed_response
-from overstory.client.outbox import RowState
 from overstory.client.outcomes import Outcome
 from overstory.client.recorder import MetricRecorder, Pending
-from overstory.client.retiring import retire
-from overstory.client.state import Rows, State
+from overstory.client.state.changed_metrics import keep, retire
+from overstory.client.state.keys import metric_key
+from overstory.client.state.lifetimes import changes, ends_at, over
+from overstory.client.state.memo import NOTHING, changed_response
+from overstory.client.state.outbox import RowState
+from overstory.client.state.state import Rows, State
 
 if TYPE_CHECKING:
-    from overstory.client.allowance import Allowance
-    from overstory.client.policy import Authority, Effective
+    from overstory.client.consent.allowance import Allowance
+    from overstory.client.consent.policy import Authority, Effective
     from overstory.protocol.metrics import Metric, MetricRegistry
 
 MOST_PENDING: Final = 1000
@@ -253,7 +252,7 @@ class Session:
         budget = self._metrics.budget
         if budget is None:
             return None
-        from overstory.client.allowance import Allowance
+        from overstory.client.consent.allowance import Allowance
 
         return Allowance(self._metrics, budget, rows, pending)
 

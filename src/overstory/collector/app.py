@@ -16,18 +16,16 @@ from fastapi.security import HTTPBearer
 
 from overstory import __version__
 from overstory.analysis.selection import IntervalKind
-from overstory.collector.access import ADMIN
-from overstory.collector.answers import ALWAYS, refusal
-from overstory.collector.collector import Collector
-from overstory.collector.counted import Counted, parse_range, read_store
-from overstory.collector.errors import AccessError, as_response, handle_errors
-from overstory.collector.hot_path import HotPath
-from overstory.collector.intake import PATH
-from overstory.collector.pages import POLICY
-from overstory.collector.reading import Choices, Kind, Reading, read_estimates
-from overstory.collector.reports_api import ERROR, SCHEMAS, operation
+from overstory.collector.auth import ADMIN
+from overstory.collector.http.endpoint import PATH, HotPath
+from overstory.collector.http.openapi import ERROR, SCHEMAS, operation
+from overstory.collector.http.pages import POLICY
+from overstory.collector.http.responses import ALWAYS, AccessError, as_response, handle_errors, refusal
+from overstory.collector.service import Collector
 from overstory.files.spreadsheet import for_spreadsheet
-from overstory.protocol.reasons import Reason
+from overstory.protocol.wire.reasons import Reason
+from overstory.queries.counts import Counted, parse_range, read_store
+from overstory.queries.estimates import Choices, Kind, Reading, read_estimates
 
 READERS: Final = 2
 """So many requests for counts or estimates are worked on at once; others wait."""

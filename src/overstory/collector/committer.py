@@ -13,9 +13,9 @@ from queue import SimpleQueue
 from typing import Any, Final, NamedTuple, Protocol
 
 from overstory.collector.limits import MEBIBYTE, Limits
-from overstory.collector.sparse_log import SparseLog
+from overstory.collector.log import SparseLog
 from overstory.collector.store import Received
-from overstory.collector.store.errors import DiskFullError
+from overstory.collector.store.database import DiskFullError
 
 GROUP_BYTES: Final = 4 * MEBIBYTE
 """Into one commit go no more bytes than this, unless one request has more: those behind it wait less long."""

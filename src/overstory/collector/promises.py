@@ -14,11 +14,11 @@ from dataclasses import replace
 from typing import Final
 
 from overstory.collector.store import Store, open_store
-from overstory.collector.store.known import Known
-from overstory.collector.store.opening import MissingStoreError
-from overstory.privacy.metric_cost import counted
-from overstory.privacy.registry_changes import Kind, compare_registries
-from overstory.privacy.words import epsilon_text
+from overstory.collector.store.connection import MissingStoreError
+from overstory.collector.store.metrics import Known
+from overstory.privacy.registry.changes import Kind, compare_registries
+from overstory.privacy.registry.cost import counted
+from overstory.privacy.text import epsilon_text
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry
 

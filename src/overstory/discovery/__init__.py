@@ -14,10 +14,9 @@ from overstory.discovery.plans import BitPlan, Plan, PrefixPlan
 from overstory.discovery.protocols import bitwise, discover, prefix_extension
 
 if TYPE_CHECKING:
-    from overstory.discovery.finding import find
-    from overstory.discovery.gathering import gather
+    from overstory.discovery.heavy_hitters import find
     from overstory.discovery.result import Discovered
-    from overstory.discovery.simulating import simulate
+    from overstory.discovery.simulation import gather, simulate
 
 __all__ = [
     "Answer",
@@ -38,7 +37,7 @@ __all__ = [
     "simulate",
 ]
 
-_LATER = {"Discovered": "result", "find": "finding", "gather": "gathering", "simulate": "simulating"}
+_LATER = {"Discovered": "result", "find": "heavy_hitters", "gather": "simulation", "simulate": "simulation"}
 
 
 def __getattr__(name: str) -> Any:

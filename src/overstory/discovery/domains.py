@@ -9,7 +9,7 @@ import operator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from overstory.protocol.encodings import check_count
+from overstory.protocol.encodings.base import check_count
 from overstory.protocol.errors import ParameterError
 
 END = 0x80

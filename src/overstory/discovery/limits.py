@@ -9,7 +9,7 @@ from typing import Final
 
 from overstory.analysis.variance import frequency_variance
 from overstory.discovery.plans import PrefixPlan
-from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.protocol.mechanisms.base import Mechanism
 
 POWER: Final = 0.9
 _NORMAL: Final = NormalDist()

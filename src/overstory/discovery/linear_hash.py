@@ -2,8 +2,8 @@
 
 With ``hash(v) = A v`` over the bits, A an m x b matrix that follows from the report's public seed, the values that a
 report supports are an affine subspace, and its indicator is a sum of ``2**m`` Walsh functions. Adding up those of all
-reports and transforming once gives the support of every value (`overstory.kernels.linear_hash`): n 2**m + d log d
-operations instead of OLH's n d. The randomizer is OLH's, on 2**m symbols; only the hash family is another.
+reports and transforming once gives the support of every value (`overstory.kernels.symbols.linear_hash`): n 2**m + d log
+d operations instead of OLH's n d. The randomizer is OLH's, on 2**m symbols; only the hash family is another.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from functools import lru_cache
 from typing import Any, Final
 
 from overstory.protocol.channels import SymbolChannel
-from overstory.protocol.encodings import SEEDS, check_count
+from overstory.protocol.encodings.base import SEEDS, check_count
+from overstory.protocol.encodings.hashing import GOLDEN, MASK64, mix64
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.hashing import GOLDEN, MASK64, mix64
 from overstory.protocol.mechanisms.calibration import check_epsilon
-from overstory.protocol.mechanisms.symbols import SymbolMechanism
-from overstory.protocol.symbol_rounds import SymbolRounds
+from overstory.protocol.mechanisms.payloads import SymbolMechanism
+from overstory.protocol.sampling import SymbolRounds
 
 MAX_HASH_BITS: Final = 12
 

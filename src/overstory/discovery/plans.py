@@ -15,10 +15,10 @@ from typing import Any, Final
 
 from overstory.discovery.domains import Domain
 from overstory.discovery.questions import BitQuestion, Question
-from overstory.protocol.derivation import context, digest
+from overstory.protocol.canonical import context, digest
 from overstory.protocol.entropy import KeyedEntropy
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.permanence import check_secret
+from overstory.protocol.permanent_response import check_secret
 from overstory.protocol.probability import ONE
 
 DICTIONARY: Final = "dictionary"

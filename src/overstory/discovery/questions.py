@@ -8,13 +8,13 @@ from functools import cached_property
 from typing import Final
 
 from overstory.discovery.linear_hash import LinearHash, linear_hash
-from overstory.protocol.encodings import SEEDS, Bloom
+from overstory.protocol.encodings.base import SEEDS
+from overstory.protocol.encodings.bits import Bloom, SampledBits
+from overstory.protocol.encodings.hashing import OverstoryV1
+from overstory.protocol.encodings.seeds import BalancedHash, SeededHash
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.hashing import OverstoryV1
-from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism as build_mechanism
-from overstory.protocol.mechanisms.sampled import SampledBits
-from overstory.protocol.public_seeds import BalancedHash, SeededHash
 
 BUCKETS: Final = 1 << 20
 KEYED: Final = ("olh", "blh", "random-matrix")

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.estimate import freeze_columns
-from overstory.analysis.estimate_output import finite
 from overstory.analysis.selection import (
     Correction,
     IntervalKind,
@@ -19,7 +18,8 @@ from overstory.analysis.selection import (
     normal_reach,
     people_variance,
 )
-from overstory.discovery import result_output
+from overstory.analysis.tables.output import finite
+from overstory.discovery import result_table
 from overstory.discovery.plans import Plan
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class Discovered:
 
     def rows(self, *, everything: bool = False, level: float = 0.95) -> list[dict[str, Any]]:
         """Return a dictionary per detected value, or per kept one."""
-        return result_output.rows(self, everything=everything, level=level)
+        return result_table.rows(self, everything=everything, level=level)
 
     def to_json(self, *, everything: bool = False) -> dict[str, Any]:
         """Return `summary` and, under ``estimates``, `rows`."""
@@ -211,15 +211,15 @@ class Discovered:
 
     def table(self, *, everything: bool = False) -> str:
         """Return a plain-text table, most frequent first."""
-        return result_output.table(self, everything=everything)
+        return result_table.table(self, everything=everything)
 
     def to_csv(self, target: str | PathLike[str] | TextIO, *, everything: bool = True) -> None:
         """Write a row for each kept value, with a header."""
-        result_output.write_csv(self, target, everything=everything)
+        result_table.write_csv(self, target, everything=everything)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the search: what each level kept, over its cut, and what was detected. Returns the axes."""
-        return result_output.plot(self, ax)
+        return result_table.plot(self, ax)
 
     def plot_values(self, ax: Any = None, limit: int | None = None) -> Any:
         """Draw the most frequent values with their 95% intervals, as an `Estimate` does. Returns the axes.
@@ -232,7 +232,7 @@ class Discovered:
             The most values that are drawn; all that were detected unless given, up to 100. The title names what is
             left out.
         """
-        return result_output.plot_values(self, ax, limit)
+        return result_table.plot_values(self, ax, limit)
 
 
 def nothing(plan: Plan, alpha: float, correction: Correction, note: str) -> Discovered:

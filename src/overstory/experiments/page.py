@@ -1,20 +1,76 @@
-"""The HTML page of all results: one file, dark and light, nothing fetched from anywhere."""
+"""The HTML page of all results: one file, dark and light, nothing fetched from anywhere.
+
+All results as one Markdown text, in the order of the registry.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from overstory.experiments import wording
-from overstory.experiments.drawing import VARIABLES
-from overstory.experiments.inline_svg import inline, with_own_names
-from overstory.experiments.result import Picture, Result
-from overstory.experiments.summary import overview
-from overstory.privacy.words import epsilon_text
+from overstory.experiments.comparison import AGREES, DIFFERS, NEW
+from overstory.experiments.result import Result
+from overstory.presentation.pages import templates
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
+
+def totals(results: Sequence[Result]) -> dict[str, int]:
+    """How many comparisons of all results agree, differ, are new."""
+    return {verdict: sum(result.verdicts[verdict] for result in results) for verdict in (AGREES, DIFFERS, NEW)}
+
+
+def overview(results: Sequence[Result]) -> str:
+    """Say it in one sentence."""
+    seen = totals(results)
+    return (
+        f"{seen[AGREES]} numbers agree with the papers or with theory, {seen[DIFFERS]} differ (each says why), "
+        f"{seen[NEW]} are new, in {len(results)} experiments."
+    )
+
+
+def markdown(results: Sequence[Result], command: str) -> str:
+    """Return a page with a section for each result: what was published, what we find, the verdict.
+
+    Parameters
+    ----------
+    results
+        In the order in which they are shown.
+    command
+        The command that gives this text again.
+    """
+    written = f"Written by `{command}`; [how to read it](../how-to/reproduce.md)."
+    blocks = ["# The papers, reproduced", written, overview(results)]
+    paper = ""
+    for result in results:
+        if result.paper != paper:
+            paper = result.paper
+            blocks.append(f"## {paper}")
+        blocks.append(section(result))
+    return "\n\n".join(blocks) + "\n"
+
+
+def section(result: Result) -> str:
+    """Return one result's part of the page."""
+    return "\n\n".join(_parts(result))
+
+
+def _parts(result: Result) -> Iterable[str]:
+    yield f"### {result.title}"
+    mode = "quick" if result.quick else "full"
+    seed = f", seed {result.seed}" if result.seed is not None else ", nothing random"
+    yield f"`{result.name}`, {result.section} ({mode} mode{seed})"
+    rows = [
+        (wording.name(one), wording.published(one.published), wording.ours(one), wording.verdict(one))
+        for one in result.comparisons
+    ]
+    yield table(("quantity", "published", "ours", "verdict"), rows)
+    if result.notes:
+        yield "\n".join(f"- {note}" for note in result.notes)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table; what could end a cell is escaped."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def page(results: Sequence[Result], command: str) -> str:
@@ -36,23 +92,3 @@ def page(results: Sequence[Result], command: str) -> str:
         "name": wording.name,
     }
     return environment.get_template("results.html").render(results=results, overview=overview(results), command=command)
-
-
-def templates(package: str) -> Environment:
-    """Return a package's templates, with the style that all such pages share and filters for pictures and epsilons."""
-    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-
-    loader = ChoiceLoader([PackageLoader(name) for name in dict.fromkeys((package, "overstory.experiments"))])
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters |= {"drawn": drawn, "epsilon": epsilon_text}
-    return environment
-
-
-def style() -> str:
-    """Return the style that all such pages share."""
-    return (Path(__file__).parent / "templates" / "style.css").read_text("utf-8").removesuffix("\n")
-
-
-def drawn(figure: Picture) -> str:
-    """Return a picture as an element of the page, coloured by it."""
-    return with_own_names(inline(figure.svg, figure.caption, figure.alt, VARIABLES), figure.name)

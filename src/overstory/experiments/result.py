@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from overstory.experiments.comparison import AGREES, DIFFERS, NEW, Comparison
+from overstory.presentation.figures import Picture
 from overstory.protocol.errors import ParameterError
 
 Cell = str | int | float | bool | None
@@ -36,36 +37,6 @@ class Table:
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
         return {"caption": self.caption, "columns": list(self.columns), "rows": [list(row) for row in self.rows]}
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A drawn figure: made by `drawing.picture`, or written as SVG (`plain_svg`).
-
-    Attributes
-    ----------
-    name
-        What its files are called.
-    caption, alt
-        What stands under it; what it shows, for a reader who does not see it.
-    svg, png
-        The drawing; the second is empty where a page is all that shows it.
-    """
-
-    name: str
-    caption: str
-    alt: str
-    svg: str
-    png: bytes = b""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values: the files' names, not their contents."""
-        return {
-            "name": self.name,
-            "caption": self.caption,
-            "alt": self.alt,
-            "files": [f"{self.name}.png", f"{self.name}.svg"],
-        }
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from overstory.experiments.comparison import DIFFERS, Comparison
-from overstory.experiments.published import AT_LEAST, AT_MOST, Published
+from overstory.experiments.comparison import AT_LEAST, AT_MOST, DIFFERS, Comparison, Published
 from overstory.experiments.result import Cell
 
 

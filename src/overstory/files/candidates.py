@@ -1,22 +1,34 @@
-"""Candidates: the strings that may have been reported, and the bits that each of them sets."""
+"""Candidates: the strings that may have been reported, and the bits that each of them sets.
+
+map.csv: no header; a candidate, then m * h integers ``cohort * k + bit + 1``, cohort by cohort.
+
+When two hashes of a candidate fall on one bit, it is written twice. Google's own sample has it once, and an empty field
+at the end of such a row: both are read. A map made elsewhere is taken as it is: which family hashed it is not asked.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from overstory.analysis.candidates import CandidateMap
-from overstory.analysis.positions import positions_of
-from overstory.files.opening import reading
-from overstory.files.records import all_records, blocks
+from overstory.analysis.support.positions import positions_of
+from overstory.files.arrow_csv import SMALLEST, read_block
+from overstory.files.csv import Block, all_records, blocks, quoted, records
+from overstory.files.io import reading, writing_text
+from overstory.privacy.text import counted
 from overstory.protocol.errors import FormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from overstory.files.fields import Place
-    from overstory.files.opening import Advance, FilePath
-    from overstory.protocol.encodings import Encoding
+    from numpy.typing import NDArray
+
+    from overstory.files.csv import Place
+    from overstory.files.io import Advance, FilePath
+    from overstory.protocol.encodings.base import Encoding
 
 
 def read_candidates(path: FilePath, advance: Advance | None = None) -> list[str]:
@@ -64,8 +76,175 @@ def hash_candidates(candidates: Sequence[str], encoding: Encoding) -> CandidateM
 
     Examples
     --------
-    >>> from overstory.protocol.encodings import Bloom
+    >>> from overstory.protocol.encodings.bits import Bloom
     >>> hash_candidates(["v1"], Bloom(16, 2, 1, "google-rappor-python")).positions.tolist()
     [[[8, 10]]]
     """
     return CandidateMap(candidates, positions_of(encoding, candidates), encoding.num_bits)
+
+
+CHUNK = 1 << 14
+TABLE_CELLS = 1 << 20
+"""Up to this many different integers are written once, before any line is."""
+
+
+def write_map(path: FilePath, candidates: CandidateMap) -> None:
+    """Write map.csv, in a stream."""
+    offsets = 1 + candidates.num_bits * np.arange(candidates.num_cohorts, dtype=np.int64)[:, None, None]
+    table = _written(np.arange(candidates.num_rows + 1)) if candidates.num_rows <= TABLE_CELLS else None
+    with writing_text(path) as text:
+        for start in range(0, candidates.num_candidates, CHUNK):
+            cells = (candidates.positions[:, start : start + CHUNK] + offsets).transpose(1, 0, 2)
+            lines = _map_lines(cells.reshape(cells.shape[0], -1), table)
+            names = candidates.candidates[start : start + CHUNK]
+            text.writelines(f"{quoted(str(name))}{line}\n" for name, line in zip(names, lines, strict=True))
+
+
+def _map_lines(cells: NDArray[np.int64], table: NDArray[np.bytes_] | None) -> list[str]:
+    """Write a matrix of integers, each after a comma, a text per row: looked up in a table, the padding taken out."""
+    if table is None:
+        known, cells = np.unique(cells, return_inverse=True)
+        table = _written(known)
+    octets = np.ascontiguousarray(table[cells]).view(np.uint8).reshape(cells.shape[0], -1)
+    ends = np.full((cells.shape[0], 1), ord("\n"), np.uint8)
+    return np.hstack((octets, ends)).tobytes().translate(None, b"\0").decode("ascii").split("\n")[:-1]
+
+
+def _written(numbers: NDArray[np.int64]) -> NDArray[np.bytes_]:
+    return np.array([f",{number}".encode() for number in numbers.tolist()])
+
+
+EMPTY: Final = "Empty"
+"""What Google's reader calls the candidate without a letter."""
+
+
+def read_map(
+    path: FilePath,
+    *,
+    num_bits: int,
+    num_hashes: int,
+    num_cohorts: int,
+    notes: list[str] | None = None,
+    advance: Advance | None = None,
+) -> CandidateMap:
+    """Read map.csv, as Google's `ReadMapFile` does.
+
+    A row may have fewer positions in a cohort where hashes met, and empty fields. Of rows with the same candidate the
+    first counts; a candidate without a letter is called `EMPTY`.
+
+    Parameters
+    ----------
+    path, num_bits, num_hashes, num_cohorts
+        The file, and k, h and m.
+    notes
+        Where it is noted that rows were left out or renamed.
+    advance
+        Told about progress, in bytes.
+
+    Raises
+    ------
+    FormatError
+        When the file is empty, a row has no position in a cohort or more than h, or an integer lies outside its
+        cohort's ``cohort * k + 1 .. cohort * k + k``.
+    """
+    source = os.fspath(path)
+    shape = _Shape(source, num_bits, num_hashes, num_cohorts)
+    names: list[str] = []
+    parts = []
+    with reading(path, advance) as stream:
+        for block in blocks(stream, source):
+            found, positions = shape.quick(block) or shape.exact(block)
+            names += found
+            parts.append(positions)
+    if not names:
+        raise FormatError("the file is empty: expected a row per candidate", source=source)
+    names, first = _named_once(names, source, notes)
+    positions = np.concatenate(parts)
+    return CandidateMap(names, (positions if first is None else positions[first]).transpose(1, 0, 2), num_bits)
+
+
+def _named_once(names: list[str], source: str, notes: list[str] | None) -> tuple[list[str], NDArray[np.intp] | None]:
+    """Return each candidate once, and the rows where they stand first; None where no row is left out."""
+    said = []
+    if "" in names:
+        names = [name or EMPTY for name in names]
+        said.append(f"{source}: the candidate without a letter is called {EMPTY}, as by Google's tools")
+    first: dict[str, int] = {}
+    if len(set(names)) < len(names):
+        for row, name in enumerate(names):
+            first.setdefault(name, row)
+        left = len(names) - len(first)
+        said.append(f"{source}: {counted(left, 'row')} with an earlier row's candidate left out, as by Google's tools")
+    if notes is not None:
+        notes += said
+    return (list(first), np.array(list(first.values()), np.intp)) if first else (names, None)
+
+
+class _Shape:
+    """What the rows of one map must look like."""
+
+    def __init__(self, source: str, num_bits: int, num_hashes: int, num_cohorts: int) -> None:
+        self.source, self.num_bits, self.num_hashes, self.num_cohorts = source, num_bits, num_hashes, num_cohorts
+        self.cells = num_cohorts * num_hashes
+        self.kind = np.uint8 if num_bits <= 256 else np.uint16
+
+    def _positions(self, rows: NDArray[np.integer[Any]] | list[list[int]]) -> NDArray[Any]:
+        return np.array(rows, self.kind).reshape(-1, self.num_cohorts, self.num_hashes)
+
+    def exact(self, block: Block) -> tuple[list[str], NDArray[Any]]:
+        """Read record by record; the first bad one is named."""
+        rows = list(records(block, self.source, self._convert))
+        return [name for name, _ in rows], self._positions([positions for _, positions in rows])
+
+    def _convert(self, place: Place, fields: list[str]) -> tuple[str, list[int]]:
+        given = [text for text in fields[1:] if text.strip()]
+        if len(fields) > self.cells + 1 or len(given) < self.num_cohorts:
+            raise place.error(
+                f"expected a candidate and m * h = {self.num_cohorts} * {self.num_hashes} = {self.cells} integers "
+                f"(fewer where two hashes meet), found {len(given)}"
+            )
+        bits = self._bits(place, fields) if len(given) == self.cells else self._fewer_bits(place, given)
+        return place.text(fields[0], "candidate"), list(bits)
+
+    def _fewer_bits(self, place: Place, given: list[str]) -> Iterator[int]:
+        """Yield the positions of a row that has some once: each cohort's last is repeated, which sets no other bit."""
+        held: list[list[int]] = [[] for _ in range(self.num_cohorts)]
+        cohort = 0
+        for text in given:
+            last = self.num_cohorts * self.num_bits
+            at, bit = divmod(place.whole(text, f"cohort {cohort}", cohort * self.num_bits + 1, last) - 1, self.num_bits)
+            held[at].append(bit)
+            cohort = at
+        for cohort, bits in enumerate(held):
+            if not 1 <= len(bits) <= self.num_hashes:
+                raise place.error(
+                    f"expected 1 to {self.num_hashes} integers from {cohort * self.num_bits + 1} to "
+                    f"{(cohort + 1) * self.num_bits}, found {len(bits)}",
+                    f"cohort {cohort}",
+                )
+            yield from bits + bits[-1:] * (self.num_hashes - len(bits))
+
+    def _bits(self, place: Place, fields: list[str]) -> Iterator[int]:
+        for cell, text in enumerate(fields[1:]):
+            cohort, which = divmod(cell, self.num_hashes)
+            first = cohort * self.num_bits + 1
+            field = f"cohort {cohort} hash {which}"
+            yield place.whole(text, field, first, first + self.num_bits - 1) - first
+
+    def quick(self, block: Block) -> tuple[list[str], NDArray[Any]] | None:
+        """Read a large block of well-formed records at once, or return None."""
+        if len(block.raw) < SMALLEST or b"0x" in block.raw or b"0X" in block.raw:
+            return None  # Arrow would read sixteen there
+        import pyarrow as pa
+
+        types = {str(i): pa.int64() for i in range(self.cells)}
+        table = read_block(block.raw, ["name", *types], {"name": pa.string(), **types})
+        if table is None or not table.num_rows:
+            return None
+        bits = np.empty((table.num_rows, self.cells), self.kind)
+        for cell in range(self.cells):
+            column = table.column(cell + 1).to_numpy() - (cell // self.num_hashes * self.num_bits + 1)
+            if column.min() < 0 or column.max() >= self.num_bits:
+                return None
+            bits[:, cell] = column
+        return table.column(0).to_pylist(), bits.reshape(-1, self.num_cohorts, self.num_hashes)

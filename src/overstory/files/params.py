@@ -6,13 +6,12 @@ import os
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
-from overstory.files.fields import Place
-from overstory.files.opening import FilePath, reading, writing_text
-from overstory.files.records import blocks, records, split_header
+from overstory.files.csv import Place, blocks, records, split_header
+from overstory.files.io import FilePath, reading, writing_text
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
-    from overstory.protocol.mechanisms.bits import BitMechanism
+    from overstory.protocol.mechanisms.payloads import BitMechanism
 
 LETTERS = ("k", "h", "m", "p", "q", "f")
 

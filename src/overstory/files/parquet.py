@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from overstory.analysis.reports import ReportBatch
-from overstory.files.opening import replacing
-from overstory.protocol.derivation import canonical
-from overstory.protocol.derivation import digest as digest_of
-from overstory.protocol.encodings import MAX_BITS, MAX_COHORTS, SEEDS
+from overstory.files.io import replacing
+from overstory.protocol.canonical import canonical
+from overstory.protocol.canonical import digest as digest_of
+from overstory.protocol.encodings.base import MAX_BITS, MAX_COHORTS, SEEDS
 from overstory.protocol.errors import FormatError
-from overstory.protocol.wire import cohort_width
+from overstory.protocol.wire.batch import cohort_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
-    from overstory.files.opening import Advance, FilePath
+    from overstory.files.io import Advance, FilePath
 
 KEY = b"overstory"
 ROWS = 1 << 16

@@ -13,16 +13,15 @@ import numpy as np
 
 from overstory.analysis.reports import ReportBatch
 from overstory.files.arrow_csv import SMALLEST, read_block
-from overstory.files.fields import Place, quoted
-from overstory.files.opening import reading, writing_text
-from overstory.files.records import Block, Skipped, blocks, records, split_header
+from overstory.files.csv import Block, Place, Skipped, blocks, quoted, records, split_header
+from overstory.files.io import reading, writing_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from overstory.files.opening import Advance, FilePath
+    from overstory.files.io import Advance, FilePath
 
 COLUMNS = ("client", "cohort", "bloom", "prr", "irr")
 NEEDED = ("cohort", "irr")

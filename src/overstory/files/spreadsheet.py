@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, TextIO
 
-from overstory.analysis.estimate_output import csv_line
-from overstory.files.opening import FilePath, writing_text
+from overstory.analysis.tables.output import csv_line
+from overstory.files.io import FilePath, writing_text
 
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """What a cell that a spreadsheet takes for a formula starts with; the last four are full-width forms."""

@@ -13,19 +13,17 @@ from typing import Any, Final, Literal
 
 from overstory.client import Client
 from overstory.client.budget import Spent, budget, spent
-from overstory.client.consent import Choice, choose
-from overstory.client.outbox import Bounds, RowState
+from overstory.client.consent.consent import Choice, choose
+from overstory.client.consent.policy import CI_VARIABLES
 from overstory.client.outcomes import MADE, Outcome
-from overstory.client.policy import CI_VARIABLES
-from overstory.client.state import State
-from overstory.gateway.aligning import Aligner, Due, Missing, Pick
-from overstory.gateway.errors import GatewayError
-from overstory.gateway.handing import Hand
+from overstory.client.state.outbox import Bounds, RowState
+from overstory.client.state.state import State
+from overstory.gateway.alignment import Aligner, Due, Missing, Pick
 from overstory.gateway.readings import Reading
-from overstory.gateway.sinks import Handed, Sink
+from overstory.gateway.sinks import GatewayError, Hand, Handed, Sink
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.claims import finite
-from overstory.privacy.kinds import terms_of
+from overstory.privacy.payload_terms import terms_of
 from overstory.protocol.metrics import Metric, MetricRegistry
 
 Clock = Literal["real", "readings"]

@@ -4,8 +4,7 @@
 """
 
 from overstory.planning.detection import critical_value, learning_limit
-from overstory.planning.needs import plan_from_needs
-from overstory.planning.parameters import plan_from_parameters
+from overstory.planning.needs import plan_from_needs, plan_from_parameters
 from overstory.planning.plan import AtShare, Comparison, Plan
 
 __all__ = [

@@ -8,11 +8,11 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from overstory.planning.precision import count_error
+from overstory.planning.detection import count_error
 from overstory.privacy import PrivacyStatement
 from overstory.privacy.claims import by_number
-from overstory.privacy.words import epsilon_text
-from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.privacy.text import epsilon_text
+from overstory.protocol.mechanisms.payloads import BitMechanism
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@
 what one person has spent, as `Spend` after `Spend`.
 """
 
+from overstory.privacy.accounts import Event, Spend
 from overstory.privacy.approximate import delta_at, epsilon_at
-from overstory.privacy.attack_success import Attack, attack
+from overstory.privacy.attacks.success import Attack, attack
+from overstory.privacy.caveats import map_differences
 from overstory.privacy.claims import Claim
-from overstory.privacy.histories import epsilon_between, memo
-from overstory.privacy.kinds import change_leak, terms_of
+from overstory.privacy.histories.pairs import epsilon_between, memo
 from overstory.privacy.ledger import Ledger, OverspentError, Quote, across_devices, across_people
-from overstory.privacy.maps import map_differences
-from overstory.privacy.spends import Event, Spend
+from overstory.privacy.payload_terms import change_leak, terms_of
 from overstory.privacy.statement import PrivacyStatement, statement
 
 __all__ = [

@@ -26,8 +26,8 @@ from itertools import accumulate
 from operator import mul
 from typing import Final, NamedTuple
 
-from overstory.privacy.kinds import BitTerms
-from overstory.privacy.outcomes import SLACK
+from overstory.privacy.histories.pairs import SLACK
+from overstory.privacy.payload_terms import BitTerms
 from overstory.privacy.terms import Terms
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.probability import ONE
@@ -54,7 +54,7 @@ def epsilon_at(terms: Terms, reports: int, delta: float = DELTA) -> float:
 
     Examples
     --------
-    >>> from overstory.privacy.kinds import terms_of
+    >>> from overstory.privacy.payload_terms import terms_of
     >>> from overstory.protocol.mechanisms.registry import mechanism
     >>> meter = terms_of(mechanism("opt-wb", domain_size=100, epsilon=1.0, window=10))
     >>> round(meter.epsilon_any(334), 2), round(epsilon_at(meter, 334), 2), round(epsilon_at(meter, 334, 1e-9), 2)

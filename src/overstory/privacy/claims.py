@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from overstory.privacy.words import epsilon_text, odds_text
+from overstory.privacy.text import epsilon_text, odds_text
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from overstory.privacy.accounts import Account, account_from_json
-from overstory.privacy.spends import Spend
+from overstory.privacy.accounts import Account, Spend, account_from_json
 from overstory.privacy.terms import add_up
-from overstory.privacy.words import epsilon_text
-from overstory.protocol.derivation import digest
+from overstory.privacy.text import epsilon_text
+from overstory.protocol.canonical import digest
 from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
 
 VERSION: Final = 1
@@ -79,7 +78,7 @@ class Ledger:
 
     Examples
     --------
-    >>> from overstory.privacy.spends import Event
+    >>> from overstory.privacy.accounts import Event
     >>> from overstory.protocol.mechanisms.registry import mechanism
     >>> colour = mechanism("basic-rappor", domain_size=4)
     >>> blue, green = (Spend.of("colour", colour, Event.VALUE, number=number) for number in (0, 1))

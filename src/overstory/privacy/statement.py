@@ -9,8 +9,9 @@ from types import MappingProxyType
 from typing import Any
 
 from overstory.privacy.approximate import DELTA, epsilon_at
-from overstory.privacy.attack_success import Attack, attack
-from overstory.privacy.cautions import cautions
+from overstory.privacy.attacks.linkability import Linkability, linkability
+from overstory.privacy.attacks.success import Attack, attack
+from overstory.privacy.caveats import Positions, cautions, map_differences
 from overstory.privacy.claims import (
     ANY_BOUND,
     ANY_CERTAIN,
@@ -28,14 +29,12 @@ from overstory.privacy.claims import (
     by_number,
     finite,
 )
-from overstory.privacy.kinds import domain_size, terms_of
-from overstory.privacy.linkability import Linkability, linkability
-from overstory.privacy.maps import Positions, map_differences
+from overstory.privacy.payload_terms import domain_size, terms_of
 from overstory.privacy.terms import Terms
-from overstory.privacy.words import epsilon_text, sentences
+from overstory.privacy.text import epsilon_text, sentences
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.bits import BitMechanism
-from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.numeric.registry import NumericMechanism
 
 __all__ = ["Claim", "PrivacyStatement", "by_number", "finite", "statement"]

@@ -2,7 +2,7 @@
 
 Terms are what a ledger keeps of a mechanism, so they outlive it: they are frozen, have a canonical form, are read back
 without the registry, and never change their meaning. A kind of mechanism is one class of terms; `terms_of` and
-`terms_from_json` are in `overstory.privacy.kinds`.
+`terms_from_json` are in `overstory.privacy.payload_terms`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from overstory.privacy.outcomes import MAX_REPORTS, Worst
+from overstory.privacy.histories.pairs import MAX_REPORTS, Worst
 from overstory.protocol.errors import ParameterError
 
 

@@ -49,7 +49,7 @@ class KeyedEntropy:
     key
         1 to 64 bytes.
     context
-        What the bits are for; encode it injectively (`overstory.protocol.derivation.context`).
+        What the bits are for; encode it injectively (`overstory.protocol.canonical.context`).
     purpose
         At most 16 bytes: separates the domains of different uses of one key.
 

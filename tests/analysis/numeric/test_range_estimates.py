@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.analysis.numeric import RangeOracle, RangeSum
-from overstory.analysis.numeric.consistency import ConsistentTree
-from overstory.analysis.postprocess_steps import project_simplex
+from overstory.analysis.numeric.ranges import ConsistentTree
+from overstory.analysis.postprocess.steps import project_simplex
 from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism

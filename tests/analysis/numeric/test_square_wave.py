@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.analysis.counts import SupportCounts
-from overstory.analysis.distances import wasserstein
 from overstory.analysis.numeric import SquareWaveOracle
-from overstory.analysis.numeric.transition import bucket_edges, transition_table
-from overstory.analysis.postprocess_mixture import expectation_maximization, smoothed
+from overstory.analysis.numeric.distribution import bucket_edges, transition_table
+from overstory.analysis.postprocess.likelihood import expectation_maximization, smoothed
+from overstory.analysis.reports import SupportCounts
+from overstory.experiments.smart_homes.distances import wasserstein
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric import Interval, SquareWave
 from overstory.protocol.numeric.windows import WindowChannel

@@ -6,7 +6,7 @@ import tomllib
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
-from overstory.protocol.metrics.places import places
+from overstory.protocol.metrics.toml_positions import places
 from support.toml_documents import DOCUMENTS
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from overstory.protocol.errors import FormatError
 from overstory.protocol.metrics import Fault, RegistryError, load_registry, parse_registry
-from overstory.protocol.metrics.building import KEYS
+from overstory.protocol.metrics.metric_table import KEYS
 from support.registry_texts import BINS, COLOURS, FIRST_LINE, LISTED, STRINGS, registry_text
 
 

@@ -9,16 +9,16 @@ from itertools import product
 import pytest
 
 from overstory.privacy import statement
-from overstory.privacy.kinds import terms_from_json, terms_of
-from overstory.privacy.spends import Event, Spend
+from overstory.privacy.accounts import Event, Spend
+from overstory.privacy.payload_terms import terms_from_json, terms_of
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.errors import FormatError, ParameterError, WireError
-from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.numeric import RangeRandomizer, SquareWave, means, windows
 from overstory.protocol.numeric.registry import NUMERIC, numeric
-from overstory.protocol.symbol_rounds import symbol_drawer
-from overstory.protocol.wire import decode_batch, encode_reports
+from overstory.protocol.sampling import symbol_drawer
+from overstory.protocol.wire.batch import decode_batch, encode_reports
 from support.exact_draws import exact_distribution, worst_ratio
 from support.numeric_vectors import PATH, answer, travelling
 
@@ -190,7 +190,7 @@ def test_a_report_that_its_level_has_not_is_refused():
 
 
 def test_a_level_with_cohorts_does_not_travel():
-    from overstory.protocol.mechanisms.hashing_oracles import olh
+    from overstory.protocol.mechanisms.symbols import olh
 
     hashed = RangeRandomizer(100, 1.0, level_oracle=lambda size, epsilon: olh(domain_size=size, epsilon=epsilon))
     with pytest.raises(ParameterError, match="cohorts do not travel"):

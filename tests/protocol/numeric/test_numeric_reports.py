@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, LevelTree, Piecewise, RangeRandomizer, SquareWave
 
 RANDOMIZERS = [SquareWave, Piecewise, Duchi, Hybrid]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from overstory.analysis.candidates import CandidateMap
-from overstory.analysis.counts import SupportCounts
-from overstory.analysis.decoding.decoder import decode
-from overstory.analysis.decoding.result import Decoded
+from overstory.analysis.decoding.decoder import Decoded, decode
+from overstory.analysis.reports import SupportCounts
 
 Method = Literal["gls", "lasso"]
 

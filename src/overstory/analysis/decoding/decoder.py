@@ -1,33 +1,92 @@
-"""The one entry point: choose the decoder, run it, and turn shares into counts with their caveats."""
+"""The one entry point: choose the decoder, run it, and turn shares into counts with their caveats.
+
+What decoding returns: an estimate, and what the reports themselves say about how far to trust it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from overstory.analysis.candidates import CandidateMap
-from overstory.analysis.collisions import colliding
-from overstory.analysis.decoding.caveats import caveats, cohort_balance
-from overstory.analysis.decoding.gls import fit_gls
+from overstory.analysis.decoding.design import colliding, correlate
+from overstory.analysis.decoding.diagnostics import caveats, cohort_balance
+from overstory.analysis.decoding.gls import SingularDesignError, fit_gls
 from overstory.analysis.decoding.lasso import fit_lasso
 from overstory.analysis.decoding.model import Fit, LinearModel, linear_model
-from overstory.analysis.decoding.normal import SingularDesignError
 from overstory.analysis.decoding.pursuit import fit_pursuit
-from overstory.analysis.decoding.result import Decoded
-from overstory.analysis.design import correlate
+from overstory.analysis.estimate import Estimate
 from overstory.analysis.numerics import median
-from overstory.analysis.repeated import check_reports_per_device, repeated_note
-from overstory.analysis.selection import check_alpha, null_share, upper_p_values
+from overstory.analysis.selection import bounded_interval, check_alpha, null_share, upper_p_values
+from overstory.analysis.variance import check_reports_per_device, repeated_note
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from overstory.analysis.counts import SupportCounts
+    from overstory.analysis.reports import SupportCounts
     from overstory.analysis.selection import Correction, IntervalKind
     from overstory.protocol.channels import BinaryChannel
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Decoded(Estimate):
+    """A decoded collection.
+
+    `counts` are the maximum-likelihood counts that are not negative and, with those outside the list, add up to the
+    reports; `raw_counts`, `standard_errors` and everything derived from them are the unbiased estimates.
+
+    Attributes
+    ----------
+    method : str
+        ``gls``, ``pursuit`` or ``lasso``: what really ran.
+    unallocated : float
+        Reports whose string is not in the list (by pursuit: or was too rare to fit), raw and unbiased.
+    unallocated_standard_error : float
+        Its standard error.
+    dispersion : float
+        Residual variance over the channel's own; standard errors carry its square root when it is above 1.
+    degrees_of_freedom : int
+        Rows left to judge the dispersion by.
+    cohort_chi_square, cohort_p_value : float
+        Test of the cohorts' sizes against equal shares.
+    colliding : tuple of tuple of str
+        Groups of candidates that no cohort tells apart; each row of a group shows the group's own raw count.
+    """
+
+    method: str
+    unallocated: float
+    unallocated_standard_error: float
+    dispersion: float
+    degrees_of_freedom: int
+    cohort_chi_square: float
+    cohort_p_value: float
+    colliding: tuple[tuple[str, ...], ...] = ()
+
+    def interval(
+        self, level: float = 0.95, kind: IntervalKind | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the interval to show with `counts`, in reports: `selection.bounded_interval`."""
+        return bounded_interval(self.counts, self.raw_counts, self.errors(kind), self.num_reports, level)
+
+    def summary(self) -> dict[str, Any]:
+        """Return what is known about the decoding as a whole, ready for JSON."""
+        error = self.unallocated_standard_error
+        return {
+            **super().summary(),
+            "method": self.method,
+            "allocated_mass": float(self.frequencies.sum()),
+            "unallocated_count": self.unallocated,
+            "unallocated_standard_error": error if np.isfinite(error) else None,
+            "residual_dispersion": self.dispersion,
+            "degrees_of_freedom": self.degrees_of_freedom,
+            "cohort_chi_square": self.cohort_chi_square,
+            "cohort_p_value": self.cohort_p_value,
+            "colliding_candidates": [list(group) for group in self.colliding],
+        }
+
 
 INFLATION = 2.5
 """Variance inflation past which pursuit decodes better, though there are fewer candidates than rows."""
@@ -74,7 +133,7 @@ def decode(
         memoized, which makes standard errors too large rather than too small.
     reports_per_device : float
         How many of the reports one device sent, its string unchanged; for uneven numbers see
-        `overstory.analysis.repeated.reports_per_device`.
+        `overstory.analysis.variance.reports_per_device`.
     interval_kind : {"reports", "population"}
         What intervals are for: see `Estimate`.
 
@@ -89,7 +148,7 @@ def decode(
 
     >>> import numpy as np
     >>> shelf = CandidateMap(["ash", "elm"], np.array([[[0, 1], [2, 3]]]), num_bits=6)
-    >>> from overstory.analysis.counts import SupportCounts
+    >>> from overstory.analysis.reports import SupportCounts
     >>> ones = 0.25 * 10_000 + 0.5 * np.array([7_000, 7_000, 3_000, 3_000, 0, 0])
     >>> found = decode(SupportCounts([10_000], [ones.astype(int)]), shelf, p_star=0.75, q_star=0.25)
     >>> found.counts.round().tolist(), found.detected().tolist()

@@ -2,25 +2,179 @@ r"""Weighted least squares over all candidates: the default decoder while there 
 
 It attains the Cramer-Rao bound of the (cohort, bit) counts. The strings outside the list enter through the centred
 design :math:`X - o`, since :math:`E\,y - o = (X - o) f`: they cost no parameter, because every report holds one string.
+
+Least squares over the simplex: non-negative shares that sum to one.
+
+Normal equations: the few sums over rows that least squares needs.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from overstory.analysis.decoding.model import Fit, LinearModel, dispersion
-from overstory.analysis.decoding.normal import NormalEquations, SingularDesignError, inverse
-from overstory.analysis.decoding.people import people_correction
-from overstory.analysis.decoding.simplex import simplex_least_squares
-from overstory.analysis.design import predict
+from overstory.analysis.decoding.design import correlate, gram, predict
+from overstory.analysis.decoding.model import Fit, LinearModel, dispersion, people_correction
+from overstory.analysis.numerics import cholesky_inverse, cholesky_solve
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     F64 = NDArray[np.float64]
+
+PATIENCE = 3
+MAX_EXCHANGES = 5000
+
+
+def simplex_least_squares(gram: F64, moment: F64) -> F64:
+    """Minimize f'Gf/2 - b'f over f >= 0, sum f = 1.
+
+    Weighted least squares at the model's own variances is the Gauss-Newton form of binomial maximum likelihood.
+    Block principal pivoting: every share of the wrong sign changes sides at once, and when that stops helping,
+    one at a time, which always ends [1]_.
+
+    Parameters
+    ----------
+    gram : ndarray, shape (M, M)
+        X'WX, positive semi-definite.
+    moment : ndarray, shape (M,)
+        X'Wy.
+
+    References
+    ----------
+    .. [1] Portugal, Judice, Vicente, "A comparison of block pivoting and interior-point algorithms for linear
+       least squares problems with nonnegative variables", Math. Comp. 63 (1994).
+
+    Examples
+    --------
+    >>> simplex_least_squares(np.eye(3), np.array([0.9, 0.3, -1.0])).round(6).tolist()
+    [0.8, 0.2, 0.0]
+    """
+    size = moment.size
+    inside = np.ones(size, bool)
+    fewest, patience = size + 1, PATIENCE
+    for _ in range(MAX_EXCHANGES):
+        shares, slope = _equality_solution(gram, moment, inside)
+        scale = 1e-12 * max(1.0, float(np.abs(moment).max()))
+        wrong = np.flatnonzero((inside & (shares < 0.0)) | (~inside & (slope < -scale)))
+        if not wrong.size:
+            break
+        if wrong.size < fewest:
+            fewest, patience = wrong.size, PATIENCE
+        else:
+            patience -= 1
+        inside[wrong if patience > 0 else wrong[-1:]] ^= True
+        if not inside.any():
+            inside[int(np.argmax(moment))] = True
+    shares = np.maximum(shares, 0.0)
+    return np.asarray(shares / shares.sum())
+
+
+def _equality_solution(gram: F64, moment: F64, inside: NDArray[np.bool_]) -> tuple[F64, F64]:
+    """Minimize over the shares inside, summing to one; also return the slope of the Lagrangian everywhere."""
+    held = np.flatnonzero(inside)
+    block = gram[np.ix_(held, held)]
+    both = _solve(block, np.column_stack((moment[held], np.ones(held.size))))
+    multiplier = (both[:, 0].sum() - 1.0) / both[:, 1].sum()
+    shares = np.zeros(moment.size)
+    shares[held] = both[:, 0] - multiplier * both[:, 1]
+    return shares, gram[:, held] @ shares[held] - moment + multiplier
+
+
+def _solve(block: F64, right: F64) -> F64:
+    """Solve a positive semi-definite system; a hair of ridge where it is singular."""
+    ridge = 0.0
+    size = float(np.trace(block)) / block.shape[0] or 1.0
+    while True:
+        try:
+            return cholesky_solve(block + ridge * np.eye(block.shape[0]), right)
+        except np.linalg.LinAlgError:
+            ridge = max(10.0 * ridge, 1e-12 * size)
+
+
+SINGULAR = 1e-11
+"""Reciprocal condition number under which a (scaled) system says that candidates cannot be told apart."""
+
+
+class SingularDesignError(Exception):
+    """The candidates' columns are linearly dependent: least squares has no one answer."""
+
+
+@dataclass(frozen=True, eq=False)
+class NormalEquations:
+    """X'WX, X'W1, X'Wy, and the sums of w and wy, for some columns; ``fill`` as in the model."""
+
+    matrix: F64
+    edge: F64
+    moment: F64
+    weight: float
+    total: float
+    fill: float
+
+    @classmethod
+    def of(cls, model: LinearModel) -> NormalEquations:
+        """Sum over the rows, for every candidate."""
+        w, y = model.weights, model.response
+        return cls(
+            gram(model.candidates, w),
+            correlate(model.candidates, w),
+            correlate(model.candidates, w * y),
+            float(w.sum()),
+            float(w @ y),
+            model.fill,
+        )
+
+    @property
+    def centred_matrix(self) -> F64:
+        """(X - o)'W(X - o)."""
+        o = self.fill
+        return np.asarray(self.matrix - o * (self.edge[:, None] + self.edge) + o * o * self.weight)
+
+    @property
+    def centred_edge(self) -> F64:
+        """(X - o)'W1."""
+        return np.asarray(self.edge - self.fill * self.weight)
+
+    @property
+    def centred_moment(self) -> F64:
+        """(X - o)'W(y - o)."""
+        return np.asarray(self.moment - self.fill * (self.edge + self.total - self.fill * self.weight))
+
+    def bordered(self) -> tuple[F64, F64]:
+        """Return X'WX and X'Wy with a last column, ``fill`` in every row, for the strings outside the list."""
+        o = self.fill
+        border = o * self.edge
+        matrix = np.block([[self.matrix, border[:, None]], [border[None, :], np.full((1, 1), o * o * self.weight)]])
+        return matrix, np.append(self.moment, o * self.total)
+
+
+def inverse(matrix: F64) -> F64:
+    """Invert a positive definite matrix by Cholesky.
+
+    Raises
+    ------
+    SingularDesignError
+        If it is numerically singular.
+
+    Examples
+    --------
+    >>> inverse(np.array([[2.0, 1.0], [1.0, 2.0]])).round(4).tolist()
+    [[0.6667, -0.3333], [-0.3333, 0.6667]]
+    """
+    if not matrix.size:
+        return matrix
+    size = np.sqrt(np.maximum(np.diag(matrix), np.finfo(float).tiny))
+    scale = size[:, None] * size
+    try:
+        inverted, condition = cholesky_inverse(matrix / scale)
+    except np.linalg.LinAlgError:
+        raise SingularDesignError from None
+    if condition < SINGULAR:
+        raise SingularDesignError
+    return np.asarray(inverted / scale)
+
 
 Solution = tuple[Fit, "F64", float]
 """A fit, the covariance of its shares, and what was subtracted from the columns."""

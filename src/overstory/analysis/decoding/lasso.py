@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from overstory.analysis.decoding.design import column_rows, correlate, gram, is_small, predict
+from overstory.analysis.decoding.gls import SingularDesignError, inverse
 from overstory.analysis.decoding.model import Fit, LinearModel
-from overstory.analysis.decoding.normal import SingularDesignError, inverse
-from overstory.analysis.design import column_rows, correlate, gram, is_small, predict
 from overstory.analysis.numerics import normal_quantile
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     F64 = NDArray[np.float64]
 
 ENTRY_SHARE = 8
-COMPILED: Final = "overstory.kernels.descent"
+COMPILED: Final = "overstory.kernels.design_matrix"
 MOST_COLUMNS: Final = 256
 MOST_STEPS: Final = 1 << 16
 """Coefficients that are looked at by NumPy (a tenth of a second) before the compiled kernel is loaded."""
@@ -83,10 +83,10 @@ def lasso(candidates: CandidateMap, response: F64, penalty: float, *, positive: 
         working = np.concatenate((working, new))
         block, tolerance = coefficients[working], 1e-10 * float(np.abs(response).max())
         if not _descend(candidates, working, residual, block, penalty, tolerance, positive=positive):
-            from overstory.kernels import descent
+            from overstory.kernels import design_matrix
 
             rows = column_rows(candidates, working)
-            descent.descend(rows, residual, block, penalty, positive, tolerance, 100_000)
+            design_matrix.descend(rows, residual, block, penalty, positive, tolerance, 100_000)
         coefficients[working] = block
 
 
@@ -100,7 +100,7 @@ def _descend(
     *,
     positive: bool,
 ) -> bool:
-    """Do what `overstory.kernels.descent.descend` does, in place and by NumPy, while steps are few.
+    """Do what `overstory.kernels.design_matrix.descend` does, in place and by NumPy, while steps are few.
 
     Return whether they were enough: if not, the kernel goes on from there. Loading the compiler takes a second.
     """

@@ -25,11 +25,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from overstory.analysis.decoding.model import Fit, LinearModel, dispersion
-from overstory.analysis.decoding.normal import NormalEquations, inverse
-from overstory.analysis.decoding.people import people_correction
-from overstory.analysis.decoding.simplex import simplex_least_squares
-from overstory.analysis.design import correlate, gram, predict, squared_lengths
+from overstory.analysis.decoding.design import correlate, gram, predict, squared_lengths
+from overstory.analysis.decoding.gls import NormalEquations, inverse, simplex_least_squares
+from overstory.analysis.decoding.model import Fit, LinearModel, dispersion, people_correction
 from overstory.analysis.numerics import normal_quantile
 from overstory.analysis.selection import step_up, upper_p_values
 

@@ -1,9 +1,8 @@
 """Numbers, the server's halves: distributions from Square Wave, means, and range queries."""
 
-from overstory.analysis.numeric.distribution import Distribution
+from overstory.analysis.numeric.distribution import Distribution, SquareWaveOracle
 from overstory.analysis.numeric.means import MeanEstimate, MeanOracle, ReportSums
 from overstory.analysis.numeric.ranges import RangeEstimate, RangeOracle, RangeSum
-from overstory.analysis.numeric.square_wave import SquareWaveOracle
 
 __all__ = [
     "Distribution",

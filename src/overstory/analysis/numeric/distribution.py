@@ -1,17 +1,35 @@
-"""A distribution over the bins of a range, as an estimate gives it."""
+"""A distribution over the bins of a range, as an estimate gives it.
+
+Square Wave, the server's half: from reports to a distribution (Li et al., SIGMOD 2020, sections 5.4 and 5.5).
+
+The table that Square Wave's decoder inverts: P(bucket of cells | bin of values), by exact integration.
+
+A bin is a piece of the range, its people taken as spread evenly over it; a bucket is a run of cells. With
+``r(x) = max(x, 0)``, a window of W cells at position s covers ``r(b-s) - r(a-s) - r(b-s-W) + r(a-s-W)`` of the bucket
+[a, b). The sum of r over consecutive positions is a triangular number, so the table needs no quadrature.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from overstory.analysis.numeric.means import as_payloads
+from overstory.analysis.numeric.simulation import simulate
+from overstory.analysis.postprocess.likelihood import expectation_maximization
+from overstory.analysis.reports import SupportCounts
+from overstory.analysis.support.simulation import Rng
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.numeric.square_wave import SquareWave
+from overstory.protocol.numeric.windows import WindowChannel
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     F64 = NDArray[np.float64]
 
@@ -101,3 +119,156 @@ class Distribution:
             "notes": list(self.notes),
             "bins": [{"low": low, "high": high, "frequency": share} for low, high, share in bins],
         }
+
+
+def bucket_edges(num_cells: int, num_buckets: int) -> NDArray[np.int64]:
+    """Return the cells at which buckets begin, and the number of cells: as even as whole numbers are.
+
+    Examples
+    --------
+    >>> bucket_edges(10, 4).tolist()
+    [0, 2, 5, 7, 10]
+    """
+    return np.array([num_cells * i // num_buckets for i in range(num_buckets + 1)], np.int64)
+
+
+def transition_table(channel: WindowChannel, cells: NDArray[np.int64], num_bins: int) -> F64:
+    """Return P(bucket | bin), shape (len(cells) - 1, num_bins).
+
+    Parameters
+    ----------
+    channel
+        P(cell | position).
+    cells
+        The buckets' first cells, and the number of cells (`bucket_edges`).
+    num_bins
+        Equal pieces of the range. They need not divide the positions: a position on an edge is shared.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> transition_table(WindowChannel(2, 1, Fraction(1, 2)), np.array([0, 1, 2]), 2).tolist()
+    [[0.75, 0.25], [0.25, 0.75]]
+    """
+    positions = np.arange(num_bins + 1) * (channel.num_positions / num_bins)
+    starts: F64 = cells[:, None].astype(np.float64)
+    ends: F64 = positions[None, :].astype(np.float64)
+    covered: F64 = _ramp_integral(starts, ends) - _ramp_integral(starts - channel.window, ends)
+    overlap = np.diff(np.diff(covered, axis=0), axis=1) / np.diff(positions)[None, :]
+    alpha = float(channel.alpha)
+    return np.asarray(overlap * (alpha / channel.window) + np.diff(cells)[:, None] * float(channel.outside))
+
+
+def _ramp_integral(corner: F64, end: F64) -> F64:
+    """Integrate ``r(corner - floor(u))`` over u from 0 to `end`: whole positions, and the share of the last one."""
+    whole = np.floor(end)
+    rest = (end - whole) * np.maximum(corner - whole, 0.0)
+    return np.asarray(_triangular(corner) - _triangular(corner - whole) + rest)
+
+
+def _triangular(count: F64) -> F64:
+    held = np.maximum(count, 0.0)
+    return np.asarray(held * (held + 1) / 2)
+
+
+Method = Literal["em", "ems"]
+
+MOST_BUCKETS = 1024
+
+# A step that gains less log-likelihood than this fits noise. With it EM stops after some hundred steps, at about the
+# least Wasserstein distance; run to its maximum it would be jagged (docs/explanation/numbers.md;
+# `bench/numeric_accuracy.py`).
+GAIN = {"em": 0.01, "ems": 0.001}
+
+
+@dataclass(frozen=True)
+class SquareWaveOracle:
+    """From numbers to reports, and from reports to the distribution of the numbers.
+
+    Parameters
+    ----------
+    randomizer
+        The device's half.
+
+    Examples
+    --------
+    >>> oracle = SquareWaveOracle(SquareWave(1.0))
+    >>> rng = np.random.default_rng(1)
+    >>> counts = oracle.accumulate(oracle.simulate(rng.beta(2, 5, 100_000), rng))
+    >>> found = oracle.estimate(counts, num_bins=20)
+    >>> abs(found.mean - 2 / 7) < 0.01, abs(found.quantile(0.5) - 0.2644) < 0.02
+    (True, True)
+    """
+
+    randomizer: SquareWave
+
+    @property
+    def epsilon_report(self) -> float:
+        """Epsilon of one report, in nats, rounded up."""
+        return self.randomizer.epsilon_report
+
+    @cached_property
+    def cells(self) -> NDArray[np.int64]:
+        """Where the buckets begin in which reports are counted: at most 1,024 of them."""
+        cells = self.randomizer.channel.num_cells
+        return bucket_edges(cells, min(cells, MOST_BUCKETS))
+
+    def simulate(self, values: ArrayLike, rng: Rng = None) -> NDArray[np.int64]:
+        """Return one report's payload of each of n simulated people; see `simulation.simulate`."""
+        return simulate(self.randomizer, values, rng)
+
+    def accumulate(self, reports: ArrayLike | Iterable[Report]) -> SupportCounts:
+        """Count reports by bucket; counts of several batches add up in any order.
+
+        Raises
+        ------
+        ParameterError
+            When a payload is no cell.
+        """
+        payloads = as_payloads(reports, self.randomizer.channel.num_cells)
+        buckets = np.searchsorted(self.cells, payloads, side="right") - 1
+        return SupportCounts([payloads.size], [np.bincount(buckets, minlength=self.cells.size - 1)])
+
+    def estimate(
+        self, counts: SupportCounts, *, num_bins: int = 100, method: Method = "em", tolerance: float | None = None
+    ) -> Distribution:
+        """Estimate the distribution by expectation maximization.
+
+        Parameters
+        ----------
+        counts
+            Reports by bucket.
+        num_bins
+            Equal bins of the range.
+        method
+            "em", or "ems" with smoothing after each step: better for few reports of a smooth distribution, worse
+            for many or where it is steep.
+        tolerance
+            The least gain of log-likelihood for which another step is taken; .01 for EM and .001 for EMS unless
+            given.
+
+        Raises
+        ------
+        ParameterError
+            When there are no reports, the counts are another collection's, or a choice is none.
+        """
+        if method not in GAIN:
+            raise ParameterError(f"method = {method!r}: choose em or ems")
+        if not isinstance(num_bins, int) or not 2 <= num_bins <= self.cells.size - 1:
+            raise ParameterError(f"num_bins = {num_bins!r}: give a whole number from 2 to {self.cells.size - 1}")
+        if counts.ones.shape != (1, self.cells.size - 1):
+            raise ParameterError(f"these counts have shape {counts.ones.shape}, not (1, {self.cells.size - 1})")
+        table = transition_table(self.randomizer.channel, self.cells, num_bins)
+        observed, gain = counts.ones[0], GAIN[method] if tolerance is None else tolerance
+        found = expectation_maximization(observed, table, tolerance=gain, smooth=method == "ems")
+        domain = self.randomizer.domain
+        return Distribution(
+            edges=np.linspace(domain.minimum, domain.maximum, num_bins + 1),
+            shares=found.shares,
+            method=method,
+            num_reports=counts.num_reports,
+            iterations=found.iterations,
+            observed=observed,
+            expected=table @ found.shares * counts.num_reports,
+            notes=() if found.converged else ("stopped at the limit on steps",),
+        )

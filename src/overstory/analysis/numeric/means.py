@@ -12,9 +12,9 @@ import numpy as np
 
 from overstory.analysis.numeric.simulation import simulate
 from overstory.analysis.selection import normal_reach
-from overstory.analysis.simulation import Rng
+from overstory.analysis.support.simulation import Rng
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.numeric.means import Hybrid
 from overstory.protocol.numeric.randomizer import NumericRandomizer
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from overstory.analysis.simulation import Rng, generator
+from overstory.analysis.support.simulation import Rng, generator
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric.means import Duchi, Hybrid, Piecewise
 from overstory.protocol.numeric.randomizer import NumericRandomizer

@@ -9,9 +9,8 @@ from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 
-from overstory.collector.store.database import Database
-from overstory.collector.store.erasing import Eraser, owe
-from overstory.collector.store.errors import said
+from overstory.collector.store.database import Database, said
+from overstory.collector.store.retention import Eraser, owe
 
 CLAIM: Final = text(
     "INSERT INTO batch_ids (id, forget_after) "

@@ -8,18 +8,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from overstory.collector.store import copies
-from overstory.collector.store.adding import add
-from overstory.collector.store.compaction import Compacted, compact
+from overstory.collector.store import backup as copies
+from overstory.collector.store.compaction import Compacted, Ripening, compact
+from overstory.collector.store.connection import check, connect, migrate
+from overstory.collector.store.counts import export, read_counts, read_periods, read_tally
 from overstory.collector.store.database import Database
-from overstory.collector.store.exporting import export
-from overstory.collector.store.forgetting import Retained, last_day, retain
-from overstory.collector.store.known import Knowledge, Known, remember
-from overstory.collector.store.opening import check, connect, migrate
-from overstory.collector.store.reading import read_counts, read_periods, read_tally
-from overstory.collector.store.received import Received
-from overstory.collector.store.ripening import Ripening
-from overstory.collector.store.summary import Summary, read_collected, summarize
+from overstory.collector.store.inbox import Received, add
+from overstory.collector.store.metrics import Knowledge, Known, Summary, read_collected, remember, summarize
+from overstory.collector.store.retention import Retained, last_day, retain
 from overstory.collector.store.tokens import (
     Role,
     Token,
@@ -31,7 +27,7 @@ from overstory.collector.store.tokens import (
 )
 
 if TYPE_CHECKING:
-    from overstory.analysis.counts import SupportCounts
+    from overstory.analysis.reports import SupportCounts
     from overstory.protocol.metrics import Metric, MetricRegistry
 
 
@@ -73,7 +69,7 @@ class Store:
 
         It counts no reports of each metric. Nothing is read or written.
         """
-        from overstory.analysis.bit_counts import load_kernels
+        from overstory.analysis.reports import load_kernels
 
         load_kernels()
         for known in self._knowledge.values():

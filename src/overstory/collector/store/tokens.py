@@ -81,7 +81,7 @@ def sha256(token: str) -> bytes:
 
 def add_token(database: Database, role: Role, application: str, expires: int | None) -> str:
     """Make a token; see `Store.add_token`."""
-    from overstory.protocol.metrics.period import DAY
+    from overstory.protocol.metrics.metric import DAY
 
     if role not in get_args(Role):
         raise ParameterError(f"a token's role is write or admin, not {role!r}")

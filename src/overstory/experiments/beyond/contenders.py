@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from overstory.analysis.choosing import WIDER
+from overstory.analysis.comparison import WIDER
 from overstory.planning.design import design
-from overstory.planning.people import variance_per_person
-from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.planning.sample_size import variance_per_person
+from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.rappor import rappor
 from overstory.protocol.mechanisms.registry import mechanism
 

@@ -9,18 +9,18 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.choosing import report_bits
+from overstory.analysis.comparison import report_bits
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.experiments import drawing
 from overstory.experiments.beyond.contenders import PERMANENT, REPORT, Contender, contenders
-from overstory.experiments.comparison import LEVEL, Comparison, stated
-from overstory.experiments.context import Context
+from overstory.experiments.comparison import LEVEL, Comparison, Published, stated
 from overstory.experiments.epidemic.respondents import CASES
-from overstory.experiments.protecting.homes import BINS, binned, frequencies, made_up
-from overstory.experiments.published import Published
-from overstory.experiments.rappor.populations import PRESENT, exponential
-from overstory.experiments.result import Cell, Picture, Result, Table
-from overstory.protocol.encodings import Bloom
+from overstory.experiments.rappor.collections import PRESENT, exponential
+from overstory.experiments.registry import Context
+from overstory.experiments.result import Cell, Result, Table
+from overstory.experiments.smart_homes.homes import BINS, binned, frequencies, made_up
+from overstory.presentation import figures
+from overstory.presentation.figures import Picture
+from overstory.protocol.encodings.bits import Bloom
 
 F64 = NDArray[np.float64]
 
@@ -155,9 +155,9 @@ def _table(order: list[Contender], errors: Errors, theory: Theory) -> Table:
 
 
 def _draw(order: list[Contender], errors: Errors, theory: Theory, size: int, runs: int) -> Picture:
-    figure, (left, right) = drawing.panels(width=8.6, height=6.6, columns=2, sharey=True, width_ratios=(2.2, 1))
+    figure, (left, right) = figures.panels(width=8.6, height=6.6, columns=2, sharey=True, width_ratios=(2.2, 1))
     at = np.arange(len(order))
-    for colour, marker, problem in zip(drawing.SERIES, "os^", PROBLEMS, strict=False):
+    for colour, marker, problem in zip(figures.SERIES, "os^", PROBLEMS, strict=False):
         measured = [_points(errors, problem, one.name) for one in order]
         stated_errors = [100 * theory[problem, one.name] for one in order]
         left.plot(measured, at, marker, color=colour, markersize=5, label=problem)
@@ -165,16 +165,16 @@ def _draw(order: list[Contender], errors: Errors, theory: Theory, size: int, run
     left.set_yticks(at, [one.name for one in order])
     left.set_ylim(len(order) - 0.5, -0.5)
     left.set(xlim=(0, None), xlabel="root mean square error of a share (points)")
-    left.legend(frameon=False, fontsize=9, labelcolor=drawing.INK, loc="upper right")
+    left.legend(frameon=False, fontsize=9, labelcolor=figures.INK, loc="upper right")
     bits = [report_bits(one.mechanism) for one in order]
-    right.hlines(at, 1, bits, color=drawing.MUTED, linewidth=1)
-    right.plot(bits, at, "o", color=drawing.INK, markersize=4)
+    right.hlines(at, 1, bits, color=figures.MUTED, linewidth=1)
+    right.plot(bits, at, "o", color=figures.INK, markersize=4)
     for y, count in enumerate(bits):
-        drawing.label(right, count, y, f"{count:,}")
+        figures.label(right, count, y, f"{count:,}")
     right.set(xscale="log", xlabel="bits of a report", xlim=(1, 600))
     for axes in (left, right):
         axes.minorticks_off()
-    return drawing.picture(
+    return figures.picture(
         figure,
         "beyond-oracles",
         f"Every registered oracle at epsilon {REPORT:.4f} of one report (and {PERMANENT:.4f} for ever, where reports "

@@ -11,14 +11,14 @@ import numpy as np
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.variance import frequency_variance
-from overstory.experiments import drawing
-from overstory.experiments.comparison import LEVEL, Comparison, exact, proportion
-from overstory.experiments.context import Context
-from overstory.experiments.published import Published
-from overstory.experiments.result import Cell, Picture, Result, Table
+from overstory.experiments.comparison import LEVEL, Comparison, Published, exact, proportion
+from overstory.experiments.registry import Context
+from overstory.experiments.result import Cell, Result, Table
 from overstory.planning.design import design
-from overstory.planning.people import people_needed
-from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.planning.sample_size import people_needed
+from overstory.presentation import figures
+from overstory.presentation.figures import Picture
+from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism
 
 VALUES: Final = 100
@@ -184,29 +184,29 @@ def _points(tried: Sequence[Tried], runs: int) -> Table:
 
 
 def _draw() -> Picture:
-    figure, (left, right) = drawing.panels(width=9.6, height=4.4, columns=2)
+    figure, (left, right) = figures.panels(width=9.6, height=4.4, columns=2)
     epsilons = np.linspace(EPSILONS[0], EPSILONS[-1], 15).tolist()
     fewest = [min(people_needed(family(name, epsilon), 0.01, VALUES) for name in FAMILIES) for epsilon in epsilons]
     ends = []
-    for colour, (name, label) in zip(drawing.SERIES, DRAWN.items(), strict=True):
+    for colour, (name, label) in zip(figures.SERIES, DRAWN.items(), strict=True):
         people = [people_needed(family(name, epsilon), 0.01, VALUES) for epsilon in epsilons]
         times = [one / least for one, least in zip(people, fewest, strict=True)]
         left.semilogy(epsilons, times, color=colour)
         ends.append((times[-1], label, colour))
     left.set(xlabel="epsilon of one report, for a share of 1%", ylabel="people, over those of the best", ylim=(0.6, 40))
     left.set_yticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
-    drawing.labels(left, EPSILONS[-1], ends)
+    figures.labels(left, EPSILONS[-1], ends)
     ends = []
-    for colour, epsilon in zip(drawing.SERIES, EPSILONS, strict=False):
+    for colour, epsilon in zip(figures.SERIES, EPSILONS, strict=False):
         needed = [min(people_needed(family(name, epsilon), share, VALUES) for name in FAMILIES) for share in SHARES]
         right.loglog([100 * share for share in SHARES], needed, color=colour)
         ends.append((float(needed[-1]), f"epsilon {epsilon:g}", colour))
     right.set(xlabel="share (%), by the best family", ylabel="people needed", xlim=(10, 0.1))
     right.set_xticks([10, 3, 1, 0.3, 0.1], ["10", "3", "1", "0.3", "0.1"])
-    drawing.labels(right, 100 * SHARES[-1], ends)
+    figures.labels(right, 100 * SHARES[-1], ends)
     for axes in (left, right):
         axes.minorticks_off()
-    return drawing.picture(
+    return figures.picture(
         figure,
         "beyond-people-needed",
         f"People needed to detect a share nine times in ten among {VALUES} values, with a chance of 5% of any false "

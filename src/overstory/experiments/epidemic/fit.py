@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.oracle import FrequencyOracle, frequency_oracle
-from overstory.experiments import drawing
-from overstory.experiments.accumulating import accumulated
-from overstory.experiments.comparison import Comparison, exact, simulated, stated
-from overstory.experiments.context import Context
+from overstory.experiments.accumulation import accumulated
+from overstory.experiments.comparison import Comparison, Published, exact, simulated, stated
 from overstory.experiments.epidemic.respondents import CASES, CLOSE, PICKED, STATES, asked, fitted, mechanism
-from overstory.experiments.published import Published
-from overstory.experiments.result import Cell, Picture, Result, Table
+from overstory.experiments.registry import Context
+from overstory.experiments.result import Cell, Result, Table
+from overstory.presentation import figures
+from overstory.presentation.figures import Picture
 
 F64 = NDArray[np.float64]
 LASSO, DEFAULT, ONE_HOT = "RAPPOR, the paper's Lasso", "RAPPOR, our default", "one-hot (section 3)"
@@ -138,14 +138,14 @@ def _table(one: Survey) -> Table:
 
 
 def _draw(one: Survey, respondents: int) -> Picture:
-    figure, axes = drawing.panels(width=9.4, height=4.4)
+    figure, axes = figures.panels(width=9.4, height=4.4)
     order = np.argsort(-one.truth)
     at = np.arange(len(STATES))
-    axes.bar(at, 100 * one.truth[order], width=0.8, color=drawing.MUTED, alpha=0.4, linewidth=0)
+    axes.bar(at, 100 * one.truth[order], width=0.8, color=figures.MUTED, alpha=0.4, linewidth=0)
     for shift, colour, name in (
-        (-0.22, drawing.THEIRS, LASSO),
-        (0.0, drawing.OURS, DEFAULT),
-        (0.22, drawing.GREEN, ONE_HOT),
+        (-0.22, figures.THEIRS, LASSO),
+        (0.0, figures.OURS, DEFAULT),
+        (0.22, figures.GREEN, ONE_HOT),
     ):
         errors = np.where(np.isfinite(one.errors[name]), one.errors[name], 0.0)[order]
         axes.errorbar(
@@ -159,15 +159,15 @@ def _draw(one: Survey, respondents: int) -> Picture:
         )
     top = 100 * one.truth.max()
     for y, words, colour in (
-        (1.0, "bars: true share", drawing.MUTED),
-        (0.92, "RAPPOR, the paper's Lasso", drawing.THEIRS),
-        (0.84, "RAPPOR, our default", drawing.OURS),
-        (0.76, "one-hot, the same epsilon of a report", drawing.GREEN),
+        (1.0, "bars: true share", figures.MUTED),
+        (0.92, "RAPPOR, the paper's Lasso", figures.THEIRS),
+        (0.84, "RAPPOR, our default", figures.OURS),
+        (0.76, "one-hot, the same epsilon of a report", figures.GREEN),
     ):
-        drawing.label(axes, 9, y * top, words, colour, xytext=(0, 0))
+        figures.label(axes, 9, y * top, words, colour, xytext=(0, 0))
     axes.set_xticks(at, [STATES[i] for i in order], rotation=60, ha="right", fontsize=8)
     axes.set(ylabel="share of the infected (%)", xlim=(-0.8, len(STATES) - 0.2))
-    return drawing.picture(
+    return figures.picture(
         figure,
         "epidemic-fit",
         f"Confirmed infections in 26 states on 18 April 2021, from one randomized report of each of {respondents:,} "

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.data.covid import CONFIRMED
-from overstory.experiments.rappor.settings import collected
-from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.experiments.rappor.collections import collected
+from overstory.protocol.mechanisms.payloads import BitMechanism
 
 ELSEWHERE: Final = {
     "American Samoa",

@@ -8,12 +8,13 @@ from typing import Any, Final
 import numpy as np
 
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.experiments import drawing
 from overstory.experiments.comparison import Comparison, exact, simulated
-from overstory.experiments.context import Context
 from overstory.experiments.epidemic.respondents import CASES, STATES, asked, mechanism
-from overstory.experiments.result import Cell, Picture, Result, Table
+from overstory.experiments.registry import Context
+from overstory.experiments.result import Cell, Result, Table
 from overstory.planning.needs import plan_from_needs
+from overstory.presentation import figures
+from overstory.presentation.figures import Picture
 
 SMALLEST: Final = float(CASES.min() / CASES.sum())
 SAMPLES: Final = (10**5, 10**6, int(CASES.sum()))
@@ -136,18 +137,18 @@ def _table(shares: dict[int, list[float]]) -> Table:
 
 
 def _draw(shares: dict[int, list[float]]) -> Picture:
-    figure, axes = drawing.panels(width=7.2, height=4.0)
-    for colour, (reports, found) in zip(drawing.SERIES, shares.items(), strict=False):
+    figure, axes = figures.panels(width=7.2, height=4.0)
+    for colour, (reports, found) in zip(figures.SERIES, shares.items(), strict=False):
         axes.loglog(EPSILONS, 100 * np.array(found), "o-", color=colour, linewidth=1.7, markersize=4)
-        drawing.label(axes, EPSILONS[-1], 100 * found[-1], f"{reports:,}\nrespondents", colour)
-    axes.axhline(100 * SMALLEST, color=drawing.MUTED, linewidth=1.1, linestyle=(0, (4, 3)))
+        figures.label(axes, EPSILONS[-1], 100 * found[-1], f"{reports:,}\nrespondents", colour)
+    axes.axhline(100 * SMALLEST, color=figures.MUTED, linewidth=1.1, linestyle=(0, (4, 3)))
     name = STATES[int(CASES.argmin())]
-    drawing.label(axes, EPSILONS[0], 100 * SMALLEST, f"the smallest state: {name}", drawing.MUTED, xytext=(2, -8))
+    figures.label(axes, EPSILONS[0], 100 * SMALLEST, f"the smallest state: {name}", figures.MUTED, xytext=(2, -8))
     axes.minorticks_off()
     axes.set_yticks(PERCENT, [f"{share:g}" for share in PERCENT])
     axes.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])
     axes.set(xlabel="epsilon of one report", ylabel="least share found (%)")
-    return drawing.picture(
+    return figures.picture(
         figure,
         "epidemic-shortcomings",
         "The least share of the infected that a survey finds half of the time (26 candidates, false discovery rate "

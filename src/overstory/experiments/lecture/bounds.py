@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.oracle import FrequencyOracle, frequency_oracle
-from overstory.experiments import drawing
-from overstory.experiments.comparison import Comparison, exact, proportion
-from overstory.experiments.context import Context
-from overstory.experiments.published import Published, at_most
-from overstory.experiments.result import Picture, Result, Table
-from overstory.protocol.encodings import SEEDS
+from overstory.experiments.comparison import Comparison, Published, at_most, exact, proportion
+from overstory.experiments.registry import Context
+from overstory.experiments.result import Result, Table
+from overstory.presentation import figures
+from overstory.presentation.figures import Picture
+from overstory.protocol.encodings.base import SEEDS
 
 BETAS: Final = (0.5, 0.2, 0.05, 0.01)
 ADVANTAGES: Final = (0.05, 0.1, 0.2)
@@ -184,9 +184,9 @@ def _by_value(found: list[Errors]) -> Table:
 
 
 def _draw(found: list[Errors]) -> Picture:
-    figure, axes = drawing.panels(width=7.2, height=3.8, columns=2, sharey=True)
+    figure, axes = figures.panels(width=7.2, height=3.8, columns=2, sharey=True)
     for panel, protocol in zip(axes, (BINARY, MATRIX), strict=True):
-        for colour, advantage, beside in zip(drawing.SERIES, ADVANTAGES, (0.8, 1.0, 1.25), strict=False):
+        for colour, advantage, beside in zip(figures.SERIES, ADVANTAGES, (0.8, 1.0, 1.25), strict=False):
             chosen = [one for one in found if one.protocol == protocol and one.advantage == advantage]
             sizes = [one.num_reports for one in chosen]
             bounds = [one.bound(0.05) for one in chosen]
@@ -196,12 +196,12 @@ def _draw(found: list[Errors]) -> Picture:
                 panel.loglog(
                     np.full(errors.size, one.num_reports * beside), errors, ".", color=colour, markersize=2, alpha=0.25
                 )
-            drawing.label(panel, sizes[-1], bounds[-1], f"a = {advantage}", colour)
-        drawing.panel_title(panel, protocol)
+            figures.label(panel, sizes[-1], bounds[-1], f"a = {advantage}", colour)
+        figures.panel_title(panel, protocol)
         panel.set(xlabel="reports (n)")
         panel.margins(x=0.28)
     axes[0].set_ylabel("error of a count (reports)")
-    return drawing.picture(
+    return figures.picture(
         figure,
         "lecture-bounds",
         "Errors of single runs (dots, side by side for each n) and the bounds at beta = .05 (dashed); the sign "

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from overstory.analysis.variance import error_bound
 from overstory.discovery import BitPlan, Integers, bitwise, find, simulate
-from overstory.discovery.bulk import buckets_of, rows_of
-from overstory.experiments import drawing
-from overstory.experiments.comparison import Comparison, exact
-from overstory.experiments.context import Context
-from overstory.experiments.published import Published, at_most
-from overstory.experiments.result import Picture, Result, Table
+from overstory.discovery.codes import buckets_of, rows_of
+from overstory.experiments.comparison import Comparison, Published, at_most, exact
+from overstory.experiments.registry import Context
+from overstory.experiments.result import Result, Table
+from overstory.presentation import figures
+from overstory.presentation.figures import Picture
 
 WIDTH: Final = 16
 BUCKETS: Final = 1 << 12
@@ -138,19 +138,19 @@ def _apart(plan: BitPlan, rng: np.random.Generator) -> NDArray[np.uint64]:
 
 
 def _draw(num_reports: int, literal: list[Outcome], divided: list[Outcome], runs: int) -> Picture:
-    figure, axes = drawing.panels(height=3.6)
+    figure, axes = figures.panels(height=3.6)
     totals = [epsilon * WIDTH for epsilon in EPSILONS]
     bounds = [2 * _tau(epsilon, num_reports) for epsilon in EPSILONS]
-    axes.semilogy(totals, bounds, color=drawing.THEIRS, linestyle="--", linewidth=1.6)
-    drawing.label(axes, totals[-1], bounds[-1], "2 tau (Theorem 2)", drawing.THEIRS)
-    for outcomes, colour, name in ((literal, drawing.OURS, "literal"), (divided, drawing.GREEN, "users divided")):
+    axes.semilogy(totals, bounds, color=figures.THEIRS, linestyle="--", linewidth=1.6)
+    figures.label(axes, totals[-1], bounds[-1], "2 tau (Theorem 2)", figures.THEIRS)
+    for outcomes, colour, name in ((literal, figures.OURS, "literal"), (divided, figures.GREEN, "users divided")):
         errors = np.array([one.worst for one in outcomes]).reshape(len(EPSILONS), runs)
         axes.semilogy(totals, errors.mean(axis=1), color=colour, linewidth=2, marker="o", markersize=4)
-        drawing.band(axes, totals, errors.min(axis=1).tolist(), errors.max(axis=1).tolist(), colour)
-        drawing.label(axes, totals[-1], float(errors[-1].mean()), name, colour)
+        figures.band(axes, totals, errors.min(axis=1).tolist(), errors.max(axis=1).tolist(), colour)
+        figures.label(axes, totals[-1], float(errors[-1].mean()), name, colour)
     axes.set(xlabel="epsilon spent by each user, in all", ylabel="largest error (fraction of n)")
     axes.margins(x=0.25)
-    return drawing.picture(
+    return figures.picture(
         figure,
         "lecture-heavy-hitters",
         f"Largest error over the domain of {WIDTH}-bit values; {runs} runs of {num_reports:,} users, bands from the "

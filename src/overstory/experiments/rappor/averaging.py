@@ -13,17 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.client import Randomizer
-from overstory.experiments import drawing
-from overstory.experiments.comparison import Comparison, exact, simulated, stated
-from overstory.experiments.context import Context
-from overstory.experiments.published import Published, at_most
-from overstory.experiments.rappor.settings import collected
-from overstory.experiments.result import Picture, Result, Table
-from overstory.privacy.attackers import evidence_of, posterior
+from overstory.experiments.comparison import Comparison, Published, at_most, exact, simulated, stated
+from overstory.experiments.rappor.collections import collected
+from overstory.experiments.registry import Context
+from overstory.experiments.result import Result, Table
+from overstory.presentation import figures
+from overstory.presentation.figures import Picture
+from overstory.privacy.attacks.posterior import evidence_of, posterior
 from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.entropy import SeededEntropy
-from overstory.protocol.mechanisms.bits import BitMechanism
-from overstory.protocol.mechanisms.mechanism import Report
+from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.mechanisms.payloads import BitMechanism
 
 CANDIDATES: Final = tuple(f"value {i}" for i in range(100))
 SEEN: Final = (1, 3, 10, 30, 100, 300, 1000)
@@ -134,20 +134,20 @@ def _table(with_round: Attacked, without: Attacked) -> Table:
 
 
 def _draw(with_round: Attacked, without: Attacked) -> Picture:
-    figure, axes = drawing.panels(width=7.2, height=4.2)
+    figure, axes = figures.panels(width=7.2, height=4.2)
     for colour, attacked, name in (
-        (drawing.OURS, with_round, "with the\npermanent round"),
-        (drawing.VERMILION, without, "noise drawn afresh"),
+        (figures.OURS, with_round, "with the\npermanent round"),
+        (figures.VERMILION, without, "noise drawn afresh"),
     ):
         low, middle, high = np.quantile(attacked.believed, [0.1, 0.5, 0.9], axis=0)
-        drawing.band(axes, SEEN, low.tolist(), high.tolist(), colour)
+        figures.band(axes, SEEN, low.tolist(), high.tolist(), colour)
         axes.semilogx(SEEN, middle, "o-", color=colour, linewidth=1.9, markersize=4)
-        at = {drawing.OURS: (5, 6), drawing.VERMILION: (5, 0)}[colour]
-        drawing.label(axes, SEEN[-1], float(middle[-1]), name, colour, xytext=at)
-    axes.axhline(1 / len(CANDIDATES), color=drawing.MUTED, linewidth=1, linestyle=(0, (4, 3)))
-    drawing.label(axes, SEEN[0], 1 / len(CANDIDATES), "before: 1%", drawing.MUTED, xytext=(2, -9))
+        at = {figures.OURS: (5, 6), figures.VERMILION: (5, 0)}[colour]
+        figures.label(axes, SEEN[-1], float(middle[-1]), name, colour, xytext=at)
+    axes.axhline(1 / len(CANDIDATES), color=figures.MUTED, linewidth=1, linestyle=(0, (4, 3)))
+    figures.label(axes, SEEN[0], 1 / len(CANDIDATES), "before: 1%", figures.MUTED, xytext=(2, -9))
     axes.set(xlabel="reports of one device seen", ylabel="P(true value | reports)", xlim=(1, 1000), ylim=(-0.05, 1.03))
-    return drawing.picture(
+    return figures.picture(
         figure,
         "rappor-averaging",
         "What an attacker believes of the true value among 100 candidates: median of the simulated devices, and the "

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from overstory.experiments import drawing
-from overstory.experiments.comparison import Comparison, exact
-from overstory.experiments.context import Context
-from overstory.experiments.published import Published, printed
-from overstory.experiments.rappor.settings import collected
-from overstory.experiments.result import Picture, Result, Table
+from overstory.experiments.comparison import Comparison, Published, exact, printed
+from overstory.experiments.rappor.collections import collected
+from overstory.experiments.registry import Context
+from overstory.experiments.result import Result, Table
+from overstory.presentation import figures
+from overstory.presentation.figures import Picture
 from overstory.privacy.statement import statement
-from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.rappor import basic_rappor_one_time
 
 NOISE = (0.25, 0.5, 0.75)
@@ -74,19 +74,19 @@ def _table() -> Table:
 
 
 def _draw() -> Picture:
-    figure, axes = drawing.panels(width=7.2, height=4.2)
+    figure, axes = figures.panels(width=7.2, height=4.2)
     numbers = list(range(1, MOST + 1))
-    for colour, f in zip((drawing.GREEN, drawing.BLUE, drawing.VERMILION), NOISE, strict=True):
+    for colour, f in zip((figures.GREEN, figures.BLUE, figures.VERMILION), NOISE, strict=True):
         mechanism = collected(f)
         axes.plot(numbers, [mechanism.epsilon_n(n) for n in numbers], color=colour, linewidth=1.9)
         axes.axhline(mechanism.epsilon_permanent, color=colour, linewidth=1, linestyle=(0, (4, 3)))
-        drawing.label(axes, MOST, mechanism.epsilon_permanent, f"f = {f:g}", colour)
+        figures.label(axes, MOST, mechanism.epsilon_permanent, f"f = {f:g}", colour)
     fresh = collected(0.5).epsilon_report
-    axes.plot([1, 9], [fresh, 9 * fresh], color=drawing.MUTED, linewidth=1.2)
+    axes.plot([1, 9], [fresh, 9 * fresh], color=figures.MUTED, linewidth=1.2)
     words = "without a permanent round:\nn times epsilon (f = 0.5)"
-    drawing.label(axes, 5.5, 5.5 * fresh, words, drawing.MUTED, xytext=(12, 0))
+    figures.label(axes, 5.5, 5.5 * fresh, words, figures.MUTED, xytext=(12, 0))
     axes.set(xlabel="reports n of one value", ylabel="epsilon (nats)", xlim=(1, MOST), ylim=(0, 8.6))
-    return drawing.picture(
+    return figures.picture(
         figure,
         "rappor-epsilons",
         "Exact epsilon of n reports of one value (solid) and its ceiling, epsilon_infinity (dashed). k = 128, h = 2, "

@@ -5,12 +5,8 @@ that is none of them, and what a symbol is called. It draws no randomness, so it
 but it must give one answer everywhere, so no answer here depends on how a division was rounded.
 """
 
-from overstory.protocol.domains.bins import Bins
-from overstory.protocol.domains.categories import Categories
-from overstory.protocol.domains.domain import MAX_SIZE, Domain
-from overstory.protocol.domains.forms import domain_from
-from overstory.protocol.domains.integers import Integers
-from overstory.protocol.domains.limits import Outside, finite, limits, refusal
+from overstory.protocol.domains.domains import MAX_SIZE, Bins, Categories, Domain, Integers, domain_from
+from overstory.protocol.domains.numbers import Outside, finite, limits, refusal
 
 __all__ = [
     "MAX_SIZE",

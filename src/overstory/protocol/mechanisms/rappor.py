@@ -13,11 +13,12 @@ from __future__ import annotations
 from typing import Any
 
 from overstory.protocol.channels import BinaryChannel, Rounds
-from overstory.protocol.encodings import Bloom, Encoding, OneHot
+from overstory.protocol.encodings.base import Encoding
+from overstory.protocol.encodings.bits import Bloom, OneHot
+from overstory.protocol.encodings.hashing import GoogleRapporPython
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.hashing import GoogleRapporPython
-from overstory.protocol.mechanisms.bits import BitMechanism
-from overstory.protocol.permanence import GooglePermanence, KeyedPermanence, Permanence
+from overstory.protocol.mechanisms.payloads import BitMechanism
+from overstory.protocol.permanent_response import GooglePermanence, KeyedPermanence, Permanence
 from overstory.protocol.probability import check_probability
 
 

@@ -6,21 +6,22 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from overstory.protocol.encodings import whole_number
+from overstory.protocol.encodings.base import whole_number
 from overstory.protocol.errors import ParameterError, suggestion
-from overstory.protocol.mechanisms import hashing_oracles, rappor, sampled, sets, unary
-from overstory.protocol.mechanisms.mechanism import Mechanism
+from overstory.protocol.mechanisms import rappor, sets, symbols, unary
+from overstory.protocol.mechanisms import unary as sampled
+from overstory.protocol.mechanisms.base import Mechanism
 
 REGISTRY: Final[dict[str, Callable[..., Mechanism]]] = {
-    "grr": hashing_oracles.grr,
+    "grr": symbols.grr,
     "sue": unary.sue,
     "oue": unary.oue,
-    "blh": hashing_oracles.blh,
-    "olh": hashing_oracles.olh,
-    "hadamard": hashing_oracles.hadamard,
+    "blh": symbols.blh,
+    "olh": symbols.olh,
+    "hadamard": symbols.hadamard,
     "subset": sets.subset,
     "projective": sets.projective,
-    "random-matrix": hashing_oracles.random_matrix,
+    "random-matrix": symbols.random_matrix,
     "rappor": rappor.rappor,
     "rappor-one-time": rappor.rappor_one_time,
     "basic-rappor": rappor.basic_rappor,
@@ -28,12 +29,12 @@ REGISTRY: Final[dict[str, Callable[..., Mechanism]]] = {
     "wb": unary.wb,
     "opt-wb": unary.opt_wb,
     "opt-dr": unary.opt_dr,
-    "l-grr": hashing_oracles.l_grr,
+    "l-grr": symbols.l_grr,
     "l-sue": unary.l_sue,
     "l-osue": unary.l_osue,
     "l-soue": unary.l_soue,
     "dbitflip": sampled.dbitflip,
-    "loloha": hashing_oracles.loloha,
+    "loloha": symbols.loloha,
 }
 
 Built = TypeVar("Built")

@@ -9,17 +9,17 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
+from overstory.protocol.canonical import context
 from overstory.protocol.channels import BinaryChannel
-from overstory.protocol.derivation import context
-from overstory.protocol.encodings import MAX_SYMBOLS, check_cohort, check_count
+from overstory.protocol.encodings.base import MAX_SYMBOLS, check_cohort, check_count
+from overstory.protocol.encodings.finite_fields import MAX_PRIME, is_field_size, is_prime
+from overstory.protocol.encodings.sets import Projective, SetSystem, Subsets
 from overstory.protocol.entropy import Entropy, KeyedEntropy
-from overstory.protocol.finite_fields import MAX_PRIME, is_field_size, is_prime
+from overstory.protocol.mechanisms.base import Mechanism, Report
 from overstory.protocol.mechanisms.calibration import check_epsilon, least_noise
-from overstory.protocol.mechanisms.mechanism import Mechanism, Report
-from overstory.protocol.permanence import check_secret
+from overstory.protocol.permanent_response import check_secret
 from overstory.protocol.probability import ONE, log_ratio, round_up
 from overstory.protocol.sampling import Draw
-from overstory.protocol.set_systems import Projective, SetSystem, Subsets
 
 
 @dataclass(frozen=True)

@@ -1,117 +1,360 @@
-"""Mechanisms whose report is one symbol: GRR, local hashing, Hadamard, the lecture's matrix, and their chains."""
+"""Oracles that report a symbol: direct, hashed, or a sign.
+
+Wang et al. (USENIX Security 2017): GRR (direct encoding), BLH, OLH. Acharya et al. (2019): Hadamard response. The
+lecture (after Bassily and Smith 2015): one randomized bit of a public random matrix. Arcolezi et al. (2022, 2023):
+L-GRR, LOLOHA.
+
+Which small set of public seeds a hashing oracle takes, and with how many symbols.
+
+The variance of a frequency is 1 / (alpha(g)^2 (g - 1)) per report when every two values collide in 1/g of the seeds.
+A balanced set has that. With pseudo-random seeds the server fits d values to s (g - 1) independent counts, which leaves
+``1 - d / (s (g - 1))`` of the information to each (`overstory.analysis.support.seed_estimates`). Of all sets within a
+hundredth of the least variance, the one with the fewest seeds is taken: a device is then one of more.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
-from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
-from overstory.protocol.channels import SymbolChannel
-from overstory.protocol.derivation import context
-from overstory.protocol.encodings import check_cohort, whole_number
-from overstory.protocol.entropy import Entropy, KeyedEntropy, uniform_below
-from overstory.protocol.mechanisms.mechanism import Mechanism, Report
-from overstory.protocol.permanence import check_secret
+from overstory.protocol.channels import MAX_EPSILON, SymbolChannel
+from overstory.protocol.encodings.base import DEFAULT_SEEDS, MAX_SYMBOLS, SEEDS, check_count
+from overstory.protocol.encodings.seeds import (
+    FEWEST_SEEDS,
+    MOST_SEEDS,
+    MOST_SYMBOLS,
+    BalancedHash,
+    SeededHash,
+    balanced_values,
+)
+from overstory.protocol.encodings.symbols import Direct, HadamardRow, LocalHash, SignMatrix, SymbolEncoding
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.calibration import check_epsilon
+from overstory.protocol.mechanisms.payloads import SymbolMechanism
 from overstory.protocol.probability import ONE
-from overstory.protocol.sampling import Draw
-from overstory.protocol.symbol_encodings import SymbolEncoding
-from overstory.protocol.symbol_rounds import SymbolRounds, symbol_drawer
+from overstory.protocol.sampling import SymbolRounds
+
+Alpha = Callable[[int], float]
+"""From a hash range to the probability that the whole chain keeps a symbol."""
+
+SLACK: Final = 1.01
 
 
-@dataclass(frozen=True)
-class SymbolMechanism(Mechanism):
-    """Encode a value as a symbol, randomize it permanently, randomize that afresh for every report.
+def check_seeds(num_seeds: int | None) -> None:
+    """Raise ParameterError unless the number is one that a hashing oracle takes."""
+    fits = num_seeds is None or (isinstance(num_seeds, int) and not isinstance(num_seeds, bool))
+    if not fits or not (num_seeds is None or num_seeds == SEEDS or FEWEST_SEEDS <= num_seeds <= MOST_SEEDS):
+        raise ParameterError(
+            f"num_seeds = {num_seeds!r}: give a whole number from {FEWEST_SEEDS} to {MOST_SEEDS}, or {SEEDS} to read a "
+            "collection of version 0.1, whose devices have a seed of their own"
+        )
 
-    The permanent response belongs to the *symbol*: values that share one on this device share the response (LOLOHA's
-    idea), so a device has at most `num_symbols` of them.
+
+def small_set(
+    alpha: Alpha,
+    usual_range: int,
+    *,
+    domain_size: int | None,
+    key: str,
+    hash_range: int | None = None,
+    num_seeds: int | None = None,
+) -> BalancedHash | SeededHash:
+    """Return the set of hash functions for these needs.
 
     Parameters
     ----------
-    name, parameters
-        The registry's name, and the parameters completed by the defaults.
-    encoding
-        From a value to a symbol.
-    rounds
-        The permanent and the instantaneous channel; alpha = 1 changes nothing.
+    alpha
+        See `Alpha`.
+    usual_range
+        The range of least variance where nothing collides more often than it should.
+    domain_size
+        d; None for strings, of which nobody knows how many there are.
+    key
+        The metric's.
+    hash_range, num_seeds
+        Where they are given.
+
+    Examples
+    --------
+    >>> small_set(lambda g: 1.718 / (1.718 + g), 4, domain_size=85, key="")
+    BalancedHash(hash_range=4, num_seeds=256, domain_size=85)
     """
+    ranges = range(2, min(4 * usual_range, MOST_SYMBOLS) + 1) if hash_range is None else (hash_range,)
+    if domain_size is None:
+        return SeededHash(ranges[0] if hash_range else usual_range, num_seeds or DEFAULT_SEEDS, None, key)
+    options = list(_options(alpha, ranges, domain_size, key, num_seeds))
+    if not options:  # too many values for any set: the more seeds, the smaller the error that stays
+        return SeededHash(hash_range or usual_range, num_seeds or MOST_SEEDS, domain_size, key)
+    least = min(variance for variance, _ in options)
+    near = [(encoding.num_seeds, variance, encoding) for variance, encoding in options if variance <= SLACK * least]
+    return min(near, key=lambda option: option[:2])[2]
 
-    name: str
-    parameters: Mapping[str, Any] = field(hash=False)
-    encoding: SymbolEncoding
-    rounds: SymbolRounds
 
-    @property
-    def payload_bits(self) -> int:
-        """A symbol's width."""
-        return (self.encoding.num_symbols - 1).bit_length()
+def _options(
+    alpha: Alpha, ranges: Iterable[int], domain_size: int, key: str, num_seeds: int | None
+) -> Iterator[tuple[float, BalancedHash | SeededHash]]:
+    """Yield every set that can tell the values apart, with its variance."""
+    for size in ranges:
+        variance = 1 / (alpha(size) ** 2 * (size - 1))
+        for seeds in _powers(size) if num_seeds is None else (num_seeds,):
+            if balanced_values(size, seeds) >= domain_size:
+                yield variance, BalancedHash(size, seeds, domain_size)
+        for seeds in (DEFAULT_SEEDS, MOST_SEEDS) if num_seeds is None else (num_seeds,):
+            encoding = SeededHash(size, seeds, domain_size, key)
+            if encoding.can_be_fitted(domain_size):
+                yield variance / (1 - domain_size / (seeds * (size - 1))), encoding
 
-    @property
-    def channel(self) -> SymbolChannel:
-        """P(reported symbol | true symbol), over both rounds."""
-        return self.rounds.combined
 
-    @cached_property
-    def p_star(self) -> Fraction:
-        """P(the reported symbol is the value's own)."""
-        return self.channel.keep
+def _powers(size: int) -> list[int]:
+    """Return the powers of `size` from 64 to 1,024."""
+    powers, power = [], size
+    while power <= MOST_SEEDS:
+        if power >= FEWEST_SEEDS:
+            powers.append(power)
+        power *= size
+    return powers
 
-    @cached_property
-    def q_star(self) -> Fraction:
-        """P(the reported symbol is another value's): they collide, or the channel moved there."""
-        collision = self.encoding.collision
-        return collision * self.channel.keep + (1 - collision) * self.channel.other
 
-    def epsilon_n(self, reports: int) -> float:
-        """Exact epsilon of `reports` reports of one value, rounded up."""
-        return self.rounds.epsilon(reports=whole_number(reports))
+MAX_RANGE: Final = 1 << 16
 
-    @property
-    def epsilon_permanent(self) -> float:
-        """Epsilon of any number of reports of one symbol, rounded up."""
-        return self.rounds.epsilon_permanent
 
-    def supports(self, report: Report, value: Any) -> bool:
-        """Whether the reported symbol is the value's in the report's cohort."""
-        return self.encoding.symbol(value, report.cohort) == report.bits
+def grr(*, domain_size: int, epsilon: float) -> SymbolMechanism:
+    """Generalized randomized response: the value with e^eps / (e^eps + d - 1), else any other.
 
-    def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
-        """Return the function from a value to its permanent symbol; see `Mechanism.responder`."""
-        check_cohort(cohort, self.num_cohorts)
-        key, about, draw = check_secret(secret), (metric, self.digest, cohort), self._permanent
+    References
+    ----------
+    Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
+    """
+    return _once("grr", dict(locals()), Direct(domain_size), epsilon)
 
-        def respond(value: Any) -> int:
-            symbol = self.encoding.symbol(value, cohort)
-            return draw(symbol, KeyedEntropy(key, context(*about, symbol), purpose=b"permanent").bits)
 
-        return respond
+def blh(
+    *, epsilon: float, domain_size: int | None = None, hash_key: str = "", num_seeds: int | None = None
+) -> SymbolMechanism:
+    """Binary local hashing: one randomized bit of the value's hash.
 
-    def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
-        """Return a uniform symbol, the mixture of all values' responses; see `Mechanism.nothing`."""
-        check_cohort(cohort, self.num_cohorts)
-        about = context(metric, self.digest, cohort, b"nothing")  # a symbol there is a number
-        return uniform_below(self.encoding.num_symbols, KeyedEntropy(check_secret(secret), about, purpose=b"permanent"))
+    `num_seeds`, as for all hashing oracles: how many public hash functions there are, from 64 to 1,024 (chosen where it
+    is not given), or 2^31 for one of each device's own, which reads collections of version 0.1.
 
-    @cached_property
-    def _permanent(self) -> Draw:
-        return symbol_drawer(self.rounds.permanent)
+    References
+    ----------
+    Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
+    """
+    return _hashed("blh", dict(locals()), 2, check_epsilon("epsilon", epsilon))
 
-    @cached_property
-    def instantaneous(self) -> Draw:
-        """The function (permanent symbol, random_bits) -> a fresh report's symbol."""
-        return symbol_drawer(self.rounds.instantaneous)
 
-    def draw_permanent(self, value: Any, cohort: int, entropy: Entropy) -> int:
-        """Return a permanent symbol drawn from `entropy`."""
-        check_cohort(cohort, self.num_cohorts)
-        return self._permanent(self.encoding.symbol(value, cohort), entropy.bits)
+def olh(
+    *,
+    epsilon: float,
+    domain_size: int | None = None,
+    hash_range: int | None = None,
+    hash_key: str = "",
+    num_seeds: int | None = None,
+) -> SymbolMechanism:
+    """Optimal local hashing: GRR on the value's hash into the range of least variance, near e^eps + 1.
 
-    def canonical(self) -> dict[str, Any]:
-        """Return all that a report's meaning and privacy depend on, as JSON values."""
-        rounds = (self.rounds.permanent, self.rounds.instantaneous)
-        return {
-            "name": self.name,
-            "thresholds": [int(c.alpha * ONE) for c in rounds],
-            **self.encoding.canonical(),
-        }
+    References
+    ----------
+    Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
+    """
+    return _hashed("olh", dict(locals()), hash_range, check_epsilon("epsilon", epsilon))
+
+
+def hadamard(*, domain_size: int, epsilon: float) -> SymbolMechanism:
+    """One randomized sign of the value's Hadamard row.
+
+    References
+    ----------
+    Acharya, Sun, Zhang, "Hadamard response: estimating distributions privately, efficiently, and with little
+    communication", AISTATS 2019.
+    """
+    return _once("hadamard", dict(locals()), HadamardRow(domain_size), epsilon)
+
+
+def random_matrix(
+    *,
+    epsilon: float | None = None,
+    domain_size: int | None = None,
+    advantage: float | None = None,
+    hash_key: str = "",
+    num_seeds: int | None = None,
+) -> SymbolMechanism:
+    """One randomized sign of the lecture's public pseudo-random +-1 matrix.
+
+    `advantage` is the lecture's small epsilon: the true sign is sent with probability 1/2 + advantage. Its real
+    epsilon is ln((1/2 + advantage) / (1/2 - advantage)), about four times as large, and `epsilon_report` says so.
+
+    References
+    ----------
+    Bassily, Smith, "Local, private, efficient protocols for succinct histograms", STOC 2015; the lecture, after it.
+    """
+    parameters = dict(locals())
+    if (epsilon is None) == (advantage is None):
+        raise ParameterError("random-matrix: give either epsilon, or the lecture's advantage")
+    encoding = SignMatrix(domain_size, hash_key) if num_seeds == SEEDS else _small(parameters, 2, lambda size: 1 / size)
+    if advantage is None:
+        assert epsilon is not None
+        return _once("random-matrix", parameters, encoding, epsilon)
+    if not 0 < advantage < 0.5:
+        raise ParameterError(f"advantage = {advantage!r}: 1/2 + advantage must be a probability between 1/2 and 1")
+    alpha = Fraction(math.floor(Fraction(advantage) * 2 * ONE), ONE)
+    channel = SymbolChannel(2, alpha)
+    return SymbolMechanism("random-matrix", parameters, encoding, SymbolRounds(channel, SymbolChannel(2, Fraction(1))))
+
+
+def l_grr(
+    *, domain_size: int, epsilon_permanent: float, epsilon_report: float, published: bool = False
+) -> SymbolMechanism:
+    """Longitudinal GRR: GRR memoized, then GRR afresh; `published` takes the second round of the literature.
+
+    References
+    ----------
+    Arcolezi, Couchot, Al Bouna, Xiao, "Improving the utility of locally differentially private protocols for
+    longitudinal and multidimensional frequency estimates", Digital Communications and Networks 2022.
+    """
+    return _twice("l-grr", dict(locals()), Direct(domain_size))
+
+
+def loloha(
+    *,
+    epsilon_permanent: float,
+    epsilon_report: float,
+    domain_size: int | None = None,
+    hash_range: int | None = None,
+    hash_key: str = "",
+    published: bool = False,
+    num_seeds: int | None = None,
+) -> SymbolMechanism:
+    """LOLOHA: the device's own hash, then GRR memoized per hashed symbol, then GRR afresh.
+
+    Without `hash_range`, the range of least variance for the chain that is really used. The exact chain is one GRR at
+    epsilon_report, whatever the permanent round, so its range is that of OLH; the published one adds noise of its own.
+
+    References
+    ----------
+    Arcolezi, Pinzón, Palamidessi, Gambs, "Frequency estimation of evolving data under local differential privacy",
+    EDBT 2023.
+    """
+    parameters, two = dict(locals()), _check_two(epsilon_permanent, epsilon_report)
+    if num_seeds == SEEDS:
+        usual = _published_range(*two) if published else best_hash_range(epsilon_report)
+        return _twice("loloha", parameters, LocalHash(hash_range or usual, domain_size, hash_key))
+    alpha = _published_chain(*two) if published else _kept(epsilon_report)
+    return _twice("loloha", parameters, _small(parameters, hash_range, alpha))
+
+
+def best_hash_range(epsilon: float) -> int:
+    """Return the integer g of least variance (E - 1 + g)^2 / ((E - 1)^2 (g - 1)); over the reals it is E + 1.
+
+    Examples
+    --------
+    >>> [best_hash_range(epsilon) for epsilon in (0.1, 1.0, 2.0, 4.0)]
+    [2, 4, 8, 56]
+    """
+    odds = math.exp(min(check_epsilon("epsilon", epsilon), 12.0))
+    near = math.floor(odds + 1)
+    return _least((near, near + 1), lambda size: (odds - 1) / (odds - 1 + size))
+
+
+def _least(ranges: Iterable[int], alpha: Alpha) -> int:
+    """Return the range g of least variance 1 / (alpha(g)^2 (g - 1)), alpha being the whole chain's."""
+    usable = (g for g in ranges if 2 <= g <= MAX_RANGE)
+    return min(usable, key=lambda g: 1 / (alpha(g) ** 2 * (g - 1)), default=MAX_RANGE)
+
+
+def _published_range(epsilon_permanent: float, epsilon_report: float) -> int:
+    """Return the range of least variance for the published chain, which is not above that of the exact one."""
+    chain = _published_chain(epsilon_permanent, epsilon_report)
+    return _least(range(2, best_hash_range(epsilon_report) + 2), chain)
+
+
+def _published_chain(epsilon_permanent: float, epsilon_report: float) -> Alpha:
+    first = math.expm1(min(epsilon_permanent, 700.0))
+
+    def alpha(size: int) -> float:
+        return first / (first + size) * float(_published_alpha(size, epsilon_permanent, epsilon_report))
+
+    return alpha
+
+
+def _kept(epsilon: float) -> Alpha:
+    """Return the alpha of one exact GRR on `size` symbols: (E - 1) / (E - 1 + size)."""
+    odds = math.expm1(min(epsilon, 12.0))
+    return lambda size: odds / (odds + size)
+
+
+def _hashed(name: str, parameters: dict[str, Any], hash_range: int | None, epsilon: float) -> SymbolMechanism:
+    """Return one round on a hash, of `hash_range` symbols where that is given."""
+    if parameters["num_seeds"] == SEEDS:
+        size = best_hash_range(epsilon) if hash_range is None else hash_range
+        encoding: SymbolEncoding = LocalHash(size, parameters["domain_size"], parameters["hash_key"])
+    else:
+        encoding = _small(parameters, hash_range, _kept(epsilon))
+    return _once(name, parameters, encoding, epsilon)
+
+
+def _small(parameters: dict[str, Any], hash_range: int | None, alpha: Alpha) -> SymbolEncoding:
+    """Return a small public set of hash functions, and complete the parameters by its size."""
+    check_seeds(parameters["num_seeds"])
+    if hash_range is not None:
+        check_count("hash_range", hash_range, 2, MOST_SYMBOLS)
+    if parameters["domain_size"] is not None:
+        check_count("domain_size", parameters["domain_size"], 2, MAX_SYMBOLS)
+    usual = _least(range(2, MOST_SYMBOLS + 1), alpha) if hash_range is None else hash_range
+    encoding = small_set(
+        alpha,
+        usual,
+        domain_size=parameters["domain_size"],
+        key=parameters["hash_key"],
+        hash_range=hash_range,
+        num_seeds=parameters["num_seeds"],
+    )
+    parameters["num_seeds"] = encoding.num_seeds
+    return encoding
+
+
+def _once(name: str, parameters: dict[str, Any], encoding: SymbolEncoding, epsilon: float) -> SymbolMechanism:
+    channel = SymbolChannel.of(encoding.num_symbols, epsilon=check_epsilon("epsilon", epsilon))
+    unchanged = SymbolChannel(encoding.num_symbols, Fraction(1))
+    return SymbolMechanism(name, parameters, encoding, SymbolRounds(channel, unchanged))
+
+
+def _check_two(epsilon_permanent: float, epsilon_report: float) -> tuple[float, float]:
+    permanent = check_epsilon("epsilon_permanent", epsilon_permanent)
+    report = check_epsilon("epsilon_report", epsilon_report)
+    if report >= permanent:
+        raise ParameterError(
+            f"epsilon_report = {report} must be below epsilon_permanent = {permanent}: otherwise one round does"
+        )
+    if permanent >= MAX_EPSILON:
+        raise ParameterError(f"epsilon_permanent = {permanent}: give a number below {MAX_EPSILON}")
+    return permanent, report
+
+
+def _twice(name: str, parameters: dict[str, Any], encoding: SymbolEncoding) -> SymbolMechanism:
+    permanent, report = _check_two(parameters["epsilon_permanent"], parameters["epsilon_report"])
+    size = encoding.num_symbols
+    memoized = SymbolChannel.of(size, epsilon=permanent)
+    second = _published_alpha(size, permanent, report) if parameters["published"] else _exact_alpha(memoized, report)
+    return SymbolMechanism(name, parameters, encoding, SymbolRounds(memoized, SymbolChannel(size, second)))
+
+
+def _exact_alpha(memoized: SymbolChannel, epsilon_report: float) -> Fraction:
+    """alpha(epsilon_report) / alpha(epsilon_permanent), rounded down to the grid."""
+    wished = SymbolChannel.of(memoized.domain_size, epsilon=epsilon_report).alpha
+    return Fraction(math.floor(ONE * wished / memoized.alpha), ONE)
+
+
+def _published_alpha(size: int, epsilon_permanent: float, epsilon_report: float) -> Fraction:
+    """Return the second round of the L-GRR and LOLOHA papers, which drops the way over a third symbol.
+
+    They solve p1 p2 + q1 q2 = e^eps1 (p1 q2 + q1 p2) for p2 = 1 - (k - 1) q2, p1 and q1 being the first round's.
+    """
+    first, odds = math.exp(epsilon_permanent), math.exp(epsilon_report)
+    kept, other = first / (first + size - 1), 1 / (first + size - 1)
+    # With ratio r = p2 / q2: kept r + other = odds (kept + other r).
+    ratio = (odds * kept - other) / (kept - odds * other)
+    alpha = (ratio - 1) / (ratio - 1 + size)
+    return Fraction(math.floor(ONE * alpha), ONE)

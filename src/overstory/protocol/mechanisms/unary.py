@@ -2,6 +2,10 @@
 
 Wang et al. (USENIX Security 2017): SUE, OUE. Arcolezi et al. (2022): L-SUE, L-OSUE, L-SOUE. Vidal's thesis
 (ProTECting): WB, OPT-WB, OPT-DR. Each is a channel or two over the one-hot encoding.
+
+d-bit flipping: each device answers for a few of the domain's values, always the same ones.
+
+Ding, Kulkarni, Yekhanin (NeurIPS 2017): the collection of telemetry where a report must stay a few bits long.
 """
 
 from __future__ import annotations
@@ -10,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from overstory.protocol.channels import BinaryChannel, Rounds
-from overstory.protocol.encodings import OneHot, check_count
+from overstory.protocol.encodings.base import check_count
+from overstory.protocol.encodings.bits import OneHot, SampledBits
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.bits import BitMechanism
+from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.calibration import (
     ONE_BIT_EACH,
     Family,
@@ -23,6 +28,7 @@ from overstory.protocol.mechanisms.calibration import (
     second_round,
     symmetric,
 )
+from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.probability import ONE
 
 
@@ -159,3 +165,35 @@ def _twice(name: str, parameters: dict[str, Any], first: Family, second: Family)
     memoized = one_round(first, permanent)
     rounds = Rounds(memoized, second_round(memoized, second, report))
     return BitMechanism(name, parameters, OneHot(parameters["domain_size"]), rounds)
+
+
+@dataclass(frozen=True)
+class SampledMechanism(BitMechanism):
+    """Bits of a sample of the values: `p_star` and `q_star` are those of a report that was asked for the value."""
+
+    def supports(self, report: Report, value: Any) -> bool:
+        """Whether the report was asked for the value, and its bit is set."""
+        bits = self.encode(value, report.cohort)
+        return bool(report.bits & bits)
+
+
+def dbitflip(*, domain_size: int, epsilon: float, sampled_bits: int | None = None) -> BitMechanism:
+    """d-bit flipping: symmetric noise, memoized, on the bits of a public sample of the values (16 unless given).
+
+    References
+    ----------
+    Ding, Kulkarni, Yekhanin, "Collecting telemetry data privately", NeurIPS 2017.
+    """
+    parameters = dict(locals())
+    encoding = SampledBits(domain_size, _few(domain_size) if sampled_bits is None else sampled_bits)
+    check_epsilon("epsilon", epsilon)
+
+    def promised(threshold: int) -> float:
+        return Rounds(symmetric(threshold), BinaryChannel.identity()).epsilon(encoding.differences)
+
+    channel = symmetric(least_noise(promised, epsilon, 1, ONE // 2 - 1))
+    return SampledMechanism("dbitflip", parameters, encoding, Rounds(channel, BinaryChannel.identity()))
+
+
+def _few(domain_size: int) -> int:
+    return min(OneHot(domain_size).num_bits, 16)

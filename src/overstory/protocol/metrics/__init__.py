@@ -1,9 +1,7 @@
 """Metrics: what is collected, why, how privately, how often, for how long. The standard library alone."""
 
 from overstory.protocol.metrics.budget import PersonBudget
-from overstory.protocol.metrics.faults import Fault, RegistryError
-from overstory.protocol.metrics.metric import Beyond, Metric, Strings
-from overstory.protocol.metrics.period import Period
+from overstory.protocol.metrics.metric import Beyond, Metric, Period, Strings
 from overstory.protocol.metrics.registry import (
     MetricRegistry,
     UnknownMetricError,
@@ -13,6 +11,7 @@ from overstory.protocol.metrics.registry import (
     registry_folder,
     registry_text,
 )
+from overstory.protocol.metrics.toml_fields import Fault, RegistryError
 
 __all__ = [
     "Beyond",

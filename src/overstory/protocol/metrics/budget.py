@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 if TYPE_CHECKING:
-    from overstory.protocol.metrics.fields import Fields
     from overstory.protocol.metrics.metric import Metric
+    from overstory.protocol.metrics.toml_fields import Fields
 
 Against = Literal["any-history", "same-pattern"]
 

@@ -15,15 +15,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.protocol.derivation import digest
+from overstory.protocol.canonical import digest
 from overstory.protocol.errors import FormatError, ParameterError, suggestion
 from overstory.protocol.metrics.budget import PersonBudget, read_budget
-from overstory.protocol.metrics.building import KEYS, build_metric
-from overstory.protocol.metrics.candidate_file import Folder
-from overstory.protocol.metrics.faults import Fault, RegistryError
-from overstory.protocol.metrics.fields import Fields
 from overstory.protocol.metrics.metric import Metric
-from overstory.protocol.metrics.places import Place, places
+from overstory.protocol.metrics.metric_table import KEYS, Folder, build_metric
+from overstory.protocol.metrics.toml_fields import Fault, Fields, RegistryError
+from overstory.protocol.metrics.toml_positions import Place, places
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable

@@ -25,13 +25,12 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from overstory.protocol.channels import SymbolChannel
-from overstory.protocol.encodings import check_symbol
+from overstory.protocol.encodings.base import check_symbol
 from overstory.protocol.entropy import Entropy, uniform_below
-from overstory.protocol.numeric.interval import Interval
-from overstory.protocol.numeric.randomizer import NumericRandomizer
+from overstory.protocol.numeric.randomizer import Interval, NumericRandomizer
 from overstory.protocol.numeric.windows import WindowChannel
 from overstory.protocol.probability import ONE, THRESHOLD_BITS
-from overstory.protocol.symbol_rounds import symbol_drawer
+from overstory.protocol.sampling import symbol_drawer
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from typing import Any, Final, Literal
 
 from overstory.protocol.mechanisms.registry import build_from
-from overstory.protocol.numeric.interval import Interval
-from overstory.protocol.numeric.levels import RangeRandomizer
 from overstory.protocol.numeric.means import Duchi, Hybrid, MeanRandomizer, Piecewise
-from overstory.protocol.numeric.randomizer import NumericRandomizer
+from overstory.protocol.numeric.randomizer import Interval, NumericRandomizer
+from overstory.protocol.numeric.ranges import RangeRandomizer
 from overstory.protocol.numeric.square_wave import SquareWave
 
 NumericMechanism = NumericRandomizer | RangeRandomizer

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
-from overstory.protocol.encodings import check_count, check_symbol
+from overstory.protocol.encodings.base import check_count, check_symbol
 from overstory.protocol.entropy import Entropy, uniform_below
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.probability import ONE, THRESHOLD_BITS, check_probability, log_ratio, round_up

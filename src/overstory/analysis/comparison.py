@@ -1,0 +1,391 @@
+"""Choosing an oracle by numbers: error, size of a report, cost of decoding, at equal privacy.
+
+The criterion is exact. Averaged over a domain of d values, whose frequencies sum to 1, the variance of the raw
+estimates is their variance at frequency 1/d: variance is linear in the frequency. So one number ranks the oracles for
+every population.
+
+Choosing by trial: the same population asked through several oracles.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.analysis.oracle import FrequencyOracle, frequency_oracle
+from overstory.analysis.reports import ReportBatch
+from overstory.analysis.support.registry import support_of
+from overstory.analysis.variance import frequency_variance
+from overstory.privacy.attacks.linkability import MILLION, Linkability, bits_text, linkability
+from overstory.privacy.payload_terms import change_leak
+from overstory.privacy.text import epsilon_text
+from overstory.protocol.encodings.base import check_count, whole_number
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.calibration import check_epsilon
+from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
+
+TWICE: Final = 2.0
+"""What has at most twice the least variance is worth a word, where its reports are smaller."""
+
+SLACK: Final = 1.01
+"""An oracle whose variance is within 1% of the best may be preferred for what it does not carry, and for its size."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An oracle at given needs.
+
+    Parameters
+    ----------
+    name, parameters
+        How to make it: ``overstory.oracle(name, **parameters)``.
+    variance
+        Average variance of the raw frequencies over the domain.
+    report_bits
+        Bits of a report: payload and public part.
+    decoding
+        What counting the support of every value costs.
+    epsilon_report, epsilon_permanent
+        What is really spent, rounded up.
+    linkable
+        What the reports of a device have in common, in bits.
+    """
+
+    name: str
+    parameters: dict[str, Any]
+    variance: float
+    report_bits: int
+    decoding: str
+    epsilon_report: float
+    epsilon_permanent: float
+    linkable: Linkability
+
+    @property
+    def standard_error(self) -> float:
+        """Root mean square error of a frequency."""
+        return math.sqrt(self.variance)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the choice as JSON values; what has no bound is None."""
+        ever = self.epsilon_permanent
+        return {
+            "oracle": self.name,
+            "parameters": self.parameters,
+            "standard_error": self.standard_error,
+            "variance": self.variance,
+            "report_bits": self.report_bits,
+            "decoding": self.decoding,
+            "epsilon_report": self.epsilon_report,
+            "epsilon_permanent": ever if math.isfinite(ever) else None,
+            "linkable": self.linkable.to_json(),
+        }
+
+
+def rank(
+    domain_size: int, epsilon: float, num_reports: int, *, epsilon_permanent: float | None = None
+) -> tuple[Choice, ...]:
+    """Rank the registered oracles for a domain, the most accurate first.
+
+    Parameters
+    ----------
+    domain_size
+        d.
+    epsilon
+        Of one report.
+    num_reports
+        n, one report a device.
+    epsilon_permanent
+        Of any number of reports of one value. With it the longitudinal oracles are ranked, which send fresh reports;
+        without it those that send one.
+
+    Raises
+    ------
+    ParameterError
+        When a number is out of range, or no oracle can keep the epsilons.
+
+    Examples
+    --------
+    >>> [choice.name for choice in rank(100, 4.0, 10**6)[:3]]
+    ['grr', 'subset', 'projective']
+    """
+    domain_size, num_reports = whole_number(domain_size), whole_number(num_reports)
+    check_count("domain_size", domain_size, 2, 1 << 31)
+    check_count("num_reports", num_reports, 1, 1 << 62)
+    epsilon = check_epsilon("epsilon", epsilon)
+    if epsilon_permanent is None:
+        built = _made({"domain_size": domain_size, "epsilon": epsilon})
+    elif epsilon < check_epsilon("epsilon_permanent", epsilon_permanent):
+        built = _two_rounds(domain_size, epsilon, epsilon_permanent)
+    else:
+        raise ParameterError(f"epsilon = {epsilon} of one report must be below epsilon_permanent = {epsilon_permanent}")
+    found = [_choice(one, domain_size, num_reports) for one in built]
+    if not found:
+        raise ParameterError(f"no oracle for {domain_size} values reaches epsilon {epsilon}")
+    return tuple(sorted(found, key=lambda choice: (choice.variance, choice.report_bits)))
+
+
+def recommend(ranking: tuple[Choice, ...]) -> Choice:
+    """Return the choice to make: of those within 1% of the least variance, what links a device's reports least.
+
+    That is the one of which two reports of a value share the fewest bits, whether they are equal (a cohort, a seed, a
+    memoized report) or alike (a permanent response behind fresh noise); then the one with the smallest reports.
+    `trade` says what was given up for it.
+
+    Examples
+    --------
+    >>> recommend(rank(10_000, 1.0, 10**6)).name
+    'projective'
+    >>> recommend(rank(100, 1.0, 10**6, epsilon_permanent=2.0)).name
+    'l-osue'
+    >>> recommend(rank(12_000, 1.0, 10**6, epsilon_permanent=2.0)).name
+    'loloha'
+    """
+    return min(_near(ranking), key=lambda choice: (_shared(choice), choice.report_bits, choice.variance))
+
+
+def _shared(choice: Choice) -> float:
+    """Return the bits that two reports of a value share, without what floats add: equal oracles are to be equal."""
+    return round(choice.linkable.shared(1), 6)
+
+
+def _near(ranking: tuple[Choice, ...]) -> list[Choice]:
+    return [choice for choice in ranking if choice.variance <= SLACK * ranking[0].variance]
+
+
+def trade(ranking: tuple[Choice, ...], best: Choice) -> str | None:
+    """Say what `best` gives up, or what it costs, in how far a device's reports can be linked; None where nothing.
+
+    Examples
+    --------
+    >>> ranking = rank(100, 1.0, 10**6, epsilon_permanent=2.0)
+    >>> trade(ranking, recommend(ranking)).split(";")[0]
+    'loloha would send 12 bits instead of 100 at the same error, but 10 bits of them are the same in every report'
+    """
+    if best.linkable.always.bits:
+        free = next((choice for choice in ranking if not choice.linkable.always.bits), None)
+        if free is None:
+            return None
+        more = math.sqrt(free.variance / best.variance) - 1
+        return (
+            f"{free.name} would carry nothing that is the same whatever the value, for an error {max(more, 0):.1%} "
+            f"larger and {bits_text(free.report_bits)} a report; {_alike(best, free)}{_changes(best, free)}"
+        )
+    limit = TWICE * best.variance
+    smaller = [
+        c for c in ranking if c.variance <= limit and c.linkable.always.bits and c.report_bits < best.report_bits
+    ]
+    small = min(smaller, key=lambda choice: choice.variance, default=None)
+    if small is None:
+        return None
+    same, more = small.linkable.always, math.sqrt(small.variance / best.variance) - 1
+    error = "the same error" if small.variance <= SLACK * best.variance else f"an error {more:.0%} larger"
+    return (
+        f"{small.name} would send {bits_text(small.report_bits)} instead of {best.report_bits} at {error}, but "
+        f"{bits_text(same.bits)} of them are the same in every report; of a million devices "
+        f"{math.floor(same.crowd(MILLION)):,} share them; {_alike(best, small)}{_changes(best, small)}"
+    )
+
+
+def _alike(first: Choice, second: Choice) -> str:
+    """Say what two reports of each share, where the value does not change."""
+    shared = [bits_text(choice.linkable.shared(1)) for choice in (first, second)]
+    return f"two reports of an unchanged value share {shared[0]} with {first.name}, {shared[1]} with {second.name}"
+
+
+def _changes(first: Choice, second: Choice) -> str:
+    """Say how far a change of value shows in two linked reports of each, where that is finite."""
+    leaks = [change_leak(mechanism(choice.name, **choice.parameters)) for choice in (first, second)]
+    if not all(map(math.isfinite, leaks)):
+        return ""
+    return (
+        f"; a change of value within two linked reports has epsilon {epsilon_text(leaks[0])} with {first.name}, "
+        f"{epsilon_text(leaks[1])} with {second.name}"
+    )
+
+
+def make(name: str, **parameters: Any) -> Mechanism | None:
+    """Return the mechanism, or None where it does not exist at this size or epsilon."""
+    try:
+        return mechanism(name, **parameters)
+    except ParameterError:
+        return None
+
+
+def _two_rounds(domain_size: int, epsilon: float, epsilon_permanent: float) -> Iterator[Mechanism]:
+    """Make every oracle that memoizes, and whose reports are fresh, within both epsilons."""
+    given = {"domain_size": domain_size, "epsilon_permanent": epsilon_permanent}
+    yield from _made(given | {"epsilon_report": epsilon})
+    yield from (one for one in _made(given) if one.epsilon_report <= epsilon)
+
+
+WIDER: Final = {"prime_powers": True}
+"""Parameters that let an oracle choose among more; their defaults keep old collections as they are."""
+
+
+def _made(given: dict[str, Any]) -> Iterator[Mechanism]:
+    """Make every oracle that these parameters determine, and that takes no other epsilon."""
+    for name, build in REGISTRY.items():
+        accepted = inspect.signature(build).parameters
+        needed = {key for key, parameter in accepted.items() if parameter.default is parameter.empty}
+        epsilons = {key for key in accepted if key.startswith("epsilon")}
+        asked = {key for key in given if key.startswith("epsilon")}
+        wider = {key: value for key, value in WIDER.items() if key in accepted}
+        if epsilons == asked and needed <= set(given) <= set(accepted) and (one := make(name, **given, **wider)):
+            yield one
+
+
+def _choice(built: Mechanism, domain_size: int, num_reports: int) -> Choice:
+    return Choice(
+        name=built.name,
+        parameters={key: value for key, value in built.parameters.items() if value not in (None, "", False)},
+        variance=frequency_variance(built, num_reports, 1 / domain_size),
+        report_bits=report_bits(built),
+        decoding=support_of(built).cost,
+        epsilon_report=built.epsilon_report,
+        epsilon_permanent=built.epsilon_permanent,
+        linkable=linkability(built),
+    )
+
+
+def report_bits(built: Mechanism) -> int:
+    """Return the bits of a report: its payload and its public part.
+
+    Examples
+    --------
+    >>> report_bits(mechanism("hadamard", domain_size=100, epsilon=1.0))
+    8
+    """
+    return built.payload_bits + (built.num_cohorts - 1).bit_length()
+
+
+ERRORS: Final = 200
+"""Independent errors of which the mean square is known to 10%, and its root to 5%."""
+TOGETHER: Final = 1 << 12
+"""Devices that are simulated in one go: for fewer, NumPy's calls cost more than what they work out."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What an oracle's error came out as in simulated collections.
+
+    Attributes
+    ----------
+    error
+        Root mean square error of all frequencies, over all collections.
+    standard_error
+        Of `error`, from how much the collections differ; None for one collection.
+    rounds
+        Collections.
+    """
+
+    error: float
+    standard_error: float | None
+    rounds: int
+
+
+def rounds_to_order(domain_size: int) -> int:
+    """Return how many collections tell oracles apart: an error is then known to about 5%, or better.
+
+    One collection has about d - 1 independent errors, and the root of the mean of n squares varies by ``1 / sqrt(2 n)``
+    of itself. 4 to 20: with few values oracles are many collections apart, and 20 must do.
+
+    Examples
+    --------
+    >>> [rounds_to_order(size) for size in (2, 21, 50, 1000)]
+    [20, 10, 5, 4]
+    """
+    return min(max(math.ceil(ERRORS / max(domain_size - 1, 1)), 4), 20)
+
+
+def measured_error(
+    choice: Choice,
+    symbols: NDArray[np.integer],
+    domain_size: int,
+    rng: np.random.Generator,
+    *,
+    rounds: int = 1,
+    advance: Callable[[int], object] = lambda _: None,
+) -> Measured:
+    """Return the root mean square error of all frequencies, over `rounds` simulated collections.
+
+    Parameters
+    ----------
+    choice
+        The oracle.
+    symbols : ndarray of int, shape (n,)
+        What each device holds.
+    domain_size
+        d.
+    rng
+        Where all randomness comes from.
+    rounds
+        Collections, each from all the devices.
+    advance
+        Is called with 1 after each collection.
+
+    Examples
+    --------
+    >>> from overstory.analysis.comparison import rank
+    >>> symbols = np.arange(20_000) % 8
+    >>> best = rank(8, 1.0, 20_000)[0]
+    >>> found = measured_error(best, symbols, 8, np.random.default_rng(1), rounds=20)
+    >>> bool(abs(found.error - best.standard_error) < 4 * found.standard_error)
+    True
+    """
+    oracle = frequency_oracle(choice.name, **choice.parameters)
+    truth = np.bincount(symbols, minlength=domain_size) / len(symbols)
+    squares = []
+    for reports in _collections(oracle, symbols, rounds, rng):
+        estimate = oracle.estimate(oracle.accumulate(reports))
+        squares.append(np.mean((estimate.raw_frequencies - truth) ** 2))
+        advance(1)
+    error = math.sqrt(np.mean(squares))
+    # The square root's slope is 1 / (2 sqrt).
+    spread = float(np.std(squares, ddof=1)) / math.sqrt(rounds) / (2 * error) if rounds > 1 and error else None
+    return Measured(error, spread, rounds)
+
+
+def _collections(
+    oracle: FrequencyOracle, symbols: NDArray[np.integer], rounds: int, rng: np.random.Generator
+) -> Iterator[ReportBatch]:
+    """Yield the reports of each collection; small ones are drawn together, as different devices of one population."""
+    size, together = len(symbols), max(1, TOGETHER // len(symbols))
+    for first in range(0, rounds, together):
+        drawn = oracle.simulate(np.tile(symbols, min(together, rounds - first)), rng)
+        for start in range(0, len(drawn), size):
+            rows = slice(start, start + size)
+            yield ReportBatch(drawn.cohorts[rows], drawn.bits[rows], drawn.num_bits, drawn.num_cohorts)
+
+
+def measured_errors(
+    ranking: Sequence[Choice],
+    symbols: NDArray[np.integer],
+    domain_size: int,
+    seed: int,
+    *,
+    rounds: int = 1,
+    advance: Callable[[int], object] = lambda _: None,
+) -> Iterator[Measured]:
+    """Yield `measured_error` of every choice, each with randomness of its own."""
+    for number, choice in enumerate(ranking):
+        rng = np.random.default_rng([seed, number])
+        yield measured_error(choice, symbols, domain_size, rng, rounds=rounds, advance=advance)
+
+
+def zipf(num_reports: int, domain_size: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return what each of n devices holds when value v has a share proportional to 1 / (v + 1).
+
+    Examples
+    --------
+    >>> zipf(5, 3, np.random.default_rng(1)).max() < 3
+    np.True_
+    """
+    shares = 1 / np.arange(1, domain_size + 1)
+    return rng.choice(domain_size, size=num_reports, p=shares / shares.sum())

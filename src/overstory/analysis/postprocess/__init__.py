@@ -1,0 +1,1 @@
+"""Named steps after an unbiased estimate."""

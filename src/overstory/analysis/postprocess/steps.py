@@ -1,0 +1,235 @@
+"""The steps that need nothing but the estimate: the thesis's, and those that Wang et al. compare.
+
+Wang, Lopuhaa-Zwakenberg, Li, Skoric, Li, "Locally differentially private frequency estimation with consistency", NDSS
+2020, name and compare Norm, Norm-Sub and Base-Cut among others.
+
+Smoothing: what an ordered domain allows, because neighbours tend to be alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from overstory.analysis.selection import check_alpha
+from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from overstory.analysis.estimate import Estimate
+
+    F64 = NDArray[np.float64]
+
+
+class Step(Protocol):
+    """From an estimate to counts."""
+
+    @property
+    def name(self) -> str:
+        """What the result says was done."""
+        ...
+
+    def __call__(self, estimate: Estimate) -> F64:
+        """Return the new counts."""
+        ...
+
+
+@dataclass(frozen=True)
+class Clip:
+    """Move each count to the nearest one that is possible: not negative, and no more than the reports."""
+
+    @property
+    def name(self) -> str:
+        """The step's name."""
+        return "clip"
+
+    def __call__(self, estimate: Estimate) -> F64:
+        """Return the counts."""
+        return np.clip(estimate.counts, 0.0, estimate.num_reports)
+
+
+@dataclass(frozen=True)
+class EstFreq:
+    """The thesis's Est_Freq (section 4.1): ``max(0, estimate) / sum(estimate)``, times the number of reports.
+
+    Literally, the sum is over the estimates before clipping, so the result adds up to more than it should (negative
+    estimates lower the divisor and are then left out). `clipped` divides by the sum of what is kept: a distribution.
+
+    Raises
+    ------
+    ParameterError
+        When that sum is not above 0.
+    """
+
+    clipped: bool = False
+
+    @property
+    def name(self) -> str:
+        """est-freq, or est-freq-clipped."""
+        return "est-freq-clipped" if self.clipped else "est-freq"
+
+    def __call__(self, estimate: Estimate) -> F64:
+        """Return the counts."""
+        kept = np.maximum(estimate.counts, 0.0)
+        total = float((kept if self.clipped else estimate.counts).sum())
+        if total <= 0:
+            raise ParameterError(f"{self.name} divides by the sum of the estimates, which is {total:.6g}: use norm-sub")
+        return np.asarray(kept / total * estimate.num_reports)
+
+
+@dataclass(frozen=True)
+class Norm:
+    """Add one number to all counts, so that they sum to the number of reports. Linear, so still unbiased."""
+
+    @property
+    def name(self) -> str:
+        """The step's name."""
+        return "norm"
+
+    def __call__(self, estimate: Estimate) -> F64:
+        """Return the counts."""
+        return np.asarray(estimate.counts + (estimate.num_reports - estimate.counts.sum()) / max(len(estimate), 1))
+
+
+@dataclass(frozen=True)
+class NormSub:
+    """Project the counts onto those that are not negative and sum to the number of reports: ``max(count + delta, 0)``.
+
+    The nearest distribution in squared distance, and with equal standard errors the likeliest one. It takes a little
+    from many small counts, so sums over many symbols are biased: ask for ranges before it, not after.
+    """
+
+    @property
+    def name(self) -> str:
+        """The step's name."""
+        return "norm-sub"
+
+    def __call__(self, estimate: Estimate) -> F64:
+        """Return the counts."""
+        return project_simplex(estimate.counts, estimate.num_reports)
+
+
+@dataclass(frozen=True)
+class BaseCut:
+    """Set to 0 every count that an absent value could well have shown.
+
+    A value is kept when its one-sided p-value is at most alpha / d, so that of all absent values at most alpha are
+    kept on average (the threshold of Bassily and Smith 2015).
+
+    Parameters
+    ----------
+    alpha
+        The estimate's own unless given.
+    """
+
+    alpha: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.alpha is not None:
+            check_alpha(self.alpha)
+
+    @property
+    def name(self) -> str:
+        """The step's name, with alpha when it was chosen."""
+        return "base-cut" if self.alpha is None else f"base-cut(alpha={self.alpha:g})"
+
+    def __call__(self, estimate: Estimate) -> F64:
+        """Return the counts."""
+        level = estimate.alpha if self.alpha is None else self.alpha
+        return np.where(estimate.p_values <= level / max(len(estimate), 1), estimate.counts, 0.0)
+
+
+def project_simplex(values: ArrayLike, total: float = 1.0) -> F64:
+    """Return the nearest point that is not negative and sums to `total`: ``max(values + delta, 0)``.
+
+    Sort, and find how many stay above 0 (Held, Wolfe, Crowder 1974; Wang and Carreira-Perpinan, arXiv 1309.1541).
+
+    Raises
+    ------
+    ParameterError
+        When there are no values, or the total is negative.
+
+    Examples
+    --------
+    >>> project_simplex([0.7, 0.5, -0.2]).round(6).tolist()
+    [0.6, 0.4, 0.0]
+    """
+    given = np.asarray(values, np.float64)
+    if given.ndim != 1 or not given.size or total < 0:
+        raise ParameterError(f"give a list of numbers and a total that is not negative, not {given.shape} and {total}")
+    falling = np.sort(given)[::-1]
+    deltas = (total - np.cumsum(falling)) / np.arange(1, given.size + 1)
+    last = int(np.flatnonzero(falling + deltas >= 0)[-1])
+    return np.asarray(np.maximum(given + deltas[last], 0.0))
+
+
+@dataclass(frozen=True)
+class Smooth:
+    """A smoothing spline on the ordered counts, as rough as the counts' own noise allows.
+
+    **The prior on shape**: waves of k half periods over the domain have amplitudes that fall like k**-2, that is, the
+    integrated squared second difference is small (and the slope is 0 at both ends). In the cosine basis the penalized
+    least-squares solution shrinks each amplitude by ``1 / (1 + penalty k**4)`` (Garcia 2010). The sum is kept.
+
+    **How smooth** is decided by Stein's unbiased estimate of the squared error (Stein 1981), which the known standard
+    errors make possible; with noise that nothing stands out of, everything becomes flat. One spike on a smooth ground
+    is blurred: smooth only where spikes are not the question. Counts may still be negative: "norm-sub" after it.
+
+    Parameters
+    ----------
+    penalty
+        Chosen by the rule above unless given.
+
+    Raises
+    ------
+    ParameterError
+        When the penalty is negative, or no standard error is finite.
+    """
+
+    penalty: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.penalty is not None and not 0 <= self.penalty < np.inf:
+            raise ParameterError(f"penalty = {self.penalty}: give a number, at least 0")
+
+    @property
+    def name(self) -> str:
+        """The step's name, with the penalty when it was chosen."""
+        return "smooth" if self.penalty is None else f"smooth(penalty={self.penalty:g})"
+
+    def __call__(self, estimate: Estimate) -> F64:
+        """Return the counts."""
+        from scipy.fft import dct, idct
+
+        known = estimate.standard_errors[np.isfinite(estimate.standard_errors)]
+        if self.penalty is None and not known.size:
+            raise ParameterError("smoothing needs a finite standard error to know noise from shape, or a penalty")
+        amplitudes = dct(estimate.counts, norm="ortho")
+        penalty = least_risk(amplitudes, float(np.mean(known**2))) if self.penalty is None else self.penalty
+        return np.asarray(idct(amplitudes * shrinkage(amplitudes.size, penalty), norm="ortho"))
+
+
+def shrinkage(size: int, penalty: float) -> F64:
+    """Return what is left of each wave's amplitude, longest first.
+
+    Examples
+    --------
+    >>> shrinkage(3, 1.0).round(3).tolist()
+    [1.0, 0.5, 0.059]
+    """
+    return np.asarray(1.0 / (1.0 + penalty * np.arange(size, dtype=np.float64) ** 4))
+
+
+def least_risk(amplitudes: F64, noise_variance: float) -> float:
+    """Return the penalty with the smallest estimated squared error, of 25 a decade from none to everything.
+
+    The estimate is ``sum (1 - h)**2 a**2 + 2 noise_variance sum h``, up to a constant: unbiased for Gaussian noise.
+    """
+    size = amplitudes.size
+    penalties = 10.0 ** np.arange(-4 * np.log10(size) - 2, 2.0, 0.04)
+    kept = np.array([shrinkage(size, penalty) for penalty in penalties])
+    risk = (1 - kept) ** 2 @ amplitudes**2 + 2 * noise_variance * kept.sum(axis=1)
+    return float(penalties[np.argmin(risk)])

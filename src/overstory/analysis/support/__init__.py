@@ -1,0 +1,1 @@
+"""Which values a report supports, by kind of encoding."""

@@ -1,0 +1,131 @@
+"""The server's half of an oracle: what its devices would send, and which values a report supports.
+
+A report supports the values that speak for it (Wang et al. 2017): those whose bit it sets, whose hash it names, whose
+set holds it. Counting the support of every value is all that differs between oracles on the server; what follows,
+debiasing by p* and q*, is the same for all. A family of encodings is a class here, and `support_families` says
+which encoding belongs to which.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.analysis.support.positions import symbols_of
+from overstory.protocol.encodings.base import MAX_COHORTS
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import Mechanism
+
+if TYPE_CHECKING:
+    from overstory.analysis.estimate import Estimate
+
+M_co = TypeVar("M_co", bound=Mechanism, covariant=True)
+Words = NDArray[np.uint64]
+Cohorts = NDArray[np.uint16] | NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Whose randomness a simulated report takes: everything follows from it.
+
+    Parameters
+    ----------
+    key
+        32 bytes.
+    first_device
+        The first row's device; a device's report does not depend on the rows that it is computed with.
+    report_index
+        Which of a device's reports; its permanent response does not depend on it.
+    """
+
+    key: bytes
+    first_device: int = 0
+    report_index: int = 0
+
+
+@dataclass(frozen=True)
+class Support(ABC, Generic[M_co]):
+    """The server's half of the oracles with one kind of encoding."""
+
+    mechanism: M_co
+
+    cost: ClassVar[str]
+    """What counting the support of all d values in n reports takes, in this family's letters."""
+
+    @property
+    def domain_size(self) -> int | None:
+        """How many values there are; None where they are strings."""
+        size: int | None = getattr(self.mechanism.encoding, "domain_size", None)
+        return size
+
+    @property
+    def num_outputs(self) -> int:
+        """Payloads that a device can send are below this number."""
+        return 1 << self.mechanism.payload_bits
+
+    @abstractmethod
+    def table(self, values: Sequence[Any]) -> NDArray[Any]:
+        """Return what a value is encoded from, a row (of the last but one axis, or the only one) for each."""
+
+    @abstractmethod
+    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, whose: Simulation) -> Words:
+        """Return the packed reports of devices that hold ``table[symbols]``."""
+
+    @abstractmethod
+    def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
+        """Return how many reports support each of `values`, or each value of the domain."""
+
+    def assign_cohorts(self, key: bytes, num_devices: int) -> Cohorts:
+        """Return the cohort of each device, drawn uniformly."""
+        many = self.mechanism.num_cohorts
+        if many > MAX_COHORTS:
+            from overstory.kernels.small_devices import assign_seeds
+
+            return assign_seeds(key, many, num_devices)
+        from overstory.kernels.small_devices import assign_cohorts
+
+        return assign_cohorts(key, many, num_devices)
+
+    def estimate(
+        self, counts: SupportCounts, names: Sequence[str] | None, *, reports_per_device: float = 1.0, **choices: Any
+    ) -> Estimate:
+        """Debias the counts: (supports - n q*) / (p* - q*)."""
+        from overstory.analysis.estimate import debias
+        from overstory.analysis.variance import sharing
+
+        values = [str(symbol) for symbol in range(counts.num_bits)] if names is None else names
+        shared = sharing(self.mechanism, reports_per_device)
+        return debias(counts, float(self.mechanism.p_star), float(self.mechanism.q_star), values, shared, **choices)
+
+    def outputs(self, batch: ReportBatch) -> NDArray[np.int64]:
+        """Return the payloads as numbers.
+
+        Raises
+        ------
+        ParameterError
+            When one of them cannot be a report.
+        """
+        drawn = batch.bits[:, 0]
+        if drawn.size and int(drawn.max()) >= self.num_outputs:
+            raise ParameterError(
+                f"a report of {self.mechanism.name} is a number below {self.num_outputs}, not {int(drawn.max())}"
+            )
+        return drawn.astype(np.int64)
+
+
+def pooled(ones: NDArray[np.integer[Any]], num_reports: int) -> SupportCounts:
+    """Return counts in which every report could have supported every value."""
+    return SupportCounts([num_reports], ones.reshape(1, -1))
+
+
+def chosen(counts: SupportCounts, values: Sequence[Any] | None) -> SupportCounts:
+    """Return the counts of some symbols, in their order; of all without `values`."""
+    if values is None:
+        return counts
+    return SupportCounts(counts.totals, counts.ones[:, symbols_of(values, counts.num_bits)])

@@ -1,0 +1,195 @@
+"""Support of reports that are bits: unary encodings, Bloom filters, sampled bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.analysis.support.base import Cohorts, Simulation, Support, Words, chosen
+from overstory.analysis.support.positions import positions_of
+from overstory.analysis.variance import support_noise
+from overstory.protocol.channels import BinaryChannel
+from overstory.protocol.encodings.bits import Bloom, SampledBits
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.payloads import BitMechanism
+
+if TYPE_CHECKING:
+    from overstory.analysis.estimate import Estimate
+
+
+class OneHotSupport(Support[BitMechanism]):
+    """A bit per symbol: a report supports the symbols whose bits it sets."""
+
+    cost = "n d bits added"
+
+    def table(self, values: Sequence[Any]) -> NDArray[Any]:
+        """Return the positions that each value sets in each cohort."""
+        return positions_of(self.mechanism.encoding, values)
+
+    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, whose: Simulation) -> Words:
+        """Pass the values' bits through both channels."""
+        return self._simulate(table, symbols, cohorts, whose, self.mechanism.encoding.num_bits)
+
+    def _simulate(
+        self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, whose: Simulation, num_bits: int
+    ) -> Words:
+        from overstory.kernels.small_devices import simulate_bits
+
+        rounds = self.mechanism.rounds
+        return simulate_bits(
+            table,
+            symbols,
+            cohorts.astype(np.uint16, copy=False),
+            _thresholds(rounds.permanent),
+            _thresholds(rounds.instantaneous),
+            whose.key,
+            num_bits=num_bits,
+            first_device=whose.first_device,
+            report_index=whose.report_index,
+        )
+
+    def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
+        """Count bits."""
+        return chosen(batch.accumulate(), values)
+
+
+class BloomSupport(OneHotSupport):
+    """Filters of strings: what is counted are the bits of each cohort, and candidates are tried on the counts."""
+
+    cost = "n k bits added, then a regression"
+
+    def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
+        """Count bits by cohort.
+
+        Raises
+        ------
+        ParameterError
+            When candidates are given: they are not needed before estimating.
+        """
+        _whole(self.mechanism, values)
+        return batch.accumulate()
+
+    def estimate(
+        self, counts: SupportCounts, names: Sequence[str] | None, *, reports_per_device: float = 1.0, **choices: Any
+    ) -> Estimate:
+        """Decode; see `overstory.analysis.decoding.decode`.
+
+        Raises
+        ------
+        ParameterError
+            Without candidates.
+        """
+        encoding = self.mechanism.encoding
+        assert isinstance(encoding, Bloom)
+        if names is None:
+            raise ParameterError(
+                f"{self.mechanism.name} needs candidates: a Bloom filter can only be asked for given strings"
+            )
+        from overstory.analysis.candidates import CandidateMap
+        from overstory.analysis.decoding import decode
+
+        candidates = CandidateMap(names, positions_of(encoding, names), encoding.num_bits)
+        p_star, q_star = float(self.mechanism.p_star), float(self.mechanism.q_star)
+        return decode(
+            counts,
+            candidates,
+            p_star=p_star,
+            q_star=q_star,
+            permanent=self.mechanism.rounds.permanent,
+            reports_per_device=reports_per_device,
+            **choices,
+        )
+
+
+class SampledSupport(OneHotSupport):
+    """Bits of a sample of the symbols: a report speaks for those that its cohort was asked for, and for no other."""
+
+    cost = "n d' bits added"
+
+    @property
+    def sample(self) -> SampledBits:
+        """Which symbols a cohort is asked for."""
+        encoding = self.mechanism.encoding
+        assert isinstance(encoding, SampledBits)
+        return encoding
+
+    def table(self, values: Sequence[Any]) -> NDArray[Any]:  # noqa: ARG002 - all that a device can hold
+        """Return the bit at each distance from the cohort; one past the last where there is none."""
+        none, distances = self.sample.num_bits, range(self.sample.domain_size)
+        return np.array([self.sample.places.get(distance, none) for distance in distances], np.int32).reshape(1, -1, 1)
+
+    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, whose: Simulation) -> Words:
+        """Encode distances from the cohort, with a bit more for what is not asked for; then drop that bit."""
+        asked, size = self.sample.num_bits, self.sample.domain_size
+        distances = ((symbols.astype(np.int64) - cohorts) % size).astype(np.int32)
+        bits = self._simulate(table, distances, np.zeros(len(symbols), np.uint16), whose, asked + 1)
+        bits[:, asked // 64] &= np.uint64((1 << asked % 64) - 1)
+        return bits[:, : -(-asked // 64)]
+
+    def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
+        """Count bits by cohort: which symbols they stand for is known when estimating.
+
+        Raises
+        ------
+        ParameterError
+            When symbols are given: choose among the estimates.
+        """
+        _whole(self.mechanism, values)
+        return batch.accumulate()
+
+    def asked(self, counts: SupportCounts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return for each symbol how many reports were asked for it, and in how many its bit was set."""
+        size = self.sample.domain_size
+        asked, ones = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        for bit, offset in enumerate(self.sample.offsets):
+            asked += np.roll(counts.totals, offset)
+            ones += np.roll(counts.ones[:, bit], offset)
+        return asked, ones
+
+    def estimate(
+        self, counts: SupportCounts, names: Sequence[str] | None, *, reports_per_device: float = 1.0, **choices: Any
+    ) -> Estimate:
+        """Debias each symbol's bits among the reports that were asked for it.
+
+        Given that s of n devices are asked, a symbol's share x among the s is estimated as by any unary encoding; that
+        the s are a sample adds ``x (1 - x) (1 - s/n) / s`` to its variance. What nobody was asked for is unknown.
+        """
+        from overstory.analysis.estimate import Estimate
+        from overstory.analysis.variance import sharing
+
+        asked, ones = self.asked(counts)
+        p_star, q_star, reports = float(self.mechanism.p_star), float(self.mechanism.q_star), counts.num_reports
+        reached = np.maximum(asked, 1)
+        shares = np.where(asked, (ones / reached - q_star) / (p_star - q_star), 0.0)
+        held = np.clip(shares, 0, 1)
+        shared = sharing(self.mechanism, reports_per_device)
+        noise = support_noise(held, 1 - held, p_star, q_star) + shared.excess(held, 1 - held)
+        sampling = reports_per_device * held * (1 - held) * (1 - reached / max(reports, 1))  # devices were sampled
+        spread = (noise / (p_star - q_star) ** 2 + sampling) / reached
+        errors = np.where(asked, np.sqrt(spread) * reports, np.inf)
+        values = [str(symbol) for symbol in range(len(asked))] if names is None else names
+        notes = shared.note if reports else ("there are no reports: nothing can be said",)
+        raw = shares * reports
+        return Estimate(
+            values=values,
+            counts=raw,
+            raw_counts=raw,
+            standard_errors=errors,
+            num_reports=reports,
+            reports_per_device=reports_per_device,
+            notes=notes,
+            **choices,
+        )
+
+
+def _whole(mechanism: BitMechanism, values: Sequence[Any] | None) -> None:
+    if values is not None:
+        raise ParameterError(f"{mechanism.name} counts bits, not values: give candidates to `estimate`")
+
+
+def _thresholds(channel: BinaryChannel) -> tuple[int, int] | None:
+    return None if channel.is_identity else channel.thresholds

@@ -1,0 +1,142 @@
+"""What many values are encoded from, in bulk: symbols, the bits they set, the words they are hashed from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from overstory.protocol.encodings.base import Encoding
+from overstory.protocol.encodings.bits import Bloom, OneHot
+from overstory.protocol.encodings.hashing import GoogleRapporPython, OverstoryV1
+from overstory.protocol.encodings.seeds import SeededHash
+from overstory.protocol.encodings.symbols import LocalHash, SignMatrix, value_word
+from overstory.protocol.errors import ParameterError
+
+
+def symbols_of(values: ArrayLike | range, domain_size: int) -> NDArray[np.int64]:
+    """Return symbols as an array, each checked to be in the domain.
+
+    Raises
+    ------
+    ParameterError
+        When they are no column of whole numbers, or one of them is outside the domain.
+
+    Examples
+    --------
+    >>> symbols_of([3, 0], 4).tolist()
+    [3, 0]
+    """
+    held = np.arange(values.start, values.stop, values.step) if isinstance(values, range) else np.asarray(values)
+    domain = f"the domain 0 .. {domain_size - 1}"
+    if held.ndim != 1 or (held.size and held.dtype.kind not in "iu"):
+        raise ParameterError(f"{held.dtype} of shape {held.shape} is outside {domain}: give a column of whole numbers")
+    if held.size and not 0 <= held.min() <= held.max() < domain_size:
+        wrong = held[(held < 0) | (held >= domain_size)][0]
+        raise ParameterError(f"symbol {wrong} is outside {domain}")
+    return held.astype(np.int64)
+
+
+def positions_of(encoding: Encoding, values: Sequence[Any]) -> NDArray[np.integer[Any]]:
+    """Return the positions each value sets in each cohort.
+
+    Parameters
+    ----------
+    encoding
+        One-hot (values are symbols) or Bloom (values are strings; an Arrow string array is taken without a copy).
+    values
+        M values.
+
+    Returns
+    -------
+    ndarray of int, shape (num_cohorts, M, num_hashes)
+
+    Raises
+    ------
+    ParameterError
+        When a value is outside the domain.
+
+    Examples
+    --------
+    >>> positions_of(OneHot(4), [3, 0])[0, :, 0].tolist()
+    [3, 0]
+    >>> bloom = Bloom(128, 2, 4)
+    >>> positions_of(bloom, ["Ohio"])[3, 0].tolist() == list(bloom.positions("Ohio", 3))
+    True
+    """
+    if isinstance(encoding, OneHot):
+        return symbols_of(values, encoding.domain_size).astype(np.int32).reshape(1, -1, 1)
+    if isinstance(encoding, Bloom):
+        return _bloom(encoding, values)
+    raise ParameterError(f"there is no bulk form of the encoding {type(encoding).__name__}")
+
+
+# Up to this many (value, cohort) pairs the device's own code is quicker than importing the compiled kernels.
+FEW = 50_000
+
+
+def _bloom(encoding: Bloom, values: Sequence[Any]) -> NDArray[np.integer[Any]]:
+    if len(values) * encoding.num_cohorts <= FEW:
+        cohorts = range(encoding.num_cohorts)
+        table = [[encoding.positions(value, cohort) for value in values] for cohort in cohorts]
+        return np.array(table, dtype=np.uint16).reshape(encoding.num_cohorts, len(values), encoding.num_hashes)
+    return _bloom_kernel(encoding, values)
+
+
+def _bloom_kernel(encoding: Bloom, values: Sequence[Any]) -> NDArray[np.integer[Any]]:
+    from overstory.kernels.hash.bloom import digest64, positions_google, positions_v1
+
+    offsets, octets = _columns(values)
+    shape = encoding.num_bits, encoding.num_hashes, encoding.num_cohorts
+    family = encoding.hashes
+    if isinstance(family, OverstoryV1):
+        positions = positions_v1(digest64(offsets, octets, family.key, family.padded_person), *shape)
+    elif isinstance(family, GoogleRapporPython):
+        positions = positions_google(offsets, octets, *shape)
+    else:
+        raise ParameterError(f"there is no bulk form of the hash family {encoding.family}")
+    found: NDArray[np.integer[Any]] = positions
+    return found
+
+
+def words_of(encoding: LocalHash | SignMatrix | SeededHash, values: Sequence[Any]) -> NDArray[np.uint64]:
+    """Return the 64-bit word that each value is hashed from: `value_word` of many.
+
+    Raises
+    ------
+    ParameterError
+        When a value is outside the domain.
+
+    Examples
+    --------
+    >>> from overstory.protocol.encodings.symbols import value_word
+    >>> words_of(LocalHash(4, domain_size=10), [7]).tolist() == [value_word(7, 10, "")]
+    True
+    """
+    if encoding.domain_size is None:
+        if len(values) <= FEW:
+            return np.array([value_word(value, None, encoding.key) for value in values], np.uint64)
+        from overstory.kernels.hash.bloom import digest64
+
+        family = OverstoryV1(encoding.key.encode())
+        return digest64(*_columns(values), family.key, family.padded_person)
+    from overstory.kernels.small_hashes import value_words
+
+    return value_words(symbols_of(values, encoding.domain_size))
+
+
+def _columns(values: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Lay strings end to end: offsets (M + 1) and bytes, as Arrow does; an Arrow array's own are used as they are."""
+    if hasattr(values, "buffers"):
+        import pyarrow as pa
+
+        held = values.cast(pa.large_binary())
+        _, starts, octets = held.buffers()
+        offsets = np.frombuffer(starts, np.int64)[held.offset : held.offset + len(held) + 1]
+        return offsets, np.frombuffer(octets or b"", np.uint8)
+    raw = [value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass") for value in values]
+    offsets = np.zeros(len(raw) + 1, np.int64)
+    np.cumsum([len(one) for one in raw], out=offsets[1:])
+    return offsets, np.frombuffer(b"".join(raw), np.uint8)

@@ -1,0 +1,207 @@
+r"""Estimates from counts by (seed, symbol), where the seeds are a small pseudo-random set.
+
+Let n_a reports have seed a, c_ay of them symbol y, h_a be the seed's hash, alpha the chain's probability of keeping a
+symbol. With f the shares of all values that devices hold,
+
+.. math:: E[c_{ay}] = n_a / g + \alpha n_a \sum_v f_v (1[h_a(v) = y] - 1/g) .
+
+Debiasing each value by itself leaves an error of ``sum over w != v of f_w (share of seeds in which v and w collide -
+1/g)`` over ``1 - 1/g``, which does not shrink with the number of reports: its variance over keys is
+``sum f_w^2 / (s (g - 1))``. Two estimators, both unbiased over the draw of the key:
+
+- *fitted*, for at most half as many values as there are independent counts, s (g - 1): weighted least squares on the
+  equations above. Given the seeds it is exactly unbiased when the values are all that there are. It costs the share of
+  the counts that the values use up: the variance grows by ``1 / (1 - d / (s (g - 1)))``.
+- *by itself*, for more values: the debiased support of each.
+
+Standard errors *of all devices like these*: for a known domain, fitted, from the model (multinomial counts, given the
+seeds). Otherwise *between the seeds*: the seeds are independent draws, so the spread of their contributions counts
+noise, collisions with values that nobody listed, and what the reports of one device share (a device has one seed) alike
+[1]_. Both take the holders of a value to fall on each seed by chance, as people do who are drawn from a population:
+``R n f (1 - f)`` of the variance is the sampling of people. Without that, and never below the noise of randomization,
+it is the variance *of these reports*.
+
+References
+----------
+.. [1] Liang, Zeger, "Longitudinal data analysis using generalized linear models", Biometrika 1986 (the sandwich).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.analysis.selection import people_variance
+from overstory.analysis.variance import check_reports_per_device, design_effect, repeated_note, support_noise
+
+if TYPE_CHECKING:
+    from overstory.analysis.estimate import Estimate
+    from overstory.analysis.reports import SupportCounts
+    from overstory.analysis.support.seeds import SeededSupport
+
+F64 = NDArray[np.float64]
+ROWS: Final = 128
+"""Values whose weights on all counts are held at once."""
+
+BY_ITSELF: Final = (
+    "more values than the seeds can tell apart: collisions add an error that does not shrink with the number of "
+    "reports, counted in the standard errors"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class _Cells:
+    """Counts by seed and symbol, of the seeds with reports: what is above the even share, and the reports."""
+
+    above: F64
+    totals: F64
+    alpha: float
+
+    @property
+    def num_symbols(self) -> int:
+        return int(self.above.shape[1])
+
+
+def estimate_by_seed(
+    support: SeededSupport,
+    counts: SupportCounts,
+    names: Sequence[str] | None,
+    reports_per_device: float,
+    **choices: Any,
+) -> Estimate:
+    """Return the estimate of every value of the domain, or of every candidate.
+
+    Parameters
+    ----------
+    support
+        Whose hashes.
+    counts
+        By seed and symbol.
+    names
+        The domain's labels, or the candidates.
+    reports_per_device
+        As in `FrequencyOracle.estimate`.
+    """
+    from overstory.analysis.estimate import Estimate
+
+    values, each = support.values_of(names), check_reports_per_device(reports_per_device)
+    labels = [str(value) for value in values] if names is None else names
+    reports = counts.num_reports
+    if not reports:
+        nothing, unknown = np.zeros(len(values)), np.full(len(values), np.inf)
+        note = ("there are no reports: nothing can be said",)
+        return Estimate(
+            values=labels,
+            counts=nothing,
+            raw_counts=nothing,
+            standard_errors=unknown,
+            num_reports=0,
+            notes=note,
+            **choices,
+        )
+    used = counts.totals > 0
+    totals = counts.totals[used].astype(np.float64)
+    cells = _Cells(
+        counts.ones[used] - totals[:, None] / support.num_outputs, totals, float(support.mechanism.channel.alpha)
+    )
+    notes: tuple[str, ...] = ()
+    effect, among = np.ones(len(values)), each
+    if support.encoding.can_be_fitted(len(values), effective_seeds(support.mechanism.num_cohorts, reports)):
+        symbols = np.concatenate(list(support.symbols(values)))[:, used]
+        shares, errors = _fitted(cells, symbols, known=support.domain_size is not None)
+        if support.domain_size is not None:
+            among = 1.0  # the model counts reports, not devices
+            effect = np.array([design_effect(support.mechanism, each, float(x)) for x in np.clip(shares, 0, 1)])
+            notes = repeated_note(each)
+    else:
+        parts = [_by_itself(cells, block[:, used]) for block in support.symbols(values)]
+        shares, errors = (np.concatenate(column) for column in zip(*parts, strict=True))
+        notes = (BY_ITSELF,)
+    raw = shares * reports
+    people = people_variance(raw, reports, among)
+    held = np.clip(raw, 0, reports)
+    kept, raised = float(support.mechanism.p_star), float(support.mechanism.q_star)
+    least = support_noise(held, reports - held, kept, raised) / (kept - raised) ** 2
+    variances = np.maximum((errors * reports) ** 2 - people, least) * effect
+    return Estimate(
+        values=labels,
+        counts=raw,
+        raw_counts=raw,
+        standard_errors=np.sqrt(variances),
+        num_reports=reports,
+        reports_per_device=each,
+        notes=notes,
+        **choices,
+    )
+
+
+def effective_seeds(num_seeds: int, num_reports: float) -> float:
+    """Return to how many equally filled seeds the reports amount: Poisson numbers of reports weigh the seeds unevenly.
+
+    Examples
+    --------
+    >>> effective_seeds(256, 256), round(effective_seeds(256, 10**6))
+    (128.0, 256)
+    """
+    return num_seeds * num_reports / (num_seeds + num_reports)
+
+
+def _fitted(cells: _Cells, symbols: NDArray[np.int64], *, known: bool) -> tuple[F64, F64]:
+    """Return least-squares shares and their standard errors."""
+    from scipy import linalg, sparse
+
+    values, seeds = symbols.shape
+    size = cells.num_symbols
+    columns = (symbols + size * np.arange(seeds)).ravel()
+    rows = np.arange(0, values * seeds + 1, seeds)
+    design = sparse.csr_array((np.ones(columns.size), columns, rows), shape=(values, seeds * size))
+    weights = np.repeat(cells.totals, size)
+    gram = (design.multiply(weights) @ design.T).toarray() - cells.totals.sum() / size
+    inverse = linalg.pinvh(gram)
+    shares = inverse @ (design @ cells.above.ravel()) / cells.alpha
+    expected = _expected(cells, design, shares)
+    residuals = cells.above - cells.alpha * cells.totals[:, None] * _centred(design.T @ shares, size)
+    chances = expected / cells.totals[:, None]
+    variances = np.empty(values)
+    for start in range(0, values, ROWS):
+        own = slice(start, min(start + ROWS, values))
+        solved = inverse[own]
+        weight = (solved @ design - solved.sum(axis=1, keepdims=True) / size).reshape(-1, seeds, size)
+        if known:  # multinomial counts: n (sum of pi w^2 - (sum of pi w)^2) for each seed
+            spread = np.einsum("vay,ay->va", weight**2, chances) - np.einsum("vay,ay->va", weight, chances) ** 2
+            variances[own] = spread @ cells.totals
+        else:
+            variances[own] = (np.einsum("vay,ay->va", weight, residuals) ** 2).sum(axis=1)
+    if not known:
+        variances /= max(1 - values / (seeds * (size - 1)), 1 / 2) * (1 - 1 / seeds)
+    return shares, np.sqrt(variances) / cells.alpha
+
+
+def _centred(expected: F64, size: int) -> F64:
+    by_seed = expected.reshape(-1, size)
+    return np.asarray(by_seed - by_seed.mean(axis=1, keepdims=True))
+
+
+def _expected(cells: _Cells, design: Any, shares: F64) -> F64:
+    """Return the expected counts of the fitted shares, which are made a distribution for it."""
+    held = np.clip(shares, 0, None)
+    held /= max(held.sum(), 1e-12)
+    size = cells.num_symbols
+    chances = (1 - cells.alpha) / size + cells.alpha * (design.T @ held).reshape(-1, size)
+    return np.asarray(cells.totals[:, None] * chances)
+
+
+def _by_itself(cells: _Cells, symbols: NDArray[np.int64]) -> tuple[F64, F64]:
+    """Return each value's debiased share, and its standard error between the seeds."""
+    seeds, reports = np.arange(symbols.shape[1]), cells.totals.sum()
+    span = cells.alpha * (1 - 1 / cells.num_symbols)
+    supported = cells.above[seeds, symbols]
+    shares = supported.sum(axis=1) / (span * reports)
+    scores = supported - span * shares[:, None] * cells.totals
+    many = len(seeds)
+    spread = (scores**2).sum(axis=1) * (many / max(many - 1, 1))
+    return shares, np.sqrt(spread) / (span * reports)

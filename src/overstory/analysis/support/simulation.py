@@ -1,0 +1,109 @@
+"""Simulated devices: a whole population reporting at once, in the same mechanism with the same numbers.
+
+Every device has a number; its permanent response is a keyed function of (seed, device, cohort, value), so a second
+report of the same value keeps it, as on a real device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.analysis.reports import ReportBatch
+from overstory.analysis.support.base import Cohorts, Simulation
+from overstory.analysis.support.positions import symbols_of
+from overstory.analysis.support.registry import support_of
+from overstory.protocol.encodings.base import MAX_COHORTS
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import Mechanism
+
+Rng = int | np.integer[Any] | np.random.Generator | None
+"""Randomness for simulations, as NumPy takes it: a seed, a generator, or None for a fresh one."""
+
+
+def generator(rng: Rng) -> np.random.Generator:
+    """Return a generator for a simulation. Real devices never take one: their bits come from the operating system.
+
+    Raises
+    ------
+    ParameterError
+        When NumPy can make none of it.
+
+    Examples
+    --------
+    >>> bool(generator(1).integers(100) == np.random.default_rng(1).integers(100))
+    True
+    """
+    try:
+        if not isinstance(rng, bool | np.bool):
+            return np.random.default_rng(rng)
+    except (TypeError, ValueError):
+        pass
+    raise ParameterError(f"rng = {rng!r}: give a whole number of at least 0, a numpy.random.Generator, or None")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SimulatedDevices:
+    """A population of devices, each holding one value.
+
+    Parameters
+    ----------
+    mechanism
+        What they randomize with.
+    table : ndarray
+        What each value is encoded from: see `Support.table`.
+    symbols : ndarray of int32, shape (n,)
+        Each device's value, as an index into `table`.
+    cohorts : ndarray of uint16 or uint32, shape (n,)
+        Each device's cohort.
+    key : bytes
+        32 bytes that all the randomness follows from.
+    """
+
+    mechanism: Mechanism
+    table: NDArray[Any]
+    symbols: NDArray[np.int32]
+    cohorts: Cohorts
+    key: bytes
+
+    @classmethod
+    def holding(
+        cls, mechanism: Mechanism, values: Sequence[Any], symbols: NDArray[Any], rng: np.random.Generator
+    ) -> SimulatedDevices:
+        """Make devices of which number i holds ``values[symbols[i]]``, in cohorts drawn uniformly.
+
+        Raises
+        ------
+        ParameterError
+            When a value is outside the domain or a symbol outside `values`.
+        """
+        held = symbols_of(symbols, len(values))
+        if isinstance(values, range) and len(values) > MAX_COHORTS:  # of a large domain, only what somebody holds
+            distinct, held = np.unique(held, return_inverse=True)
+            values = distinct.tolist()
+        key, support = rng.bytes(32), support_of(mechanism)
+        cohorts = support.assign_cohorts(key, len(held))
+        return cls(mechanism, support.table(values), held.astype(np.int32), cohorts, key)
+
+    def __len__(self) -> int:
+        return len(self.symbols)
+
+    def __repr__(self) -> str:
+        return f"SimulatedDevices({len(self):,} devices, {self.mechanism.name})"
+
+    def report(self, index: int = 0, *, start: int = 0, stop: int | None = None) -> ReportBatch:
+        """Return report number `index` of the devices ``start .. stop - 1``; the same call gives the same bits."""
+        rows = slice(start, len(self) if stop is None else stop)
+        whose = Simulation(self.key, first_device=start, report_index=index)
+        cohorts, built = self.cohorts[rows], self.mechanism
+        bits = support_of(built).respond(self.table, self.symbols[rows], cohorts, whose)
+        return ReportBatch(cohorts, bits, built.payload_bits, built.num_cohorts)
+
+    def batches(self, index: int = 0, *, size: int = 1 << 17) -> Iterator[ReportBatch]:
+        """Yield report number `index` of all devices in batches of `size`, so that memory stays flat."""
+        for start in range(0, len(self), size):
+            yield self.report(index, start=start, stop=min(start + size, len(self)))

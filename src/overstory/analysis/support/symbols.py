@@ -1,0 +1,199 @@
+"""Support of reports that are one symbol: the value's own, its hash, or its sign."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.analysis.estimate import Estimate
+from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.analysis.support.base import Cohorts, Simulation, Support, Words, chosen, pooled
+from overstory.analysis.support.positions import symbols_of, words_of
+from overstory.analysis.variance import error_bound
+from overstory.protocol.encodings.base import SEEDS
+from overstory.protocol.encodings.seeds import SeededHash
+from overstory.protocol.encodings.symbols import LocalHash, SignMatrix
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.payloads import SymbolMechanism
+from overstory.protocol.probability import ONE
+
+
+class SymbolSupport(Support[SymbolMechanism]):
+    """A report supports the values that have its symbol in its cohort."""
+
+    @property
+    def num_outputs(self) -> int:
+        """The alphabet's size."""
+        return self.mechanism.encoding.num_symbols
+
+    def table(self, values: Sequence[Any]) -> NDArray[Any]:
+        """Return the symbols themselves."""
+        return symbols_of(values, self.domain_size or 0)
+
+    @abstractmethod
+    def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
+        """Return the symbol that the channels work on, for each device."""
+
+    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, whose: Simulation) -> Words:
+        """Pass the encoded symbols through both channels."""
+        encoded, rounds = self.encode(table, symbols, cohorts), self.mechanism.rounds
+        alphas = [int(channel.alpha * ONE) for channel in (rounds.permanent, rounds.instantaneous)]
+        permanent, instantaneous = (None if alpha == ONE else alpha for alpha in alphas)
+        from overstory.kernels.small_devices import simulate_symbols
+
+        reported = simulate_symbols(
+            encoded,
+            cohorts.astype(np.uint32),
+            self.num_outputs,
+            permanent,
+            instantaneous,
+            whose.key,
+            first_device=whose.first_device,
+            report_index=whose.report_index,
+        )
+        return reported.astype(np.uint64).reshape(-1, 1)
+
+
+class DirectSupport(SymbolSupport):
+    """The value is the symbol."""
+
+    cost = "n + d"
+
+    def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:  # noqa: ARG002
+        """Return the value."""
+        return table[symbols]
+
+    def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
+        """Count symbols."""
+        ones = np.bincount(self.outputs(batch), minlength=self.num_outputs)
+        return chosen(pooled(ones, len(batch)), values)
+
+
+class WordSupport(SymbolSupport):
+    """Values that are hashed under a public seed: symbols of a domain, or strings, of which any can be asked for."""
+
+    def table(self, values: Sequence[Any]) -> NDArray[Any]:
+        """Return the word that each value is hashed from."""
+        encoding = self.mechanism.encoding
+        assert isinstance(encoding, LocalHash | SignMatrix)
+        return words_of(encoding, values)
+
+    def asked(self, values: Sequence[Any] | None) -> NDArray[np.uint64]:
+        """Return the words of the values to count: of the whole domain, unless given.
+
+        Raises
+        ------
+        ParameterError
+            When the values are strings, and none are given.
+        """
+        if values is None:
+            if self.domain_size is None:
+                raise ParameterError(f"{self.mechanism.name} without a domain_size counts given strings: candidates")
+            values = range(self.domain_size)
+        return self.table(values)
+
+
+class HashSupport(WordSupport):
+    """The value's hash under the report's seed (BLH, OLH, LOLOHA)."""
+
+    cost = "n d hashes"
+
+    def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
+        """Hash."""
+        from overstory.kernels.small_hashes import encode_hash
+
+        return encode_hash(table, symbols, cohorts, self.num_outputs)
+
+    def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
+        """Hash every value under every report's seed, and compare."""
+        reported = self.outputs(batch).astype(np.uint32)
+        from overstory.kernels.small_hashes import count_hash_support
+
+        ones = count_hash_support(batch.cohorts, reported, self.asked(values), self.num_outputs)
+        return pooled(ones, len(batch))
+
+
+class SignSupport(WordSupport):
+    """The value's sign in the report's row of the lecture's public matrix."""
+
+    cost = "n d / 32 hashes"
+
+    def assign_cohorts(self, key: bytes, num_devices: int) -> Cohorts:  # noqa: ARG002 - a row says nothing
+        """Return the devices' numbers: one hash then gives a value's sign in 32 reports."""
+        return (np.arange(num_devices, dtype=np.uint64) % SEEDS).astype(np.uint32)
+
+    def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
+        """Look up the sign."""
+        from overstory.kernels.symbols.signs import encode_signs
+
+        return encode_signs(table, symbols, cohorts)
+
+    def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
+        """Compare signs."""
+        from overstory.kernels.symbols.signs import count_sign_support
+
+        ones = count_sign_support(batch.cohorts, self.outputs(batch).astype(np.uint32), self.asked(values))
+        return pooled(ones, len(batch))
+
+    def estimate(
+        self, counts: SupportCounts, names: Sequence[str] | None, *, reports_per_device: float = 1.0, **choices: Any
+    ) -> Estimate:
+        """Debias, and say the lecture's bound: it holds whatever the data, for any one value."""
+        estimate = super().estimate(counts, names, reports_per_device=reports_per_device, **choices)
+        return with_notes(estimate, *lecture_notes(self.mechanism, counts.num_reports, reports_per_device))
+
+
+def lecture_notes(
+    mechanism: SymbolMechanism, num_reports: int, reports_per_device: float = 1.0, beta: float = 0.05
+) -> list[str]:
+    """Return in words: the error bound, where seeds leave no error of their own, and the lecture's real epsilon."""
+    notes: list[str] = []
+    if mechanism.name != "random-matrix" or not num_reports:
+        return notes
+    if not isinstance(mechanism.encoding, SeededHash):
+        # Hoeffding over devices: one's r reports span r times as far, so the sum of squared spans is R times as large.
+        bound = error_bound(mechanism, num_reports / reports_per_device, beta) * num_reports
+        several = "" if reports_per_device == 1 else f", r = {reports_per_device:g} reports a device"
+        formula = f"sqrt(2 n {'r ' if several else ''}ln(2 / beta)) (e^eps + 1) / (e^eps - 1){several}"
+        notes.append(
+            f"with probability {1 - beta:.0%} the count of any one value is within {bound:,.0f} of it: {formula}"
+        )
+    advantage = mechanism.parameters.get("advantage")
+    if advantage is not None:
+        notes.append(
+            f"the true sign is sent with probability 1/2 + {advantage:g}: that is epsilon "
+            f"{mechanism.epsilon_report:.4f}, not {advantage:g}"
+        )
+    return notes
+
+
+class HadamardSupport(SymbolSupport):
+    """The value's sign in the report's row of the Hadamard matrix; all values at once by a fast transform."""
+
+    cost = "n + d log d"
+
+    def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
+        """Look up the sign."""
+        from overstory.kernels.small_hashes import encode_hadamard
+
+        return encode_hadamard(table[symbols], cohorts)
+
+    def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
+        """Transform the signed histogram of rows."""
+        size = self.domain_size
+        assert size is not None
+        from overstory.kernels.small_hashes import count_hadamard_support
+
+        ones = count_hadamard_support(batch.cohorts, self.outputs(batch).astype(np.uint32), size)
+        return chosen(pooled(ones, len(batch)), values)
+
+
+def with_notes(estimate: Estimate, *notes: str) -> Estimate:
+    """Return the estimate with more for its reader to know."""
+    from dataclasses import replace
+
+    return replace(estimate, notes=(*estimate.notes, *notes))

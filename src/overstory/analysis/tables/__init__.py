@@ -1,0 +1,1 @@
+"""Estimates as tables: columns of data frames in, rows and text out."""

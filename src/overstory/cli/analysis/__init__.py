@@ -1,0 +1,1 @@
+"""Commands that plan, simulate, decode and compare."""

@@ -1,0 +1,211 @@
+"""``overstory collect``: the user's own column, collected by simulated devices, and what was learned of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from overstory.cli.arguments import add_command, check_pipes
+from overstory.cli.csv_options import add_form, add_spreadsheet, form_of, form_words, seekable
+from overstory.cli.parser import add_earlier_names
+
+if TYPE_CHECKING:
+    from overstory.trial.column import Column
+    from overstory.trial.run import Budget
+    from overstory.trial.summary import Summary
+
+MORE = """\
+Every row of the column is one device, which randomizes its value and sends it; the reports are counted and decoded, and
+what was learned stands beside the truth, with what it cost in privacy. Then: which oracle is best for such a column,
+how many people would be needed for rare values, and what these people can show. The file is read in a stream, and
+nothing of it leaves this machine.
+
+A column of numbers is counted in bins, given or chosen. Rows without a value are counted and send nothing."""
+
+EXAMPLE = """\
+overstory collect survey.csv --column state --epsilon 2
+  overstory collect homes.parquet --column kwh --bins 0 5 50 --epsilon 1 --epsilon-permanent 3 -o homes"""
+
+ROWS = 20
+
+WIDTH = 100
+"""Characters of a table's line where there is no terminal."""
+
+WEAK = 10
+"""Epsilon of one report above which there is a warning."""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command."""
+    parser = add_command(
+        subparsers, "collect", "simulate a private collection on your own data", more=MORE, example=EXAMPLE
+    )
+    parser.add_argument("file", metavar="FILE", help="CSV (gz too), JSON lines or Parquet; - for standard input")
+    parser.add_argument("--column", required=True, metavar="C", help="the column to collect")
+    add_form(parser)
+    parser.add_argument("--oracle", default="auto", metavar="NAME", help="what devices use (default auto: the best)")
+    parser.add_argument("--epsilon", type=float, metavar="E", help="privacy loss of one report (default 1)")
+    parser.add_argument("--epsilon-report", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--epsilon-permanent", type=float, metavar="Y", help="of all reports of one value together")
+    parser.add_argument("--reports-per-device", type=int, default=1, metavar="R", help="of each device (default 1)")
+    parser.add_argument("--device-column", metavar="D", help="whose row it is: a device's rows are its reports")
+    parser.add_argument(
+        "--bins", type=float, nargs=3, metavar=("MIN", "MAX", "COUNT"), help="count numbers in equal bins"
+    )
+    parser.add_argument("--candidates", metavar="FILE", help="the values to look for, one a line; others count as one")
+    parser.add_argument("--most-values", type=int, default=10_000, metavar="M", help="distinct values (default 10,000)")
+    parser.add_argument("--people", type=int, metavar="N", help="draw N people from the rows instead of one a row")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed gives the same output")
+    meaning = "folder (default out/collect); -: learned.csv alone, to standard output"
+    parser.add_argument("-o", "--output", default="out/collect", metavar="DIR", help=meaning)
+    add_spreadsheet(parser)
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_earlier_names(parser, {"--out": "output"})
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    check_pipes(args)
+    with seekable(args.file) as name:
+        summary = _collected(args, _column(args, name), _budget(args))
+    if args.output == "-":
+        _write_learned(summary, args.output, spreadsheet=args.spreadsheet)
+        return 0
+    folder = Path(args.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    page = _written(summary, folder, _command(args), spreadsheet=args.spreadsheet)
+    if args.json:
+        print(json.dumps(summary.to_json() | {"page": str(page)}, indent=2, allow_nan=False))
+    else:
+        _show(summary, page)
+    return 0
+
+
+def _column(args: argparse.Namespace, path: str) -> Column:
+    from overstory.protocol.errors import ParameterError
+    from overstory.trial.column import Column
+
+    if args.seed < 0:
+        raise ParameterError(f"--seed {args.seed}: give a whole number from 0")
+    bins = None
+    if args.bins is not None:
+        low, high, count = args.bins
+        if not count.is_integer():
+            raise ParameterError(f"--bins: {count:g} is no number of bins")
+        bins = low, high, int(count)
+    asked = (path, args.column, bins, args.candidates, args.device_column, args.most_values, args.people)
+    return Column(*asked, form=form_of(args))
+
+
+def _budget(args: argparse.Namespace) -> Budget:
+    from overstory.protocol.errors import ParameterError
+    from overstory.trial.run import Budget
+
+    if args.epsilon is not None and args.epsilon_report is not None:
+        raise ParameterError("--epsilon and --epsilon-report say the same: give one")
+    one = args.epsilon if args.epsilon_report is None else args.epsilon_report
+    if one is None and args.epsilon_permanent is not None:
+        raise ParameterError("--epsilon-permanent needs --epsilon, what one report may reveal")
+    _check_epsilon(1.0 if one is None else one)
+    return Budget(1.0 if one is None else one, args.epsilon_permanent, args.reports_per_device)
+
+
+def _check_epsilon(epsilon: float) -> None:
+    """Refuse what no channel takes; warn where a report hides next to nothing."""
+    from overstory.protocol.channels import MAX_EPSILON
+    from overstory.protocol.errors import ParameterError
+
+    if not 0 < epsilon <= MAX_EPSILON:
+        raise ParameterError(f"--epsilon {epsilon:g}: give a number above 0 and at most {MAX_EPSILON}")
+    if epsilon > WEAK:
+        said = f"--epsilon {epsilon:g} protects next to nothing: a report practically names the value; 1 or 2 is usual"
+        print(f"overstory collect: warning: {said}", file=sys.stderr)
+
+
+def _collected(args: argparse.Namespace, column: Column, budget: Budget) -> Summary:
+    from dataclasses import replace
+
+    import numpy as np
+
+    from overstory.cli.progress import bar
+    from overstory.trial.advice import advise
+    from overstory.trial.column import read_people
+    from overstory.trial.run import collect
+    from overstory.trial.summary import Summary
+
+    size = Path(column.path).stat().st_size
+    with bar("reading", size) as advance:
+        people = read_people(column, np.random.default_rng([args.seed, 0]), advance)
+    with bar("devices report", len(people) * budget.reports) as advance:
+        learned = collect(people, budget, args.oracle, args.seed, advance)
+    return Summary(replace(column, path=args.file), learned, advise(learned))
+
+
+def _command(args: argparse.Namespace) -> str:
+    import shlex
+
+    words = ["overstory", "collect", args.file, "--column", args.column, "--oracle", args.oracle]
+    for name in ("epsilon", "epsilon_report", "epsilon_permanent", "device_column", "candidates", "people"):
+        if getattr(args, name) is not None:
+            words += ["--" + name.replace("_", "-"), str(getattr(args, name))]
+    if args.bins is not None:
+        words += ["--bins", *(repr(number).removesuffix(".0") for number in args.bins)]
+    words += form_words(args)
+    words += ["--reports-per-device", str(args.reports_per_device), "--most-values", str(args.most_values)]
+    return shlex.join([*words, "--seed", str(args.seed)])
+
+
+def _written(summary: Summary, folder: Path, command: str, *, spreadsheet: bool) -> Path:
+    """Write the page, every estimate and the JSON, all or none; return the page's path. Say what they replace."""
+    import tempfile
+
+    from overstory.files.io import writing_text
+    from overstory.trial.page import write_page
+
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as name:
+        part = Path(name)
+        _write_learned(summary, str(part / "learned.csv"), spreadsheet=spreadsheet)
+        with writing_text(part / "collect.json") as text:
+            text.write(json.dumps(summary.to_json(), indent=2, allow_nan=False) + "\n")
+        page = folder / write_page(summary, part, command).name
+        if page.exists():
+            print(f"overstory collect: replaced the result in {folder}; -o DIR keeps both", file=sys.stderr)
+        for file in sorted(part.iterdir()):
+            file.replace(folder / file.name)
+    return page
+
+
+def _write_learned(summary: Summary, path: str, *, spreadsheet: bool) -> None:
+    from overstory.analysis.tables.output import write_csv
+    from overstory.files.spreadsheet import writing_csv
+
+    with writing_csv(path, spreadsheet=spreadsheet) as text:
+        write_csv(summary.learned.shown, text, {"truth": summary.learned.people.counts.tolist()})
+
+
+def _show(summary: Summary, page: Path) -> None:
+    from overstory.cli.table import print_lines, print_table
+
+    rows = summary.rows()
+    named = "bin" if summary.is_numeric else "value"
+    shown = rows if summary.is_numeric else rows[:ROWS]
+    hidden = {index for index, row in enumerate(shown) if not row["detected"]}
+    head = (named, "truth", "learned", "95% interval")
+    print_table(head, [_cells(row) for row in shown], left={named}, width=WIDTH, dim=hidden)
+    more = [f"... and {len(rows) - len(shown):,} more"] if len(rows) > len(shown) else []
+    advice = ["", "What would you learn?", summary.advice_words()]
+    print_lines([*more, "", *summary.sentences(), *advice], width=WIDTH)
+    print_table(summary.advice_head(), summary.advice_rows(), left={""}, width=WIDTH)
+    print_lines(["", f"Page: {page}"], width=WIDTH)
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    from overstory.presentation.streams import printable
+
+    low, high = (100 * row[bound] for bound in ("frequency_low", "frequency_high"))
+    learned = f"{row['frequency']:.2%}" if row["detected"] else "not detected"
+    return printable(row["value"]), f"{row['true_frequency']:.2%}", learned, f"{low:.2f}–{high:.2f}%"

@@ -1,0 +1,206 @@
+"""``overstory decode``: counts in, estimates out; of files here, of stores and collectors in `decode_store`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from overstory.cli.arguments import (
+    add_command,
+    add_hashing,
+    add_interval,
+    add_params,
+    add_reporting,
+    check_pipes,
+    check_plot,
+    read_mechanism,
+)
+from overstory.cli.csv_options import add_spreadsheet
+from overstory.cli.table import chosen_rows
+from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from overstory.analysis.decoding import Decoded
+    from overstory.analysis.reports import SupportCounts
+    from overstory.files.params import RapporParameters
+    from overstory.protocol.channels import Rounds
+
+
+MORE = """\
+Of files: writes results.csv (every candidate, most frequent first) and metrics.json into DIR, and prints what was
+detected. The candidate map is taken as it is: it must be the one the devices' hash functions give.
+
+Of a store, or of a collector by its address: estimates of a metric of the registry, over a range of periods in all,
+per period, or cumulative (over all reports so far). A device reports once a period, so it may be behind as many reports
+as there are periods, which share its permanent responses: that is supposed unless --reports-per-device says better."""
+
+OF_FILES = ("params", "counts", "map")
+OF_STORES = ("metric", "registry")
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "decode",
+        "estimate how often each candidate was reported",
+        more=MORE,
+        example="overstory decode --params params.csv --counts counts.csv --map map.csv -o results\n"
+        "  overstory decode --store reports.db --registry metrics.toml --metric colour --from 2026-11-01",
+    )
+    _add_sources(parser)
+    parser.add_argument(
+        "--method", choices=("gls", "lasso"), default="gls", help="least squares, or the RAPPOR paper's (default: gls)"
+    )
+    parser.add_argument(
+        "--correction",
+        choices=("fdr", "bonferroni"),
+        default="fdr",
+        help="what alpha bounds: the share of false detections, or the chance of any (default: fdr)",
+    )
+    parser.add_argument("--alpha", type=float, default=0.05, help="a fraction (default: 0.05)")
+    parser.add_argument(
+        "--complete", action="store_true", help="the candidates are all there are: they sum to all reports"
+    )
+    parser.add_argument(
+        "--reports-per-device",
+        type=float,
+        metavar="R",
+        help="how many of the reports one device sent (uneven: sum of squares over sum; default: 1 of files, else as "
+        "many as there are periods with reports)",
+    )
+    add_interval(parser, "reports; population with --per-period or --cumulative")
+    parser.add_argument("--all", action="store_true", help="also print what was not detected (JSON always has it)")
+    meaning = "folder for the results; of files it must be given; -: the CSV alone, to standard output"
+    parser.add_argument("-o", "--output", metavar="DIR", help=meaning)
+    parser.add_argument("--plot", metavar="FILE", help="draw the estimates into a .svg, .pdf or .png file")
+    add_spreadsheet(parser)
+    add_reporting(parser)
+
+
+def _add_sources(parser: argparse.ArgumentParser) -> None:
+    files = parser.add_argument_group("of files")
+    add_params(files, required=False)
+    files.add_argument("--counts", metavar="FILE", help="counts, as `overstory sum` writes them")
+    files.add_argument("--map", metavar="FILE", help="candidate map, as `overstory map` writes it")
+    add_hashing(files, note="; the second one's rounding of f matters")
+    kept = parser.add_argument_group("of a store or a collector")
+    kept.add_argument("--store", metavar="URL", help="a store: a file's name, or postgresql://...")
+    kept.add_argument("--url", metavar="URL", help="a collector's address, read with an admin token")
+    kept.add_argument("--token", help="an admin token (default: the environment's OVERSTORY_ADMIN_TOKEN)")
+    kept.add_argument("--metric", metavar="ID", help="which metric")
+    kept.add_argument("--registry", metavar="FILE", help="the metric registry (of --url: not needed)")
+    kept.add_argument("--from", dest="first", metavar="LABEL", help="first period, such as 2026-11-21 or 2026-W47")
+    kept.add_argument("--to", dest="last", metavar="LABEL", help="last period, included")
+    reading = kept.add_mutually_exclusive_group()
+    reading.add_argument("--per-period", action="store_true", help="an estimate of each period by itself")
+    reading.add_argument("--cumulative", action="store_true", help="an estimate of each period and all before it")
+    kept.add_argument("--candidates", metavar="FILE", help="strings to look for instead of the registry's list")
+    kept.add_argument("--steps", metavar="NAMES", help="post-processing, in order: norm-sub, base-cut, ...")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    check_plot(args.plot)
+    if _is_of_a_store(args):
+        from overstory.cli.analysis.decode_store import run_store
+
+        return run_store(args)
+    return _run_files(args)
+
+
+FILES_ALONE = ("params", "counts", "map", "hash_family", "hash_key")
+STORE_ALONE = ("metric", "registry", "token", "first", "last", "per_period", "cumulative", "candidates", "steps")
+
+
+def _is_of_a_store(args: argparse.Namespace) -> bool:
+    """Tell the two forms apart, and refuse a mixture of them."""
+    source = next((name for name in ("store", "url") if getattr(args, name)), None)
+    if args.store and args.url:
+        raise ParameterError("--store and --url are two sources: give one")
+    useless = {None: STORE_ALONE, "store": (*FILES_ALONE, "token"), "url": FILES_ALONE}
+    mixed = [name for name in useless[source] if getattr(args, name)]
+    if mixed:
+        what = f"with --{source}" if source else "without --store or --url"
+        raise ParameterError(f"{_option(mixed[0])} is of no use {what}: `overstory decode --help` shows both forms")
+    needed: tuple[str, ...] = OF_STORES if source else (*OF_FILES, "output")
+    if args.url:
+        needed = ("metric",)  # the collector says what it is
+    missing = [_option(name) for name in needed if not getattr(args, name)]
+    if missing and not source:
+        raise ParameterError(
+            f"{', '.join(missing)} must be given, or --url with --metric, or --store with --metric and --registry"
+        )
+    if missing:
+        raise ParameterError(f"--{source} needs {', '.join(missing)}")
+    return source is not None
+
+
+def _option(name: str) -> str:
+    return "--" + {"first": "from", "last": "to"}.get(name, name).replace("_", "-")
+
+
+def _run_files(args: argparse.Namespace) -> int:
+    check_pipes(args, "params", "counts", "map")
+    from dataclasses import replace
+
+    from overstory.files.rappor import metrics, read_counts, write_results
+    from overstory.files.spreadsheet import writing_csv
+
+    parameters, mechanism = read_mechanism(args)
+    notes: list[str] = []
+    counts = read_counts(args.counts, parameters.m, parameters.k, notes)
+    decoded = _decode(args, parameters, counts, mechanism.rounds, notes)
+    decoded = replace(decoded, notes=(*notes, *decoded.notes))
+    about = metrics(decoded, parameters, mechanism)
+    to_pipe = args.output == "-"
+    if to_pipe:
+        with writing_csv(args.output, spreadsheet=args.spreadsheet) as text:
+            decoded.to_csv(text)
+    sheet = {"spreadsheet": args.spreadsheet}
+    results = "-" if to_pipe else str(write_results(args.output, decoded, about, **sheet)[0])
+    if args.plot:
+        from overstory.analysis.tables.output import plot_height
+        from overstory.cli.picture import picture
+
+        with picture(args.plot, height=plot_height(decoded)) as figure:
+            decoded.plot(figure.subplots())
+    if args.json:
+        print(json.dumps({**about, "estimates": decoded.rows()}, indent=2, allow_nan=False))
+    elif not to_pipe:
+        from overstory.cli.output import show
+
+        show(chosen_rows(decoded, everything=args.all), about, None if args.quiet else results)
+    return 0
+
+
+def _decode(
+    args: argparse.Namespace, parameters: RapporParameters, counts: SupportCounts, rounds: Rounds, notes: list[str]
+) -> Decoded:
+    from overstory.analysis.decoding import decode
+    from overstory.cli.progress import reading_bar
+    from overstory.files.candidates import read_map
+
+    with reading_bar(args, "reading the map", [args.map]) as advance:
+        candidates = read_map(
+            args.map,
+            num_bits=parameters.k,
+            num_hashes=parameters.h,
+            num_cohorts=parameters.m,
+            notes=notes,
+            advance=advance,
+        )
+    return decode(
+        counts,
+        candidates,
+        p_star=float(rounds.combined.keep_one),
+        q_star=float(rounds.combined.raise_zero),
+        method=args.method,
+        correction=args.correction,
+        alpha=args.alpha,
+        complete=args.complete,
+        permanent=rounds.permanent,
+        reports_per_device=1.0 if args.reports_per_device is None else args.reports_per_device,
+        interval_kind=args.interval or "reports",
+    )

@@ -1,0 +1,190 @@
+"""``overstory decode --store`` and ``--url``: estimates of a registry's metric, from where its reports are kept."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from overstory.cli.arguments import check_pipes, token_of_environment
+from overstory.cli.table import chosen_rows
+
+if TYPE_CHECKING:
+    from overstory.protocol.metrics import Metric
+    from overstory.queries.counts import Counted
+    from overstory.queries.estimates import Choices, Kind, Reading
+
+
+def run_store(args: argparse.Namespace) -> int:
+    """Run the command in its second form."""
+    from overstory.queries.estimates import read_estimates
+
+    metric = _metric(args)
+    kind: Kind = "per-period" if args.per_period else "cumulative" if args.cumulative else "total"
+    check_pipes(args)
+    reading = read_estimates(_counted(args, metric), kind, _choices(args))
+    if args.plot:
+        _draw(args.plot, reading)
+    if args.output == "-":
+        from overstory.files.spreadsheet import writing_csv
+
+        with writing_csv(args.output, spreadsheet=args.spreadsheet) as text:
+            text.writelines(reading.csv_lines())
+        return 0
+    written = _write(args.output, reading, spreadsheet=args.spreadsheet) if args.output else None
+    if args.json:
+        print(json.dumps(reading.to_json(), indent=2, allow_nan=False))
+    else:
+        show_reading(reading, None if args.quiet else written, everything=args.all)
+    return 0
+
+
+def _metric(args: argparse.Namespace) -> Metric:
+    if args.registry:
+        from overstory.protocol.metrics import load_registry
+
+        return load_registry(args.registry)[args.metric]
+    from overstory.queries.counts import read_remote_metric
+
+    metric = read_remote_metric(args.url, args.metric)
+    if args.candidates:
+        from overstory.files.candidates import read_candidates
+
+        return replace(metric, candidates=tuple(read_candidates(args.candidates)))
+    return metric
+
+
+def _counted(args: argparse.Namespace, metric: Metric) -> Counted:
+    from overstory.queries.counts import parse_range, read_store
+
+    first, last = parse_range(metric, args.first, args.last)
+    if args.url:
+        from overstory.queries.counts import read_remote
+
+        token = args.token if args.token is not None else token_of_environment("ADMIN")
+        return read_remote(args.url, token, metric, first, last)
+    from overstory.collector.store import open_store
+
+    with open_store(args.store) as store:
+        return read_store(store, metric, first, last)
+
+
+def _choices(args: argparse.Namespace) -> Choices:
+    from overstory.queries.estimates import Choices
+
+    candidates = None
+    if args.candidates:
+        from overstory.files.candidates import read_candidates
+
+        candidates = tuple(read_candidates(args.candidates))
+    steps = tuple(name.strip() for name in (args.steps or "").split(",") if name.strip())
+    selecting = args.alpha, args.correction, args.method, args.complete
+    return Choices(args.reports_per_device, candidates, *selecting, steps, args.interval)
+
+
+def _write(folder: str, reading: Reading, *, spreadsheet: bool) -> Path:
+    """Write estimates.csv (every value) and estimates.json (the same, and what must be known to read it)."""
+    from overstory.files.io import writing_text
+    from overstory.files.spreadsheet import writing_csv
+
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    with writing_csv(target / "estimates.csv", spreadsheet=spreadsheet) as text:
+        text.writelines(reading.csv_lines())
+    with writing_text(target / "estimates.json") as text:
+        json.dump(reading.to_json(), text, indent=2, allow_nan=False)
+        text.write("\n")
+    return target / "estimates.csv"
+
+
+MOST_PANELS = 12
+"""Periods in one picture."""
+
+
+def _draw(path: str, reading: Reading) -> None:
+    """Draw a panel for each of the last ranges, in the style of all estimates."""
+    from overstory.analysis.tables.output import plot_height
+    from overstory.cli.picture import picture
+    from overstory.protocol.errors import ParameterError
+
+    parts = reading.parts[-MOST_PANELS:]
+    if not parts:
+        raise ParameterError(f"--plot {path}: there are no reports to draw")
+    heights = [plot_height(part.estimate) for part in parts]
+    with picture(path, height=sum(heights)) as figure:
+        panels = figure.subplots(len(parts), 1, squeeze=False, height_ratios=heights)[:, 0]
+        for part, panel in zip(parts, panels, strict=True):
+            part.estimate.plot(panel)
+            first, last = reading.counted.label(part.first), reading.counted.label(part.last)
+            panel.set_title(
+                f"{first if first == last else f'{first} to {last}'}: {panel.get_title('left')}", loc="left"
+            )
+        if len(parts) < len(reading.parts):
+            figure.suptitle(
+                f"{len(parts)} of {len(reading.parts)} ranges shown, the last", fontsize=9, x=0.01, ha="left"
+            )
+
+
+def show_reading(reading: Reading, written: Path | None, *, everything: bool) -> None:
+    """Print a table, and what must be known to read it."""
+    import sys
+
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from overstory.cli.output import COLUMNS, cells
+    from overstory.cli.table import print_line
+
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("" if reading.kind == "total" else "period", *COLUMNS):
+        table.add_column(name, justify="left" if name in {"value", "", "period"} else "right", overflow="fold")
+    for part in reading.parts:
+        label = "" if reading.kind == "total" else str(reading.counted.label(part.last))
+        rows = chosen_rows(part.estimate, everything=everything)
+        if not rows:
+            table.add_row(label, Text("nothing was detected"), style="dim")
+        for row in rows:
+            table.add_row(label, *cells(row), style=None if row["detected"] else "dim")
+    if reading.parts:
+        console.print(table)
+    for line in (*summary(reading), *_notes(reading), *([] if written is None else [f"every value: {written}"])):
+        print_line(console, line)
+
+
+def summary(reading: Reading) -> list[str]:
+    """Return what was read, how, and what it costs, in sentences."""
+    from overstory.analysis.selection import INTERVAL_KINDS
+    from overstory.cli.output import bound_text
+    from overstory.files.rappor import epsilon_text
+    from overstory.privacy.text import counted
+
+    said, metric = reading.summary(), reading.metric
+    between = f" between {said['from']} and {said['to']}" if said["from"] else ""
+    if not reading.parts:
+        return [f"no reports of {metric.id}{between}"]
+    kinds = {"total": "over all of them", "per-period": "each period alone", "cumulative": "over all reports so far"}
+    one, ever = epsilon_text(said["epsilon_report"]), epsilon_text(said["epsilon_permanent"])
+    oracle = f"{metric.mechanism.name}, epsilon {one} for one report, {ever} for any number of reports of one value"
+    read = f"estimated {kinds[reading.kind]}; {bound_text(reading.choices.correction, reading.choices.alpha)}"
+    periods = counted(said["periods_with_reports"], "period")
+    there = f"{counted(said['reports'], 'report')} of {metric.id} in {periods}{between}"
+    intervals = f"intervals: {INTERVAL_KINDS[reading.interval_kind]}"
+    return ["", f"{there}; {read}", intervals, f"privacy: {oracle}"]
+
+
+def _notes(reading: Reading) -> list[str]:
+    """Return the notes of the reading, and those of its estimates, each once."""
+    from overstory.queries.estimates import NO_REPORTS
+
+    of_reading = reading.notes if reading.parts else [note for note in reading.notes if note != NO_REPORTS]
+    notes = (*of_reading, *(note for part in reading.parts for note in part.estimate.notes))
+    shown = list(dict.fromkeys(notes))
+    kept = shown if len(shown) <= MOST_NOTES else [*shown[:MOST_NOTES], f"{len(shown) - MOST_NOTES} more: see --json"]
+    return [f"note: {note}" for note in kept]
+
+
+MOST_NOTES = 12

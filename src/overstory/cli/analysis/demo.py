@@ -1,0 +1,84 @@
+"""`overstory demo`: the main job on bundled real data, from devices to a page."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from overstory.cli.parser import add_earlier_names
+
+EXAMPLE = "example: overstory demo --reports 1000000 --states all --json"
+OPTIONS = {"num_bits": "k", "num_hashes": "h", "num_cohorts": "m", "p": "p", "q": "q", "f": "f"}
+EARLIER = {"--k": "num_bits", "--hashes": "num_hashes", "--cohorts": "num_cohorts", "--out": "output"}
+"""Names that options had, and what they set."""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "demo",
+        help="collect real figures under local differential privacy, and see what is learned",
+        description="Draw respondents from real figures, randomize each one's state on a simulated device, send, "
+        "count and decode; show the truth, what was learned, how surely, and what it cost in privacy.",
+        epilog=EXAMPLE,
+    )
+    parser.add_argument("--reports", type=int, default=1_000_000, metavar="N", help="respondents (default 1,000,000)")
+    parser.add_argument("--seed", type=int, default=20210418, metavar="S", help="the same seed gives the same output")
+    parser.add_argument("--states", default="26", metavar="WHICH", help="a number, all, or names (default 26)")
+    parser.add_argument("--num-bits", type=int, default=128, metavar="K", help="bits of the Bloom filter (default 128)")
+    parser.add_argument("--num-hashes", type=int, default=2, metavar="H", help="hash functions (default 2)")
+    parser.add_argument("--num-cohorts", type=int, default=16, metavar="M", help="cohorts (default 16)")
+    parser.add_argument("--f", type=float, default=0.5, help="share of noise in the permanent bits (default 0.5)")
+    parser.add_argument("--p", type=float, default=0.5, help="P(report 1 | permanent 0) (default 0.5)")
+    parser.add_argument("--q", type=float, default=0.75, help="P(report 1 | permanent 1) (default 0.75)")
+    parser.add_argument("-o", "--output", default="out/demo", metavar="DIR", help="where files go (default out/demo)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_earlier_names(parser, EARLIER)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    import numpy as np
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from overstory.files.params import RapporParameters
+    from overstory.presentation.streams import wrapped
+    from overstory.protocol.errors import ParameterError
+    from overstory.trial.demo.page import write_page
+    from overstory.trial.demo.run import collect, draw_population
+    from overstory.trial.demo.summary import as_json, show
+
+    if args.seed < 0:
+        raise ParameterError(f"--seed {args.seed}: give a whole number from 0")
+    parameters = RapporParameters(**{letter: getattr(args, option) for option, letter in OPTIONS.items()})
+    population = draw_population(args.states, args.reports, np.random.default_rng([args.seed, 0]))
+    watching = Console(stderr=True)
+    with Progress(console=watching, transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task("devices report", total=len(population))
+        collection = collect(
+            population, parameters, args.seed, Path(args.output), lambda count: progress.advance(task, count)
+        )
+    page = write_page(collection, _command(args))
+    if args.json:
+        json.dump(as_json(collection, str(page)), sys.stdout, indent=2)
+        sys.stdout.write("\n")
+        return 0
+    console = Console()
+    show(collection, console)
+    closing = f"\nFiles: {args.output}; page: {page.resolve()}"
+    shown = wrapped(closing, console.width) if console.is_terminal else closing
+    console.print(shown, soft_wrap=True, highlight=False)
+    return 0
+
+
+def _command(args: argparse.Namespace) -> str:
+    names = ("reports", "seed", "states", *OPTIONS)
+    given = (["--" + name.replace("_", "-"), str(getattr(args, name))] for name in names)
+    return shlex.join(["overstory", "demo", *chain.from_iterable(given)])

@@ -1,0 +1,156 @@
+"""``overstory discover``: frequent values that nobody listed, found in reports of simulated devices."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from overstory.cli.arguments import add_command, add_interval, add_reporting, check_plot, check_seed
+from overstory.cli.csv_options import add_form, add_spreadsheet, form_of, seekable
+from overstory.cli.progress import reading_bar
+from overstory.protocol.errors import FormatError, ParameterError
+
+if TYPE_CHECKING:
+    from overstory.discovery import Discovered, Domain, PrefixPlan
+    from overstory.discovery.simulation import Progress
+
+MORE = """\
+Each row of the column is one person's value. A device is simulated for each: it answers one question about its value
+through a randomizer at the whole epsilon, and the search sees the answers alone. So this is what would have been found.
+--known names values that are expected: some devices are asked for those, the others for the rest."""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "discover",
+        "find frequent values without a list of candidates",
+        more=MORE,
+        example="overstory discover crashes.csv --column address --epsilon 4 --bits 64",
+    )
+    parser.add_argument("file", metavar="FILE", help="CSV (gz too), JSON lines or Parquet; - for standard input")
+    parser.add_argument("--column", required=True, metavar="C", help="the column that holds the values")
+    add_form(parser)
+    parser.add_argument(
+        "--epsilon",
+        type=float,
+        required=True,
+        metavar="E",
+        help="privacy loss of each device (epsilon; smaller is more private)",
+    )
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--bits", type=int, metavar="B", help="integers of that many bits (default: 64)")
+    kind.add_argument("--bytes", type=int, metavar="B", help="text of up to that many bytes in UTF-8, at most 32")
+    parser.add_argument("--known", metavar="FILE", help="values that are expected, one per line")
+    parser.add_argument("--step", type=int, default=14, metavar="S", help="bits a level goes on by (default: 14)")
+    parser.add_argument("--beam", type=int, default=192, metavar="N", help="prefixes kept at a level (default: 192)")
+    parser.add_argument(
+        "--correction",
+        choices=("fdr", "bonferroni"),
+        default="fdr",
+        help="what alpha bounds: the share of false detections, or the chance of any (default: fdr)",
+    )
+    parser.add_argument("--alpha", type=float, default=0.05, help="a fraction (default: 0.05)")
+    add_interval(parser, "reports")
+    parser.add_argument("--seed", type=int, metavar="N", help="makes the simulation repeatable")
+    parser.add_argument("--csv", metavar="FILE", help="write every value that the last level kept there")
+    add_spreadsheet(parser)
+    parser.add_argument(
+        "--plot",
+        metavar="FILE",
+        help="draw the search, and the detected values with their intervals: .svg, .pdf or .png",
+    )
+    add_reporting(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    check_plot(args.plot)
+    check_seed(args.seed)
+    plan, found = _discover(args)
+    if args.csv:
+        from overstory.files.spreadsheet import writing_csv
+
+        with writing_csv(args.csv, spreadsheet=args.spreadsheet) as text:
+            found.to_csv(text)
+    if args.plot:
+        _draw(found, args.plot)
+    if args.json:
+        print(json.dumps({**found.to_json(everything=True), "plan": _about(plan)}, indent=2, allow_nan=False))
+    else:
+        from overstory.cli.analysis.discover_table import show
+
+        show(found, plan)
+    return 0
+
+
+def _draw(found: Discovered, path: str) -> None:
+    """Draw the search, and the detected values with their intervals."""
+    from overstory.analysis.tables.output import plot_height
+    from overstory.cli.picture import picture
+    from overstory.discovery.result_table import rows_drawn
+
+    with picture(path, width=14, height=max(5.0, plot_height(found, rows_drawn(found)))) as figure:
+        search, values = figure.subplots(1, 2)
+        found.plot(search)
+        found.plot_values(values)
+
+
+def _discover(args: argparse.Namespace) -> tuple[PrefixPlan, Discovered]:
+    """Read the column, simulate its devices, search their answers."""
+    import numpy as np
+
+    from overstory.cli.analysis.discover_input import read_column
+    from overstory.discovery import Integers, Strings, discover, find, simulate
+
+    domain: Domain = Integers(64 if args.bits is None else args.bits) if args.bytes is None else Strings(args.bytes)
+    known = _known(args.known, domain) if args.known else ()
+    key = args.column[:12]  # a hash key has at most 64 bytes, and every level adds to it
+    plan = discover(epsilon=args.epsilon, domain=domain, known=known, step=args.step, beam=args.beam, key=key)
+    with seekable(args.file) as path, reading_bar(args, "reading the column", [path]) as advance:
+        values = read_column(path, args.column, domain, form_of(args), advance)
+    with _bar(args) as (first, second):
+        reports = simulate(plan, values, np.random.default_rng(args.seed), progress=first)
+        how = {"alpha": args.alpha, "correction": args.correction, "interval_kind": args.interval or "reports"}
+        return plan, find(plan, reports, **how, progress=second)
+
+
+def _known(path: str, domain: Domain) -> list[Any]:
+    from overstory.files.candidates import read_candidates
+
+    try:
+        return [domain.parse(text) for text in read_candidates(path)]
+    except ParameterError as error:
+        raise FormatError(str(error), source=path) from error
+
+
+@contextmanager
+def _bar(args: argparse.Namespace) -> Iterator[tuple[Progress | None, Progress | None]]:
+    """Show how far simulation and search are, if the error stream is a terminal."""
+    if args.quiet or not sys.stderr.isatty():
+        yield None, None
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("devices report", total=2.0)
+        yield (
+            lambda what, done: bar.update(task, description=what, completed=done),
+            lambda what, done: bar.update(task, description=what, completed=1 + done),
+        )
+
+
+def _about(plan: PrefixPlan) -> dict[str, Any]:
+    return {
+        **plan.domain.canonical(),
+        "beam": plan.beam,
+        "levels": [level.num_bits for level in plan.levels],
+        "shares": [plan.share(group) for group in plan.level_groups],
+        "known": len(plan.known),
+    }

@@ -1,0 +1,154 @@
+"""``overstory plan``: what given parameters would learn and reveal, or the best parameters for given needs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from overstory.cli.arguments import add_command, add_hashing, add_params, given, hashing
+from overstory.cli.parser import add_earlier_names
+
+if TYPE_CHECKING:
+    from overstory.planning import Plan
+
+MORE = """\
+Give either --params, or both --epsilon and --epsilon-permanent. With epsilons, the parameters with the smallest
+standard error for rare strings are found; -o writes them. No epsilon of the plan is ever above the one asked for.
+For values of a known domain give --domain-size and --epsilon: the answer is an oracle (`overstory compare` has all)."""
+
+EXAMPLE = """\
+overstory plan --params params.csv --reports 1000000 --candidates 200 --share 0.01
+  overstory plan --epsilon 1.0743 --epsilon-permanent 4.3945 --reports 1000000 --candidates 200 -o params.csv
+  overstory plan --domain-size 100 --epsilon 1 --reports 1000000"""
+
+NEEDS_ONLY = ("num_bits", "num_hashes", "num_cohorts", "thrifty", "output")
+STRINGS_ONLY = ("params", "candidates", "share", "alpha", "hash_family", "hash_key", *NEEDS_ONLY)
+ALPHA = 0.05
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command."""
+    parser = add_command(
+        subparsers, "plan", "parameters from needs, or what parameters achieve", more=MORE, example=EXAMPLE
+    )
+    known = parser.add_argument_group("from parameters")
+    add_params(known, required=False)
+    _add_needs(parser.add_argument_group("from needs"))
+    domain = parser.add_argument_group("an oracle for a known domain")
+    domain.add_argument("--domain-size", type=int, metavar="D", help="how many values there are; with --epsilon")
+    parser.add_argument("--reports", type=int, required=True, metavar="N", help="devices that report once")
+    parser.add_argument("--candidates", type=int, metavar="M", help="strings that are looked for")
+    parser.add_argument("--share", type=float, metavar="S", help="also plan for a string of this share, such as 0.01")
+    parser.add_argument("--alpha", type=float, help=f"level of the tests (default: {ALPHA})")
+    add_hashing(parser)
+    add_earlier_names(parser, {"--epsilon-report": "epsilon"})
+    parser.add_argument("--json", action="store_true", help="print the plan as JSON")
+
+
+def _add_needs(needs: Any) -> None:
+    needs.add_argument(
+        "--epsilon", type=float, metavar="E", help="privacy loss of one report (smaller is more private)"
+    )
+    needs.add_argument(
+        "--epsilon-permanent", type=float, metavar="Y", help="the same of all reports of one value together"
+    )
+    needs.add_argument("--num-bits", type=int, metavar="K", help="bits of a report (default: chosen)")
+    needs.add_argument("--num-hashes", type=int, metavar="H", help="hashes of a value (default: chosen)")
+    needs.add_argument("--num-cohorts", type=int, metavar="M", help="cohorts (default: chosen)")
+    needs.add_argument(
+        "--thrifty",
+        action="store_true",
+        help="use the smallest permanent epsilon that does not make one report less accurate",
+    )
+    needs.add_argument("-o", "--output", metavar="FILE", help="write the parameters there, as params.csv")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    if args.domain_size is not None:
+        return _choose(args)
+    _need_candidates(args)
+    args.alpha = ALPHA if args.alpha is None else args.alpha
+    plan = _from_params(args) if args.params else _from_needs(args)
+    if args.output:
+        _write(args.output, plan)
+    if args.json:
+        print(json.dumps(plan.to_json(), indent=2, allow_nan=False))
+    else:
+        from overstory.cli.analysis.plan_table import show
+
+        show(plan)
+    return 0
+
+
+def _choose(args: argparse.Namespace) -> int:
+    """Recommend an oracle for a domain."""
+    from overstory.analysis.comparison import rank, recommend, trade
+    from overstory.cli.analysis.compare import table
+    from overstory.protocol.errors import ParameterError
+
+    idle = given(args, STRINGS_ONLY)
+    if args.epsilon is None or idle:
+        raise ParameterError(
+            "an oracle for a domain takes --domain-size D, --epsilon E, --reports N and, if reports are repeated, "
+            f"--epsilon-permanent Y{'; it takes no ' if idle else ''}{', '.join(idle)}"
+        )
+    ranking = rank(args.domain_size, args.epsilon, args.reports, epsilon_permanent=args.epsilon_permanent)
+    best = recommend(ranking)
+    if args.json:
+        shown = {"reports": args.reports, **best.to_json(), "instead": trade(ranking, best)}
+        print(json.dumps(shown, indent=2, allow_nan=False))
+    else:
+        print("\n".join(table((best,), None, best, trade(ranking, best))))
+    return 0
+
+
+def _need_candidates(args: argparse.Namespace) -> None:
+    from overstory.protocol.errors import ParameterError
+
+    if args.candidates is None:
+        raise ParameterError("give --candidates M, how many strings are looked for; or --domain-size D and --epsilon E")
+
+
+def _from_params(args: argparse.Namespace) -> Plan:
+    from overstory.files.params import read_params
+    from overstory.planning import plan_from_parameters
+    from overstory.protocol.errors import ParameterError
+
+    if args.epsilon is not None or args.epsilon_permanent is not None:
+        raise ParameterError("give either --params, or --epsilon and --epsilon-permanent, not both")
+    idle = given(args, NEEDS_ONLY)
+    if idle:
+        raise ParameterError(f"{', '.join(idle)}: only where parameters are planned; leave out --params, or these")
+    mechanism = read_params(args.params).mechanism(**hashing(args))
+    return plan_from_parameters(mechanism, args.reports, args.candidates, alpha=args.alpha, share=args.share)
+
+
+def _from_needs(args: argparse.Namespace) -> Plan:
+    from overstory.planning import plan_from_needs
+    from overstory.protocol.errors import ParameterError
+
+    if args.epsilon is None or args.epsilon_permanent is None:
+        raise ParameterError("give either --params FILE, or both --epsilon E and --epsilon-permanent Y")
+    return plan_from_needs(
+        args.epsilon,
+        args.epsilon_permanent,
+        args.reports,
+        args.candidates,
+        alpha=args.alpha,
+        share=args.share,
+        num_bits=args.num_bits,
+        num_hashes=args.num_hashes,
+        num_cohorts=args.num_cohorts,
+        thrifty=args.thrifty,
+        **hashing(args),
+    )
+
+
+def _write(path: str, plan: Plan) -> None:
+    from overstory.files.params import RapporParameters, write_params
+
+    given = plan.parameters
+    sizes = {letter: int(given[letter]) for letter in "khm"}
+    write_params(path, RapporParameters(**sizes, p=given["p"], q=given["q"], f=given["f"]))

@@ -1,0 +1,1 @@
+"""Commands over RAPPOR's own files, and over the papers."""

@@ -1,0 +1,59 @@
+"""``overstory map``: candidates in, the bits that each sets in each cohort out."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from overstory.cli.arguments import (
+    add_command,
+    add_hashing,
+    add_output,
+    add_params,
+    add_reporting,
+    check_pipes,
+    read_mechanism,
+    shown,
+    tell,
+)
+
+MORE = """\
+Candidates stand one per line. In a file named .csv they are its only column, so that they can be quoted. The family
+(and key) must be the one that the devices used."""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "map",
+        "hash candidates into a candidate map",
+        more=MORE,
+        example="overstory map --params params.csv --candidates candidates.txt -o map.csv",
+    )
+    add_params(parser)
+    parser.add_argument("--candidates", required=True, metavar="FILE", help="the strings that may have been reported")
+    add_hashing(parser)
+    add_output(parser, "where the map goes: a row per candidate, then m * h integers cohort * k + bit + 1")
+    add_reporting(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    check_pipes(args, "params", "candidates")
+    from overstory.analysis.decoding.design import colliding
+    from overstory.cli.progress import reading_bar
+    from overstory.files.candidates import hash_candidates, read_candidates, write_map
+
+    parameters, mechanism = read_mechanism(args)
+    with reading_bar(args, "reading candidates", [args.candidates]) as advance:
+        candidates = read_candidates(args.candidates, advance)
+    found = hash_candidates(candidates, mechanism.encoding)
+    write_map(args.output, found)
+    groups = [[candidates[i] for i in group] for group in colliding(found)]
+    outcome = {"candidates": len(candidates), "colliding_candidates": groups, "output": args.output}
+    line = f"{len(candidates):,} candidates in {parameters.m} cohorts mapped into {shown(args.output)}"
+    if groups:
+        line += f"; {len(groups)} groups set the same bits everywhere: only their sums can be learned"
+    tell(args, outcome, line)
+    return 0

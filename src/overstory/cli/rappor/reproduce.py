@@ -1,0 +1,178 @@
+"""``overstory reproduce``: a paper's figure or table, with the published numbers beside ours."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from overstory.cli.arguments import add_command
+from overstory.cli.parser import add_earlier_names
+
+if TYPE_CHECKING:
+    from overstory.experiments.registry import Experiment
+    from overstory.experiments.result import Result
+
+MORE = """\
+Every result is written into the folder: NAME.json with what was published, what we find, its interval and the
+verdict; the pictures as PNG and SVG; index.html and summary.md with all results there are in the folder. A verdict is
+computed, never written. What is finished is not computed again unless --fresh."""
+
+EXAMPLE = """\
+overstory reproduce --list
+  overstory reproduce rappor-75-of-100 -o results
+  overstory reproduce --all --quick"""
+
+OPTIONS = ("value", "params", "readings")
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command."""
+    parser = add_command(
+        subparsers, "reproduce", "a paper's figures and tables, beside what was published", more=MORE, example=EXAMPLE
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="what to reproduce (--list tells the names)")
+    parser.add_argument("--all", action="store_true", help="everything there is")
+    parser.add_argument("--list", action="store_true", help="name everything there is, and stop")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes and fewer replicates: seconds each")
+    parser.add_argument("--fresh", action="store_true", help="compute again what is finished")
+    parser.add_argument("--value", metavar="TEXT", help="the value whose report is drawn (rappor-figure-1)")
+    parser.add_argument("--params", metavar="FILE", help="RAPPOR's parameters for it: header k,h,m,p,q,f and one row")
+    parser.add_argument("--readings", metavar="FILE", help="real meter readings instead of the synthetic ones")
+    parser.add_argument("-o", "--output", default="out/reproduce", metavar="DIR", help="folder (default out/reproduce)")
+    add_earlier_names(parser, {"--out": "output"})
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar, no table")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from overstory.experiments.registry import EXPERIMENTS
+
+    if args.list:
+        _list(args, tuple(EXPERIMENTS.values()))
+        return 0
+    chosen, options = _chosen(args), _options(args)
+    results = _reproduced(args, chosen, options)
+    _write_overview(args, results)
+    if args.json:
+        print(json.dumps({"results": [result.to_json() for result in results]}, indent=2, allow_nan=False))
+    elif not args.quiet:
+        _show(args, results)
+    return 0
+
+
+def _list(args: argparse.Namespace, experiments: tuple[Experiment, ...]) -> None:
+    if args.json:
+        rows = [{"name": e.name, "title": e.title, "paper": e.paper, "section": e.section} for e in experiments]
+        print(json.dumps({"experiments": rows}, indent=2))
+        return
+    width = max(len(e.name) for e in experiments)
+    for e in experiments:
+        print(f"{e.name:<{width}}  {e.title} ({e.paper.partition(' (')[0]}, {e.section})")
+
+
+def _chosen(args: argparse.Namespace) -> tuple[Experiment, ...]:
+    from overstory.experiments.registry import EXPERIMENTS, experiment
+    from overstory.protocol.errors import ParameterError
+
+    if args.all == bool(args.names):
+        raise ParameterError(f"give --all, or names from: {', '.join(EXPERIMENTS)}")
+    return tuple(EXPERIMENTS.values()) if args.all else tuple(experiment(name) for name in dict.fromkeys(args.names))
+
+
+def _options(args: argparse.Namespace) -> dict[str, Any]:
+    given = {name: getattr(args, name) for name in OPTIONS if getattr(args, name) is not None}
+    return {name: value if name == "value" else Path(value) for name, value in given.items()}
+
+
+def _reproduced(
+    args: argparse.Namespace, chosen: tuple[Experiment, ...], options: dict[str, Any]
+) -> tuple[Result, ...]:
+    from overstory.experiments.run import check_options, reproduce
+
+    takes = [{name: options[name] for name in options if name in e.takes or not args.all} for e in chosen]
+    for experiment, given in zip(chosen, takes, strict=True):
+        check_options(experiment, given)
+    results = []
+    with _bar(args, len(chosen)) as tell:
+        for number, (experiment, given) in enumerate(zip(chosen, takes, strict=True)):
+            result, _ = reproduce(
+                experiment,
+                Path(args.output),
+                quick=args.quick,
+                options=given,
+                fresh=args.fresh,
+                tell=_within(tell, number, experiment.name),
+            )
+            results.append(result)
+    return tuple(results)
+
+
+def _within(tell: Callable[[float, str], object], number: int, name: str) -> Callable[[float, str], object]:
+    return lambda share, doing: tell(number + share, f"{name} {doing}")
+
+
+@contextmanager
+def _bar(args: argparse.Namespace, total: int) -> Iterator[Callable[[float, str], object]]:
+    """Show how far it is, if the error stream is a terminal."""
+    if args.quiet or not sys.stderr.isatty():
+        yield lambda done, doing: None  # noqa: ARG005 - nobody is watching
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting", total=total)
+        yield lambda done, doing: bar.update(task, completed=done, description=doing)
+
+
+def _write_overview(args: argparse.Namespace, results: tuple[Result, ...]) -> None:
+    """Write index.html and summary.md of all that the folder holds, what was computed before included."""
+    from overstory.experiments.page import markdown, page
+    from overstory.experiments.registry import EXPERIMENTS
+    from overstory.experiments.run import load
+    from overstory.files.io import writing_text
+
+    folder, known = Path(args.output), {result.name: result for result in results}
+    every = [known.get(name) or load(name, folder) for name in EXPERIMENTS]
+    there = [result for result in every if result is not None]
+    given = ([f"--{name}", str(getattr(args, name))] for name in OPTIONS if getattr(args, name) is not None)
+    words = ["overstory", "reproduce", "--all", *(["--quick"] if args.quick else []), *chain.from_iterable(given)]
+    command = shlex.join(words)
+    with writing_text(folder / "index.html") as text:
+        text.write(page(there, command))
+    with writing_text(folder / "summary.md") as text:
+        text.write(markdown(there, command))
+
+
+def _show(args: argparse.Namespace, results: tuple[Result, ...]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from overstory.cli.table import print_line
+    from overstory.experiments import wording
+    from overstory.experiments.page import overview
+
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    for result in results:
+        table = Table(box=None, header_style="bold", pad_edge=False, title=result.title, title_justify="left")
+        for column in ("quantity", "published", "ours", "verdict"):
+            table.add_column(column, overflow="fold")
+        for one in result.comparisons:
+            texts = wording.name(one), wording.published(one.published), wording.ours(one), wording.verdict(one)
+            table.add_row(*map(Text, texts))
+        console.print(table)
+        for note in result.notes:
+            print_line(console, f"note: {note}")
+        console.print()
+    print_line(console, f"{overview(results)}\nPage: {Path(args.output) / 'index.html'}")

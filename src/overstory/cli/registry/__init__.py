@@ -1,0 +1,1 @@
+"""Commands over a metric registry."""

@@ -1,0 +1,251 @@
+"""``overstory metrics``: the registry begun, checked, shown to the public, compared with the last one, planned."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from overstory.cli.arguments import add_command
+from overstory.cli.registry.metrics_init import add_parser as add_init
+from overstory.cli.registry.metrics_init import run as _init
+
+if TYPE_CHECKING:
+    from overstory.privacy.registry.changes import Change
+
+MORE = """\
+A registry (metrics.toml) says of every metric what is collected, why, how privately, how often and for how long.
+The client is built with it, the collector refuses what it does not list, the public can read it:
+docs/reference/metrics.md."""
+
+EXAMPLE = """\
+overstory metrics init
+  overstory metrics lint metrics.toml
+  overstory metrics show metrics.toml search-engine
+  overstory metrics diff released.toml metrics.toml
+  overstory metrics plan metrics.toml"""
+
+FOUND: Final = 1
+BAD_INPUT: Final = 2
+MOST_REPORTS: Final = 1_000_000
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command and its five actions."""
+    parser = add_command(
+        subparsers, "metrics", "begin, check, show, compare and plan the metric registry", more=MORE, example=EXAMPLE
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
+    add_init(actions)
+    _add_lint(actions)
+    _add_show(actions)
+    _add_diff(actions)
+    _add_plan(actions)
+
+
+def _add_lint(actions: Any) -> None:
+    lint = add_command(
+        actions,
+        "lint",
+        "every fault of a registry at once, each with its line",
+        more="Exit status: 0 without faults, 2 with; --strict: 1 on a warning, such as an expiry in the past.",
+        example="overstory metrics lint metrics.toml --strict",
+    )
+    lint.add_argument("file", metavar="FILE", help="the registry")
+    lint.add_argument("--strict", action="store_true", help="exit status 1 where there is a warning")
+    lint.add_argument("--json", action="store_true", help="print faults and warnings as JSON")
+
+
+def _add_show(actions: Any) -> None:
+    show = add_command(
+        actions,
+        "show",
+        "a metric's public page: what is collected, why, and what it can reveal",
+        more="Without METRIC, the pages of all.",
+        example="overstory metrics show metrics.toml --markdown > privacy.md",
+    )
+    show.add_argument("file", metavar="FILE", help="the registry")
+    show.add_argument("metric", metavar="METRIC", nargs="?", help="a metric's id")
+    show.add_argument("--reports", type=int, metavar="N", help="state it for N reports (default: the window, or 30)")
+    form = show.add_mutually_exclusive_group()
+    form.add_argument("--markdown", action="store_true", help="print Markdown")
+    form.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_diff(actions: Any) -> None:
+    diff = add_command(
+        actions,
+        "diff",
+        "what a change weakens, and which stored counts it breaks",
+        more="Exit status: 1 where a metric's privacy is weakened under the same id (it needs a new one), 0 otherwise.",
+        example="overstory metrics diff released.toml metrics.toml",
+    )
+    diff.add_argument("old", metavar="OLD", help="the registry that people agreed to")
+    diff.add_argument("new", metavar="NEW", help="the one that is to replace it")
+    diff.add_argument("--json", action="store_true", help="print the changes as JSON")
+
+
+def _add_plan(actions: Any) -> None:
+    plan = add_command(
+        actions,
+        "plan",
+        "derive oracle and parameters from each metric's needs, and write them into the file",
+        more="The rest of the file stays as it is, and the needs stay as a comment.",
+        example="overstory metrics plan metrics.toml",
+    )
+    plan.add_argument("file", metavar="FILE", help="the registry")
+    plan.add_argument("-o", "--output", metavar="OUT", help="write there, and leave FILE as it is")
+    plan.add_argument("--json", action="store_true", help="print what was planned as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    actions: Mapping[str, Callable[[argparse.Namespace], int]] = {
+        "init": _init,
+        "lint": _lint,
+        "show": _show,
+        "diff": _diff,
+        "plan": _plan,
+    }
+    return actions[args.action](args)
+
+
+def _lint(args: argparse.Namespace) -> int:
+    return lint(args.file, strict=args.strict, as_json=args.json)
+
+
+def lint(file: str, *, strict: bool = False, as_json: bool = False) -> int:
+    """Print the faults, warnings and notes of a registry file; return the exit status."""
+    import datetime as dt
+
+    from overstory.privacy.registry.warnings import registry_notes, registry_warnings, seed_notes
+    from overstory.protocol.metrics import RegistryError, parse_registry, registry_folder, registry_text
+
+    text = registry_text(file)
+    try:
+        registry = parse_registry(text, registry_folder(file), source=file)
+    except RegistryError as error:
+        faults, warnings, notes, count = error.faults, [], [], 0
+    else:
+        faults, count = (), len(registry)
+        warnings = registry_warnings(registry, text, dt.datetime.now(dt.UTC).date())
+        notes = [*registry_notes(registry), *seed_notes(registry, text)]
+    if as_json:
+        listed = {"faults": [vars(fault) for fault in faults], "warnings": [vars(fault) for fault in warnings]}
+        print(json.dumps({"file": file, "metrics": count} | listed | {"notes": notes}, indent=2))
+    else:
+        for kind, these in (("", faults), ("warning: ", warnings)):
+            for fault in these:
+                print(f"{file}:{fault.line}: {kind}{fault.field}{': ' if fault.field else ''}{fault.message}")
+        for note in notes:
+            print(f"{file}: note: {note}")
+        print(f"{file}: {_counted(len(faults), 'fault')}" if faults else _fine(file, count, len(warnings)))
+    return BAD_INPUT if faults else FOUND if warnings and strict else 0
+
+
+def _fine(file: str, metrics: int, warnings: int) -> str:
+    said = f"{file}: {_counted(metrics, 'metric')}, no fault"
+    return f"{said}, {_counted(warnings, 'warning')}" if warnings else said
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+def _show(args: argparse.Namespace) -> int:
+    from overstory.privacy.histories.pairs import check_reports
+    from overstory.privacy.registry.page import metric_page
+    from overstory.privacy.registry.totals import budget_words, total_costs
+    from overstory.protocol.metrics import load_registry
+
+    registry = load_registry(args.file)
+    names = list(registry) if args.metric is None else [args.metric]
+    reports = None if args.reports is None else check_reports(args.reports, 1, MOST_REPORTS)
+    pages = [metric_page(registry[name], reports=reports) for name in names]
+    totals = total_costs([page.cost for page in pages]) if len(pages) > 1 else ()
+    words = () if registry.budget is None else tuple(budget_words(registry.budget, registry.values()))
+    if args.json:
+        held = None if registry.budget is None else registry.budget.to_json()
+        whole: dict[str, Any] = {"registry": registry.version, "digest": registry.digest.hex(), "budget": held}
+        whole |= {"budget_words": list(words), "totals": [total.to_json() for total in totals]}
+        print(json.dumps(whole | {"metrics": [page.to_json() for page in pages]}, indent=2, allow_nan=False))
+    else:
+        from overstory.cli.registry import metrics_page
+
+        if args.markdown:
+            print("\n".join((*metrics_page.markdown(registry, pages), *metrics_page.markdown_end(totals, words))))
+        else:
+            metrics_page.show(pages)
+            metrics_page.show_end(totals, words)
+    return 0
+
+
+def _diff(args: argparse.Namespace) -> int:
+    from overstory.privacy.registry.changes import Kind, compare_registries
+    from overstory.privacy.registry.warnings import seed_notes
+    from overstory.protocol.metrics import load_registry, registry_text
+
+    old, new = load_registry(args.old), load_registry(args.new)
+    changes, notes = compare_registries(old, new), list(seed_notes(old, registry_text(args.old), new))
+    weaker = list(dict.fromkeys(change.metric for change in changes if change.kind == Kind.WEAKENS))
+    larger = "" in weaker
+    broken = list(dict.fromkeys(change.metric for change in changes if change.kind == Kind.BREAKS))
+    if args.json:
+        said = {
+            "needs_new_id": [name for name in weaker if name],
+            "larger_budget": larger,
+            "breaks_counts": broken,
+            "changes": [change.to_json() for change in changes],
+            "notes": notes,
+        }
+        print(json.dumps({"old": args.old, "new": args.new} | said, indent=2))
+    else:
+        _show_changes(changes)
+        for name in filter(None, weaker):
+            print(f"{name} needs a new metric id: people agreed to less than this")
+        if larger:
+            print("the budget allows more than people agreed to: devices record nothing until they are asked again")
+        for name in broken:
+            print(f"{name}: counts stored so far cannot go on under this id")
+        if not weaker and not broken:
+            print("no promise is weakened, no stored count is broken" if changes else "nothing changed")
+        for note in notes:
+            print(f"{args.old}: note: {note}")
+    return FOUND if weaker else 0
+
+
+def _show_changes(changes: list[Change]) -> None:
+    width = max((len(change.kind) for change in changes), default=0)
+    metric = None
+    for change in changes:
+        if change.metric != metric:
+            metric = change.metric
+            print(metric or "the registry")
+        print(f"  {change.kind:<{width}}  {change.what}: {change.said}")
+
+
+def _plan(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from overstory.files.io import replacing
+    from overstory.planning.registry import plan_registry
+    from overstory.protocol.errors import ParameterError
+    from overstory.protocol.metrics import registry_folder, registry_text
+
+    if args.file.startswith("package:") and not args.output:
+        raise ParameterError(f"{args.file} is inside a package: give -o OUT, where to write the registry")
+    text, planned = plan_registry(registry_text(args.file), registry_folder(args.file), source=args.file)
+    target = args.output or args.file
+    if planned or args.output:
+        with replacing(target) as name:
+            Path(name).write_bytes(text.encode())
+    if args.json:
+        print(json.dumps({"file": target, "planned": [one.to_json() for one in planned]}, indent=2, allow_nan=False))
+    else:
+        for one in planned:
+            print(one.plain_words())
+        print(
+            f"{_counted(len(planned), 'metric')} planned in {target}" if planned else "every metric has its parameters"
+        )
+    return 0

@@ -1,0 +1,266 @@
+"""``overstory privacy``: every epsilon of a metric or an oracle, in plain words, with what each number rests on.
+
+Which metric ``overstory privacy`` is asked about, where it is one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from overstory.cli.arguments import add_command, add_hashing, add_params, check_plot, given, hashing
+
+if TYPE_CHECKING:
+    from overstory.privacy import Claim, PrivacyStatement
+    from overstory.privacy.terms import Terms
+    from overstory.protocol.mechanisms.base import Mechanism
+    from overstory.protocol.metrics import Metric
+    from overstory.protocol.numeric.registry import NumericMechanism
+
+
+REGISTRY_FILE: Final = "metrics.toml"
+
+
+def find_metric(args: argparse.Namespace) -> Metric | None:
+    """Return the metric that is meant; None where it is an oracle, or RAPPOR's file of parameters.
+
+    With ``--registry`` a name is a metric's. Without, it is an oracle's, if there is one of that name; then a metric's
+    of the registry in this folder, if there is one.
+    """
+    from overstory.protocol.errors import ParameterError
+    from overstory.protocol.metrics import load_registry
+
+    others = args.oracle is None or args.params or args.param
+    if args.registry is not None:
+        if others:
+            raise ParameterError("--registry FILE takes the id of one metric, and neither --param nor --params")
+        return load_registry(args.registry, read_candidates=False)[args.oracle]
+    if others or not Path(REGISTRY_FILE).exists():
+        return None
+    oracles = _oracles()
+    if args.oracle in oracles:
+        _tell_of_namesake(args.oracle)
+        return None
+    registry = load_registry(REGISTRY_FILE, read_candidates=False)
+    if args.oracle not in registry:
+        known = f"a metric of {REGISTRY_FILE} ({', '.join(registry)}) nor an oracle ({', '.join(oracles)})"
+        raise ParameterError(f"{args.oracle!r} is neither {known}")
+    return registry[args.oracle]
+
+
+def _oracles() -> list[str]:
+    from overstory.protocol.mechanisms.registry import REGISTRY
+    from overstory.protocol.numeric.registry import NUMERIC
+
+    return sorted({*REGISTRY, *NUMERIC})
+
+
+def _tell_of_namesake(name: str) -> None:
+    """Say so when a metric of the registry at hand has the oracle's name."""
+    from overstory.protocol.errors import OverstoryError
+    from overstory.protocol.metrics import load_registry
+
+    with contextlib.suppress(OverstoryError, OSError):
+        if name in load_registry(REGISTRY_FILE, read_candidates=False):
+            both = f"{name} is an oracle, and a metric of {REGISTRY_FILE}: this is the oracle"
+            print(f"overstory: note: {both}; --registry {REGISTRY_FILE} gives the metric", file=sys.stderr)
+
+
+def headline(metric: Metric) -> str:
+    """Return the metric in a line, above what its oracle reveals."""
+    from overstory.presentation.streams import printable
+
+    capped = "" if metric.max_values is None else f", of at most {metric.max_values} values"
+    often = f"one report every {metric.period}{capped}, until {metric.expires}"
+    return f"{metric.id}: {printable(metric.title)}, {often}"
+
+
+MORE = """\
+Give a metric of a registry (--registry FILE; ./metrics.toml, where there is one), an oracle with its parameters, or
+--params for RAPPOR. A name that is both is the oracle, unless --registry is given. An epsilon is a
+privacy loss (smaller is more private), exact, and rounded up; the odds are what it means: how far a report can move
+them between any two values."""
+
+EXAMPLE = """\
+overstory privacy search-engine --registry metrics.toml
+  overstory privacy loloha --param epsilon_permanent=2 --param epsilon_report=1
+  overstory privacy --params params.csv --reports 20 --values 3 --plot epsilons.svg"""
+
+SHOWN: Final = (1, 2, 3, 5, 10)
+DRAWN: Final = (1, 2, 3, 5, 10, 20, 50, 100)
+BAR: Final = 24
+MOST_REPORTS: Final = 1000
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command."""
+    parser = add_command(
+        subparsers, "privacy", "what a metric or an oracle reveals, and on what it rests", more=MORE, example=EXAMPLE
+    )
+    parser.add_argument(
+        "oracle",
+        nargs="?",
+        metavar="METRIC|ORACLE",
+        help="a metric's id, or an oracle: rappor, loloha, square-wave, ...",
+    )
+    parser.add_argument(
+        "--registry", metavar="FILE", help=f"the metric's registry (default: {REGISTRY_FILE}, where there is one)"
+    )
+    parser.add_argument(
+        "--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the oracle; may be repeated"
+    )
+    add_params(parser, required=False)
+    parser.add_argument("--reports", type=int, metavar="N", help="also for N reports of a device")
+    parser.add_argument("--values", type=int, metavar="D", help="also for D distinct values of a device")
+    parser.add_argument(
+        "--delta", type=float, default=1e-6, help="state fresh noise also but for this chance (default: 1e-6)"
+    )
+    parser.add_argument(
+        "--plot", metavar="FILE", help="draw epsilon against the reports into a .svg, .pdf or .png file"
+    )
+    add_hashing(parser, note=", with --params")
+    parser.add_argument("--json", action="store_true", help="print the statement as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from overstory.privacy import statement
+    from overstory.privacy.claims import finite
+    from overstory.privacy.histories.pairs import check_reports
+    from overstory.privacy.registry.page import metric_statement
+    from overstory.protocol.errors import ParameterError
+
+    check_plot(args.plot)
+    idle = [] if args.params else given(args, ("hash_family", "hash_key"))
+    if idle:
+        parameter = idle[0].removeprefix("--").replace("-", "_")
+        raise ParameterError(f"{idle[0]} goes with --params; an oracle takes --param {parameter}=...")
+    asked = () if args.reports is None else (check_reports(args.reports, 1, MOST_REPORTS),)
+    metric = find_metric(args)
+    if metric is None:
+        reports = tuple(sorted({*SHOWN, *asked}))
+        changes = tuple(sorted({2, *(n for n in asked if n > 1)}))
+        said = statement(_mechanism(args), reports=reports, change_reports=changes, delta=args.delta)
+    else:
+        said = metric_statement(metric, reports=asked, delta=args.delta)
+        args.values = metric.max_values if args.values is None else args.values
+    values = None if args.values is None else said.values_claim(args.values, reports=args.reports)
+    if args.plot:
+        _draw(said, args.plot)
+    if args.json:
+        named = {} if metric is None else {"metric": metric.id}
+        extra = {} if values is None else {"values": args.values, "epsilon_values": finite(values.epsilon)}
+        print(json.dumps(named | said.to_json() | extra, indent=2, allow_nan=False))
+    else:
+        if metric is not None:
+            print(f"{headline(metric)}\n")
+        _show(said, said.claims if values is None else (*said.claims, values))
+    return 0
+
+
+def _mechanism(args: argparse.Namespace) -> Mechanism | NumericMechanism:
+    from overstory.protocol.errors import ParameterError
+
+    if args.params:
+        from overstory.files.params import read_params
+
+        if args.oracle not in {None, "rappor"} or args.param:
+            raise ParameterError("--params is of rappor: give either it, or an oracle and its --param NAME=VALUE")
+        return read_params(args.params).mechanism(**hashing(args))
+    if args.oracle is None:
+        from overstory.protocol.mechanisms.registry import REGISTRY
+        from overstory.protocol.numeric.registry import NUMERIC
+
+        raise ParameterError(f"give --params FILE, or an oracle: {', '.join(sorted({*REGISTRY, *NUMERIC}))}")
+    return _from_name(args.oracle, args.param)
+
+
+def _from_name(name: str, texts: list[str]) -> Mechanism | NumericMechanism:
+    """Build a mechanism, or what takes numbers, from texts, each read as what the maker's own signature says."""
+    import inspect
+
+    from overstory.protocol.errors import ParameterError
+    from overstory.protocol.mechanisms.registry import REGISTRY, build_from
+    from overstory.protocol.numeric.registry import NUMERIC
+
+    makers = REGISTRY | NUMERIC
+    accepted = inspect.signature(makers[name]).parameters if name in makers else {}
+    parameters: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or key in parameters:
+            raise ParameterError(f"--param {text}: give NAME=VALUE, once for each name")
+        parameters[key] = _read(key, value, str(accepted[key].annotation)) if key in accepted else value
+    return build_from(makers, name, parameters)
+
+
+def _read(name: str, text: str, kind: str) -> Any:
+    """Return the text as a parameter of that annotation."""
+    from overstory.protocol.errors import ParameterError
+
+    try:
+        if kind.startswith("bool"):
+            return {"true": True, "false": False}[text.lower()]
+        return int(text) if kind.startswith("int") else float(text) if kind.startswith("float") else text
+    except (KeyError, ValueError):
+        wanted = {"bool": "true or false", "int": "a whole number"}.get(kind.partition(" ")[0], "a number")
+        raise ParameterError(f"--param {name}={text}: give {wanted}") from None
+
+
+def _show(said: PrivacyStatement, claims: Sequence[Claim]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    from overstory.cli.registry.claims_table import print_claims
+
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    made = ", ".join(f"{key} = {value}" for key, value in said.parameters.items() if value not in (None, ""))
+    console.print(Text(f"{said.mechanism}: {made}"))
+    console.print()
+    print_claims(console, claims)
+    console.print()
+    console.print(Text("\n".join(_picture(said.terms)), no_wrap=True))
+    console.print()
+    console.print(Text(said.plain_words()))
+    console.print(Text(f"Linkable: {said.linkable.words()}."))
+
+
+def _picture(terms: Terms) -> Iterator[str]:
+    """Draw epsilon against the number of reports, in the terminal; each column on a scale of its own."""
+    from overstory.privacy.text import epsilon_text
+
+    one = [terms.epsilon_n(n) for n in DRAWN]
+    change = [terms.change_leak(n) if n > 1 else 0.0 for n in DRAWN]
+    tops = [max((e for e in column if math.isfinite(e)), default=0.0) or 1.0 for column in (one, change)]
+    yield f"reports  {'of one unchanged value':<{BAR + 11}}in which the value changed once"
+    for n, *both in zip(DRAWN, one, change, strict=True):
+        bars = (f"{_bar(e, top)} {epsilon_text(e):<10}" for e, top in zip(both, tops, strict=True))
+        yield f"{n:>7}  {''.join(bars)}".rstrip()
+
+
+def _bar(epsilon: float, top: float) -> str:
+    cells = BAR if math.isinf(epsilon) else round(BAR * epsilon / top)
+    return f"{'█' * cells:<{BAR}}"
+
+
+def _draw(said: PrivacyStatement, path: str) -> None:
+    """Write a plot of epsilon against the number of reports."""
+    from overstory.cli.picture import picture
+
+    numbers = sorted({round(10 ** (tenth / 10)) for tenth in range(21)})
+    with picture(path, 7, 4) as figure:
+        axes = figure.subplots()
+        axes.plot(numbers, [said.terms.epsilon_n(n) for n in numbers], label="of one unchanged value")
+        changes = [said.terms.change_leak(n) for n in numbers[1:]]
+        if math.isfinite(changes[0]):
+            axes.plot(numbers[1:], changes, label="in which the value changed once", linestyle="--")
+        if math.isfinite(said.epsilon_permanent):
+            axes.axhline(said.epsilon_permanent, color="grey", linewidth=0.8, label="permanent")
+        axes.set(xscale="log", yscale="log", xlabel="reports of one device", ylabel="epsilon", title=said.mechanism)
+        axes.legend()

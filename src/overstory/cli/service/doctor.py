@@ -1,0 +1,94 @@
+"""``overstory doctor``: what is wrong, or soon will be, with a collector and what it needs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from overstory.cli.arguments import add_command
+
+if TYPE_CHECKING:
+    from overstory.collector.checkup import Finding
+
+MORE = """\
+One line for each thing that was looked at: ok, warning or error, and what to do. What is looked at follows from what is
+given; settings of `overstory serve` are read from its file and its environment as well. Nothing is changed.
+The exit status is 1 when there is an error."""
+
+EXAMPLE = "overstory doctor --registry metrics.toml --store reports.db --url https://collector.example.org"
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = add_command(commands, "doctor", "say what is wrong with a collector", more=MORE, example=EXAMPLE)
+    parser.add_argument("--registry", metavar="FILE", help="the metrics that are collected")
+    parser.add_argument("--store", metavar="URL", help="a file, sqlite:///FILE, or postgresql://...")
+    parser.add_argument("--url", metavar="URL", help="a collector that runs")
+    parser.add_argument("--config", metavar="FILE", help="the settings of `overstory serve`")
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    findings = list(_findings(args))
+    errors = sum(one.level == "error" for one in findings)
+    warnings = sum(one.level == "warning" for one in findings)
+    if args.json:
+        from dataclasses import asdict
+
+        checks = [asdict(one) for one in findings]
+        print(json.dumps({"checks": checks, "errors": errors, "warnings": warnings}, indent=2))
+    else:
+        for one in findings:
+            print(f"{one.level:8} {one.check}: {one.said}" + (f". To do: {one.do}" if one.do else ""))
+        print(f"{errors} errors, {warnings} warnings")
+    return 1 if errors else 0
+
+
+def _findings(args: argparse.Namespace) -> Iterator[Finding]:
+    from overstory.cli.service.serve import SETTINGS
+    from overstory.cli.service.serve_settings import PREFIX, fill_in
+    from overstory.collector.checkup import (
+        Finding,
+        check_certificate,
+        check_files,
+        check_private,
+        check_registry,
+        check_store,
+        check_url,
+        guarded,
+    )
+    from overstory.protocol.errors import OverstoryError
+    from overstory.protocol.metrics import load_registry
+
+    now = time.time()
+    yield from check_files()
+    settings = argparse.Namespace(**{setting.key: None for setting in SETTINGS}, config=args.config)
+    settings.registry, settings.store = args.registry, args.store
+    try:
+        fill_in(settings, SETTINGS, os.environ)
+    except (OverstoryError, OSError) as error:
+        yield Finding("settings", "error", str(error))
+    file = args.config or os.environ.get(f"{PREFIX}CONFIG")
+    if file:
+        yield from check_private("settings", Path(file), "it may hold a password")
+    registry = None
+    if settings.registry:
+        try:
+            registry = load_registry(settings.registry)
+        except (OverstoryError, OSError) as error:
+            yield Finding("registry", "error", str(error), "overstory metrics lint FILE lists every fault")
+        else:
+            yield from check_registry(registry, now)
+    if settings.store:
+        yield from guarded("store", partial(check_store, settings.store, registry, now))
+    if settings.tls_certificate:
+        yield from guarded("certificate", partial(check_certificate, settings.tls_certificate, now))
+    if args.url:
+        yield from guarded("collector", partial(check_url, args.url, registry))

@@ -1,0 +1,183 @@
+"""``overstory gateway``: a meter's readings in, one randomized report a period out."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from overstory.cli.arguments import add_command, add_reporting, tell, token_of_environment
+from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from overstory.gateway.gateway import Gateway
+    from overstory.gateway.readings import BadLine, Format, Layout, Reading
+    from overstory.gateway.run import Lines
+    from overstory.gateway.sinks import Sink
+
+MORE = """\
+Readings are lines of a time and a value. Each period of the metric that is over is reported once, and never again: the
+state remembers, through restarts and crashes. One state folder is one device. Where a file is read its own times are
+the clock, so a year passes in seconds; a stream (-) is followed as time passes."""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "gateway",
+        "report a meter's readings, once a period",
+        more=MORE,
+        example="overstory gateway --metric energy --registry metrics.toml --readings - --server https://collector.test",
+    )
+    parser.add_argument("--metric", required=True, metavar="ID", help="which metric of the registry")
+    parser.add_argument("--registry", required=True, metavar="FILE", help="the metric registry")
+    _add_readings(parser)
+    _add_periods(parser)
+    device = parser.add_argument_group("the device and where its reports go")
+    device.add_argument("--state", metavar="DIR", help="the device's state (default: the platform's folder)")
+    device.add_argument(
+        "--agree", choices=("on", "local"), help="consent to this registry's metrics; local: nothing ever leaves"
+    )
+    device.add_argument("--server", metavar="URL", help="the collector")
+    device.add_argument("--token", help="its write token (default: the environment's OVERSTORY_WRITE_TOKEN)")
+    device.add_argument("--output", metavar="FILE", help="write the uploads here instead of sending them")
+    device.add_argument("--spread", type=float, metavar="SECONDS", help="the longest random delay before sending")
+    add_reporting(parser)
+
+
+def _add_readings(parser: argparse.ArgumentParser) -> None:
+    readings = parser.add_argument_group("readings")
+    readings.add_argument("--readings", required=True, metavar="FILE", help="the file, or - for the standard input")
+    readings.add_argument("--format", choices=("csv", "jsonl"), help="default: by the file's name, else csv")
+    readings.add_argument("--time-column", default="time", metavar="NAME", help="a name, or a number from 1")
+    readings.add_argument("--value-column", default="value", metavar="NAME", help="a name, or a number from 1")
+    readings.add_argument("--timezone", default="UTC", metavar="ZONE", help="of times without an offset (default: UTC)")
+    readings.add_argument("--strict", action="store_true", help="end at the first bad line, instead of counting it")
+
+
+def _add_periods(parser: argparse.ArgumentParser) -> None:
+    periods = parser.add_argument_group("periods")
+    periods.add_argument(
+        "--pick", choices=("last", "mean", "sum"), default="last", help="of several readings in one (default: last)"
+    )
+    periods.add_argument(
+        "--missing", choices=("skip", "repeat", "zero"), default="skip", help="of one without any (default: skip)"
+    )
+    periods.add_argument(
+        "--clock", choices=("real", "readings"), help="default: real for a stream, readings for a file"
+    )
+    periods.add_argument(
+        "--wait",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="after it, for a stream's late readings (default: 60)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from overstory.client.settings import WEEK, seconds
+    from overstory.gateway.gateway import Gateway, Settings
+    from overstory.gateway.readings import read_lines
+    from overstory.gateway.run import Lines, bounded_lines
+    from overstory.protocol.metrics import load_registry
+
+    if args.server and args.output:
+        raise ParameterError("--server and --output are two places for the reports: give one")
+    wait = seconds("--wait", args.wait, 0.0, WEEK)
+    streamed = args.readings == "-"
+    settings = Settings(
+        metric=args.metric,
+        state=args.state,
+        pick=args.pick,
+        missing=args.missing,
+        clock=args.clock or ("real" if streamed else "readings"),
+        spread=args.spread,
+        agree=args.agree,
+    )
+    registry, layout = load_registry(args.registry, read_candidates=False), _layout(args)
+    lines = Lines("standard input" if streamed else args.readings, args.strict)
+    with ExitStack() as opened:
+        stream: BinaryIO = sys.stdin.buffer if streamed else opened.enter_context(Path(args.readings).open("rb"))
+        gateway = Gateway(registry, settings, _sink(args, opened))
+        opened.callback(gateway.close)
+        _run(gateway, read_lines(bounded_lines(stream), layout, gateway.metric, lines.source), lines, wait)
+        outcome = {"lines": lines.to_json(), **gateway.summary()}
+    for bad in lines.shown[:5]:
+        print(f"overstory: {bad.error(lines.source)}", file=sys.stderr)
+    tell(args, outcome, "\n".join(words(outcome)))
+    return 0
+
+
+def _run(gateway: Gateway, items: Iterator[Reading | BadLine], lines: Lines, wait: float) -> None:
+    from overstory.gateway.run import follow, replay
+
+    if gateway.settings.clock == "real":
+        follow(gateway, items, lines, wait=wait)
+    else:
+        replay(gateway, items, lines)
+
+
+def _layout(args: argparse.Namespace) -> Layout:
+    from overstory.gateway.readings import Layout, zone_named
+
+    by_name: Format = "jsonl" if args.readings.endswith((".jsonl", ".ndjson")) else "csv"
+    return Layout(args.format or by_name, args.time_column, args.value_column, zone_named(args.timezone))
+
+
+def _sink(args: argparse.Namespace, opened: ExitStack) -> Sink | None:
+    if args.output:
+        from overstory.gateway.sinks import FileSink
+
+        file = FileSink(args.output)
+        opened.callback(file.close)
+        return file
+    if args.server:
+        from overstory.client.upload.http import endpoint, http_transport
+        from overstory.gateway.sinks import CollectorSink
+        from overstory.protocol.wire.reasons import check_token
+
+        endpoint(args.server)
+        token = check_token(args.token if args.token is not None else token_of_environment("WRITE"))
+        return CollectorSink(args.server, http_transport(), token)
+    return None
+
+
+def words(outcome: dict[str, Any]) -> list[str]:
+    """Return what became of everything, in sentences."""
+    from overstory.privacy.text import counted
+
+    lines, seen, spent = outcome["lines"], outcome["readings"], outcome["privacy"]
+    dropped = sum(outcome["dropped"].values())
+    made = outcome["reports"].get("recorded", 0)
+    refused = ", ".join(f"{n:,} {word}" for word, n in outcome["reports"].items() if word != "recorded")
+    readings = (
+        f"{counted(lines['read'], 'line')}, {lines['bad']:,} bad; readings: {seen['used']:,} used, "
+        f"{seen['late']:,} late, {seen['duplicate']:,} duplicate, {seen['already']:,} reported before"
+    )
+    reports = (
+        f"{counted(made, 'period')} reported{f' ({refused})' if refused else ''}, {seen['missing']:,} missing, "
+        f"of which {seen['filled']:,} filled; {outcome['handed_over']:,} handed over, {dropped:,} refused, "
+        f"{outcome['waiting']:,} waiting" + (f" ({outcome['trouble']})" if outcome["trouble"] else "")
+    )
+    window = ""
+    if spent["window"] is not None:
+        window = f", {_epsilon(spent['epsilon_window'])} for any {spent['window']} reports in a row"
+    total = f"{_epsilon(spent['epsilon_any'])} for all {spent['reports']:,} so far, whatever they were"
+    if spent["epsilon_at_delta"] != spent["epsilon_any"]:
+        total += f" ({_epsilon(spent['epsilon_at_delta'])} at delta {spent['delta']:g})"
+    if spent["epsilon_total"] != spent["epsilon_any"]:
+        total += f", {_epsilon(spent['epsilon_total'])} between histories that change alike"
+    return [readings, reports, f"privacy: epsilon {_epsilon(spent['epsilon_report'])} for one report{window}, {total}"]
+
+
+def _epsilon(number: float | None) -> str:
+    from overstory.privacy.text import epsilon_text
+
+    return epsilon_text(math.inf if number is None else number, "without bound")

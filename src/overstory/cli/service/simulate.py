@@ -1,0 +1,235 @@
+"""``overstory simulate``: a fleet of simulated devices that reports a registry's metrics to a collector."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from overstory.cli.arguments import add_command, add_reporting, check_seed, token_of_environment
+from overstory.presentation.streams import printable
+from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    import random
+
+    from overstory.protocol.metrics import Metric, MetricRegistry
+    from overstory.trial.fleet.fleet import Fleet, Moment
+    from overstory.trial.fleet.holders import Holders, Population
+
+MORE = """\
+Each device has a secret, a state and an outbox of its own, and randomizes as a real one does. Its clock is simulated,
+its state is in memory, and it sends without a delay; nothing else is left out. Reports are of the last T periods, the
+current one included. Give a collector's --url, or a --store: then a collector runs on it as long as this takes."""
+
+EXAMPLE = """\
+overstory simulate --registry metrics.toml --devices 10000 --store trial.db --truth truth.csv
+  overstory simulate --registry metrics.toml --devices 500 --periods 4 --url http://127.0.0.1:8000 --token TOKEN"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    parser = add_command(
+        commands, "simulate", "a trial without people: simulated devices report", more=MORE, example=EXAMPLE
+    )
+    parser.add_argument("--registry", required=True, metavar="FILE", help="the metric registry")
+    parser.add_argument("--devices", type=int, required=True, metavar="N", help="how many devices")
+    parser.add_argument("--periods", type=int, default=1, metavar="T", help="how often each reports (default: 1)")
+    parser.add_argument(
+        "--metric", action="append", metavar="ID", help="only this metric; may be repeated (default: all)"
+    )
+    where = parser.add_argument_group("where reports go")
+    where.add_argument("--url", metavar="URL", help="a running collector")
+    where.add_argument("--token", help="its write token (default: the environment's OVERSTORY_WRITE_TOKEN)")
+    where.add_argument("--store", metavar="STORE", help="a store; a collector is started on it, and ended")
+    held = parser.add_argument_group("what devices hold")
+    held.add_argument(
+        "--population",
+        choices=("uniform", "zipf"),
+        default="zipf",
+        help="zipf: the n-th value 1/n as often as the first",
+    )
+    held.add_argument("--candidates", metavar="FILE", help="of a metric of strings: the values, one a line")
+    held.add_argument("--data", metavar="FILE", help="draw the values from a column of a CSV or Parquet file")
+    held.add_argument("--column", metavar="C", help="the column")
+    held.add_argument(
+        "--change",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="of devices draw another value each period (default: 0)",
+    )
+    held.add_argument(
+        "--seed", type=int, metavar="S", help="the same devices and values; a collector counts their reports once"
+    )
+    parser.add_argument("--truth", metavar="FILE", help="write what the devices really held, as CSV")
+    add_reporting(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from overstory.protocol.metrics import load_registry
+    from overstory.trial.fleet.fleet import MOST_DEVICES, moments
+    from overstory.trial.fleet.holders import Holders
+
+    _check(args, MOST_DEVICES)
+    registry = load_registry(args.registry)
+    metrics = [registry[name] for name in dict.fromkeys(args.metric or registry)]
+    when = moments(metrics, args.periods, time.time())
+    holders = Holders(_populations(args, metrics), when, args.change, _random(args.seed))
+    begun = time.monotonic()
+    with _address(args) as url, _progress(args, args.devices * len(when)) as advance:
+        fleet = _fleet(args, registry, url)
+        fleet.run(holders.devices(args.devices), when, advance)
+    if args.truth:
+        _write_truth(args.truth, when, holders)
+    taken = time.monotonic() - begun
+    if args.json:
+        outcomes = {name: one.to_json() for name, one in fleet.outcomes.items()}
+        print(json.dumps({"devices": args.devices, "seconds": round(taken, 3), "metrics": outcomes}, indent=2))
+    else:
+        print("\n".join(_table(args, fleet)))
+        if not args.quiet:
+            print("\n".join(_closing(args, metrics, taken)))
+    return 0
+
+
+def _check(args: argparse.Namespace, most: int) -> None:
+    if (args.url is None) == (args.store is None):
+        raise ParameterError("give --url URL of a running collector, or --store FILE to start one on: one of them")
+    if not 1 <= args.devices <= most:
+        raise ParameterError(f"--devices {args.devices}: give a whole number from 1 to {most:,}")
+    if (args.data is None) != (args.column is None):
+        raise ParameterError("--data FILE and --column C go together")
+    check_seed(args.seed)
+
+
+def _populations(args: argparse.Namespace, metrics: Sequence[Metric]) -> dict[str, Population]:
+    from overstory.trial.fleet.holders import Population, read_texts
+
+    if args.data is not None:
+        if len(metrics) > 1:
+            named = ", ".join(metric.id for metric in metrics)
+            raise ParameterError(f"--data gives the values of one metric: choose one of {named} with --metric ID")
+        return {metrics[0].id: Population.of_texts(metrics[0], read_texts(args.data, args.column))}
+    candidates = None
+    if args.candidates is not None:
+        from overstory.files.candidates import read_candidates
+
+        candidates = list(read_candidates(args.candidates))
+    return {metric.id: Population.of_shape(metric, args.population, candidates) for metric in metrics}
+
+
+def _random(seed: int | None) -> random.Random:
+    import random
+
+    return random.SystemRandom() if seed is None else random.Random(f"population {seed}")  # noqa: S311 - no secret
+
+
+def _fleet(args: argparse.Namespace, registry: MetricRegistry, url: str) -> Fleet:
+    from overstory.client.upload.http import http_transport
+    from overstory.protocol.wire.reasons import check_token
+    from overstory.trial.fleet.fleet import Fleet
+
+    token = check_token(args.token if args.token is not None else token_of_environment("WRITE"))
+    roots = None
+    if args.seed is not None:
+        import hashlib
+
+        numbers = count()
+
+        def roots() -> bytes:
+            return hashlib.blake2b(f"{args.seed} {next(numbers)}".encode(), digest_size=32, person=b"simulate").digest()
+
+    return Fleet(registry, url, http_transport(), token="" if args.store else token, roots=roots)
+
+
+@contextmanager
+def _address(args: argparse.Namespace) -> Iterator[str]:
+    """Give the collector's address; with --store, start one for as long as it is needed."""
+    if args.url is not None:
+        yield args.url
+        return
+    import tempfile
+
+    from overstory.trial.demo.service import CollectorService, ServiceError
+
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder, "log")
+        try:
+            with CollectorService(Path(args.registry), args.store, log) as service:
+                yield service.url()
+        except ServiceError as error:
+            lines = [line for line in log.read_text("utf-8", "replace").splitlines() if line.strip()]
+            last = lines[-1].removeprefix("overstory: error: ") if lines else str(error)
+            raise ServiceError(f"the collector did not run: {last}") from error
+
+
+@contextmanager
+def _progress(args: argparse.Namespace, total: int) -> Iterator[Callable[[int], object] | None]:
+    """Show on the error stream how many reports are done, if it is a terminal."""
+    if args.quiet or not sys.stderr.isatty():
+        yield None
+        return
+    done = 0
+
+    def advance(number: int) -> None:
+        nonlocal done
+        done += number
+        print(f"\r{done:,} of {total:,} reports", end="", file=sys.stderr, flush=True)
+
+    try:
+        yield advance
+    finally:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _write_truth(path: str, when: Sequence[Moment], holders: Holders) -> None:
+    import csv
+
+    from overstory.files.io import writing_text
+
+    with writing_text(path) as text:
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(("metric", "period", "string", "count", "proportion"))
+        for moment, truth in zip(when, holders.truth, strict=True):
+            period = moment.metric.period.label(moment.period)
+            for label, number in truth.most_common():
+                writer.writerow((moment.metric.id, period, label, number, number / truth.total()))
+
+
+def _table(args: argparse.Namespace, fleet: Fleet) -> list[str]:
+    from collections import Counter
+
+    rows: list[tuple[str, ...]] = [("metric", "devices", "reports", "accepted", "refused")]
+    reasons: Counter[str] = Counter()
+    for name, one in fleet.outcomes.items():
+        numbers = (args.devices, one.made, one.accepted, one.dropped.total())
+        rows.append((name, *(f"{number:,}" for number in numbers)))
+        reasons.update({f"refused, {reason}": number for reason, number in one.dropped.items()})
+        reasons.update({f"not made, {reason}": number for reason, number in one.not_made.items()})
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [
+        f"{row[0]:<{widths[0]}}  "
+        + "  ".join(f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
+        for row in rows
+    ]
+    return [*lines, *(f"{reason}: {number:,}" for reason, number in reasons.items())]
+
+
+def _closing(args: argparse.Namespace, metrics: Sequence[Metric], taken: float) -> list[str]:
+    lines = [f"{taken:.1f} s" + (f"; the truth is in {printable(args.truth)}" if args.truth else "")]
+    where = ["--url", args.url] if args.store is None else ["--store", args.store]
+    for metric in metrics:
+        words = ["overstory", "decode", *where, "--registry", args.registry, "--metric", metric.id]
+        words += ["--candidates", args.candidates] if args.candidates and not metric.labels else []
+        lines.append(printable(shlex.join(words)))
+    return lines

@@ -1,0 +1,322 @@
+"""``overstory store``: make, keep up, back up and read the collector's database.
+
+``overstory store tokens``: who may write, and who may read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from overstory.cli.arguments import add_command, tell
+
+if TYPE_CHECKING:
+    from overstory.collector.store import Store, Token
+    from overstory.protocol.metrics import MetricRegistry
+
+
+MORE_TOKENS: Final = """\
+A write token is built into a program that reports: whoever has the program has it, and it only keeps strangers out.
+An admin token lets its holder read counts and estimates. To rotate one, add the new one, release it, revoke the old.
+The store keeps a SHA-256 of each: a token is shown once, when it is made."""
+
+
+def add_tokens(actions: Any) -> None:
+    """Add the action and its own."""
+    example = "overstory store tokens add reports.db --role write --application my-app --expires 2027-11-21"
+    tokens = add_command(actions, "tokens", "who may write and who may read", more=MORE_TOKENS, example=example)
+    verbs = tokens.add_subparsers(dest="verb", metavar="ACTION", title="actions", required=True)
+    add = _add_token(verbs, "add", "make a token, and show it this once", _make, example)
+    add.add_argument("--role", required=True, choices=("write", "admin"), help="send reports, or read counts")
+    add.add_argument("--application", required=True, metavar="NAME", help="whose it is")
+    add.add_argument("--expires", metavar="DATE", help="the first day, in UTC, on which it is refused (default: never)")
+    _add_token(verbs, "list", "what is known of all tokens", _list, "overstory store tokens list reports.db --json")
+    revoke = _add_token(
+        verbs, "revoke", "refuse a token from now on", _revoke, "overstory store tokens revoke reports.db 5f3a9c01"
+    )
+    revoke.add_argument("id", metavar="ID", help="the token's id, as `list` shows it")
+
+
+def _add_token(verbs: Any, name: str, summary: str, act: Any, example: str) -> argparse.ArgumentParser:
+    parser = add_command(verbs, name, summary, example=example)
+    parser.add_argument("url", metavar="URL", help="the store")
+    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
+    parser.set_defaults(act=act, quiet=False)
+    return parser
+
+
+def _make(args: argparse.Namespace) -> int:
+    from overstory.collector.store import open_store
+    from overstory.collector.store.tokens import sha256
+
+    expires = None if args.expires is None else _midnight(args.expires)
+    with open_store(args.url) as store:
+        token = store.add_token(args.role, args.application, expires)
+        made = store.find_token(sha256(token))
+    assert made is not None
+    tell(args, {"id": made.id, "token": token}, token)
+    return 0
+
+
+def _midnight(date: str) -> int:
+    from overstory.protocol.errors import ParameterError
+
+    try:
+        day = dt.date.fromisoformat(date)
+    except ValueError:
+        day = None
+    if day is None or day.isoformat() != date:  # a week, 2027-W47, is a date to Python
+        raise ParameterError(f"--expires {date}: give a date such as 2027-11-21")
+    if day <= dt.datetime.now(dt.UTC).date():
+        raise ParameterError(f"--expires {date}: the token would be refused from the start; give a day that is to come")
+    return int(dt.datetime.combine(day, dt.time(), dt.UTC).timestamp())
+
+
+def _list(args: argparse.Namespace) -> int:
+    from overstory.collector.store import open_store
+
+    with open_store(args.url) as store:
+        tokens = [_described(token) for token in store.tokens()]
+    lines = [f"{one['id']}  {one['role']:5}  {one['application']}  {_life(one)}" for one in tokens]
+    tell(args, {"tokens": tokens}, "\n".join(lines) or "there are no tokens")
+    return 0
+
+
+def _described(token: Token) -> dict[str, str | None]:
+    from overstory.protocol.metrics.metric import DAY
+
+    return {
+        "id": token.id,
+        "role": token.role,
+        "application": token.application,
+        "created": _day(token.created),
+        "expires": _day(token.expires),
+        "revoked": _day(token.revoked),
+        "last_used": None if token.used is None else _day(token.used * DAY),
+        "state": "revoked" if token.revoked is not None else "valid" if token.usable(time.time()) else "expired",
+    }
+
+
+def _day(second: int | None) -> str | None:
+    return None if second is None else dt.datetime.fromtimestamp(second, dt.UTC).date().isoformat()
+
+
+def _life(token: dict[str, str | None]) -> str:
+    expires = "expired" if token["state"] == "expired" else "expires"
+    ends = ((expires, token["expires"]), ("revoked", token["revoked"]), ("last used", token["last_used"]))
+    used = [] if token["last_used"] else ["no use noted"]
+    return ", ".join([f"made {token['created']}", *(f"{how} {day}" for how, day in ends if day), *used])
+
+
+def _revoke(args: argparse.Namespace) -> int:
+    from overstory.collector.store import open_store
+
+    with open_store(args.url) as store:
+        store.revoke_token(args.id)
+    tell(args, {"revoked": args.id}, f"token {args.id} is refused from now on")
+    return 0
+
+
+MORE: Final = """\
+URL names the store: a file (reports.db, sqlite:///reports.db), or postgresql://USER:PASSWORD@HOST/DATABASE.
+A collector (`overstory serve`) compacts and retains by itself. docs/how-to/stores.md says what is stored and
+what is not."""
+
+EXAMPLE: Final = """\
+overstory store create reports.db
+  overstory store summary reports.db
+  overstory store tokens add reports.db --role write --application my-app
+  overstory store backup reports.db monday.db"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the command and its actions."""
+    parser = add_command(subparsers, "store", "look after the collector's database", more=MORE, example=EXAMPLE)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
+    create = _add(actions, "create", "make a store", _create, "overstory store create reports.db")
+    _registry(create, required=False)
+    _add(actions, "migrate", "bring a store to this program's schema", _migrate, "overstory store migrate reports.db")
+    _add(actions, "summary", "what a store holds", _summary, "overstory store summary reports.db --json")
+    compact = _add(
+        actions, "compact", "count and shuffle what is in the inbox", _compact, "overstory store compact reports.db"
+    )
+    _registry(compact, required=False)
+    retain = _add(
+        actions, "retain", "delete reports past retention; counts stay", _retain, "overstory store retain reports.db"
+    )
+    _registry(retain, required=False)
+    backup = _add(
+        actions,
+        "backup",
+        "copy a store, as of one moment, into a file that is a store",
+        _backup,
+        "overstory store backup postgresql://overstory@db/reports monday.db",
+    )
+    backup.add_argument("file", metavar="FILE", help="the backup: a file that does not exist yet")
+    _add_restore(actions)
+    _add_export(actions)
+    add_tokens(actions)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    status: int = args.act(args)
+    return status
+
+
+def _add(actions: Any, name: str, summary: str, act: Any, example: str) -> argparse.ArgumentParser:
+    parser = add_command(actions, name, summary, example=example)
+    parser.add_argument("url", metavar="URL", help="the store")
+    parser.set_defaults(act=act)
+    _reporting(parser)
+    return parser
+
+
+def _reporting(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
+    parser.add_argument("--quiet", action="store_true", help="print nothing but errors")
+
+
+def _registry(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    known = "" if required else " (default: what the store remembers of the collector's)"
+    parser.add_argument("--registry", required=required, metavar="FILE", help=f"the metrics{known}")
+
+
+def _add_restore(actions: Any) -> None:
+    example = "overstory store restore monday.db postgresql://overstory@db/reports"
+    restore = add_command(actions, "restore", "fill a new store from a backup", example=example)
+    restore.add_argument("file", metavar="FILE", help="the backup")
+    restore.add_argument("url", metavar="URL", help="the new store: a file that does not exist, or an empty database")
+    restore.set_defaults(act=_restore)
+    _reporting(restore)
+
+
+def _add_export(actions: Any) -> None:
+    export = _add(
+        actions,
+        "export",
+        "write kept reports as Parquet",
+        _export,
+        "overstory store export reports.db --registry metrics.toml --metric colour --from 2026-W40 -o colour.parquet",
+    )
+    _registry(export, required=True)
+    export.add_argument("--metric", required=True, metavar="ID", help="whose reports")
+    export.add_argument(
+        "--from", dest="first", metavar="PERIOD", help="the first period, such as 2026-11-21 or 2026-W47"
+    )
+    export.add_argument("--to", dest="last", metavar="PERIOD", help="the last period")
+    export.add_argument("-o", "--output", required=True, metavar="FILE", help="the Parquet file")
+
+
+def _opened(args: argparse.Namespace) -> Store:
+    from overstory.collector.store import open_store
+
+    return open_store(args.url, _registry_of(args))
+
+
+def _registry_of(args: argparse.Namespace) -> MetricRegistry | None:
+    if not getattr(args, "registry", None):
+        return None
+    from overstory.protocol.metrics import load_registry
+
+    return load_registry(args.registry)
+
+
+def _create(args: argparse.Namespace) -> int:
+    from overstory.collector.store.connection import connect, migrate
+
+    database = connect(args.url, create=True)
+    try:
+        before, schema = migrate(database, create=True)
+    finally:
+        database.close()
+    with _opened(args) as store:
+        outcome = {"url": store.url, "schema": schema, "made": before is None}
+        tell(args, outcome, f"{store.url}: {'made' if before is None else 'was there already'}, schema {schema}")
+    return 0
+
+
+def _migrate(args: argparse.Namespace) -> int:
+    from overstory.collector.store.connection import connect, migrate
+
+    database = connect(args.url)
+    try:
+        before, after = migrate(database)
+    finally:
+        database.close()
+    said = f"schema {after} already" if before == after else f"from schema {before} to {after}"
+    tell(args, {"url": database.url, "from": before, "to": after}, f"{database.url}: {said}")
+    return 0
+
+
+def _summary(args: argparse.Namespace) -> int:
+    with _opened(args) as store:
+        summary = store.summary()
+    lines = [f"{summary.url}: schema {summary.schema}, {summary.size:,} bytes, {summary.batch_ids:,} batch ids"]
+    for one in summary.metrics:
+        span = one.first if one.first == one.last else f"{one.first} .. {one.last}"
+        lines.append(
+            f"  {one.metric} ({one.mechanism or 'unknown mechanism'} {one.digest[:8]}), {span}: "
+            f"{one.counted:,} reports counted, {one.kept:,} of them kept, {one.waiting:,} in the inbox"
+        )
+    tell(args, summary.to_json(), "\n".join(lines))
+    return 0
+
+
+def _compact(args: argparse.Namespace) -> int:
+    import time
+    from dataclasses import asdict
+
+    with _opened(args) as store:
+        done = store.compact(time.time())
+    lines = [f"{done.reports:,} reports counted and shuffled, {done.forgotten:,} batch ids forgotten"]
+    lines += [f"waiting: {one}" for one in done.waiting]
+    lines += [f"still in the database's files: {one}" for one in done.remains]
+    tell(args, asdict(done), "\n".join(lines))
+    return 0
+
+
+def _retain(args: argparse.Namespace) -> int:
+    import time
+    from dataclasses import asdict
+
+    with _opened(args) as store:
+        done = store.retain(time.time())
+    lines = [f"{done.reports:,} reports past retention deleted; their counts stay"]
+    lines += [f"still in the database's files: {one}" for one in done.remains]
+    tell(args, asdict(done), "\n".join(lines))
+    return 0
+
+
+def _backup(args: argparse.Namespace) -> int:
+    with _opened(args) as store:
+        reports = store.backup(args.file)
+    tell(args, {"file": args.file, "reports": reports}, f"{args.file}: {reports:,} reports, verified")
+    return 0
+
+
+def _restore(args: argparse.Namespace) -> int:
+    from overstory.collector.store import open_store, restore
+
+    reports = restore(args.file, args.url)
+    with open_store(args.url) as store:
+        tell(args, {"url": store.url, "reports": reports}, f"{store.url}: {reports:,} reports restored, verified")
+    return 0
+
+
+def _export(args: argparse.Namespace) -> int:
+    from overstory.collector.store import open_store
+    from overstory.protocol.metrics import load_registry
+    from overstory.queries.counts import parse_range
+
+    metric = load_registry(args.registry)[args.metric]
+    first, last = parse_range(metric, args.first, args.last)
+    numbers = metric.period.numbers
+    with open_store(args.url) as store:
+        reports = store.export(
+            metric, numbers[0] if first is None else first, numbers[-1] if last is None else last, args.output
+        )
+    tell(args, {"output": args.output, "reports": reports}, f"{reports:,} reports in {args.output}")
+    return 0

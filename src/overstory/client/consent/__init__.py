@@ -1,0 +1,1 @@
+"""The person's choice and what follows from it."""

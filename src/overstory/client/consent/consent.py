@@ -1,0 +1,371 @@
+"""The person's choice: on, local or off; made on a day, for the metrics of a registry as they were then.
+
+`on` records and sends. `local` records, so that a person can see what would be sent, and never sends it, also not after
+a later `on`. `off` records nothing. Nobody asked is like `off`, and says so.
+
+A choice covers what was shown: every metric with its words, its privacy, how long its reports are kept and until when
+it is collected; the collector that reports go to; the budget. Where one of these is another, or allows more, the
+program asks again. A choice that names no collector is for the first one that reports could go to after it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from overstory.client.consent.agreement import Agreement
+from overstory.client.errors import ConsentError, Fault, StateError
+from overstory.client.state.files import make_folder, overwrite, refuse_foreign, sync_folder, write_atomically
+from overstory.client.state.paths import StatePaths
+from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from overstory.client.state.state import Rows
+    from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
+
+VERSION: Final = 2
+
+NEW: Final = "it is new"
+EARLIER: Final = "the choice was made with an earlier version, whose page promised more than it held: choose again"
+
+
+class Choice(StrEnum):
+    """What may be done, from least to most."""
+
+    OFF = "off"
+    LOCAL = "local"
+    ON = "on"
+
+    @property
+    def rank(self) -> int:
+        """How much is allowed: 0, 1 or 2."""
+        return list(Choice).index(self)
+
+
+@dataclass(frozen=True)
+class Consent:
+    """A choice, as it stands in consent.json.
+
+    Attributes
+    ----------
+    choice
+        What the person chose.
+    date
+        The day, ISO 8601, UTC.
+    registry
+        The version of the registry that was shown.
+    metrics
+        What was shown of each metric, by id.
+    mark
+        Random: choices that differ in it do not vouch for each other's reports.
+    server
+        The collector that reports may go to, as scheme, host and port; None where none was named.
+    budget
+        The budget of the registry that was shown; None where it had none.
+    earlier
+        Whether an earlier version wrote it, which kept a digest of each metric and nothing else.
+    """
+
+    choice: Choice
+    date: str
+    registry: str
+    metrics: Mapping[str, Agreement]
+    mark: str
+    server: str | None = None
+    budget: PersonBudget | None = None
+    earlier: bool = False
+
+    def covers(self, metric: Metric, *, server: str | None = None, budget: PersonBudget | None = None) -> bool:
+        """Whether the choice was made about this metric, this collector and this budget, as they are."""
+        return next(self.reasons(metric, server=server, budget=budget), None) is None
+
+    def reasons(
+        self, metric: Metric, *, server: str | None = None, budget: PersonBudget | None = None
+    ) -> Iterator[str]:
+        """Return why the program has to ask about a metric again: nothing where the choice covers it.
+
+        What is recorded under `local` goes nowhere, so collector and budget do not matter to it.
+
+        Parameters
+        ----------
+        metric
+            The metric, as it is.
+        server
+            Where its reports would go; None where that is not decided here.
+        budget
+            The registry's budget.
+        """
+        agreed = self.metrics.get(metric.id)
+        sends = self.choice is Choice.ON
+        if agreed is None:
+            yield NEW
+        elif self.earlier:
+            if sends or agreed.digest != metric.digest.hex():
+                yield EARLIER
+        else:
+            yield from agreed.changes(metric)
+            if sends and server is not None and self.server is not None and server != self.server:
+                yield f"reports would go to {server}, not to {self.server}"
+            if sends and self.budget is not None and (budget is None or budget.allows_more_than(self.budget)):
+                yield "its reports may cost more than the budget that was shown"
+
+    def missing(
+        self, registry: Mapping[str, Metric], *, server: str | None = None, budget: PersonBudget | None = None
+    ) -> dict[str, tuple[str, ...]]:
+        """Return the metrics that the program has to ask about again, and why: none after `off`, which is about all."""
+        if self.choice is Choice.OFF:
+            return {}
+        asked = {name: (*self.reasons(one, server=server, budget=budget),) for name, one in registry.items()}
+        return {name: reasons for name, reasons in asked.items() if reasons}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        about = {"choice": str(self.choice), "date": self.date, "registry": self.registry, "server": self.server}
+        budget = None if self.budget is None else self.budget.to_json()
+        metrics = {name: agreed.to_json() for name, agreed in self.metrics.items()}
+        return {"consent": VERSION, **about, "budget": budget, "metrics": metrics, "mark": self.mark}
+
+
+def read_consent(paths: StatePaths) -> Consent | None:
+    """Return the person's choice, or None when nobody was asked yet.
+
+    Raises
+    ------
+    ConsentError
+        When the file is not what was written, or cannot be read: to be taken as `off`.
+    """
+    try:
+        content = paths.consent.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ConsentError(f"{paths.consent}: {error.strerror}; nothing is recorded until it can be read") from error
+    try:
+        return _from_json(json.loads(content))
+    except (ValueError, KeyError, TypeError, RecursionError, AttributeError, OverflowError) as error:
+        raise ConsentError(
+            f"{paths.consent}: this is not a choice that was written here; nothing is recorded until one is made again"
+        ) from error
+
+
+def _from_json(read: Any) -> Consent:
+    if read["consent"] not in {1, VERSION}:
+        raise ValueError("a later version's")
+    earlier = read["consent"] == 1
+    texts = [read[name] for name in ("date", "registry", "mark")]
+    if not all(isinstance(text, str) for text in (*texts, *read["metrics"])):
+        raise TypeError("not text")
+    date.fromisoformat(read["date"])
+    agreed = _agreements_of_version_1 if earlier else _agreements
+    consent = Consent(Choice(read["choice"]), texts[0], texts[1], MappingProxyType(agreed(read["metrics"])), texts[2])
+    return replace(consent, earlier=True) if earlier else _with_terms(consent, read)
+
+
+def _agreements(read: Mapping[str, Any]) -> dict[str, Agreement]:
+    return {name: Agreement.from_json(agreed) for name, agreed in read.items()}
+
+
+def _agreements_of_version_1(read: Mapping[str, Any]) -> dict[str, Agreement]:
+    if not all(isinstance(digest, str) for digest in read.values()):
+        raise TypeError("not text")
+    return {name: Agreement(digest) for name, digest in read.items()}
+
+
+def _with_terms(consent: Consent, read: Mapping[str, Any]) -> Consent:
+    from overstory.protocol.metrics.budget import PersonBudget
+
+    server, budget = read["server"], read["budget"]
+    if server is not None and not isinstance(server, str):
+        raise TypeError("not text")
+    return replace(consent, server=server, budget=None if budget is None else PersonBudget.from_json(budget))
+
+
+def choose(
+    paths: StatePaths,
+    registry: MetricRegistry,
+    choice: Choice | str,
+    today: date,
+    *,
+    server: str | None = None,
+    moved: bool = False,
+) -> Consent:
+    """Make a choice: the one way to change consent.json.
+
+    What waits to be sent never outlives the consent that it was recorded under: it is dropped by `off`, kept from
+    being sent by `local`, and does not come back with a later `on`. An `on` after an `on` drops what waits of metrics
+    that it does not cover as they were, and everything where it names another collector.
+
+    Where there is no room for a new file, as on a full disk, a choice that allows less is written over the one before.
+    `off` holds even where that cannot be: the choice before is deleted, and it is as if nobody had been asked.
+
+    Parameters
+    ----------
+    paths
+        The state.
+    registry
+        What was shown to the person.
+    choice
+        "on", "local" or "off".
+    today
+        The day of the choice, UTC.
+    server
+        The collector's address that was shown, where it is known.
+    moved
+        Where the state was begun on another machine: that this one replaces it, secret and ledger included.
+
+    Raises
+    ------
+    ParameterError
+        When there is no such choice.
+    ConsentError
+        When it cannot be kept; the choice before stands.
+    StateError
+        When the choice is `on` and an earlier consent's reports cannot be withdrawn; for any but `off`, when the folder
+        is another user's or open to others, or the state was begun on another machine and has not `moved`; for one that
+        allows no less than the one before, when the state cannot be read. The choice before stands.
+    """
+    if choice not in list(Choice):
+        raise ParameterError(f"choice = {choice!r}: choose one of {', '.join(Choice)}")
+    chosen, before = Choice(choice), _before(paths)
+    if chosen is not Choice.OFF:
+        refuse_foreign(paths)
+        _settle_machine(paths, moved=moved, narrows=before is not None and chosen.rank < before.choice.rank)
+    named = None if server is None else origin(server)
+    listed = MappingProxyType({name: Agreement.to(metric) for name, metric in registry.items()})
+    kept = None if chosen is not Choice.ON or before is None else _renewed(paths, before, listed, named)
+    mark = os.urandom(8).hex() if before is None or kept is None else before.mark
+    if kept is not None and before is not None and named is None:
+        named = before.server
+    consent = Consent(chosen, today.isoformat(), registry.version, listed, mark, named, registry.budget)
+    # Where the list is the same, whatever waits is of metrics that both choices cover.
+    narrowed = kept is None or before is None or not set(kept) == set(before.metrics) == set(listed)
+    if chosen is Choice.ON and narrowed:
+        _withdraw(paths, Choice.OFF, kept or ())
+    _write(paths, consent)
+    # First the file, then the rows: a flush that comes between them reads the file inside its transaction. Should the
+    # rows be out of reach, nothing sends them meanwhile, and a later `on` withdraws them first.
+    with contextlib.suppress(StateError):
+        if chosen is not Choice.ON:
+            _withdraw(paths, chosen)
+        elif narrowed:
+            _withdraw(paths, Choice.OFF, tuple(listed))
+    return consent
+
+
+def _settle_machine(paths: StatePaths, *, moved: bool, narrows: bool) -> None:
+    from overstory.client.state.state import State
+
+    state = State(paths)
+    try:
+        if moved:
+            state.move_here()
+        else:
+            state.check_machine()
+    except StateError as error:
+        # A database that is busy or damaged keeps nobody from allowing less. One that could not be moved stays the
+        # other machine's, and records nothing.
+        if not narrows or error.fault in {Fault.ELSEWHERE, Fault.FOREIGN}:
+            raise
+
+
+def origin(server: str) -> str:
+    """Return the scheme, host and port of an address, as a consent names them.
+
+    Examples
+    --------
+    >>> origin("https://Collector.example:443/eu/"), origin("http://localhost:8080")
+    ('https://collector.example', 'http://localhost:8080')
+    """
+    parts = urlsplit(server)
+    usual = {"https": 443, "http": 80}.get(parts.scheme)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme}://{host}" + ("" if parts.port in {None, usual} else f":{parts.port}")
+
+
+def pinned(rows: Rows, consent: Consent) -> str | None:
+    """Return the collector that reports under a choice may go to: the one it names, or the first one since."""
+    if consent.server is not None:
+        return consent.server
+    mark, _, server = str(rows.recall("collector") or "").partition(" ")
+    return server if mark == consent.mark else None
+
+
+def pin(rows: Rows, consent: Consent, server: str) -> str:
+    """Keep the first collector that reports under a choice without one could go to; return the one that was kept."""
+    before = pinned(rows, consent)
+    if before is None:
+        rows.remember("collector", f"{consent.mark} {server}")
+    return before or server
+
+
+def _renewed(
+    paths: StatePaths, before: Consent, listed: Mapping[str, Agreement], server: str | None
+) -> tuple[str, ...] | None:
+    """Return the metrics of which an `on` after this choice covers what waits as well; None where it begins afresh."""
+    if before.choice is not Choice.ON or before.earlier:
+        return None
+    if server is not None and _collector(paths, before) not in {None, server}:
+        return None
+    return tuple(n for n, agreed in before.metrics.items() if n in listed and listed[n].digest == agreed.digest)
+
+
+def _collector(paths: StatePaths, consent: Consent) -> str | None:
+    from overstory.client.state.state import State
+
+    state = State(paths)
+    if consent.server is not None or not state.exists:
+        return consent.server
+    with state.snapshot() as rows:
+        return pinned(rows, consent)
+
+
+def _before(paths: StatePaths) -> Consent | None:
+    try:
+        return read_consent(paths)
+    except ConsentError:
+        return None
+
+
+def _write(paths: StatePaths, consent: Consent) -> None:
+    try:
+        make_folder(paths.folder)
+        write_atomically(paths.consent, json.dumps(consent.to_json(), indent=1).encode())
+    except OSError as error:
+        if consent.choice is Choice.ON or not _forbidden(paths, consent):
+            raise ConsentError(f"{paths.consent}: the choice cannot be written: {error.strerror or error}") from error
+
+
+def _forbidden(paths: StatePaths, consent: Consent) -> bool:
+    """Put `off` or `local` into force without a new file; return False when the choice before still stands."""
+    with contextlib.suppress(OSError):
+        # Shorter than what `_write` wrote about as many metrics. Half of it is no choice, and so `off` too.
+        overwrite(paths.consent, json.dumps(consent.to_json(), separators=(",", ":")).encode())
+        return True
+    if consent.choice is Choice.OFF:
+        with contextlib.suppress(OSError):
+            paths.consent.unlink(missing_ok=True)
+            sync_folder(paths.folder)
+            return True
+    return False
+
+
+def _withdraw(paths: StatePaths, choice: Choice, kept: Collection[str] = ()) -> None:
+    """Keep what waits from being sent, but for some metrics' reports."""
+    from overstory.client.state.outbox import RowState
+    from overstory.client.state.state import State
+
+    state = State(paths)
+    if state.exists:
+        to = RowState.LOCAL if choice is Choice.LOCAL else RowState.DROPPED
+        with state.transaction() as rows:
+            withdrawn = rows.outbox.withdraw(to, "consent withdrawn", kept)
+            if withdrawn and to is RowState.DROPPED:
+                rows.count("withdrawn", withdrawn)

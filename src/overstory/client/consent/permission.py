@@ -1,0 +1,109 @@
+"""What a program may record and send under the choice as it stands: each metric, to its own collector."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from overstory.client.consent.consent import Choice, Consent, origin, pin, pinned
+from overstory.client.errors import StateError
+
+if TYPE_CHECKING:
+    from overstory.client.consent.policy import Authority
+    from overstory.client.state.state import Rows, State
+    from overstory.protocol.metrics import Metric, MetricRegistry
+
+
+class Permission:
+    """One program's view of the person's choice.
+
+    Parameters
+    ----------
+    authority
+        Says what may be done at this moment.
+    registry
+        What the program asks for.
+    server
+        The address of its collector; None where it sends nothing itself.
+    state
+        Opens the state, which remembers the first collector under a choice that names none.
+
+    Attributes
+    ----------
+    server
+        Scheme, host and port of the collector.
+    """
+
+    def __init__(
+        self, authority: Authority, registry: MetricRegistry, server: str | None, state: Callable[[], State]
+    ) -> None:
+        self._authority, self._registry, self._state = authority, registry, state
+        self.server = None if server is None else origin(server)
+        # The mark of a choice that names no collector, and the one that it is held to, where there is one so far.
+        self._first: tuple[str, str | None] | None = None
+        self._met = ""  # the mark of the choice that was met last
+        self._covered: dict[str, tuple[Consent, Metric]] = {}  # the very choice and metric that were compared last
+
+    def __repr__(self) -> str:
+        return f"Permission({self.server!r})"
+
+    def covers(self, consent: Consent, metric: Metric) -> bool:
+        """Whether a choice is about this metric as it is, and about where its reports go."""
+        if self._elsewhere(consent):
+            return False
+        known = self._covered.get(metric.id)
+        if known is not None and known[0] is consent and known[1] is metric:  # neither ever changes
+            return True
+        covered = consent.covers(metric, server=self.server, budget=self._registry.budget)
+        if covered:
+            self._covered[metric.id] = consent, metric
+        return covered
+
+    def sends(self) -> Consent | None:
+        """Return the choice that allows sending at this moment; None when nothing does."""
+        allowed = self._authority.now()
+        return allowed.consent if allowed.choice is Choice.ON else None
+
+    def may_send(self, metric: Metric) -> bool:
+        """Whether reports of a metric may leave at this moment."""
+        consent = self.sends()
+        return consent is not None and self.covers(consent, metric)
+
+    def meet(self, consent: Consent) -> None:
+        """Hold the choice to its first collector, and write down that another one was refused.
+
+        Raises
+        ------
+        StateError
+            When the state cannot be used.
+        """
+        if self.server is None or self._met == consent.mark:
+            return
+        with self._state().transaction() as rows:
+            first = pin(rows, consent, self.server)
+            if first != self.server:
+                rows.remember("refused", f"{consent.mark} {self.server}")
+        self._first, self._met = (consent.mark, first), consent.mark
+
+    def _elsewhere(self, consent: Consent) -> bool:
+        """Whether a choice that names no collector is held to another one."""
+        if self.server is None or consent.server is not None or consent.choice is not Choice.ON:
+            return False
+        if self._first is None or self._first[0] != consent.mark:
+            self._first = consent.mark, self._read(consent)
+        return self._first[1] not in {None, self.server}
+
+    def _read(self, consent: Consent) -> str | None:
+        state = self._state()
+        if state.exists:
+            # A state that cannot be read is reported by whoever writes to it.
+            with contextlib.suppress(StateError), state.snapshot() as rows:
+                return pinned(rows, consent)
+        return None
+
+
+def refused(rows: Rows, consent: Consent) -> str | None:
+    """Return the collector that reports under a choice were kept from, if there was one."""
+    mark, _, server = str(rows.recall("refused") or "").partition(" ")
+    return server if mark == consent.mark and server != pinned(rows, consent) else None

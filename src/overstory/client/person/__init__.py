@@ -1,0 +1,1 @@
+"""What a person sees and does: the commands, the pages and the explanations."""

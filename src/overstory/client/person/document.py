@@ -1,0 +1,268 @@
+"""What a person is told, in order, as blocks that a terminal and a page can both show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from overstory.client.budget import Spent
+from overstory.client.person.explanation import Explanation, Inference
+from overstory.client.person.status import Status
+from overstory.client.person.view import ShownMetric, ShownReport
+from overstory.privacy.attacks.linkability import linkability
+from overstory.privacy.payload_terms import terms_of
+from overstory.privacy.registry.page import how_many_values, how_often
+from overstory.privacy.registry.totals import TotalCost
+from overstory.privacy.text import counted, share
+from overstory.protocol.metrics import Metric
+
+PERIODS_SHOWN: Final = 30
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading of level 1 to 3."""
+
+    level: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Says:
+    """A paragraph."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and what stands for them."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table; the columns whose names are in `code` hold bits or bytes."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    code: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Epsilons, each in one line with its condition, which nothing may part from it."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+
+Block = Heading | Says | Facts | Grid | Costs
+
+
+@dataclass(frozen=True)
+class View:
+    """All there is to see.
+
+    Attributes
+    ----------
+    app
+        The application; None where it is not known.
+    status
+        What may be done, and what waits.
+    metrics
+        What was recorded.
+    explained
+        Values that were to be explained.
+    """
+
+    app: str | None
+    status: Status
+    metrics: tuple[ShownMetric, ...]
+    explained: tuple[Explanation, ...] = ()
+
+
+def tell(view: View, *, reports: int) -> Iterator[Block]:
+    """Return everything about a device, with the bytes of at most so many reports of each metric.
+
+    Parameters
+    ----------
+    view
+        What to tell.
+    reports
+        How many of the newest reports are taken apart.
+    """
+    yield Heading(1, f"What {view.app or 'this program'} sends from this device")
+    for line in view.status.words():
+        yield Says(line)
+    for explained in view.explained:
+        yield from _explained(explained)
+    for shown in view.metrics:
+        yield from _metric(shown, reports)
+    if view.status.totals:
+        yield Heading(2, "Privacy spent, all together")
+        yield from _together(view.status.totals)
+    if not view.metrics and view.status.problem is None:
+        yield Says("No metric is known here, and none was recorded.")
+
+
+def _explained(found: Explanation) -> Iterator[Block]:
+    yield Heading(2, f"{found.metric} = {found.value}, explained")
+    if found.stranger:
+        yield Says("This device has no secret yet, so this is about an example device; nothing was kept.")
+    yield Facts(
+        tuple(
+            (name, said)
+            for name, said in (
+                ("value", found.value),
+                ("to the metric", found.encoded),
+                ("cohort", str(found.cohort)),
+                ("without noise (never sent)", _bits(found.true, found.true_words)),
+                ("permanent response", _bits(found.permanent, found.permanent_words)),
+                ("reported before", _reported(found)),
+                ("cap", found.cap),
+                (f"{'an example' if found.example else 'its newest'} report", _bits(found.report, found.report_words)),
+            )
+            if said
+        )
+    )
+    if found.example:
+        yield Says("The example was drawn for this view: it is not kept and not sent.")
+    yield from _told("What this report alone tells the collector", found.inference)
+
+
+def _reported(found: Explanation) -> str:
+    if not found.permanent:
+        return "not known: which value a report was of is not kept"
+    return "never" if found.known is None else f"as permanent response {found.known}"
+
+
+def _bits(bits: str, words: str) -> str:
+    return f"{bits} ({words})" if bits else words
+
+
+def _metric(shown: ShownMetric, reports: int) -> Iterator[Block]:
+    metric = shown.metric
+    yield Heading(2, shown.id if metric is None else f"{metric.title} ({metric.id})")
+    if metric is None:
+        yield Says("The registry at hand does not list this metric: its bytes are shown, and not what they mean.")
+    else:
+        yield Says(metric.description)
+        yield Facts(
+            (
+                ("asked by", metric.owner),
+                ("why", metric.purpose),
+                ("how often", how_often(metric)),
+                ("until", metric.expires.isoformat()),
+                ("reports are kept", f"{counted(metric.retention_days, 'day')}; counts stay"),
+                ("different values", how_many_values(metric)),
+                ("method", _method(metric)),
+                ("linkable", linkability(metric.mechanism).words()),
+            )
+        )
+    yield Heading(3, f"Recorded: {shown.id}")
+    yield Says(_recorded(shown))
+    yield from _responses(shown)
+    yield from _reports(shown, reports)
+    yield from _inferred(shown)
+    if shown.spent is not None:
+        yield from _spent(shown.spent)
+
+
+def _method(metric: Metric) -> str:
+    """Say how a value becomes a report, and what specialists call that."""
+    mechanism = metric.mechanism
+    if terms_of(mechanism).fresh:
+        steps = "fresh noise for every report"
+    elif mechanism.epsilon_report < mechanism.epsilon_permanent:
+        steps = "noise in two steps: once for each value, and again for each report"
+    else:
+        steps = "noise once for each value"
+    return f"{steps} ({mechanism.name})"
+
+
+def _recorded(shown: ShownMetric) -> str:
+    if not shown.recorded:
+        return "Nothing was recorded."
+    newest, all_of_them = shown.recorded[-PERIODS_SHOWN:], len(shown.recorded)
+    said = "In " if len(newest) == all_of_them else f"In {all_of_them} periods, the last {len(newest)} of them: "
+    return f"{said}{', '.join(newest)}. True values are not kept."
+
+
+def _responses(shown: ShownMetric) -> Iterator[Block]:
+    if not shown.responses:
+        return
+    yield Heading(3, f"Permanent responses: {shown.id}")
+    yield Says(
+        "Each of your values gets one noisy answer that is used again every time, and every report of it is drawn from "
+        "that. Which value it belongs to is not stored."
+    )
+    rows = ((str(r.number), r.bits, r.words, str(r.reports), str(r.kept)) for r in shown.responses)
+    columns = ("response", "bits", "in words", "reports", "kept on this device")
+    yield Grid("The permanent responses of this device", columns, tuple(rows), frozenset({"bits"}))
+
+
+def _reports(shown: ShownMetric, most: int) -> Iterator[Block]:
+    if not shown.reports:
+        return
+    yield Heading(3, f"Exactly what was or will be sent: {shown.id}")
+    if len(shown.reports) > most:
+        yield Says(f"The newest {most} of {len(shown.reports)} reports that are kept to be shown.")
+    for report in reversed(shown.reports[max(len(shown.reports) - most, 0) :]):
+        yield _report(report)
+
+
+def _report(report: ShownReport) -> Grid:
+    drawn = "" if report.response is None else f", from permanent response {report.response}"
+    caption = f"The report for {report.period} {report.said}: {len(report.body)} bytes{drawn}"
+    rows = tuple((part.raw.hex(), part.name, part.meaning) for part in report.parts)
+    if report.bits:
+        rows += ((report.bits, "report", "the same bits, bit 0 first"),)
+    return Grid(caption, ("bytes", "what", "meaning"), rows, frozenset({"bytes"}))
+
+
+def _inferred(shown: ShownMetric) -> Iterator[Block]:
+    told = shown.told
+    if told.newest is None:
+        return
+    yield Heading(3, f"What the collector could infer: {shown.id}")
+    if told.hypothetical:
+        yield Says("Nothing of this was sent: this is what would be known if it were.")
+    yield from _told("From the newest report alone", told.newest)
+    if told.linked is not None:
+        carried = "" if shown.metric is None else f"{linkability(shown.metric.mechanism).carried()} "
+        yield Says(f"{carried}If somebody linked them, and the value had not changed, they would tell more together:")
+        yield from _told("From all kept reports of that value, linked", told.linked)
+
+
+def _told(caption: str, found: Inference | str) -> Iterator[Block]:
+    if isinstance(found, str):
+        yield Says(f"{caption}: {found}.")
+        return
+    rows = tuple((b.label, share(found.prior), share(b.probability)) for b in found.beliefs)
+    together = f" ({found.reports} reports)" if found.reports > 1 else ""
+    left = found.candidates - len(found.beliefs)
+    if left:
+        together += f": the {len(rows)} likeliest of {found.candidates} values"
+        rest = 1 - math.fsum(belief.probability for belief in found.beliefs)
+        rows += ((f"the other {left}", share(left * found.prior), share(max(rest, 0.0))),)
+    yield Grid(caption + together, ("value", "before", "after"), rows)
+    yield Says(
+        f"Before: any of {found.candidates} values, all alike. After: the likeliest is {found.moved:.2f} times as "
+        f"likely as before. What is promised of any two values: {found.promise}."
+    )
+
+
+def _spent(spent: Spent) -> Iterator[Block]:
+    yield Heading(3, f"Privacy spent: {spent.metric}" if spent.reports else f"Privacy, planned: {spent.metric}")
+    yield Facts((("reports queued", str(spent.reports)), ("distinct values", str(spent.distinct))))
+    yield Costs(tuple(spent.cost.pairs()))
+
+
+def _together(totals: Iterable[TotalCost]) -> Iterator[Block]:
+    for total in totals:
+        yield Heading(3, f"Together: {total.about}")
+        yield Costs(tuple(total.pairs()))

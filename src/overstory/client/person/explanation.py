@@ -1,0 +1,292 @@
+"""One value explained: value, symbol or bits, permanent response, report. For who knows the value; nothing is kept.
+
+What the collector could conclude about this device's value: exact Bayes, beside what it guessed without reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from overstory.client.errors import Fault, StateError
+from overstory.client.person.report_bytes import drawn, made_by, payload_words, report_in
+from overstory.client.randomizer import Randomizer, new_secret
+from overstory.client.state.keys import MetricKey, metric_key
+from overstory.client.state.memo import Tagger
+from overstory.client.state.secret_file import read_secret
+from overstory.client.state.state import State
+from overstory.privacy.attacks.posterior import posterior
+from overstory.privacy.payload_terms import terms_of
+from overstory.privacy.registry.cost import unchanged_cost
+from overstory.privacy.text import counted
+from overstory.protocol.domains import Bins, Integers
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import Mechanism, Report
+from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
+from overstory.protocol.metrics.metric import Metric, Strings
+
+MOST_CANDIDATES: Final = 20_000
+SHOWN: Final = 5
+
+
+@dataclass(frozen=True)
+class Belief:
+    """How likely one value is to the collector, after what it has seen."""
+
+    label: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Inference:
+    """What some reports tell.
+
+    Attributes
+    ----------
+    reports
+        How many reports it rests on.
+    candidates, prior
+        How many values are thought possible, and how likely each was before: all alike.
+    beliefs
+        The likeliest values, likeliest first.
+    epsilon, promise
+        What is promised of so many reports, and the same in words, with its condition.
+    """
+
+    reports: int
+    candidates: int
+    prior: float
+    beliefs: tuple[Belief, ...]
+    epsilon: float
+    promise: str
+
+    @property
+    def moved(self) -> float:
+        """How many times likelier the likeliest value has become."""
+        return self.beliefs[0].probability / self.prior
+
+
+def infer(metric: Metric, reports: Sequence[Report]) -> Inference | str:
+    """Return what reports of one unchanged value tell whoever can link them, or why that is not computed.
+
+    Parameters
+    ----------
+    metric
+        The metric; its labels are the values thought possible, all alike beforehand.
+    reports
+        At least one report of this device.
+    """
+    values = _values(metric)
+    if isinstance(values, str):
+        return values
+    prior = 1 / len(values)
+    try:
+        believed = posterior(metric.mechanism, reports, dict.fromkeys(values, prior))
+    except ParameterError as error:
+        return f"nothing consistent: {error}"
+    best = sorted(believed.items(), key=lambda pair: -pair[1])
+    best = best if len(best) == SHOWN + 1 else best[:SHOWN]  # a row for all others would be as long
+    beliefs = tuple(Belief(_label(metric, value), probability) for value, probability in best)
+    promised = unchanged_cost(metric, len(reports))
+    return Inference(len(reports), len(values), prior, beliefs, promised.epsilon, promised.words)
+
+
+def _values(metric: Metric) -> Sequence[Hashable] | str:
+    """Return what the mechanism would take for each value thought possible."""
+    labels = metric.labels
+    if not labels:
+        return "the registry at hand has no list of candidates, so there is nothing to compare"
+    if len(labels) > MOST_CANDIDATES:
+        return f"{len(labels)} candidates are more than are computed here ({MOST_CANDIDATES})"
+    return labels if isinstance(metric.domain, Strings) else range(len(labels))
+
+
+def _label(metric: Metric, value: Any) -> str:
+    return str(value) if isinstance(metric.domain, Strings) else metric.labels[value]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A value's way to the collector.
+
+    Attributes
+    ----------
+    metric, value
+        The metric's id, and the value as it was given.
+    encoded
+        What it is to the metric: a symbol and its name, or the string.
+    cohort
+        How this device encodes values.
+    true, true_words
+        The payload without any noise, which never leaves the device.
+    permanent, permanent_words
+        The permanent response, and how it differs from the truth; none where all noise is fresh.
+    known
+        The number under which this device has reported it before, from 1; None if it never has, or nobody knows
+        because all noise is fresh.
+    cap
+        What becomes of the value because the cap on distinct values is reached; empty where it is not.
+    report, report_words
+        A report: the newest one made from it, or an example.
+    example
+        Whether the report is an example, drawn now and not kept.
+    stranger
+        Whether the device has no secret yet, so that all of this is about an example device.
+    inference
+        What the report alone tells the collector.
+    """
+
+    metric: str
+    value: str
+    encoded: str
+    cohort: int
+    true: str
+    true_words: str
+    permanent: str
+    permanent_words: str
+    known: int | None
+    cap: str
+    report: str
+    report_words: str
+    example: bool
+    stranger: bool
+    inference: Inference | str
+
+
+def explain(state: State, metric: Metric, value: Any) -> Explanation:
+    """Explain what a value becomes on this device.
+
+    Parameters
+    ----------
+    state
+        The device's; it is only read.
+    metric
+        What it is a value of.
+    value
+        The value.
+
+    Raises
+    ------
+    ParameterError
+        When it is outside the metric's domain.
+    StateError
+        When the state cannot be read, or its secret is lost.
+    """
+    encoded = metric.encode(value)
+    derived = _derived(state, metric)
+    mechanism = metric.mechanism
+    own = derived or MetricKey(mechanism, new_secret())
+    device = Randomizer(own.mechanism, secret=own.key, metric=metric.id, memo_size=0)
+    permanent = device.permanent(encoded)
+    fresh = terms_of(mechanism).fresh
+    before = Before() if fresh or derived is None else _before(state, metric, derived.key, device.cohort, encoded)
+    report = before.newest or device.report(encoded)
+    true, words = _truth(mechanism, encoded, device.cohort)
+    base, what = (true, "the truth") if fresh else (permanent, "the permanent response")
+    return Explanation(
+        metric=metric.id,
+        value=str(value),
+        encoded=_encoded(metric, encoded),
+        cohort=device.cohort,
+        true="" if true is None else drawn(mechanism, true),
+        true_words=words,
+        permanent="" if fresh else drawn(mechanism, permanent),
+        permanent_words=FRESH if fresh else _changes(metric, true, permanent, "the truth"),
+        known=before.number,
+        cap=before.cap,
+        report=drawn(mechanism, report.bits),
+        report_words=_changes(metric, base, report.bits, what),
+        example=before.newest is None,
+        stranger=derived is None,
+        inference=infer(metric, [report]),
+    )
+
+
+def read_value(metric: Metric, text: str) -> Any:
+    """Return the value that a text stands for in a metric's domain.
+
+    Raises
+    ------
+    ParameterError
+        When it stands for none.
+    """
+    try:
+        if isinstance(metric.domain, Integers):
+            return int(text)
+        return float(text) if isinstance(metric.domain, Bins) else text
+    except ValueError:
+        raise ParameterError(f"{metric.id}: {text!r} is no number, and this metric takes one") from None
+
+
+def _derived(state: State, metric: Metric) -> MetricKey | None:
+    """Return what the metric follows from on this device, None where nothing was recorded yet."""
+    if not state.exists:
+        return None
+    secret = read_secret(state.paths.secret)
+    with state.snapshot() as rows:
+        if secret is None or secret.fingerprint != rows.fingerprint:
+            raise StateError(Fault.LOST, f"{state.paths.secret}: the secret of the reports so far is not here")
+        legacy = rows.keys.goes_on_with_legacy(metric, rows.memo, {metric.id: metric})
+    derived = metric_key(secret, metric, legacy=legacy)
+    if derived is None:
+        raise StateError(Fault.LOST, f"{metric.id}: it has ended, and this device has destroyed its key")
+    return derived
+
+
+@dataclass(frozen=True)
+class Before:
+    """What the device did with the value's permanent response before: its number, its newest report, what caps it."""
+
+    number: int | None = None
+    newest: Report | None = None
+    cap: str = ""
+
+
+def _before(state: State, metric: Metric, secret: bytes, cohort: int, encoded: Any) -> Before:
+    tag = Tagger(metric.mechanism, metric.id, secret, cohort).tag(encoded)
+    with state.snapshot() as rows:
+        found = [one for one in rows.memo.responses(metric.id) if one.tag == tag]
+        queue, distinct = rows.outbox.rows(metric.id), rows.memo.distinct(metric.id, spare=metric.nothing_is_spare)
+    if not found:
+        full = metric.max_values is not None and distinct >= metric.max_values
+        return Before(cap=CAPPED.format(counted(distinct, "distinct value"), BEYOND[metric.beyond]) if full else "")
+    number = found[0].number
+    made = [report_in(row.body)[1] for row in queue if row.response == number and made_by(row.body, metric)]
+    return Before(number + 1, made[-1] if made else None)
+
+
+FRESH: Final = "none: the noise of every report is fresh"
+CAPPED: Final = "this device has reported {}, the most it may: {}"
+BEYOND: Final = {
+    "drop": "nothing would be reported instead, as a response of its own",
+    "first": "the first one would be reported instead",
+    "nearest": "the nearest would be reported instead",
+}
+
+
+def _encoded(metric: Metric, encoded: Any) -> str:
+    if isinstance(metric.domain, Strings):
+        return f"the string {encoded!r}"
+    return f'"{metric.labels[encoded]}", symbol {encoded} of 0 .. {metric.domain.size - 1}'
+
+
+def _truth(mechanism: Mechanism, encoded: Any, cohort: int) -> tuple[int | None, str]:
+    if isinstance(mechanism, BitMechanism):
+        true = mechanism.encode(encoded, cohort)
+        return true, payload_words(mechanism, true)
+    if isinstance(mechanism, SymbolMechanism):
+        true = mechanism.encoding.symbol(encoded, cohort)
+        return true, payload_words(mechanism, true)
+    return None, "a set of outputs, any of which speaks for the value"
+
+
+def _changes(metric: Metric, before: int | None, after: int, what: str) -> str:
+    mechanism = metric.mechanism
+    words = payload_words(mechanism, after, metric.labels)
+    if before is None:
+        return words
+    if isinstance(mechanism, BitMechanism):
+        changed = (before ^ after).bit_count()
+        return f"{words}; {changed} of them {'differs' if changed == 1 else 'differ'} from {what}"
+    return f"{words}; {'the same as' if before == after else 'another than'} {what}"

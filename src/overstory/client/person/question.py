@@ -1,0 +1,195 @@
+"""What a person is shown before choosing: what is collected, what it can cost, where it goes, and what has changed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from typing import TYPE_CHECKING, Any
+
+from overstory.client.budget import Budget, budget
+from overstory.client.consent.consent import Choice, Consent, origin, pinned, read_consent
+from overstory.client.errors import ConsentError, StateError
+from overstory.client.person.document import Block, Costs, Facts, Heading, Says
+from overstory.client.state.state import State
+from overstory.privacy.attacks.linkability import linkability
+from overstory.privacy.registry.cost import CostLine, MetricCost, metric_cost
+from overstory.privacy.registry.page import how_many_values, how_often
+from overstory.privacy.registry.totals import TotalCost, budget_words, total_costs
+from overstory.privacy.text import counted
+from overstory.protocol.metrics import Metric, MetricRegistry
+
+if TYPE_CHECKING:
+    from overstory.client.person.context import Setting
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One question to a person.
+
+    Attributes
+    ----------
+    registry
+        What is asked for.
+    today
+        The day of the question, UTC.
+    server
+        The collector that reports would go to; None where it is not known yet.
+    before
+        The choice before; None where there was none that can be read.
+    costs
+        What each metric costs, or has cost on this device.
+    ends
+        What each metric costs by the day it expires, in one line; none where it has expired.
+    totals
+        What they cost together.
+    changes
+        What of each metric is not as it was agreed to.
+    """
+
+    registry: MetricRegistry
+    today: date
+    server: str | None
+    before: Consent | None
+    costs: Mapping[str, MetricCost]
+    ends: Mapping[str, CostLine]
+    totals: tuple[TotalCost, ...]
+    changes: Mapping[str, tuple[str, ...]]
+
+
+def asked_of(setting: Setting, server: str | None, today: date) -> Asked:
+    """Return the question of a registry on a device, with what the device has reported so far."""
+    registry, before = setting.registry, None
+    with contextlib.suppress(ConsentError):
+        before = read_consent(setting.paths)
+    spent, collector = _from_state(setting, before)
+    named = collector if server is None else origin(server)
+    costs = {name: _cost(metric, spent) for name, metric in registry.items()}
+    attributes = {name: metric.attribute for name, metric in registry.items() if metric.attribute is not None}
+    totals = () if spent is None else spent.totals(attributes)
+    chosen = before is not None and before.choice is not Choice.OFF
+    changes = before.missing(registry, server=named, budget=registry.budget) if chosen and before else {}
+    return Asked(
+        registry,
+        today,
+        named,
+        before,
+        costs,
+        {name: line for name, metric in registry.items() if (line := _end(metric, today)) is not None},
+        totals or total_costs(tuple(costs.values())),
+        changes,
+    )
+
+
+def _from_state(setting: Setting, before: Consent | None) -> tuple[Budget | None, str | None]:
+    """Return what was spent so far, and the collector that the choice is held to, where the state can be read."""
+    named = None if before is None or before.choice is not Choice.ON else before.server
+    state = State(setting.paths)
+    if state.exists:
+        with contextlib.suppress(StateError), state.snapshot() as rows:
+            if before is not None and before.choice is Choice.ON:
+                named = pinned(rows, before)
+            return budget(rows, setting.registry), named
+    return None, named
+
+
+def _cost(metric: Metric, spent: Budget | None) -> MetricCost:
+    if spent is None:
+        return metric_cost(metric)
+    mine = spent.of({metric.id})
+    return metric_cost(metric, so_far=mine.ledger, forgotten=bool(mine.unknown))
+
+
+def _end(metric: Metric, today: date) -> CostLine | None:
+    """Return the first line for a report in every period from today to the metric's end."""
+    now = datetime.combine(today, time(), UTC).timestamp()
+    left = metric.period.number(metric.expires_at - 1) - metric.period.number(now) + 1
+    return metric_cost(metric, left).headline if left > 0 else None
+
+
+def question(asked: Asked) -> Iterator[Block]:
+    """Return the question as blocks: each metric, then all of them together, the budget, and where reports go."""
+    for name, metric in asked.registry.items():
+        yield Heading(3, f"{metric.title} ({name})")
+        yield Says(metric.description)
+        yield from _changed(asked, name)
+        yield Facts(tuple(_facts(metric)))
+        yield Says(_spoken(asked.costs[name]))
+        end = asked.ends.get(name)
+        lines = () if end is None else ((end.amount, f"{end.words} (one {_each(metric)} until {metric.expires})"),)
+        yield Costs((*asked.costs[name].pairs(), *lines))
+    for total in asked.totals if len(asked.registry) > 1 else ():
+        yield Heading(3, f"Together: {total.about}")
+        yield Costs(tuple(total.pairs()))
+    yield Heading(3, "Budget, and where reports go")
+    for sentence in _ending(asked):
+        yield Says(sentence)
+
+
+def _changed(asked: Asked, name: str) -> Iterator[Block]:
+    for reason in asked.changes.get(name, ()):
+        assert asked.before is not None
+        yield Says(f"Since your choice of {asked.before.date}: {reason}.")
+
+
+def _facts(metric: Metric) -> Iterator[tuple[str, str]]:
+    yield "asked by", metric.owner
+    yield "why", metric.purpose
+    if metric.attribute is not None:
+        yield "it tells of", metric.attribute
+    yield "how often", f"{how_often(metric)}, until {metric.expires.isoformat()}"
+    yield "reports are kept", f"{counted(metric.retention_days, 'day')}; counts stay"
+    yield "different values", how_many_values(metric)
+    yield "linkable", linkability(metric.mechanism).words()
+
+
+def _each(metric: Metric) -> str:
+    return f"per {metric.period}"
+
+
+def _spoken(cost: MetricCost) -> str:
+    if cost.planned:
+        return f"What {counted(cost.reports, 'report')} can tell of you:"
+    return f"What your {counted(cost.reports, 'report')} so far can have told of you:"
+
+
+def _ending(asked: Asked) -> Iterator[str]:
+    if asked.registry.budget is None:
+        yield "There is no budget: reports go on until each metric's end, and add up."
+    else:
+        yield from budget_words(asked.registry.budget, asked.registry.values())
+    where = asked.server or "the first collector that this application names, and to no other after it"
+    yield f"reports go to: {where}"
+
+
+def question_json(asked: Asked) -> dict[str, Any]:
+    """Return the question as JSON values; an epsilon without bound is null."""
+    held = asked.registry.budget
+    return {
+        "server": asked.server,
+        "budget": None if held is None else held.to_json(),
+        "budget_words": [] if held is None else list(budget_words(held, asked.registry.values())),
+        "totals": [total.to_json() for total in asked.totals],
+        "metrics": [_metric_json(asked, metric) for metric in asked.registry.values()],
+    }
+
+
+def _metric_json(asked: Asked, metric: Metric) -> dict[str, Any]:
+    end = asked.ends.get(metric.id)
+    return {
+        "id": metric.id,
+        "title": metric.title,
+        "description": metric.description,
+        "owner": metric.owner,
+        "purpose": metric.purpose,
+        "attribute": metric.attribute,
+        "period": str(metric.period),
+        "expires": metric.expires.isoformat(),
+        "retention_days": metric.retention_days,
+        "max_values": metric.max_values,
+        "changed": list(asked.changes.get(metric.id, ())),
+        "linkable": linkability(metric.mechanism).to_json(),
+        "cost": asked.costs[metric.id].to_json(),
+        "cost_by_the_end": None if end is None else end.to_json(),
+    }

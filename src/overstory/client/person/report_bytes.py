@@ -1,0 +1,170 @@
+"""What the bytes of a queued report are, one by one: nothing is sent that is not named here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from overstory.privacy.text import counted
+from overstory.protocol.encodings.symbols import Direct
+from overstory.protocol.errors import WireError
+from overstory.protocol.mechanisms.base import Mechanism, Report
+from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
+from overstory.protocol.metrics.metric import Metric
+from overstory.protocol.wire import batch as ovsb
+from overstory.protocol.wire import upload as ovsu
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some of the bytes, and what they say.
+
+    Attributes
+    ----------
+    name, raw, meaning
+        What it is, its bytes, and what they mean, in words.
+    """
+
+    name: str
+    raw: bytes
+    meaning: str
+
+
+def dissect(body: bytes, metric: Metric | None) -> tuple[Part, ...]:
+    """Return every byte of an upload in order, each part with its meaning; joined, the parts are the upload.
+
+    Parameters
+    ----------
+    body
+        The bytes of one upload with one report.
+    metric
+        Its metric, if the registry lists it.
+
+    Raises
+    ------
+    WireError
+        When the bytes are no such upload.
+    """
+    upload, report = report_in(body)
+    batch = ovsb.decode_batch(upload.reports)
+    cut = _Cutter(body)
+    cut("format", 8, "an upload, version 1, and the length of the metric's name")
+    known = "from this device's secret; a second copy of this report is known by it and not counted"
+    cut("batch id", 16, known if any(upload.batch) else "erased here once the report was settled")
+    cut("period", 4, f"{_period(metric, upload.period)}; no finer time is sent")
+    cut("length", 4, f"{len(upload.reports)} bytes of reports follow")
+    cut("metric", len(upload.metric), upload.metric)
+    cut("format", 6, "a batch of reports, version 1")
+    cut("bits", 2, f"a report has {counted(batch.num_bits, 'bit')}")
+    cut("cohorts", 4, f"there {_are(batch.num_cohorts)} {batch.num_cohorts}")
+    cut("reports", 4, "there is 1")
+    cut("parameters", 16, _parameters(metric, batch.digest))
+    cut("cohort", ovsb.cohort_width(batch.num_cohorts), _cohort(report.cohort, batch.num_cohorts))
+    cut("report", (batch.num_bits + 7) // 8, _payload(metric, report, batch))
+    cut("checksum", 4, "of the batch, against damage on the way")
+    return tuple(cut.parts)
+
+
+class _Cutter:
+    """Cuts bytes into parts from the front."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body, self._at, self.parts = body, 0, list[Part]()
+
+    def __call__(self, name: str, length: int, meaning: str) -> None:
+        self.parts.append(Part(name, self._body[self._at : self._at + length], meaning))
+        self._at += length
+
+
+def report_in(body: bytes) -> tuple[ovsu.Upload, Report]:
+    """Return the upload, and the one report in it.
+
+    Raises
+    ------
+    WireError
+        When the bytes are no upload of one report.
+    """
+    (upload,) = ovsu.decode_uploads(body, 1)
+    reports = list(ovsb.decode_batch(upload.reports))
+    if len(reports) != 1:
+        raise WireError("length", f"a device sends one report at a time; {len(reports)} are here")
+    return upload, reports[0]
+
+
+def made_by(body: bytes, metric: Metric) -> bool:
+    """Whether these are bytes of one report made with the parameters that the metric has now."""
+    try:
+        (upload,) = ovsu.decode_uploads(body, 1)
+        batch = ovsb.decode_batch(upload.reports)
+    except WireError:
+        return False
+    return batch.num_reports == 1 and batch.digest == metric.mechanism.digest
+
+
+def _period(metric: Metric | None, number: int) -> str:
+    if metric is None or number not in metric.period.numbers:  # of another length, by an earlier registry
+        return f"number {number}"
+    return metric.period.label(number)
+
+
+def _parameters(metric: Metric | None, digest: bytes) -> str:
+    if metric is None or digest != metric.mechanism.digest:
+        return "the digest of parameters that the registry at hand does not list"
+    return f"the digest of this metric's parameters ({metric.mechanism.name})"
+
+
+def _cohort(cohort: int, cohorts: int) -> str:
+    if cohorts == 1:
+        return "0: all devices encode alike"
+    return f"{cohort}: how this device encodes values; drawn from its secret, the same for ever"
+
+
+def _payload(metric: Metric | None, report: Report, batch: ovsb.Batch) -> str:
+    if metric is None or batch.digest != metric.mechanism.digest:
+        return "what the device says, after all noise"
+    return f"what the device says, after all noise: {payload_words(metric.mechanism, report.bits, metric.labels)}"
+
+
+def payload_words(mechanism: Mechanism, payload: int, labels: Sequence[str] = ()) -> str:
+    """Return a permanent response's or a report's payload in words.
+
+    Parameters
+    ----------
+    mechanism, payload
+        What made it, and the payload.
+    labels
+        The names of the metric's values, where the payload may be one of them.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> payload_words(mechanism("grr", domain_size=2, epsilon=1.0), 1, ("html", "latex"))
+    'says "latex" (by chance, not necessarily yours)'
+    >>> [payload_words(mechanism("basic-rappor", domain_size=4), bits) for bits in (0b1010, 0b1000)]
+    ['2 of 4 bits are 1', '1 of 4 bits is 1']
+    """
+    if isinstance(mechanism, BitMechanism):
+        ones = payload.bit_count()
+        return f"{ones} of {counted(mechanism.payload_bits, 'bit')} {_are(ones)} 1"
+    if isinstance(mechanism, SymbolMechanism):
+        if isinstance(mechanism.encoding, Direct) and payload < len(labels):
+            return f'says "{labels[payload]}" (by chance, not necessarily yours)'
+        return f"symbol {payload} of 0 .. {mechanism.encoding.num_symbols - 1}"
+    return f"output {payload}"
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def drawn(mechanism: Mechanism, payload: int) -> str:
+    """Return a payload's bits, bit 0 first, in groups of eight.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> drawn(mechanism("basic-rappor", domain_size=10), 0b1000000101)
+    '10100000 01'
+    """
+    bits = f"{payload:0{mechanism.payload_bits}b}"[::-1]
+    return " ".join(bits[start : start + 8] for start in range(0, len(bits), 8))

@@ -1,0 +1,354 @@
+"""The state of a device in plain words: what may be done and why, what waits, what went wrong, what was spent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from overstory.client.consent.consent import NEW, Choice, pinned
+from overstory.client.errors import Fault, StateError
+from overstory.client.state.lifecycle import UNCHECKED, machine_id
+from overstory.client.state.outbox import LONGEST_DELAY
+from overstory.client.state.paths import StatePaths
+from overstory.client.upload.retry import DAY, problem_words
+from overstory.client.upload.sender import ASKED, Health
+from overstory.privacy.text import columns, counted, duration
+
+if TYPE_CHECKING:
+    from overstory.client.budget import Spent
+    from overstory.client.consent.policy import Effective
+    from overstory.client.state.state import Rows
+    from overstory.privacy.registry.totals import TotalCost
+    from overstory.protocol.metrics import Metric
+
+DROPPED: Final = "dropped: "
+_CHOSE: Final = {Choice.ON: "you agreed on {} to", Choice.LOCAL: "you chose on {} to keep on this device"}
+_LOST: Final = {
+    "made-room": "to make room for newer reports",
+    "withdrawn": "consent was withdrawn",
+    "capped": "one distinct value too many",  # by an earlier version, which sent no report then
+    "altered": "its permanent response had changed",  # likewise
+    "spent": "the budget was used up",
+}
+
+
+@dataclass(frozen=True)
+class Status:
+    """What there is to know of one application on this device.
+
+    Attributes
+    ----------
+    effective
+        What may be done now, and its cause.
+    missing
+        Metrics that the person has not been asked about as they are, with what is new or has changed.
+    server
+        The collector that reports may go to under the choice; None where none is known yet.
+    folder
+        Where the state lies, or would.
+    pending
+        Reports in memory alone.
+    outbox
+        Reports in the outbox by state: waiting, sent, dropped, local.
+    counts
+        What happened so far, by word.
+    due
+        In how many seconds the first of the reports that wait is due, and the last; None when none waits. Each is sent
+        by the first flush after that.
+    problem
+        Why the state cannot be used, the last thing that went wrong, or what the collector refuses, or what answers in
+        its place, and since which day; None when all is well.
+    last_success
+        By metric, the period in which a report was last sent; no finer time is kept.
+    failures
+        How often in a row the collector has failed.
+    clock
+        What is wrong with the clock; None when nothing is known to be.
+    spent, totals
+        What each metric has cost, and what they have cost together.
+    notes
+        What a person should know that is no trouble: reports that travel in the clear, a machine without an id.
+    caveats
+        What `spent` does not know, a sentence each.
+    """
+
+    effective: Effective
+    missing: Mapping[str, tuple[str, ...]]
+    folder: Path
+    pending: int = 0
+    outbox: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    due: tuple[float, float] | None = None
+    problem: str | None = None
+    last_success: Mapping[str, str] = field(default_factory=dict)
+    failures: int = 0
+    clock: str | None = None
+    spent: tuple[Spent, ...] = ()
+    notes: tuple[str, ...] = ()
+    caveats: tuple[str, ...] = ()
+    totals: tuple[TotalCost, ...] = ()
+    server: str | None = None
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Reports that were made and never reached the collector, by reason."""
+        refused = {word.removeprefix(DROPPED): n for word, n in self.counts.items() if word.startswith(DROPPED)}
+        return refused | {said: self.counts[word] for word, said in _LOST.items() if word in self.counts}
+
+    def row(self) -> tuple[str, str, str, str]:
+        """Return a row of a table of several applications: what is done, what waits, what was sent, and why."""
+        waiting, sent = self.outbox.get("waiting", 0) + self.pending, self.counts.get("sent", 0)
+        return str(self.effective.choice), str(waiting), str(sent), self.effective.cause
+
+    def troubles(self) -> Iterator[str]:
+        """Say what a person has to decide, and what went wrong, a line at a time."""
+        if self.effective.asked:
+            yield from self._asks_again()
+        for said in (self.clock, self.problem):
+            if said is not None:
+                yield f"problem: {said}"
+
+    def words(self) -> Iterator[str]:
+        """Say it to a person, a line at a time."""
+        yield f"{self.effective.choice}: {self.effective.cause}"
+        consent = self.effective.consent
+        if consent is not None and consent.choice is not Choice.OFF:
+            yield f"{_CHOSE[consent.choice].format(consent.date)}: {', '.join(consent.metrics) or 'nothing'}"
+            yield f"reports go to: {self.server or 'the first collector that this application names'}"
+        if self.effective.asked:
+            yield from self._asks_again()
+        yield f"state: {self.folder}"
+        yield from self._queue()
+        yield from self.caveats
+        if self.failures:
+            yield f"the collector has failed {self.failures}x in a row; what waits is tried again later"
+        for said in (self.clock, self.problem):
+            if said is not None:
+                yield f"problem: {said}"
+        for note in self.notes:
+            yield f"note: {note}"
+
+    def _asks_again(self) -> Iterator[str]:
+        new = [name for name, reasons in self.missing.items() if reasons == (NEW,)]
+        if new:
+            yield f"not asked about yet, so not recorded: {', '.join(new)}"
+        for name, reasons in self.missing.items():
+            if name not in new:
+                yield f"asked about again, so not recorded until you choose: {name} ({'; '.join(reasons)})"
+
+    def _queue(self) -> Iterator[str]:
+        waiting, local = (self.outbox.get(name, 0) for name in ("waiting", "local"))
+        when = f", {_due_words(*self.due)};" if self.due is not None else ","
+        sent = self.counts.get("sent", 0)
+        yield f"waiting: {waiting + self.pending}{when} sent: {sent}, kept on this device: {local}"
+        if self.last_success:
+            said = ", ".join(f"{period} ({metric})" for metric, period in self.last_success.items())
+            yield f"last sent in: {said}"
+        if self.dropped:
+            yield f"dropped: {', '.join(f'{number} ({reason})' for reason, number in self.dropped.items())}"
+
+    def costs(self) -> Iterator[str]:
+        """Say what the reports have cost, a line at a time: each metric, and all of them together."""
+        for spent in self.spent:
+            values = f" of {counted(spent.distinct, 'distinct value')}" if spent.distinct else ""
+            yield f"{spent.metric}: {counted(spent.reports, 'report')}{values}"
+            if not spent.cost.planned:
+                yield from columns(spent.cost.pairs())
+        for total in self.totals:
+            yield f"together, {total.about}:"
+            yield from columns(total.pairs())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values; an epsilon without bound is null."""
+        consent = self.effective.consent
+        return {
+            "choice": str(self.effective.choice),
+            "cause": self.effective.cause,
+            "consent": None if consent is None else _consent(consent.to_json()),
+            "not_asked": list(self.missing),
+            "asked_again": {name: list(reasons) for name, reasons in self.missing.items()},
+            "server": self.server,
+            "folder": str(self.folder),
+            "waiting": self.outbox.get("waiting", 0) + self.pending,
+            "due_in_seconds": None if self.due is None else [math.ceil(seconds) for seconds in self.due],
+            "local": self.outbox.get("local", 0),
+            "sent": self.counts.get("sent", 0),
+            "dropped": self.dropped,
+            "last_success": dict(self.last_success),
+            "collector_failures": self.failures,
+            "clock": self.clock,
+            "problem": self.problem,
+            "notes": list(self.notes),
+            "caveats": list(self.caveats),
+            "budget": [spent_json(spent) for spent in self.spent],
+            "totals": [total.to_json() for total in self.totals],
+        }
+
+
+def _due_words(first: float, last: float) -> str:
+    """Say when what waits is due.
+
+    Examples
+    --------
+    >>> _due_words(18_700, 18_700), _due_words(0, 700), _due_words(0, 0)
+    ('due within 5 h 12 min', 'the first due now, all within 12 min', 'due now')
+    """
+    if last <= 0:
+        return "due now"
+    within = f"within {duration(last)}"
+    if math.ceil(first / 60) == math.ceil(last / 60):
+        return f"due {within}"
+    return f"the first due {'now' if first <= 0 else f'within {duration(first)}'}, all {within}"
+
+
+def _consent(written: dict[str, Any]) -> dict[str, Any]:
+    return {key: written[key] for key in ("choice", "date", "registry")} | {"metrics": list(written["metrics"])}
+
+
+def spent_json(spent: Spent) -> dict[str, Any]:
+    """Return what a metric has cost as JSON values; an epsilon without bound is null."""
+    return {"distinct": spent.distinct, "most_values": spent.most_values} | spent.cost.to_json()
+
+
+def read_status(
+    paths: StatePaths,
+    registry: Mapping[str, Metric],
+    effective: Effective,
+    *,
+    now: float,
+    pending: int = 0,
+    dues: Sequence[float] = (),
+    problem: str | None = None,
+    server: str | None = None,
+) -> Status:
+    """Return the status of a state, which is only read.
+
+    Parameters
+    ----------
+    paths
+        The state.
+    registry
+        The metrics at hand, by id; without them, no budget is stated.
+    effective
+        What may be done, and why.
+    now
+        The time, in unix seconds.
+    pending, dues, problem
+        What only the running program knows: reports in memory, when those are due, and what went wrong last.
+    server
+        The origin of the collector that the program sends to, where it is known.
+    """
+    from overstory.client.state.state import State
+
+    consent, budget = effective.consent, getattr(registry, "budget", None)
+    new = dict.fromkeys(registry, (NEW,))
+    missing = new if consent is None else consent.missing(registry, server=server, budget=budget)
+    clock = _before_consent(None if consent is None else consent.date, now)
+    named = None if consent is None else consent.server
+    found = Status(effective, missing, paths.folder, pending, problem=problem, clock=clock, server=named)
+    found = replace(found, due=_due_in(dues, now))
+    state = State(paths)
+    if not state.exists:
+        return found
+    if machine_id() is None:
+        found = replace(found, notes=(UNCHECKED,))
+    try:
+        state.check_machine()
+    except StateError as error:
+        found = replace(found, problem=str(error) if error.fault is Fault.ELSEWHERE else problem)
+    try:
+        with state.snapshot() as rows:
+            read = _with_collector(_completed(found, rows, registry, now), rows, dues, now, server)
+            return _elsewhere(read, rows, registry, server)
+    except StateError as error:
+        return replace(found, problem=found.problem or str(error))
+
+
+def _completed(found: Status, rows: Rows, registry: Mapping[str, Metric], now: float) -> Status:
+    from overstory.client.budget import budget, spent
+    from overstory.client.state.lifetimes import COPIED, caveats
+
+    attributes = {name: metric.attribute for name, metric in registry.items() if metric.attribute is not None}
+    return replace(
+        found,
+        outbox={str(name): number for name, number in rows.outbox.tally().items()},
+        counts=rows.counts(),
+        last_success=_last_success(rows, registry),
+        clock=found.clock or _ahead(rows, registry, now),
+        spent=tuple(spent(rows, metric) for metric in registry.values()),
+        caveats=tuple(caveats(rows.keys, rows.memo, registry, copied=rows.recall(COPIED) is not None)),
+        totals=budget(rows, registry).totals(attributes),
+    )
+
+
+def _with_collector(found: Status, rows: Rows, dues: Sequence[float], now: float, server: str | None) -> Status:
+    """Add how the collector is doing, and when what waits may go there; what another address did is left out."""
+    waiting, other = rows.outbox.dues(), server is not None and rows.recall(ASKED) not in {None, server}
+    names = ("", *sorted({metric for metric, _ in waiting}))
+    health = {name: Health() if other else Health.of(rows, name) for name in names}
+    times = [*dues, *(max(due, health[""].until(due), health[name].until(due)) for name, due in waiting)]
+    return replace(
+        found,
+        failures=health[""].failures,
+        problem=found.problem or _refused(health),
+        due=_due_in(times, now),
+    )
+
+
+def _due_in(times: Sequence[float], now: float) -> tuple[float, float] | None:
+    # What is due later than any delay allows has seen another clock: it is sent at once.
+    waits = [max(due - now, 0.0) if due <= now + LONGEST_DELAY else 0.0 for due in times]
+    return (min(waits), max(waits)) if waits else None
+
+
+def _refused(health: Mapping[str, Health]) -> str | None:
+    """Say what the collector refuses, or what answers in its place, and since when."""
+    alike: dict[tuple[str, int], list[str]] = {}
+    for name, one in health.items():
+        alike.setdefault((one.problem, one.since), []).append(name)
+    problems = ((since, problem_words(why, ", ".join(names))) for (why, since), names in alike.items())
+    sentences = [
+        f"{words} since {datetime.fromtimestamp(since * DAY, UTC).date()}" for since, words in problems if words
+    ]
+    return "; ".join(sentences) or None
+
+
+def _elsewhere(found: Status, rows: Rows, registry: Mapping[str, Metric], server: str | None) -> Status:
+    """Add the collector that the choice is held to, and say where reports were kept from going to another one."""
+    from overstory.client.consent.permission import refused
+
+    consent = found.effective.consent
+    if consent is None or consent.choice is not Choice.ON:
+        return found
+    first, other = pinned(rows, consent), server or refused(rows, consent)
+    if first is None or other in {None, first} or None not in {consent.server, server}:
+        return replace(found, server=first)
+    reason = f"reports would go to {other}, not to {first}"
+    missing = {name: (*found.missing.get(name, ()), reason) for name in registry}
+    return replace(found, server=first, missing=missing)
+
+
+def _last_success(rows: Rows, registry: Mapping[str, Metric]) -> dict[str, str]:
+    found = {name: rows.recall(f"sent {name}") for name in registry}
+    return {name: registry[name].period.label(int(number)) for name, number in found.items() if number is not None}
+
+
+def _before_consent(chosen: str | None, now: float) -> str | None:
+    today = datetime.fromtimestamp(now, UTC).date()
+    if chosen is None or date.fromisoformat(chosen) <= today:
+        return None
+    return f"the clock says {today}, before the choice of {chosen}: it was set back, or was ahead then"
+
+
+def _ahead(rows: Rows, registry: Mapping[str, Metric], now: float) -> str | None:
+    """Say that reports were made in a period that has not begun, if any were: the clock was ahead, or was set back."""
+    for name, metric in registry.items():
+        last = max(rows.claims(name).by(metric.period).reported, default=None)
+        if last is not None and metric.period.start(last) > now:
+            said = metric.period.label(metric.period.number(now))
+            return f"the clock says {said}, and {name} was reported for {metric.period.label(last)}: it was set back"
+    return None

@@ -1,0 +1,1 @@
+"""What a device keeps: its secret, its memo, and the reports that wait."""

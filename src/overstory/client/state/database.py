@@ -1,0 +1,228 @@
+"""Opening state.db for one transaction, and saying in one way what went wrong.
+
+The tables of state.db, and how a database of an earlier version becomes one of this.
+
+Version 1 had the first four tables; `VERSION` counts the steps since. A step is never edited once released: it is
+what databases on people's devices went through.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from overstory.client.errors import Fault, StateError
+from overstory.client.state.fork_guard import no_fork
+
+_BY_CODE: Final = {
+    sqlite3.SQLITE_BUSY: Fault.BUSY,
+    sqlite3.SQLITE_LOCKED: Fault.BUSY,
+    sqlite3.SQLITE_FULL: Fault.FULL,
+    sqlite3.SQLITE_READONLY: Fault.READ_ONLY,
+    sqlite3.SQLITE_CANTOPEN: Fault.UNREADABLE,
+    sqlite3.SQLITE_PERM: Fault.UNREADABLE,
+    sqlite3.SQLITE_CORRUPT: Fault.DAMAGED,
+    sqlite3.SQLITE_NOTADB: Fault.DAMAGED,
+}
+_BY_ERRNO: Final = {
+    errno.ENOSPC: Fault.FULL,
+    errno.EFBIG: Fault.FULL,
+    getattr(errno, "EDQUOT", errno.ENOSPC): Fault.FULL,
+    errno.EROFS: Fault.READ_ONLY,
+    errno.EACCES: Fault.READ_ONLY,
+    errno.EPERM: Fault.READ_ONLY,
+}
+_SAID: Final = {
+    Fault.BUSY: "another process has held it for too long",
+    Fault.FULL: "there is no room left on the disk, or a limit on files is reached",
+    Fault.READ_ONLY: "it cannot be written",
+    Fault.UNREADABLE: "it cannot be opened",
+    Fault.DAMAGED: "it is damaged; forget the whole state, or restore it from a backup",
+}
+
+
+@contextmanager
+def saying(path: Path) -> Iterator[None]:
+    """Turn what SQLite and the system raise into `StateError`."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StateError(*_of_sqlite(error, path)) from error
+    except UnicodeDecodeError as error:  # SQLite says what is wrong in the words of the file, which are no text
+        raise StateError(Fault.DAMAGED, f"{path}: {_SAID[Fault.DAMAGED]}") from error
+    except OSError as error:
+        fault = _BY_ERRNO.get(error.errno or 0, Fault.UNREADABLE)
+        raise StateError(fault, f"{path}: {_SAID[fault]}: {error.strerror or error}") from error
+
+
+def _of_sqlite(error: sqlite3.Error, path: Path) -> tuple[Fault, str]:
+    code = getattr(error, "sqlite_errorcode", None)
+    # An extended code carries its primary one in the low byte. Some faults have no code, such as text for a number.
+    fault = Fault.DAMAGED if code is None else _BY_CODE.get(code & 0xFF, Fault.UNREADABLE)
+    if code is not None and code & 0xFF == sqlite3.SQLITE_IOERR and _over_the_limit(path):
+        fault = Fault.FULL
+    return fault, f"{path}: {_SAID[fault]} ({getattr(error, 'sqlite_errorname', None) or error})"
+
+
+def _over_the_limit(path: Path) -> bool:
+    """Whether the file's size is limited: a write beyond the limit is an I/O error to SQLite."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return False
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    return limit != resource.RLIM_INFINITY and path.stat().st_size + (1 << 16) > limit
+
+
+@lru_cache(maxsize=16)
+def _uri(path: str, mode: str) -> str:
+    return f"{Path(path).as_uri()}?mode={mode}"
+
+
+@contextmanager
+def connected(path: Path, mode: str, timeout: float, *, synchronous: str = "EXTRA") -> Iterator[sqlite3.Connection]:
+    """Open a database that exists, "rw" or "ro", and close it again.
+
+    Parameters
+    ----------
+    path, mode, timeout
+        Where it is, what it is opened for, and for how many seconds to wait for others.
+    synchronous
+        What a commit waits for, in SQLite's word: FULL where the caller waits for the folder itself.
+
+    Raises
+    ------
+    StateError
+        `lost` when there is no such file.
+    sqlite3.Error
+        Whatever SQLite finds.
+    """
+    uri = _uri(os.path.abspath(path), mode)  # noqa: PTH100 - resolve() would follow links
+    if not os.path.exists(path):  # noqa: PTH110 - a record begins with this
+        raise StateError(Fault.LOST, f"{path}: what was reported so far is lost; forget the whole state to begin anew")
+    with no_fork(), closing(sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)) as connection:
+        # A rollback journal and not WAL, whose shared memory does not exist on network homes. EXTRA waits for the
+        # folder too: a journal that is back after a power loss would undo the last commit, a withdrawal for example.
+        for pragma in (
+            f"synchronous = {synchronous}",
+            "secure_delete = ON",
+            "trusted_schema = OFF",
+            "cell_size_check = ON",
+        ):
+            connection.execute(f"PRAGMA {pragma}")
+        yield connection
+
+
+@contextmanager
+def committed(connection: sqlite3.Connection) -> Iterator[None]:
+    """Hold the right to write; commit when the block ends, undo when it raises."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def damage(connection: sqlite3.Connection) -> str | None:
+    """Return what SQLite's own check finds wrong, None when it finds nothing."""
+    found = connection.execute("PRAGMA quick_check(1)").fetchone()
+    return None if found is None or found[0] == "ok" else str(found[0])
+
+
+FIRST: Final = (
+    "CREATE TABLE about (key TEXT PRIMARY KEY, value) WITHOUT ROWID",
+    # One report per period and metric: the primary key is the promise.
+    "CREATE TABLE reported (metric TEXT, period INTEGER, PRIMARY KEY (metric, period)) WITHOUT ROWID",
+    # One row per permanent response that was reported; `tag` is a keyed hash, so no value is here.
+    """CREATE TABLE responses (
+        metric TEXT NOT NULL, mechanism BLOB NOT NULL, number INTEGER NOT NULL, tag BLOB NOT NULL,
+        permanent BLOB NOT NULL, reports INTEGER NOT NULL,
+        PRIMARY KEY (metric, mechanism, tag), UNIQUE (metric, mechanism, number)) WITHOUT ROWID""",
+    """CREATE TABLE outbox (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, batch BLOB NOT NULL UNIQUE, metric TEXT NOT NULL, period INTEGER NOT NULL,
+        body BLOB NOT NULL, due REAL NOT NULL, attempts INTEGER NOT NULL, state TEXT NOT NULL, answer TEXT)""",
+)
+
+ERASE_ID: Final = (
+    "batch = CAST('erased ' || id AS BLOB),"
+    " body = CASE WHEN length(body) < 24 THEN body"
+    " ELSE CAST(substr(body, 1, 8) || zeroblob(16) || substr(body, 25) AS BLOB) END"
+)
+"""What takes the batch id out of a row of the outbox, and out of the upload in it."""
+
+_LENGTHS: Final = "SELECT 604800 AS seconds" + "".join(
+    f" UNION ALL SELECT {minutes * 60}" for minutes in range(1, 1441) if not 1440 % minutes
+)
+"""Every length of a period, in seconds: a week, a day, and the whole minutes that divide one."""
+
+STEPS: Final = (
+    (  # 1 -> 2: responses recorded under `local`, what mechanisms' privacy rests on, tallies, which response was sent
+        "ALTER TABLE responses ADD COLUMN kept INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE outbox ADD COLUMN response INTEGER",
+        "CREATE TABLE terms (mechanism BLOB PRIMARY KEY, terms TEXT NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE counts (what TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID",
+        "CREATE INDEX outbox_by_state ON outbox (state, due)",
+    ),
+    (  # 2 -> 3: when each metric's key may go, what was made with the one secret of before; settled rows lose their ids
+        "CREATE TABLE keys (metric TEXT PRIMARY KEY, ends INTEGER, erased INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID",
+        # shared: whether these responses shared their noise; NULL until it is decided, with a registry
+        """CREATE TABLE legacy (
+            metric TEXT, mechanism BLOB, shared INTEGER, PRIMARY KEY (metric, mechanism)) WITHOUT ROWID""",
+        "INSERT INTO keys (metric) SELECT DISTINCT metric FROM responses",
+        "INSERT INTO legacy (metric, mechanism) SELECT DISTINCT metric, mechanism FROM responses",
+        f"UPDATE outbox SET {ERASE_ID} WHERE state IN ('sent', 'dropped')",  # noqa: S608 - own words
+    ),
+    (  # 3 -> 4: which periods the claims number; the machine's mark has another key, and is made at the next opening
+        # A number alone does not say of which length its period is. It is the longest by which the last period reported
+        # has begun: by the next longer one it would lie years ahead.
+        f"""INSERT INTO about SELECT 'length ' || metric, max(seconds) FROM
+            (SELECT metric, max(period) AS last FROM reported GROUP BY metric), ({_LENGTHS})
+            WHERE seconds * last <= CAST(strftime('%s') AS INTEGER) + 86400 GROUP BY metric""",  # noqa: S608 - own words
+        "DELETE FROM about WHERE key = 'machine'",
+    ),
+)
+VERSION: Final = 1 + len(STEPS)
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """Return the schema's version; 0 where there is none yet."""
+    try:
+        found = connection.execute("SELECT value FROM about WHERE key = 'schema'").fetchone()
+    except sqlite3.OperationalError:  # no table, or none that can be read: then this raises again
+        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
+            raise
+        return 0
+    if found is None or not isinstance(found[0], int) or found[0] < 1:
+        raise StateError(Fault.DAMAGED, "state.db does not say which version it has")
+    return int(found[0])
+
+
+def upgrade(connection: sqlite3.Connection, version: int) -> None:
+    """Bring the schema up to date; the caller's transaction makes that all or nothing.
+
+    Raises
+    ------
+    StateError
+        `newer` when a later version of Overstory wrote the database.
+    """
+    if version > VERSION:
+        raise StateError(
+            Fault.NEWER,
+            f"state.db has version {version}, and this version of Overstory knows {VERSION}: use the newer one again",
+        )
+    for statement in FIRST if version == 0 else ():
+        connection.execute(statement)
+    for step in STEPS[max(version - 1, 0) :]:
+        for statement in step:
+            if version or statement.startswith(("CREATE", "ALTER")):  # new tables have no rows to change
+                connection.execute(statement)
+    connection.execute("REPLACE INTO about VALUES ('schema', ?)", (VERSION,))

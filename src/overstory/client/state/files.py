@@ -1,0 +1,310 @@
+"""Files that are there as a whole or not at all, readable by their owner alone.
+
+What is written over is a file of this user's own with one name, and no link: in a folder that others can write to, a
+name may lead to any other file of the user's.
+
+One process at a time: a lock on a file, released by the system when its process dies.
+
+Whose a state folder is: one that somebody else made, or can change or read, is refused, as ssh refuses such a key.
+
+Whoever plants a secret can read the reports made with it, and whoever plants a consent speaks for the person. So the
+files belong to the user that the program runs as, nobody else may write to them or to their folder, and nobody else may
+read the secret or the database. The folder is that user's or the administrator's, as a mount point is. One that is
+reached by a link is judged where it really is, and the link's owner is either of the two. The folders above are not
+judged: who can put another folder in this one's place is found out by the owner of its files.
+
+Windows keeps no owner and no mode that Python can read, and makes folders below the user's own for that user alone:
+nothing is checked there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from overstory.client.errors import Fault, StateError
+from overstory.client.state.paths import StatePaths
+
+PRIVATE: Final = 0o600
+PRIVATE_FOLDER: Final = 0o700
+_BINARY: Final = getattr(os, "O_BINARY", 0)  # Windows would translate line ends
+NO_LINK: Final[int] = getattr(os, "O_NOFOLLOW", 0)
+_FOLDERS_OPEN: Final = hasattr(os, "O_DIRECTORY")
+
+
+def make_folder(folder: Path) -> None:
+    """Make `folder`, closed to others; its parents as the system makes them.
+
+    Raises
+    ------
+    OSError
+        When it cannot be made.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+
+
+def create(path: Path, content: bytes, *, durable: bool = True) -> None:
+    """Write a new file and, unless told otherwise, wait until it is on the disk; half a file is removed again.
+
+    Raises
+    ------
+    OSError
+        When the file exists, or cannot be written.
+    """
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, PRIVATE)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+    except BaseException:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise
+
+
+def write_atomically(path: Path, content: bytes, *, durable: bool = True) -> None:
+    """Replace `path` by a file of `content`: a crash leaves the old one or the new one.
+
+    Parameters
+    ----------
+    path, content
+        The file, and what it is to hold.
+    durable
+        Whether to wait until it is on the disk. Otherwise a power failure may leave an empty file.
+
+    Raises
+    ------
+    OSError
+        When it cannot be written; the old file is as it was.
+    """
+    fresh = path.with_name(f"{path.name}.{os.urandom(8).hex()}.new")
+    create(fresh, content, durable=durable)
+    try:
+        fresh.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+        raise
+    if durable:
+        sync_folder(path.parent)
+
+
+def unfinished(path: Path) -> Iterator[Path]:
+    """Yield what `write_atomically` left beside `path` where it was killed."""
+    yield from path.parent.glob(f"{path.name}.*.new")
+
+
+def is_own(found: os.stat_result) -> bool:
+    """Whether what `lstat` or `fstat` found is a plain file of this user's own, which no other name leads to."""
+    user = getattr(os, "geteuid", lambda: found.st_uid)()
+    return stat.S_ISREG(found.st_mode) and found.st_nlink <= 1 and found.st_uid == user
+
+
+@contextmanager
+def opened_own(path: Path) -> Iterator[BinaryIO]:
+    """Open a file of this user's own, to read it and to write over it.
+
+    Raises
+    ------
+    OSError
+        When it cannot be opened, is a link or another user's, or has a second name.
+    """
+    planted = PermissionError(errno.EPERM, "it is a link, another user's, or has a second name", os.fspath(path))
+    if not is_own(path.lstat()):
+        raise planted
+    with os.fdopen(os.open(path, os.O_RDWR | _BINARY | NO_LINK), "r+b") as file:
+        if not is_own(os.fstat(file.fileno())):  # the name leads elsewhere by now
+            raise planted
+        yield file
+
+
+def overwrite(path: Path, content: bytes) -> None:
+    """Write over a file that is there and at least as long, which needs no room; a crash may leave some of both.
+
+    Raises
+    ------
+    OSError
+        When there is no such file, or it cannot be written.
+    """
+    with opened_own(path) as file:
+        if file.seek(0, os.SEEK_END) < len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(path))
+        file.seek(0)
+        file.write(content)
+        file.truncate()
+        os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk, where the platform can."""
+    if not _FOLDERS_OPEN:
+        return
+    with contextlib.suppress(OSError):  # some network file systems refuse; the file itself is written
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+_FAR: Final = 1 << 30  # Windows forbids reading locked bytes: the one that is locked lies past all content
+_PAUSES: Final = (0.001, 0.002, 0.005, 0.01, 0.02)
+
+
+@contextmanager
+def locked(path: Path, timeout: float) -> Iterator[int]:
+    """Hold the lock of `path`, which is made if need be; what is yielded is its open descriptor.
+
+    Parameters
+    ----------
+    path
+        The file.
+    timeout
+        For how many seconds to try.
+
+    Raises
+    ------
+    StateError
+        `busy` when another holds it for so long.
+        `foreign` when it is a link: what it leads to is no lock, and may be the user's own file.
+    OSError
+        When the file cannot be opened.
+    """
+    handle = _opened(path)
+    try:
+        _take(handle, path, timeout)
+        try:
+            yield handle
+        finally:
+            _release(handle)
+    finally:
+        os.close(handle)
+
+
+def _opened(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | NO_LINK, 0o600)
+    except OSError:
+        if path.is_symlink():
+            raise StateError(Fault.FOREIGN, f"{path}: it is a link, and a lock is none: delete it") from None
+        raise
+
+
+def _take(handle: int, path: Path, timeout: float) -> None:
+    until, attempt = time.monotonic() + timeout, 0
+    while not _try(handle):
+        if time.monotonic() >= until:
+            raise StateError(Fault.BUSY, f"{path}: another process has held this lock for {timeout:g} seconds")
+        time.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
+        attempt += 1
+
+
+if sys.platform == "win32":
+
+    def _try(handle: int) -> bool:
+        try:
+            os.lseek(handle, _FAR, os.SEEK_SET)
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+    def _release(handle: int) -> None:
+        os.lseek(handle, _FAR, os.SEEK_SET)
+        msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
+
+else:
+
+    def _try(handle: int) -> bool:
+        try:
+            # flock and not lockf: it belongs to this descriptor, so two threads of one process exclude each other.
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _release(handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_UN)
+
+
+ROOT: Final = 0
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+def refuse_foreign(paths: StatePaths) -> None:
+    """Raise StateError when what is there of a state is not this user's own, or is open to others.
+
+    Raises
+    ------
+    StateError
+        `foreign`, with what is wrong, where, and what would be right.
+    """
+    user = getattr(os, "geteuid", lambda: None)()
+    if user is None:
+        return
+    for problem in _problems(paths, user):
+        raise StateError(Fault.FOREIGN, problem)
+
+
+def _problems(paths: StatePaths, user: int) -> Iterator[str]:
+    folder = _status(paths.folder, follow=False)
+    if folder is not None and stat.S_ISLNK(folder.st_mode):
+        if folder.st_uid not in (user, ROOT):
+            yield _not_yours(paths.folder, folder, user, "the link")
+        folder = _status(paths.folder)
+    if folder is None:
+        return
+    if folder.st_uid not in (user, ROOT):
+        yield _not_yours(paths.folder, folder, user, "it")
+    if folder.st_mode & _OTHERS_WRITE:
+        by_all = folder.st_mode & stat.S_IWOTH
+        yield _open(paths.folder, folder, "changed", "700" if by_all else "g-w")
+    public = paths.consent, paths.application, paths.lock
+    for path in (paths.secret, paths.unconfirmed, paths.database, *public):
+        file = _status(path)
+        if file is None:
+            continue
+        if file.st_uid != user:
+            yield _not_yours(path, file, user, "it")
+        secret = path not in public
+        if file.st_mode & (_OTHERS if secret else _OTHERS_WRITE):
+            yield _open(path, file, "read or changed" if secret else "changed", "600")
+
+
+def _status(path: Path, *, follow: bool = True) -> os.stat_result | None:
+    try:
+        return os.stat(path, follow_symlinks=follow)  # noqa: PTH116 - every look at a state begins with six of these
+    except OSError:
+        return None  # who opens it will say so
+
+
+def _not_yours(path: Path, found: os.stat_result, user: int, what: str) -> str:
+    return (
+        f"{path}: {what} belongs to user {found.st_uid}, and this program runs as user {user}; a state is used by its "
+        "own user alone: name another folder, or give this one back to its user"
+    )
+
+
+def _open(path: Path, found: os.stat_result, may: str, mode: str) -> str:
+    return (
+        f"{path}: it can be {may} by other users (mode {stat.S_IMODE(found.st_mode):04o}); if nobody else has used it, "
+        f"close it with: chmod {mode} {path}; where that changes nothing, the file system keeps no modes: keep the "
+        "state on another one"
+    )

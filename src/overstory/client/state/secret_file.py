@@ -1,0 +1,208 @@
+"""The device's secret on disk: cohorts, permanent responses and reports follow from it, so it is made once and kept.
+
+    magic "OVSS" | version u8 = 2 | 3 zero bytes | fingerprint 16 bytes | nodes u32
+    length of the legacy secret u8, 0 or 32 | the legacy secret
+    for each node: depth u8 | prefix u64 | key 32 bytes | at the end: the first 12 bytes of BLAKE2b of all the above
+
+Integers are little-endian. A fresh secret is one node, the root of a key tree (`overstory.client.state.keys`); a metric
+whose time is over takes its key away. Version 1 was 32 bytes from which everything was derived at once: they are the
+legacy secret, kept while a metric of that time is not over, and the root of the tree follows from them. So a copy of an
+old state becomes the same state.
+
+The fingerprint is the root's, the same for ever; it stands in the database too. A secret that is lost or altered is
+told from a device that never had one, and is never replaced silently: a fresh one would draw every permanent response
+again, and with it the privacy loss of every value would begin anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import struct
+from pathlib import Path
+from typing import Final, NoReturn
+
+from overstory.client.errors import Fault, StateError
+from overstory.client.state.files import create, opened_own, sync_folder
+from overstory.client.state.keys import KEY_BYTES, KeyTree, Node
+from overstory.client.state.paths import StatePaths
+
+_HEAD_1: Final = b"OVSS\x01\0\0\0"
+_HEAD: Final = b"OVSS\x02\0\0\0"
+_CHECK: Final = 12
+_LENGTHS: Final = struct.Struct("<16sIB")
+_NODE: Final = struct.Struct("<BQ32s")
+
+
+class DeviceSecret:
+    """A secret that neither `repr` nor pickle gives away.
+
+    Parameters
+    ----------
+    tree
+        What is left of the metrics' keys.
+    fingerprint
+        Of the root, when the tree was whole.
+    legacy
+        The secret of version 1, while it is needed.
+    version
+        Of the form that it was read in.
+
+    Examples
+    --------
+    >>> DeviceSecret.of_root(bytes(32))
+    DeviceSecret(fingerprint=ed882494)
+    """
+
+    __slots__ = ("_legacy", "_tree", "fingerprint", "version")
+
+    def __init__(self, tree: KeyTree, fingerprint: bytes, legacy: bytes | None = None, *, version: int = 2) -> None:
+        self._tree, self.fingerprint, self._legacy, self.version = tree, fingerprint, legacy, version
+
+    @classmethod
+    def fresh(cls) -> DeviceSecret:
+        """Return a new secret from the system's randomness."""
+        return cls.of_root(os.urandom(KEY_BYTES))
+
+    @classmethod
+    def of_root(cls, root: bytes) -> DeviceSecret:
+        """Return the secret with this root: a given one for simulations and vectors, where fresh ones would differ."""
+        return cls(KeyTree.of_root(root), _fingerprint(root))
+
+    @classmethod
+    def of_version_1(cls, raw: bytes) -> DeviceSecret:
+        """Return what the 32 bytes of a secret of version 1 become."""
+        root = hashlib.blake2b(digest_size=KEY_BYTES, key=raw, person=b"key tree root").digest()
+        return cls(KeyTree.of_root(root), _fingerprint(raw), raw, version=1)
+
+    @property
+    def legacy(self) -> bytes | None:
+        """The secret of version 1, while it is needed."""
+        return self._legacy
+
+    def key(self, metric: str) -> bytes | None:
+        """Return a metric's key; None where it was destroyed."""
+        return self._tree.key(metric)
+
+    def without(self, metrics: frozenset[str], *, legacy: bool) -> DeviceSecret:
+        """Return the secret without the keys of these metrics, and unless `legacy` without the legacy secret."""
+        tree = self._tree
+        for metric in sorted(metrics):
+            tree = tree.without(metric)
+        return DeviceSecret(tree, self.fingerprint, self._legacy if legacy else None)
+
+    def reveal(self) -> bytes:
+        """Return all that the file says, without the checksum."""
+        legacy, nodes = self._legacy or b"", tuple(self._tree)
+        lengths = _LENGTHS.pack(self.fingerprint, len(nodes), len(legacy))
+        return b"".join((_HEAD, lengths, legacy, *(_NODE.pack(node.depth, node.prefix, node.key) for node in nodes)))
+
+    def __repr__(self) -> str:
+        return f"DeviceSecret(fingerprint={self.fingerprint.hex()[:8]})"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a device's secret is not pickled: open the state where it is needed")
+
+
+def read_secret(path: Path) -> DeviceSecret | None:
+    """Return the secret in a file, or None when there is no file.
+
+    Raises
+    ------
+    StateError
+        `damaged` when the file is not what was written, `unreadable` when it cannot be opened.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StateError(Fault.UNREADABLE, f"{path}: {error.strerror}; it must be readable by its owner") from error
+    body, check = content[:-_CHECK], content[-_CHECK:]
+    secret = _parsed(body) if check == _checksum(body) else None
+    if secret is None:
+        raise StateError(
+            Fault.DAMAGED,
+            f"{path}: this is not the secret that was written; restore it from a backup, or forget the whole state: "
+            "a fresh secret would restart the privacy loss",
+        )
+    return secret
+
+
+def write_secret(path: Path, secret: DeviceSecret) -> None:
+    """Write a secret to a new file.
+
+    Raises
+    ------
+    OSError
+        When the file exists, or cannot be written.
+    """
+    body = secret.reveal()
+    create(path, body + _checksum(body))
+
+
+def replace_secret(paths: StatePaths, secret: DeviceSecret) -> None:
+    """Write a secret over another, whose bytes are then overwritten: what it no longer holds shall be nowhere.
+
+    A crash leaves the old file or the new one; `discard_replaced` overwrites what else it left. On disks and file
+    systems that write elsewhere than they are told, that is all that can be done.
+
+    Raises
+    ------
+    OSError
+        When it cannot be written; the old file is as it was.
+    """
+    discard_replaced(paths)
+    write_secret(paths.next, secret)
+    with contextlib.suppress(OSError):  # a file system without hard links: the old bytes are unlinked alone
+        os.link(paths.secret, paths.replaced)
+    paths.next.replace(paths.secret)
+    sync_folder(paths.folder)
+    discard_replaced(paths)
+
+
+def discard_replaced(paths: StatePaths) -> None:
+    """Overwrite and unlink what `replace_secret` left where it was killed."""
+    for path in (paths.next, paths.replaced):
+        if os.path.exists(path):  # noqa: PTH110 - every opening of a state looks
+            if not path.samefile(paths.secret):  # else killed before the new file took the name: this is the secret
+                overwrite_secret(path)
+            path.unlink()
+            sync_folder(paths.folder)
+
+
+def overwrite_secret(path: Path) -> None:
+    """Overwrite a secret before it is unlinked; on most disks that is all that can be done.
+
+    A link, a file of another user and one with a second name are left as they are: somebody may have planted them.
+    """
+    with contextlib.suppress(OSError), opened_own(path) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        file.write(bytes(size))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _parsed(body: bytes) -> DeviceSecret | None:
+    """Return the secret that these bytes say, None where they say none."""
+    if body.startswith(_HEAD_1):
+        raw = body[len(_HEAD_1) :]
+        return DeviceSecret.of_version_1(raw) if len(raw) == KEY_BYTES else None
+    start = len(_HEAD) + _LENGTHS.size
+    if not body.startswith(_HEAD) or len(body) < start:
+        return None
+    fingerprint, count, length = _LENGTHS.unpack_from(body, len(_HEAD))
+    legacy, nodes = body[start : start + length], body[start + length :]
+    if length not in (0, KEY_BYTES) or len(nodes) != count * _NODE.size:
+        return None
+    return DeviceSecret(KeyTree(Node(*each) for each in _NODE.iter_unpack(nodes)), fingerprint, legacy or None)
+
+
+def _fingerprint(root: bytes) -> bytes:
+    return hashlib.blake2b(root, digest_size=16, person=b"fingerprint").digest()
+
+
+def _checksum(body: bytes) -> bytes:
+    return hashlib.blake2b(body, person=b"secret file").digest()[:_CHECK]

@@ -1,0 +1,1 @@
+"""From the outbox to a collector: requests, retries and rounds of sending."""

@@ -1,0 +1,251 @@
+"""Small posts of reports are answered without a task, an event or a scope of their own.
+
+That is most of what a request costs; one that begins as another did costs no parsing either. Everything else, larger
+posts included, goes on to the ASGI application. An `_Exchange` takes the place of uvicorn's request-response cycle
+meanwhile, so that pipelining, keep-alive and shutdown stay uvicorn's; what every request is bounded by is in
+`bounded_connection`.
+
+Most posts begin with the very bytes that another post began with: such a head is not parsed again.
+
+A sender's library writes its head alike each time, and so do all devices that run it: only the body differs. What a
+head means was found by the parser, once; the same bytes at the same place, the beginning of a request, mean the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from http import HTTPStatus
+from typing import Any, ClassVar, Final
+
+from overstory.collector.http.bounded_connection import URL, BoundedConnection
+from overstory.collector.http.endpoint import Head, Intake, read_head
+from overstory.collector.http.responses import ALWAYS, Answer
+from overstory.protocol.wire.reasons import Reason
+from overstory.protocol.wire.upload import MEDIA_TYPE
+
+PLAIN: Final = frozenset(
+    (b"host", b"content-type", b"content-length", b"authorization", b"connection", b"accept", b"accept-encoding")
+)
+"""A head with any other name in it is not remembered: nothing of who a sender is (an address that a proxy has added, a
+user agent) stays here, and nothing that changes how a request is read."""
+
+LONGEST: Final = 1024
+MOST: Final = 1024
+"""So long a head, and so many of them, are remembered."""
+
+_END: Final = b"\r\n\r\n"
+
+
+class KnownHeads:
+    """The heads seen so far, of posts that were admitted and kept their connection."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Head] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def split(self, data: bytes) -> tuple[Head, bytes] | None:
+        """Return the head and the body of `data` when it is one whole request with a known head; else None.
+
+        Parameters
+        ----------
+        data
+            What arrived where a request begins.
+        """
+        end = data.find(_END) + len(_END)
+        head = self._known.get(data[:end])
+        if head is None or len(data) - end != head.length:
+            return None
+        return head, data[end:]
+
+    def learn(self, data: bytes, head: Head, names: Sequence[bytes]) -> None:
+        """Remember the head of a request that the parser found to be all of `data`.
+
+        Parameters
+        ----------
+        data
+            One request, nothing before and nothing after it.
+        head, names
+            What the parser made of its head; the names in lower case.
+        """
+        assert head.length is not None
+        end = len(data) - head.length
+        # A parser may end a head at other bytes than these, too. Then this is no head that `split` could find.
+        if end > LONGEST or data.find(_END) + len(_END) != end or not PLAIN.issuperset(names):
+            return
+        if len(self._known) >= MOST:
+            self._known.clear()
+        self._known[data[:end]] = head
+
+
+SMALL: Final = 16 * 1024
+"""A body up to here is answered without a task."""
+
+_STATUS: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+_TAKEN: Final = _STATUS[200] + b"".join(b"%b: %b\r\n" % line for line in ALWAYS) + b"content-length: %d\r\n%b\r\n%b"
+"""The answer that nearly every post gets: its length, the server's own headers, its body."""
+
+
+class _Exchange:
+    """A post on its way: what uvicorn looks at of its own cycles, and the body."""
+
+    __slots__ = ("body", "disconnected", "head", "keep_alive", "message_event", "refused", "response_complete")
+    response_started = False
+
+    def __init__(self, head: Head, refused: Reason | None, *, keep_alive: bool) -> None:
+        self.head, self.refused, self.keep_alive = head, refused, keep_alive
+        self.body: list[bytes] = []
+        self.disconnected = self.response_complete = False
+        self.message_event = _NOBODY
+
+
+class _Nobody:
+    """An event that nobody waits for."""
+
+    def set(self) -> None:
+        """Tell nobody."""
+
+
+_NOBODY: Final = _Nobody()
+
+
+class _OwnHeaders:
+    """The server's own headers as they are written: uvicorn makes a new list of them every second."""
+
+    def __init__(self) -> None:
+        self._listed: list[tuple[bytes, bytes]] = []
+        self._written = b""
+
+    def written(self, listed: list[tuple[bytes, bytes]]) -> bytes:
+        if listed is not self._listed:
+            self._listed, self._written = listed, b"".join([b"%b: %b\r\n" % line for line in listed])
+        return self._written
+
+
+class Connection(BoundedConnection):
+    """One connection of a collector; see the module. `for_intake` makes the class that uvicorn is given."""
+
+    heads: ClassVar[KnownHeads]
+    own: ClassVar[_OwnHeaders]
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._receiving: _Exchange | None = None
+        self._between = True
+
+    @classmethod
+    def for_intake(cls, intake: Intake) -> type[Connection]:
+        """Return the class of connections whose posts go to `intake`."""
+        return type("Connection", (cls,), {"intake": intake, "heads": KnownHeads(), "own": _OwnHeaders()})
+
+    def data_received(self, data: bytes) -> None:
+        """Take a post that begins as an earlier one did; parse anything else."""
+        between, begun = self._between and not self._deaf and self._rest is None, self._begun
+        if between and self._take_known(data):
+            return
+        super().data_received(data)
+        if between and self._between and self._begun == begun + 1 and self._rest is None and not self._deaf:
+            self._learn(data)
+
+    def on_message_begin(self) -> None:
+        """Begin a head."""
+        self._between = False
+        super().on_message_begin()
+
+    def on_body(self, body: bytes) -> None:
+        """Gather a small post's body."""
+        if self._receiving is None:
+            super().on_body(body)
+        else:
+            self._got(len(body))
+            self._receiving.body.append(body)
+
+    def on_message_complete(self) -> None:
+        """Judge a small post; its answer comes after the commit."""
+        if not self._deaf and not self._offered:
+            # Behind a connection that was to be closed the parser has a say in what may still come.
+            self._between = self.parser.should_keep_alive()
+        exchange, self._receiving = self._receiving, None
+        if exchange is None:
+            super().on_message_complete()
+            return
+        self._complete()
+        self._judge(exchange, exchange.body[0] if len(exchange.body) == 1 else b"".join(exchange.body))
+
+    def _hand_on(self) -> None:
+        """Take a small post; leave everything else to uvicorn."""
+        exchange = self._small_post()
+        if exchange is None:
+            super()._hand_on()
+        else:
+            self._receiving = self.cycle = exchange  # type: ignore[assignment]
+
+    def _abandon(self) -> bool:
+        self._receiving = None
+        return super()._abandon()
+
+    def _take_known(self, data: bytes) -> bool:
+        """Take a request that arrived whole and begins as an earlier one did; say whether it was one."""
+        known = None if self._answering else self.heads.split(data)
+        if known is None:
+            return False
+        head, body = known
+        self._unset_keepalive_if_required()
+        self._arrived()
+        self._unanswered += 1
+        self.cycle = exchange = _Exchange(head, self.intake.admit(head), keep_alive=True)  # type: ignore[assignment]
+        self._judge(exchange, body)
+        return True
+
+    def _learn(self, data: bytes) -> None:
+        """Remember how a post began that was the whole of `data`, unless it was refused by its head."""
+        taken: Any = self.cycle
+        if isinstance(taken, _Exchange) and taken.refused is None and taken.keep_alive:
+            self.heads.learn(data, taken.head, [name for name, _ in self.headers])
+
+    def _judge(self, exchange: _Exchange, body: bytes) -> None:
+        answered = partial(self._answer, exchange)
+        if exchange.refused is not None:
+            answered(self.intake.refuse(exchange.refused))
+            return
+        try:
+            decision = self.intake.decide(exchange.head, body)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is ours, and the report may come again
+            answered(self.intake.fault(error))
+        else:
+            self.intake.take(decision, answered)
+
+    @property
+    def _answering(self) -> bool:
+        """Whether another post must wait: one answer after the other, and none to a sender that takes none."""
+        return self.flow.write_paused or (self.cycle is not None and not self.cycle.response_complete)
+
+    def _small_post(self) -> _Exchange | None:
+        if self.url != URL or self.parser.get_method() != b"POST" or self.expect_100_continue:
+            return None
+        if self._answering or self.parser.get_http_version() != "1.1":
+            return None
+        head = read_head(self.headers)
+        if head.length is None or head.length > SMALL or head.encoding or head.content_type != MEDIA_TYPE:
+            return None
+        return _Exchange(head, self.intake.admit(head), keep_alive=self.parser.should_keep_alive())
+
+    def _answer(self, exchange: _Exchange, answer: Answer) -> None:
+        if exchange.disconnected or self._leaving or self.transport.is_closing():
+            return
+        self._write(answer if exchange.keep_alive else answer._replace(close=True))
+        exchange.response_complete = True
+        if not exchange.keep_alive:
+            self._close()
+        self.on_response_complete()
+
+    def _write(self, answer: Answer) -> None:
+        status, body, _, close = answer
+        own = self.own.written(self.server_state.default_headers)
+        if status == 200 and not close:
+            self.transport.write(_TAKEN % (len(body), own, body))
+            return
+        lines = b"".join([b"%b: %b\r\n" % line for line in answer.headers])
+        self.transport.write(b"".join((_STATUS[status], own, lines, b"\r\n", body)))

@@ -1,0 +1,138 @@
+"""The description of POST /v1/reports, written by hand: no framework stands in front of it to write it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from overstory.collector.http.responses import RETRY_AFTER
+from overstory.protocol.wire.reasons import Reason
+from overstory.protocol.wire.upload import MEDIA_TYPE
+
+ERROR: Final = "Error"
+_HEX: Final = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
+_CODES: Final = [reason.value for reason in Reason]
+
+SCHEMAS: Final[dict[str, Any]] = {
+    ERROR: {
+        "type": "object",
+        "description": "Why a request was refused: a code for programs, a sentence for people.",
+        "required": ["reason", "said"],
+        "properties": {"reason": {"type": "string"}, "said": {"type": "string"}},
+    },
+    "Uploads": {
+        "type": "object",
+        "description": "One or more batches of reports, each of one metric and one period.",
+        "required": ["uploads"],
+        "properties": {"uploads": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/Upload"}}},
+    },
+    "Upload": {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["batch", "metric", "period", "digest", "reports"],
+        "properties": {
+            "batch": {**_HEX, "description": "16 uniform bytes; the same on every retry, and no other batch's."},
+            "metric": {"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,63}$"},
+            "period": {
+                "description": "The period's label (ISO 8601, UTC) or its number.",
+                "oneOf": [{"type": "string"}, {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1}],
+            },
+            "digest": {**_HEX, "description": "The mechanism's digest, as GET /v1/metrics lists it."},
+            "reports": {
+                "type": "array",
+                "description": "Each report is its cohort and its payload's little-endian bytes in hexadecimal.",
+                "items": {
+                    "type": "array",
+                    "minItems": 2,
+                    "maxItems": 2,
+                    "prefixItems": [
+                        {"type": "integer", "minimum": 0},
+                        {"type": "string", "pattern": "^([0-9a-f]{2})+$"},
+                    ],
+                },
+            },
+        },
+    },
+    "Result": {
+        "type": "object",
+        "required": ["batch", "accepted", "duplicate", "reason", "rejected"],
+        "properties": {
+            "batch": _HEX,
+            "accepted": {"type": "integer", "minimum": 0, "description": "Reports committed by this request."},
+            "duplicate": {"type": "boolean", "description": "The batch was committed before: a success too."},
+            "reason": {"enum": [*_CODES, None]},
+            "rejected": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["index", "reason"],
+                    "properties": {"index": {"type": "integer", "minimum": 0}, "reason": {"enum": _CODES}},
+                },
+            },
+        },
+    },
+    "Results": {
+        "type": "object",
+        "required": ["results"],
+        "properties": {"results": {"type": "array", "items": {"$ref": "#/components/schemas/Result"}}},
+    },
+    "Refusal": {
+        "type": "object",
+        "required": ["reason", "said", "results"],
+        "properties": {
+            "reason": {"enum": _CODES},
+            "said": {"type": "string"},
+            "where": {
+                "type": "string",
+                "description": "What is wrong at which place of the body, where that is known.",
+            },
+            "results": {"type": "array", "items": {"$ref": "#/components/schemas/Result"}},
+        },
+    },
+}
+
+
+def operation() -> dict[str, Any]:
+    """Return OpenAPI's description of the operation.
+
+    Examples
+    --------
+    >>> sorted(operation()["responses"])
+    ['200', '400', '401', '404', '408', '409', '410', '413', '415', '429', '503']
+    """
+    return {
+        "summary": "Take reports",
+        "description": "Answered once the reports are committed. The status is 200 when at least one upload was "
+        "accepted or had been before, else that of the first reason. After 429 and 503 send the same bytes again.",
+        "operationId": "post_reports",
+        "tags": ["reports"],
+        "security": [{"token": []}],
+        "requestBody": {
+            "required": True,
+            "content": {
+                MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}},
+                "application/json": {"schema": {"$ref": "#/components/schemas/Uploads"}},
+            },
+        },
+        "responses": {"200": _response("What became of each upload.", "Results")} | _refusals(),
+    }
+
+
+def _refusals() -> dict[str, Any]:
+    by_status: dict[int, list[Reason]] = {}
+    for reason in Reason:
+        by_status.setdefault(reason.status, []).append(reason)
+    refusals = {"408": _response("`slow`: The request did not arrive in time: send it again.", ERROR)}
+    for status, reasons in sorted(by_status.items()):
+        refusals[str(status)] = _response(" ".join(f"`{reason}`: {reason.said}" for reason in reasons), "Refusal")
+        if any(reason in RETRY_AFTER for reason in reasons):
+            refusals[str(status)]["headers"] = {
+                "Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}}
+            }
+    return refusals
+
+
+def _response(said: str, schema: str) -> dict[str, Any]:
+    return {
+        "description": said,
+        "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}},
+    }

@@ -1,0 +1,1 @@
+"""From a request's body to reports that can be counted."""

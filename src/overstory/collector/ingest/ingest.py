@@ -1,0 +1,246 @@
+"""What becomes of a request's body: bytes, a registry and a time in; reports to store and a result per upload out.
+
+Nothing here opens a socket, reads a clock or touches a store.
+
+A request's body as its bytes: compression undone, never beyond a bound.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass, field
+from typing import Final
+
+from overstory.collector.ingest.template_cache import Pattern, Patterns
+from overstory.collector.ingest.validation import Shape
+from overstory.collector.limits import Limits
+from overstory.collector.store import Received
+from overstory.protocol.errors import WireError
+from overstory.protocol.metrics import Metric, MetricRegistry
+from overstory.protocol.wire.reasons import Reason
+from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, decode_uploads, uploads_from_json
+
+_WINDOW_BITS: Final = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
+
+MEMBERS: Final = 16
+"""A gzip body may have several members (RFC 1952, 2.2), up to so many."""
+
+
+def inflate(body: bytes, encoding: str, most: int) -> bytes:
+    """Return the body that `encoding` (a Content-Encoding: gzip, deflate, identity or nothing) stands for.
+
+    No more than `most` bytes are ever inflated, whatever the body announces.
+
+    Raises
+    ------
+    WireError
+        With the reason `wrong-type` for another encoding, `too-large` beyond `most`, `damaged` for anything that is
+        not one complete compressed stream.
+
+    Examples
+    --------
+    >>> inflate(zlib.compress(bytes(1000)), "deflate", 1000) == bytes(1000)
+    True
+    >>> inflate(zlib.compress(bytes(1001)), "deflate", 1000)
+    Traceback (most recent call last):
+        ...
+    overstory.protocol.errors.WireError: the body inflates to more than 1000 bytes: send smaller batches
+    """
+    if encoding in {"", "identity"}:
+        return body
+    if encoding not in _WINDOW_BITS:
+        raise WireError("wrong-type", f"Content-Encoding {encoding!r:.40} is not read here: send gzip or deflate")
+    inflated, rest = bytearray(), body
+    for _ in range(MEMBERS if encoding != "deflate" else 1):
+        inflater = zlib.decompressobj(_WINDOW_BITS[encoding])
+        try:
+            inflated += inflater.decompress(rest, most + 1 - len(inflated))
+        except zlib.error:
+            raise WireError("damaged", f"the body is not {encoding}") from None
+        if len(inflated) > most:
+            raise WireError("too-large", f"the body inflates to more than {most} bytes: send smaller batches")
+        rest = inflater.unused_data
+        if inflater.eof and not rest:
+            return bytes(inflated)
+    raise WireError("damaged", f"the body is not one complete {encoding} stream")
+
+
+JSON: Final = "application/json"
+EARLY: Final = 1
+"""A device's clock may run ahead by so many periods."""
+
+OVERHEAD: Final = 256
+"""About how many bytes a batch takes up beside its own while it waits."""
+
+SLACK: Final = 3600
+"""Batch ids are kept so many seconds longer than their reports are taken: collectors' clocks differ too."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What was decided about one upload: a reason when it is refused whole, else how many of its reports are sound."""
+
+    batch: bytes
+    metric: str
+    accepted: int = 0
+    reason: Reason | None = None
+    rejected: tuple[tuple[int, Reason], ...] = ()
+
+
+@dataclass(slots=True)
+class Decision:
+    """What was decided about a request.
+
+    Attributes
+    ----------
+    refused, where
+        Why nothing of the body was looked at, or None; and what is wrong at which place of it, where that is known.
+    results
+        One per upload, in the body's order.
+    received
+        What is to be committed: of the results without a reason, in the same order.
+    num_reports, num_bytes
+        Of `received`.
+    """
+
+    refused: Reason | None = None
+    results: list[Result] = field(default_factory=list)
+    received: list[Received] = field(default_factory=list)
+    num_reports: int = 0
+    num_bytes: int = 0
+    where: str = ""
+
+
+class Ingest:
+    """The collector's judgement.
+
+    Parameters
+    ----------
+    registry
+        What is collected. Anything else is refused.
+    limits
+        How much of it at once.
+    """
+
+    def __init__(self, registry: MetricRegistry, limits: Limits | None = None) -> None:
+        self.registry, self.limits = registry, limits or Limits()
+        self._patterns = Patterns()
+        self._known = {name: (metric, Shape.of(metric.mechanism)) for name, metric in registry.metrics.items()}
+
+    def decide(self, body: bytes, content_type: str, now: float, *, encoding: str = "") -> Decision:
+        """Decide about one request's body.
+
+        Parameters
+        ----------
+        body
+            As it travelled.
+        content_type, encoding
+            The media type, without parameters, and the Content-Encoding, both in lower case.
+        now
+            Unix time in seconds.
+        """
+        plain = content_type == MEDIA_TYPE and not encoding
+        if plain and (known := self._patterns.recognise(body, now)) is not None:
+            return Decision(None, [Result(known.batch, known.metric, 1)], [known], 1, len(body) + OVERHEAD)
+        try:
+            uploads = self._uploads(body, content_type, encoding)
+        except WireError as error:
+            return Decision(Reason.of(error), where=str(error))
+        decision = Decision()
+        for upload in uploads:
+            if not self._take(upload, now, decision):
+                return Decision(Reason.TOO_MANY)
+        if plain and len(uploads) == 1 and decision.num_reports == 1 and not decision.results[0].rejected:
+            self._remember(body, decision.received[0])
+        return decision
+
+    def _remember(self, body: bytes, received: Received) -> None:
+        metric, shape = self._known[received.metric]
+        opens = metric.period.start(received.period - EARLY)
+        closes = metric.accept_until(received.period)
+        self._patterns.remember(body, Pattern(shape, received, len(body), opens, closes))
+
+    def _uploads(self, body: bytes, content_type: str, encoding: str) -> list[Upload]:
+        most = self.limits.json_bytes if content_type == JSON else self.limits.inflated_bytes
+        if encoding:
+            body = inflate(body, encoding, most)
+        if len(body) > most:
+            raise WireError("too-large", f"the body has more than {most} bytes")
+        if content_type == MEDIA_TYPE:
+            return decode_uploads(body, self.limits.uploads)
+        if content_type != JSON:
+            raise WireError("wrong-type", f"send {MEDIA_TYPE} or {JSON}")
+        try:
+            parsed = json.loads(body, object_pairs_hook=_object)
+        except WireError:
+            raise
+        except ValueError as error:
+            raise WireError("damaged", f"the body is not JSON: {error}") from None
+        except RecursionError:
+            raise WireError("damaged", "the body is nested too deeply") from None
+        return uploads_from_json(parsed, self.registry.metrics, self.limits.uploads)
+
+    def _take(self, upload: Upload, now: float, decision: Decision) -> bool:
+        """Add one upload to the decision; False when the request holds too many reports."""
+        result = Result(upload.batch, upload.metric)
+        decision.results.append(result)
+        known = self._known.get(upload.metric)
+        if known is None:
+            result.reason = Reason.UNKNOWN_METRIC
+            return True
+        metric, shape = known
+        result.reason = out_of_time(metric, upload.period, now)
+        if result.reason is not None:
+            return True
+        columns = shape.read(upload.reports)
+        if isinstance(columns, Reason):
+            result.reason = columns
+            return True
+        result.rejected = columns.rejected
+        if not columns.num_reports:
+            result.reason = columns.rejected[0][1]
+            return True
+        result.accepted = columns.num_reports
+        decision.num_reports += columns.num_reports
+        decision.num_bytes += len(upload.reports) + OVERHEAD
+        decision.received.append(
+            Received(
+                metric=upload.metric,
+                period=upload.period,
+                batch=upload.batch,
+                digest=shape.digest,
+                num_bits=shape.num_bits,
+                num_cohorts=shape.num_cohorts,
+                num_reports=columns.num_reports,
+                cohorts=columns.cohorts,
+                bits=columns.bits,
+                forget_after=metric.accept_until(upload.period) + SLACK,
+            )
+        )
+        return decision.num_reports + len(columns.rejected) <= self.limits.reports
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return an object of JSON: of two values under one key nobody could say which was meant."""
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in made if keys.count(key) > 1)
+        raise WireError("json", f"the key {twice!r:.50} appears twice in one object")
+    return made
+
+
+def out_of_time(metric: Metric, period: int, now: float) -> Reason | None:
+    """Say why reports of that period are not taken at that time, or None.
+
+    One period ahead is allowed: devices' clocks differ. A metric's expiry is judged by when the period began: a report
+    of an earlier one that comes late, as the random delay makes many do, is taken as long as any other.
+    """
+    if period > metric.period.number(now) + EARLY:
+        return Reason.PERIOD_FUTURE
+    if metric.expired(metric.period.start(period)):
+        return Reason.METRIC_EXPIRED
+    if now >= metric.accept_until(period):
+        return Reason.PERIOD_CLOSED
+    return None

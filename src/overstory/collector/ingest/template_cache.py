@@ -1,0 +1,102 @@
+"""Most posts are one report of a metric and period of which many came before: all their bytes but a few are the same.
+
+An upload of one report consists of a batch id, a cohort, a payload, a checksum, and bytes that follow from the metric,
+its parameters and the period. Once an upload with these latter bytes was judged sound, only the former are looked at
+in the next. Whatever is not exactly alike goes the long way, which also finds the reason when it is refused.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import Final
+
+from overstory.collector.ingest.validation import Shape
+from overstory.collector.store import Received
+from overstory.protocol.wire import batch, upload
+
+LONGEST: Final = 1024
+"""Longer uploads are not looked up: for those the saving is small."""
+
+MOST: Final = 4096
+"""So many patterns are remembered; a registry has fewer metrics with open periods than that."""
+
+_ID_AT: Final = 8
+_ID_ENDS: Final = _ID_AT + upload.ID_BYTES
+_NAME_LENGTH_AT: Final = 6
+_TRAILER: Final = batch.TRAILER.size
+
+Key = tuple[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What is known of uploads of one report with the same fixed bytes.
+
+    Attributes
+    ----------
+    shape, like
+        The metric's reports, and one that was sound.
+    length
+        Of the upload.
+    opens, closes
+        From when until when, in unix time, such uploads are taken.
+    """
+
+    shape: Shape
+    like: Received
+    length: int
+    opens: float
+    closes: float
+
+
+class Patterns:
+    """The patterns seen so far."""
+
+    def __init__(self) -> None:
+        self._known: dict[Key, Pattern] = {}
+
+    def remember(self, body: bytes, pattern: Pattern) -> None:
+        """Keep the pattern of a body that was one sound upload of one report."""
+        if len(self._known) >= MOST:
+            self._known.clear()
+        self._known[_key(body, _batch_at(body))] = pattern
+
+    def recognise(self, body: bytes, now: float) -> Received | None:
+        """Return what is to be stored of a sound upload of a known pattern; None for anything else."""
+        if not _ID_ENDS < len(body) <= LONGEST:
+            return None
+        at = _batch_at(body)
+        pattern = self._known.get(_key(body, at))
+        if pattern is None or len(body) != pattern.length or not pattern.opens <= now < pattern.closes:
+            return None
+        if zlib.crc32(body[at:-_TRAILER]) != int.from_bytes(body[-_TRAILER:], "little"):
+            return None
+        shape, like = pattern.shape, pattern.like
+        columns = at + batch.HEADER.size
+        split = columns + shape.cohort_bytes
+        cohort, bits = body[columns:split], body[split:-_TRAILER]
+        if shape.refuse(cohort, bits) is not None:
+            return None
+        return Received(
+            like.metric,
+            like.period,
+            body[_ID_AT:_ID_ENDS],
+            like.digest,
+            like.num_bits,
+            like.num_cohorts,
+            1,
+            cohort,
+            bits,
+            like.forget_after,
+        )
+
+
+def _batch_at(body: bytes) -> int:
+    """Return where the packed batch begins."""
+    return upload.HEADER.size + body[_NAME_LENGTH_AT]
+
+
+def _key(body: bytes, at: int) -> Key:
+    """Return the bytes that all uploads of a pattern share: around the batch id, up to the packed batch's columns."""
+    return body[:_ID_AT], body[_ID_ENDS : at + batch.HEADER.size]

@@ -1,0 +1,175 @@
+"""Which reports of a batch can be a metric's at all: arrays for many, plain integers for a few."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.protocol.encodings.sets import Subsets
+from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.payloads import SymbolMechanism
+from overstory.protocol.mechanisms.sets import SetMechanism
+from overstory.protocol.wire.batch import HEADER, MAGIC, TRAILER, VERSION, cohort_width
+from overstory.protocol.wire.reasons import Reason
+
+FEW: Final = 16
+"""Up to so many reports are looked at one by one: calling NumPy costs more than that."""
+
+_LEAST: Final = HEADER.size + TRAILER.size
+Flags = NDArray[np.bool_]
+
+
+class Columns(NamedTuple):
+    """The reports of a batch that can be the metric's, as wire columns; and which others cannot, and why."""
+
+    num_reports: int
+    cohorts: bytes
+    bits: bytes
+    rejected: tuple[tuple[int, Reason], ...] = ()
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What every report of a mechanism looks like.
+
+    Attributes
+    ----------
+    digest, num_bits, num_cohorts
+        As a batch's header must say.
+    below
+        Every payload is a number below this.
+    weight
+        How many bits of a payload are set, where that is fixed (subset selection); else None.
+    """
+
+    digest: bytes
+    num_bits: int
+    num_cohorts: int
+    below: int
+    weight: int | None = None
+
+    @classmethod
+    def of(cls, mechanism: Mechanism) -> Shape:
+        """Return the shape of a mechanism's reports.
+
+        Examples
+        --------
+        >>> from overstory.protocol.mechanisms.registry import mechanism
+        >>> shape = Shape.of(mechanism("grr", domain_size=5, epsilon=1.0))
+        >>> shape.num_bits, shape.below
+        (3, 5)
+        """
+        below, weight = 1 << mechanism.payload_bits, None
+        if isinstance(mechanism, SymbolMechanism):
+            below = mechanism.encoding.num_symbols
+        elif isinstance(mechanism, SetMechanism):
+            if isinstance(mechanism.encoding, Subsets):
+                weight = mechanism.encoding.subset_size
+            else:
+                below = mechanism.encoding.sizes[0]
+        return cls(mechanism.digest, mechanism.payload_bits, mechanism.num_cohorts, below, weight)
+
+    @cached_property
+    def width(self) -> int:
+        """Bytes of a payload."""
+        return (self.num_bits + 7) // 8
+
+    @cached_property
+    def cohort_bytes(self) -> int:
+        """Bytes of a cohort."""
+        return cohort_width(self.num_cohorts)
+
+    def read(self, raw: bytes) -> Columns | Reason:
+        """Read a packed batch (`overstory.protocol.wire.batch`), or say why it is refused as a whole.
+
+        A batch that is whole but holds reports that the metric cannot have gives up those, and keeps the rest.
+        """
+        if len(raw) < _LEAST:
+            return Reason.DAMAGED
+        magic, version, zero, num_bits, num_cohorts, num_reports, digest = HEADER.unpack_from(raw)
+        end = len(raw) - TRAILER.size
+        if magic != MAGIC or version != VERSION or zero or zlib.crc32(memoryview(raw)[:end]) != _trailer(raw, end):
+            return Reason.DAMAGED
+        if digest != self.digest or num_bits != self.num_bits or num_cohorts != self.num_cohorts:
+            return Reason.WRONG_PARAMETERS
+        split = HEADER.size + num_reports * self.cohort_bytes
+        if not num_reports or split + num_reports * self.width != end:
+            return Reason.DAMAGED
+        cohorts, bits = raw[HEADER.size : split], raw[split:end]
+        return self._few(num_reports, cohorts, bits) if num_reports <= FEW else self._many(num_reports, cohorts, bits)
+
+    def _few(self, num_reports: int, cohorts: bytes, bits: bytes) -> Columns:
+        if num_reports == 1:
+            reason = self.refuse(cohorts, bits)
+            return Columns(1, cohorts, bits) if reason is None else Columns(0, b"", b"", ((0, reason),))
+        wide, width = self.cohort_bytes, self.width
+        rejected: list[tuple[int, Reason]] = []
+        for i in range(num_reports):
+            reason = self.refuse(cohorts[i * wide : (i + 1) * wide], bits[i * width : (i + 1) * width])
+            if reason is not None:
+                rejected.append((i, reason))
+        if not rejected:
+            return Columns(num_reports, cohorts, bits)
+        bad = {i for i, _ in rejected}
+        kept = [i for i in range(num_reports) if i not in bad]
+        return Columns(
+            len(kept),
+            b"".join(cohorts[i * wide : (i + 1) * wide] for i in kept),
+            b"".join(bits[i * width : (i + 1) * width] for i in kept),
+            tuple(rejected),
+        )
+
+    def refuse(self, cohort: bytes, bits: bytes) -> Reason | None:
+        """Say why the metric cannot have a report of this cohort and payload, or None."""
+        if int.from_bytes(cohort, "little") >= self.num_cohorts:
+            return Reason.COHORT
+        payload = int.from_bytes(bits, "little")
+        if payload >= self.below or (self.weight is not None and payload.bit_count() != self.weight):
+            return Reason.BITS
+        return None
+
+    def _many(self, num_reports: int, cohorts: bytes, bits: bytes) -> Columns:
+        rows = np.frombuffer(bits, np.uint8).reshape(num_reports, self.width)
+        numbers = np.frombuffer(cohorts, f"<u{self.cohort_bytes}")
+        stray, wrong = numbers >= self.num_cohorts, self._wrong(rows)
+        bad = stray | wrong
+        if not bad.any():
+            return Columns(num_reports, cohorts, bits)
+        rejected = tuple((int(i), Reason.COHORT if stray[i] else Reason.BITS) for i in np.flatnonzero(bad))
+        kept = ~bad
+        return Columns(int(kept.sum()), numbers[kept].tobytes(), rows[kept].tobytes(), rejected)
+
+    def _wrong(self, rows: NDArray[np.uint8]) -> Flags:
+        """Return which payloads are none of the mechanism's."""
+        if self.weight is not None:
+            wrong: Flags = np.bitwise_count(rows).sum(axis=1, dtype=np.int64) != self.weight
+            return wrong | _not_below(rows, self.below)
+        return _not_below(rows, self.below)
+
+
+def _trailer(raw: bytes, end: int) -> int:
+    checksum: int = TRAILER.unpack_from(raw, end)[0]
+    return checksum
+
+
+def _not_below(rows: NDArray[np.uint8], below: int) -> Flags:
+    """Compare little-endian numbers with `below`: by their last bytes, where nothing but those decides."""
+    width = rows.shape[1]
+    if below == 1 << 8 * width:
+        return np.zeros(len(rows), np.bool_)
+    top, rest = divmod(below, 1 << 8 * (width - 1))
+    if not rest:
+        above: Flags = rows[:, -1] >= top
+        return above
+    greater: Flags = np.zeros(len(rows), np.bool_)
+    equal: Flags = np.ones(len(rows), np.bool_)
+    for place in range(width - 1, -1, -1):
+        digit = below >> 8 * place & 255
+        greater |= equal & (rows[:, place] > digit)
+        equal &= rows[:, place] == digit
+    return greater | equal

@@ -1,0 +1,152 @@
+"""The collector's log: one line an event on standard error, with its time and level, as text or as JSON.
+
+Lines are about the collector: starting, reloading, stopping, and what fails. No request is logged.
+
+One line a minute for the same fault, with how often it occurred since: a store that is away fails each request.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, TextIO
+
+from overstory.protocol.errors import OverstoryError
+
+LOG: Final = logging.getLogger("overstory.collector")
+
+FORMATS: Final = ("text", "json")
+
+
+class _Line(logging.Formatter):
+    """Time in UTC, level and message.
+
+    Examples
+    --------
+    >>> _Line().format(logging.makeLogRecord({"msg": "reloaded", "levelname": "INFO", "created": 0.0}))
+    '1970-01-01T00:00:00Z info reloaded'
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        said = f"{_time(record)} {record.levelname.lower()} {record.getMessage()}"
+        return f"{said}\n{self.formatException(record.exc_info)}" if record.exc_info else said
+
+
+class _Json(logging.Formatter):
+    """The same as one object a line, with the facts of an event as keys of their own.
+
+    Examples
+    --------
+    >>> facts = {"msg": "reloaded", "levelname": "INFO", "created": 0.0, "facts": {"metrics": 3}}
+    >>> record = logging.makeLogRecord(facts)
+    >>> _Json().format(record)
+    '{"time": "1970-01-01T00:00:00Z", "level": "info", "message": "reloaded", "metrics": 3}'
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        line: dict[str, Any] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+            **getattr(record, "facts", {}),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def _time(record: logging.LogRecord) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
+
+
+def begin_log(form: str, stream: TextIO | None = None) -> None:
+    """Write what this process logs, the libraries' warnings included, to standard error.
+
+    Parameters
+    ----------
+    form
+        `text` or `json`.
+    stream
+        Another stream than standard error.
+    """
+    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
+    handler.setFormatter(_Json() if form == "json" else _Line())
+    logging.raiseExceptions = False  # a line that cannot be written, to a full disk, is lost and nothing else
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    LOG.setLevel(logging.INFO)
+
+
+def log_event(message: str, **facts: Any) -> None:
+    """Log what happened to the collector; `facts` are keys of a JSON line, and part of the message for people."""
+    LOG.info(message, extra={"facts": facts})
+
+
+SECONDS: Final = 60.0
+
+
+class SparseLog:
+    """Logs errors; safe to use from several threads, where a line too many or too few does no harm.
+
+    Parameters
+    ----------
+    log
+        Where lines go.
+    clock
+        Seconds of a clock that never jumps.
+
+    Examples
+    --------
+    >>> now = 0.0
+    >>> log = logging.getLogger("overstory.example")
+    >>> log.addHandler(logging.NullHandler())
+    >>> sparse = SparseLog(log, lambda: now)
+    >>> [sparse.error("the store took nothing", OSError("disk")) for _ in range(3)]
+    [True, False, False]
+    >>> now = 61.0
+    >>> sparse.error("the store took nothing", OSError("disk"))
+    True
+    """
+
+    def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log, self._clock = log, clock
+        self._since: dict[tuple[str, type[BaseException]], tuple[float, int]] = {}
+
+    def error(self, what: str, error: BaseException, *, trace: bool = False) -> bool:
+        """Log an error unless one of its kind was logged within the last minute; say whether it was logged.
+
+        Parameters
+        ----------
+        what
+            What failed; with the error's type it says which faults are the same.
+        error
+            The error.
+        trace
+            Whether the line has a traceback: the error is a fault of the program.
+        """
+        return self.line(what, type(error), f"{what}: {self.words(error)}", error if trace else None)
+
+    @staticmethod
+    def words(error: BaseException) -> str:
+        """Return an error as one sentence: ours are one; any other needs its type."""
+        return str(error) if isinstance(error, OverstoryError) else f"{type(error).__name__}: {error}"
+
+    def line(self, what: str, kind: type[BaseException], said: str, trace: BaseException | None = None) -> bool:
+        """Log a line unless one of its kind was logged within the last minute; say whether it was logged."""
+        now = self._clock()
+        last, unsaid = self._since.get((what, kind), (now - SECONDS, 0))
+        if now - last < SECONDS:
+            self._since[what, kind] = last, unsaid + 1
+            return False
+        self._since[what, kind] = now, 0
+        times = f" ({unsaid:,} more times since it was last logged)" if unsaid else ""
+        with suppress(Exception):  # a line that cannot be written must not end what goes on
+            self._log.error("%s%s", said, times, exc_info=trace)
+        return True

@@ -1,0 +1,402 @@
+"""A collector as a process: uvicorn around the application, from the first request to a clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import importlib.util
+import ipaddress
+import signal
+import socket
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+import uvicorn
+
+from overstory import __version__
+from overstory.collector.app import build_app
+from overstory.collector.log import LOG, SparseLog, log_event
+from overstory.collector.service import Collector
+from overstory.collector.upkeep import Pulse
+from overstory.protocol.errors import OverstoryError
+from overstory.protocol.metrics import MetricRegistry
+
+KEEP_ALIVE: Final = 30
+"""Seconds that a connection may be idle between two requests."""
+
+PATIENCE: Final = 30
+"""Seconds that requests under way are given when the process ends."""
+
+BACKLOG: Final = 2048
+
+TICK: Final = 0.1
+"""Seconds between two looks at what there is to do beside answering."""
+
+SWEEP: Final = 10
+"""Every so many ticks it is looked whose answers are not taken."""
+
+
+class ServingError(OverstoryError):
+    """A collector that cannot listen, or could not end as it should."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where and how.
+
+    Attributes
+    ----------
+    host, port
+        The address; port 0 is any that is free.
+    certificate, key
+        PEM files, for TLS; else plain HTTP, for a proxy on the same machine.
+    grace
+        Seconds between the signal to end and the end of listening: posts are refused with Retry-After meanwhile, and
+        a load balancer sees that this collector is not ready.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    certificate: Path | None = None
+    key: Path | None = None
+    grace: float = 1.0
+
+    @property
+    def exposed(self) -> bool:
+        """Whether tokens and reports would cross a network in the clear.
+
+        Examples
+        --------
+        >>> Listening("127.0.0.1").exposed, Listening("0.0.0.0").exposed, Listening("localhost").exposed
+        (False, True, False)
+        """
+        if self.certificate is not None:
+            return False
+        try:
+            return not ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host != "localhost"
+
+    def bind(self) -> socket.socket:
+        """Return a socket that is bound there.
+
+        Raises
+        ------
+        ServingError
+            When the address is not this machine's, or taken.
+        """
+        try:
+            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            family, _, _, _, address = found[0]
+            bound = socket.socket(family, socket.SOCK_STREAM)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(address)
+        except (OSError, OverflowError, UnicodeError) as error:  # of a name that is no host's
+            said = getattr(error, "strerror", None) or str(error)
+            raise ServingError(f"cannot listen on {self.host}:{self.port}: {said}") from error
+        return bound
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server with another beginning and end: it says where it listens, and refuses posts before it stops.
+
+    SIGHUP, which a closed terminal sends as well, makes it read its registry, certificate and tokens again.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        collector: Collector,
+        listening: Listening,
+        told: Callable[[str], None],
+        reread: Callable[[], MetricRegistry] | None = None,
+    ) -> None:
+        super().__init__(config)
+        self._collector, self._listening, self._told, self._reread = collector, listening, told, reread
+        self._ends_at = float("inf")
+        self._reloading = asyncio.Lock()
+        self._reloads: set[asyncio.Task[None]] = set()
+        self._said_closing = False
+        self._bound: socket.socket | None = None
+        self._unaccepted, self._accepted = 0, set[int]()
+        self._ticks, self._faults = 0, SparseLog(LOG)
+        self._short = False
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until the end; an event loop that stops for want of memory goes on where it was."""
+        with asyncio.Runner(loop_factory=self.config.get_loop_factory()) as runner:
+            loop = runner.get_loop()
+            serving = loop.create_task(self.serve(sockets))
+            while not serving.done():
+                try:
+                    loop.run_until_complete(serving)
+                except MemoryError:
+                    if serving.done():
+                        raise
+
+    async def main_loop(self) -> None:
+        """Tick until it is time to end, however often a tick is lost or fails."""
+        loop = asyncio.get_running_loop()
+        over: asyncio.Future[None] = loop.create_future()
+        reserve = self._collector.intake.reserve
+        pulse = Pulse(loop, partial(self._begin_tick, over), reserve.look, TICK)
+        await self._tick(over)  # before the first request: its answer has a date
+        pulse.start()
+        try:
+            await over
+        finally:
+            pulse.stop()
+
+    def _begin_tick(self, over: asyncio.Future[None]) -> None:
+        asyncio.get_running_loop().create_task(self._tick(over))
+
+    async def _tick(self, over: asyncio.Future[None]) -> None:
+        try:
+            self._ticks += 1
+            if await self.on_tick(self._ticks - 1) and not over.done():
+                over.set_result(None)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next tick may do better
+            self._faults.error("a look at what there is to do failed", error)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and say where."""
+        await super().startup(sockets)
+        if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_soon)
+        if self.started and sockets:
+            self._bound = sockets[0].dup()  # of our own: the event loop may close its one
+            scheme = "https" if self.config.is_ssl else "http"
+            host, port = sockets[0].getsockname()[:2]
+            address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+            store, facts = self._collector.store.url, _facts(self._collector.registry)
+            log_event(
+                f"overstory {__version__} serves {address}: {_said(facts)}, store {store}",
+                event="start",
+                version=__version__,
+                address=address,
+                store=store,
+                **facts,
+            )
+            self._told(f"listening on {address}")
+
+    def _reload_soon(self) -> None:
+        if not self._collector.intake.closing:
+            task = asyncio.get_running_loop().create_task(self.reload())
+            self._reloads.add(task)
+            task.add_done_callback(self._reloads.discard)
+
+    async def reload(self) -> None:
+        """Read the registry, the certificate and the tokens again.
+
+        What cannot be used stays as it was, and the log says why. Requests are answered meanwhile, each by the registry
+        that was in use when it was judged.
+        """
+        async with self._reloading:
+            for name, work in (
+                ("registry", self._reload_registry),
+                ("certificate", self._reload_certificate),
+                ("tokens", partial(asyncio.to_thread, self._collector.access.refresh)),
+            ):
+                try:
+                    await work()
+                except Exception as error:  # noqa: BLE001 - whatever is wrong with a new file, the old one goes on
+                    LOG.error(
+                        "reload: the %s stays as it was: %s",
+                        name,
+                        error if isinstance(error, OverstoryError | OSError) else f"{type(error).__name__}: {error}",
+                        extra={"facts": {"event": "reload", "failed": name}},
+                    )
+
+    async def _reload_registry(self) -> None:
+        if self._reread is None:
+            return
+        registry = await asyncio.to_thread(self._reread)
+        before = self._collector.registry.digest
+        await asyncio.to_thread(self._collector.renew, registry)
+        facts = _facts(registry)
+        changed = "as before" if registry.digest == before else "changed"
+        log_event(f"reloaded: {_said(facts)}, {changed}", event="reload", changed=registry.digest != before, **facts)
+
+    async def _reload_certificate(self) -> None:
+        if self._listening.certificate is None or self.config.ssl is None:
+            return
+        await asyncio.to_thread(_check_certificate, self._listening)
+        # Within the loop: a handshake between the new certificate and its key would fail.
+        self.config.ssl.load_cert_chain(self._listening.certificate, self._listening.key)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Refuse posts from now on, stop listening after the grace; at a second signal, at once."""
+        del sig, frame
+        self._ends_at = 0.0 if self._collector.intake.closing else time.monotonic() + self._listening.grace
+        self._collector.intake.closing = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """Say whether it is time to end, and hang up on senders that take no answers; asked ten times a second."""
+        if self._collector.intake.closing and not self._said_closing:
+            self._said_closing = True
+            log_event(
+                f"stopping: posts are refused; it stops listening in {self._listening.grace:g} s", event="stopping"
+            )
+        self._say_whether_memory_is_short()
+        if counter % SWEEP == 0:
+            for connection in list(self.server_state.connections):
+                if hasattr(connection, "sweep"):  # ours
+                    connection.sweep(time.monotonic())
+        if counter % SWEEP == 0 and not self._collector.intake.closing:
+            try:
+                await self._see_that_senders_are_accepted()
+            except (OSError, MemoryError) as error:
+                LOG.error("cannot listen again: %s", error)  # the next look tries again
+        return await super().on_tick(counter) or time.monotonic() >= self._ends_at
+
+    def _say_whether_memory_is_short(self) -> None:
+        short = self._collector.intake.reserve.short
+        if short and not self._short:
+            LOG.error("memory is short: reports are refused with 503 until there is more, senders will retry")
+        elif self._short and not short:
+            LOG.warning("there is memory again: reports are taken")
+        self._short = short
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening, and end."""
+        if self._bound is not None:
+            self._bound.close()
+            self._bound = None
+        await super().shutdown(sockets)
+
+    async def _see_that_senders_are_accepted(self) -> None:
+        """Listen again on the same socket where senders have waited on it for three looks, and none was accepted.
+
+        A callback that fails for want of memory leaves the event loop's listener stopped, and nothing starts it again.
+        Who waits in the socket's queue stays there.
+        """
+        if self._bound is None or not queued(self._bound):
+            self._unaccepted = 0
+            return
+        known, self._accepted = self._accepted, set(map(id, self.server_state.connections))
+        self._unaccepted = self._unaccepted + 1 if self._accepted <= known else 0
+        if self._unaccepted < 3:
+            return
+        config, again = self.config, self._bound.dup()
+        for server in self.servers:
+            server.close()
+        kind: Any = config.http_protocol_class
+        made = partial(kind, config=config, server_state=self.server_state, app_state=self.lifespan.state)
+        loop = asyncio.get_running_loop()
+        self.servers = [await loop.create_server(made, sock=again, ssl=config.ssl, backlog=config.backlog)]
+        self._unaccepted = 0
+        LOG.warning("senders were not accepted any more: listening again")
+
+
+def queued(listening: socket.socket) -> int:
+    """Return how many connections wait to be accepted; 0 where the system does not say."""
+    if not sys.platform.startswith("linux"):
+        return 0
+    # struct tcp_info: 8 bytes, then rto, ato, snd_mss, rcv_mss and unacked, which of a listening socket is its queue.
+    facts = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 28)
+    return int.from_bytes(facts[24:28], sys.byteorder)
+
+
+def _facts(registry: MetricRegistry) -> dict[str, Any]:
+    return {"registry": registry.version, "digest": registry.digest.hex(), "metrics": len(registry)}
+
+
+def _said(facts: dict[str, Any]) -> str:
+    metrics = "metric" if facts["metrics"] == 1 else "metrics"
+    return f"registry {facts['registry']} (digest {facts['digest']}), {facts['metrics']} {metrics}"
+
+
+def serve(
+    collector: Collector,
+    listening: Listening,
+    told: Callable[[str], None] = print,
+    reread: Callable[[], MetricRegistry] | None = None,
+) -> None:
+    """Serve until a signal ends it; everything acknowledged is then in the store, and the store is closed.
+
+    Parameters
+    ----------
+    collector
+        Not started.
+    listening
+        Where.
+    told
+        Gets the one line that says where, once requests are answered.
+    reread
+        Reads the registry again, at a SIGHUP.
+
+    Raises
+    ------
+    ServingError
+        When it cannot listen there.
+    StoreError
+        When the store does not answer.
+    """
+    collector.access.refresh()  # a store that does not answer is told of before anything listens
+    with listening.bind() as bound:
+        server = Server(_config(collector, listening), collector, listening, told, reread)
+        _settle()
+        try:
+            server.run(sockets=[bound])
+        except SystemExit as leaving:
+            raise ServingError("the collector could not start") from leaving
+    log_event("stopped: everything that was acknowledged is in the store", event="stop")
+
+
+def _settle() -> None:
+    """Let the garbage collector leave alone what is here to stay: it would look through all of it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
+def _config(collector: Collector, listening: Listening) -> uvicorn.Config:
+    for file in (listening.certificate, listening.key):
+        if file is not None and not file.is_file():
+            raise ServingError(f"{file}: there is no such file; TLS needs a certificate and its key in PEM")
+    config = uvicorn.Config(
+        build_app(collector),
+        http=_http(collector),
+        loop="uvloop" if importlib.util.find_spec("uvloop") else "asyncio",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # nobody's address is wanted, forwarded or not
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=PATIENCE,
+        ssl_certfile=listening.certificate,
+        ssl_keyfile=listening.key,
+    )
+    if listening.certificate is not None:
+        _check_certificate(listening)
+    config.load()
+    return config
+
+
+def _check_certificate(listening: Listening) -> None:
+    """See that certificate and key can be read and belong together, before anything uses them."""
+    assert listening.certificate is not None
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(listening.certificate, listening.key)
+    except OSError as error:  # an SSLError is one
+        raise ServingError(f"{listening.certificate}: no certificate and key that belong together: {error}") from error
+
+
+def _http(collector: Collector) -> Any:
+    if importlib.util.find_spec("httptools") is None:
+        return "h11"
+    from overstory.collector.http.connection import Connection
+
+    return Connection.for_intake(collector.intake)

@@ -1,0 +1,209 @@
+"""The collector as a whole: its parts, and how they start and stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from overstory.collector.auth import Access
+from overstory.collector.committer import Committed, Committer
+from overstory.collector.http.endpoint import Intake
+from overstory.collector.http.pages import PublicPages
+from overstory.collector.ingest.ingest import Ingest
+from overstory.collector.limits import Limits
+from overstory.collector.store import Store
+from overstory.collector.telemetry import Meters
+from overstory.collector.upkeep import ClockWatch, Task, Upkeep, steady
+from overstory.protocol.metrics import MetricRegistry
+from overstory.protocol.metrics.metric import DAY
+
+_log: Final = logging.getLogger("overstory.collector")
+
+FAILED_SECONDS: Final = 60.0
+"""A commit that failed keeps a collector from being ready until one succeeds, or for this long where none is tried."""
+
+
+PATIENCE: Final = 60
+"""After how many compactions in a row that left something readable the operator hears of it: a backup takes a while."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """How often, in seconds, something is done beside taking reports: 0 is never.
+
+    Attributes
+    ----------
+    tokens
+        Tokens are read again: one that was revoked works for no longer than this.
+    compact
+        It is looked which reports that came in are to be counted and shuffled.
+    within
+        They are by then, however few.
+    retain
+        Reports past their metric's retention are deleted.
+    uses
+        It is noted on which day tokens were last used.
+    settle
+        The store does what a writer would otherwise have to.
+    """
+
+    tokens: float = 2.0
+    compact: float = 10.0
+    within: float = 300.0
+    retain: float = 3600.0
+    uses: float = 60.0
+    settle: float = 1.0
+
+
+class Collector:
+    """Parts that belong together; `start` and `stop` run on one event loop.
+
+    Parameters
+    ----------
+    registry
+        What is collected.
+    store
+        Where it goes; closed by `stop`.
+    limits, rhythm
+        Bounds, and how often upkeep runs.
+    open_writes
+        Whether reports are taken without a token.
+    clock, even
+        Unix time in seconds; seconds of a clock that never jumps.
+    """
+
+    def __init__(
+        self,
+        registry: MetricRegistry,
+        store: Store,
+        *,
+        limits: Limits | None = None,
+        rhythm: Rhythm | None = None,
+        open_writes: bool = False,
+        clock: Callable[[], float] = time.time,
+        even: Callable[[], float] = steady,
+    ) -> None:
+        self.registry, self.store, self.clock = registry, store, clock
+        self.pages = PublicPages(registry)
+        self.limits, self._rhythm = limits or Limits(), rhythm or Rhythm()
+        self.meters = Meters()
+        self.access = Access(store.tokens, open_writes=open_writes)
+        self.committer = Committer(store, self.limits, self._committed)
+        self.intake = Intake(Ingest(registry, self.limits), self.committer, self.access, self.meters, clock)
+        self.meters.queue = lambda: (self.committer.reports, self.committer.size)
+        self._upkeep = Upkeep(self.meters)
+        self._started = False
+        self._remains = 0  # compactions in a row after which deleted rows could still be read
+        self._failed_commit = -math.inf
+        self._watch, self._trusted = ClockWatch(clock, even), True
+
+    @property
+    def state(self) -> str:
+        """`ready`, or why not: `starting`, `closing`, or `store`.
+
+        The last means that the last commit failed within a minute, that tokens cannot be read or the embedded store's
+        log not be copied, that a task of the upkeep is late, that memory is short, or that nothing commits any more.
+        """
+        if self.intake.closing:
+            return "closing"
+        if not self._started:
+            return "starting"
+        failed = time.monotonic() - self._failed_commit < FAILED_SECONDS
+        troubled = failed or self._upkeep.troubled or self.intake.reserve.short or not self.committer.alive
+        return "store" if troubled else "ready"
+
+    async def start(self) -> None:
+        """Read the tokens, start the writer and the upkeep.
+
+        Raises
+        ------
+        StoreError
+            When the store does not answer.
+        """
+        await asyncio.to_thread(self.access.refresh)
+        self.committer.start()
+        rhythm = self._rhythm
+        # A thread each for what goes on for ever: it keeps its memory and its connection, and tokens are read however
+        # long a compaction takes.
+        tasks = (
+            Task("tokens", rhythm.tokens, 10.0, needed=True, thread="tokens", work=self.access.refresh),
+            Task("compact", rhythm.compact, 300.0, needed=False, thread="upkeep", work=self._compact),
+            Task("retain", rhythm.retain, 7200.0, needed=False, thread="upkeep", work=self._retain),
+            Task("uses", rhythm.uses, 7200.0, needed=False, thread="upkeep", work=self._note_uses),
+            Task("settle", rhythm.settle, 30.0, needed=True, thread="settle", work=self.store.settle),
+        )
+        prepare = Task("prepare", 0.0, 0.0, needed=False, thread="upkeep", work=self.store.prepare)
+        self._upkeep.start((task for task in tasks if task.seconds), first=[prepare] if rhythm.compact else [])
+        self._started = True
+
+    def renew(self, registry: MetricRegistry) -> None:
+        """Collect what another registry lists from now on; blocks, and nothing has changed where it raises.
+
+        Raises
+        ------
+        StoreError, ParameterError
+            When the store cannot go on with this registry.
+        """
+        ingest, pages = Ingest(registry, self.limits), PublicPages(registry)
+        pages.prepare()
+        self.store.remember(registry)
+        self.registry, self.pages = registry, pages
+        self.intake.judge_by(ingest)
+
+    async def stop(self) -> None:
+        """Refuse what comes from now on, commit what is queued, end the upkeep, close the store."""
+        self.intake.closing = True
+        await self.committer.drain()
+        await self._upkeep.stop()
+        with suppress(Exception):  # a day of use that is not noted is no reason to end otherwise
+            await asyncio.to_thread(self._note_uses)
+        await asyncio.to_thread(self.store.close)
+
+    def _committed(self, commit: Committed) -> None:
+        self._failed_commit = time.monotonic() if commit.failed else -math.inf
+        self.meters.committed(commit)
+
+    def _compact(self) -> None:
+        if self.intake.reserve.short:
+            raise MemoryError("it waits until there is more memory")
+        now = self._watch.read()
+        done = self.store.compact(int(now), within=self._rhythm.within, forgetting=self._forgetting(now))
+        self._remains = self._remains + 1 if done.remains else 0
+        if self._remains % PATIENCE == 1 and self._remains > 1:
+            remains = "; ".join(done.remains)
+            _log.warning("%s: deleted rows can still be read in its files: %s", self.store.url, remains)
+
+    def _note_uses(self) -> None:
+        days = self.access.used()
+        if days:
+            self.store.note_token_days(days)
+            self.access.noted(days)
+
+    def _retain(self) -> None:
+        now = self._watch.read()
+        if self._forgetting(now):
+            done = self.store.retain(int(now))
+            if done.remains:
+                remains = "; ".join(done.remains)
+                _log.warning("%s: after retention, rows can still be read in its files: %s", self.store.url, remains)
+
+    def _forgetting(self, now: float) -> bool:
+        """Whether the clock is trusted with what cannot be undone; say so where it is not any more."""
+        trusted = self._watch.trusted
+        if not trusted and not self._watch.jumped:
+            # It has not run for long: it is believed where it goes on from the day that the store last saw.
+            last = self.store.last_day()
+            trusted = last is None or now // DAY <= last + 1
+        if not trusted and self._trusted:
+            _log.warning(
+                "the clock has jumped, or differs from the store's last day: batch ids and reports past retention are "
+                "kept until it has run evenly for an hour"
+            )
+        self._trusted = trusted
+        return trusted

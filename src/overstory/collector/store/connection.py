@@ -1,0 +1,136 @@
+"""Open a store: which database a URL names, whether it is a store, and of which schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import URL, Connection, inspect, make_url, text
+from sqlalchemy.exc import ArgumentError
+
+from overstory.collector.store import migrations
+from overstory.collector.store.database import Database, StoreError
+from overstory.collector.store.postgres import PostgresDatabase
+from overstory.collector.store.schema import REVISION
+from overstory.collector.store.sqlite import SqliteDatabase, begin_private
+
+FORMS: Final = "sqlite:///FILE (or a file's name), or postgresql://USER@HOST/DATABASE"
+
+
+class MissingStoreError(StoreError):
+    """There is no store yet where one is named; anything else found there is another error."""
+
+
+def connect(url: str, *, create: bool = False) -> Database:
+    """Return the database that `url` names, without a look at what is in it.
+
+    Raises
+    ------
+    StoreError
+        When the URL is none of ours, or its file does not exist and is not to be made.
+    """
+    parsed = _parsed(url)
+    if parsed.get_backend_name() == "postgresql":
+        return _postgres(parsed)
+    path = Path(parsed.database or "")
+    if path.is_dir():
+        raise StoreError(f"{path}: this is a folder; name a file in it, such as {path / 'reports.db'}")
+    if not create and not path.is_file():
+        raise MissingStoreError(f"{path}: there is no such store; make it first: overstory store create {path}")
+    if not path.parent.is_dir():
+        raise StoreError(f"{path}: there is no folder {path.parent}")
+    if create:
+        begin_private(path)
+    return SqliteDatabase(path)
+
+
+def _parsed(url: str) -> URL:
+    if "://" not in url:
+        return URL.create("sqlite", database=url)
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError) as error:
+        raise StoreError(f"a store is named by {FORMS}") from error
+    kind = parsed.get_backend_name()
+    beside = kind == "sqlite" and (parsed.host or parsed.query)  # sqlite://folder/FILE has two slashes: not that file
+    if kind not in {"sqlite", "postgresql"} or parsed.database in {None, "", ":memory:"} or beside:
+        raise StoreError(f"a store is named by {FORMS}; not {parsed.render_as_string(hide_password=True)}")
+    return parsed
+
+
+def _postgres(url: URL) -> PostgresDatabase:
+    try:
+        return PostgresDatabase(url)
+    except ModuleNotFoundError as error:
+        raise StoreError('PostgreSQL needs psycopg: pip install "overstory[postgres]"') from error
+
+
+def revision(connection: Connection, url: str) -> str | None:
+    """Return the schema's revision; None where there is no table at all.
+
+    Raises
+    ------
+    StoreError
+        When the tables are somebody else's.
+    """
+    tables = set(inspect(connection).get_table_names())
+    if not tables:
+        return None
+    if not {"alembic_version", "about", "batch_ids"} <= tables:
+        raise StoreError(f"{url}: this database is in use, and not by overstory: give the store one of its own")
+    found: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return found
+
+
+def check(database: Database) -> None:
+    """See that the schema is this program's.
+
+    Raises
+    ------
+    StoreError
+        When it is older, newer, or not there.
+    """
+    with database.snapshot() as connection:
+        found = revision(connection, database.url)
+    if found is None:
+        raise MissingStoreError(
+            f"{database.url}: this database is empty; make the store first: overstory store create URL"
+        )
+    if found != REVISION:
+        raise StoreError(_differs(database.url, found))
+
+
+def _differs(url: str, found: str) -> str:
+    if found < REVISION:
+        return f"{url}: the store has schema {found}, this program needs {REVISION}: overstory store migrate {url}"
+    return f"{url}: the store has schema {found}, newer than this program's {REVISION}: upgrade overstory"
+
+
+def migrate(database: Database, *, folder: Path = migrations.FOLDER, create: bool = False) -> tuple[str | None, str]:
+    """Bring the schema to the newest revision; return the one it had and the one it has.
+
+    Raises
+    ------
+    StoreError
+        When the tables are somebody else's or newer, or there are none and they are not to be made.
+    """
+    before = database.write(lambda connection: upgraded(database, connection, folder=folder, create=create))
+    return before, migrations.newest(folder)
+
+
+def upgraded(
+    database: Database, connection: Connection, *, folder: Path = migrations.FOLDER, create: bool = False
+) -> str | None:
+    """Do what `migrate` does within an open transaction; return the revision that the schema had."""
+    newest = migrations.newest(folder)
+    database.alone(connection)
+    found = revision(connection, database.url)
+    if found is None and not create:
+        raise StoreError(f"{database.url}: this database is empty; make the store first: overstory store create URL")
+    if found is not None and found > newest:
+        raise StoreError(_differs(database.url, found))
+    if found is None and folder == migrations.FOLDER:
+        migrations.begin(connection)
+    elif found != newest:
+        migrations.upgrade(connection, folder=folder)
+    return found

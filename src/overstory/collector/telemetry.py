@@ -1,0 +1,140 @@
+"""What an operator watches: counters in plain integers, shown to Prometheus when it asks."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from overstory.collector.committer import Committed
+from overstory.collector.ingest.ingest import Decision
+from overstory.protocol.wire.reasons import Reason
+
+SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+UPKEEP: Final = ("tokens", "compact", "retain", "uses", "settle")
+SIZES: Final = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
+
+
+class Histogram:
+    """Counts of observations up to each bound.
+
+    Examples
+    --------
+    >>> histogram = Histogram((1, 10))
+    >>> for value in (1, 5, 100):
+    ...     histogram.observe(value)
+    >>> histogram.buckets()
+    [('1.0', 1), ('10.0', 2), ('+Inf', 3)]
+    """
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds, self._counts, self.total = bounds, [0] * (len(bounds) + 1), 0.0
+
+    def observe(self, value: float) -> None:
+        """Count a value."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self.total += value
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Return how many observations were up to each bound, as Prometheus writes it."""
+        so_far, buckets = 0, []
+        for bound, count in zip((*map(float, self._bounds), "+Inf"), self._counts, strict=True):
+            so_far += count
+            buckets.append((str(bound), float(so_far)))
+        return [(bound, int(count)) for bound, count in buckets]
+
+
+class Meters(Collector):
+    """All that is counted. Nothing in it says who sent what, or when.
+
+    The event loop counts, and each task of the upkeep its own failures; `expose` reads whole integers.
+    """
+
+    def __init__(self) -> None:
+        self.accepted: Counter[str] = Counter()
+        self.duplicates: Counter[str] = Counter()
+        self.rejected: Counter[Reason] = Counter()
+        self.requests: Counter[int] = Counter()
+        self.commits = Histogram(SECONDS)
+        self.commit_reports = Histogram(SIZES)
+        self.batch_reports = Histogram(SIZES)
+        self.failed_commits = 0
+        self.failed_upkeep: Counter[str] = Counter()
+        self.faults = 0
+        self.untaken = 0
+        self.upkeep: Callable[[], dict[str, float]] = dict
+        self.queue: Callable[[], tuple[int, int]] = lambda: (0, 0)
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+
+    def decided(self, decision: Decision) -> None:
+        """Count what was refused in a decision."""
+        if decision.refused is not None:
+            self.rejected[decision.refused] += 1
+        for result in decision.results:
+            if result.rejected:
+                self.rejected.update(Counter(reason for _, reason in result.rejected))
+            elif result.reason is not None:
+                self.rejected[result.reason] += 1
+
+    def stored(self, decision: Decision, new: Iterable[bool]) -> None:
+        """Count what a commit made of a decision's batches."""
+        for received, fresh in zip(decision.received, new, strict=True):
+            counted = self.accepted if fresh else self.duplicates
+            counted[received.metric] += received.num_reports
+            self.batch_reports.observe(received.num_reports)
+
+    def committed(self, commit: Committed) -> None:
+        """Count a commit."""
+        if commit.failed:
+            self.failed_commits += 1
+        self.commits.observe(commit.seconds)
+        self.commit_reports.observe(commit.reports)
+
+    def expose(self) -> bytes:
+        """Return everything in Prometheus's text format."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the families."""
+        yield _counter("reports_accepted", "Reports committed, by metric.", "metric", self.accepted)
+        yield _counter("reports_duplicate", "Reports of batches seen before, by metric.", "metric", self.duplicates)
+        rejected = {reason.value: self.rejected[reason] for reason in Reason}
+        yield _counter("rejected", "Reports, batches or requests refused, by reason.", "reason", rejected)
+        statuses = {str(status): count for status, count in self.requests.items()}
+        yield _counter("answers", "Answers to POST /v1/reports, by status.", "status", statuses)
+        yield _histogram("commit_seconds", "Seconds that a commit took.", self.commits)
+        yield _histogram("commit_reports", "Reports in a commit.", self.commit_reports)
+        yield _histogram("batch_reports", "Reports in a batch.", self.batch_reports)
+        failed = {"commit": self.failed_commits, **dict.fromkeys(UPKEEP, 0), **self.failed_upkeep}
+        yield _counter("store_failures", "Times that the store failed, by what was asked of it.", "work", failed)
+        ages = GaugeMetricFamily(
+            "overstory_upkeep_age_seconds", "Seconds since a task last succeeded.", labels=["task"]
+        )
+        for task, age in self.upkeep().items():
+            ages.add_metric([task], age)
+        yield ages
+        yield CounterMetricFamily("overstory_faults", "Requests that failed by a fault of ours.", value=self.faults)
+        untaken = "Connections ended because their answers were not taken."
+        yield CounterMetricFamily("overstory_answers_untaken", untaken, value=self.untaken)
+        reports, size = self.queue()
+        yield GaugeMetricFamily("overstory_queue_reports", "Reports that wait for their commit.", float(reports))
+        yield GaugeMetricFamily("overstory_queue_bytes", "Bytes that wait for their commit.", float(size))
+
+
+def _counter(name: str, said: str, label: str, counts: dict[str, int] | Counter[str]) -> CounterMetricFamily:
+    family = CounterMetricFamily(f"overstory_{name}", said, labels=[label])
+    for value, count in sorted(counts.items()):
+        family.add_metric([value], float(count))
+    return family
+
+
+def _histogram(name: str, said: str, histogram: Histogram) -> HistogramMetricFamily:
+    buckets = [(bound, float(count)) for bound, count in histogram.buckets()]
+    return HistogramMetricFamily(f"overstory_{name}", said, buckets=buckets, sum_value=histogram.total)

@@ -1,0 +1,134 @@
+"""Codes and prefixes of many values at once: rows of big-endian bytes, the last one filled up with zero bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.discovery.domains import END, Domain, Integers, Strings
+from overstory.discovery.questions import Question, prefix_bytes
+from overstory.protocol.encodings.hashing import OverstoryV1
+from overstory.protocol.errors import ParameterError
+
+Rows = NDArray[np.uint8]
+
+
+def rows_of(domain: Domain, values: Sequence[Any] | NDArray[Any]) -> Rows:
+    """Return the codes of values, one a row.
+
+    Raises
+    ------
+    ParameterError
+        When a value is outside the domain.
+    """
+    octets = -(-domain.width // 8)
+    if isinstance(domain, Integers) and isinstance(values, np.ndarray) and values.dtype.kind in "iu":
+        return _integer_rows(domain, values)
+    raw = b"".join(prefix_bytes(domain.code(value), domain.width, domain.width) for value in values)
+    return np.frombuffer(raw, np.uint8).reshape(-1, octets)
+
+
+def _integer_rows(domain: Integers, values: NDArray[Any]) -> Rows:
+    if values.size and (values.min() < 0 or int(values.max()) >> domain.bits):
+        raise ParameterError(f"a value is outside the domain: integers from 0 to 2**{domain.bits} - 1")
+    shifted = values.astype(np.uint64) << np.uint64(-domain.bits % 8)
+    octets: Rows = shifted.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 8 - -(-domain.bits // 8) :]
+    return octets
+
+
+def distinct(domain: Domain, values: Any) -> tuple[Rows, NDArray[np.int64]]:
+    """Return the different values' codes, and for each value which of them is its own.
+
+    Raises
+    ------
+    ParameterError
+        When a value is outside the domain, or an array is no column.
+    """
+    if isinstance(values, np.ndarray) and values.ndim != 1:
+        raise ParameterError(f"values must be a column, one for each device, not an array of shape {values.shape}")
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
+        found, index = np.unique(values, return_inverse=True)
+        return rows_of(domain, found), index.astype(np.int64)
+    places: dict[Any, int] = {}
+    index = np.fromiter((places.setdefault(value, len(places)) for value in values), np.int64)
+    return rows_of(domain, list(places)), index
+
+
+def prefixes(rows: Rows, num_bits: int) -> Rows:
+    """Return the first `num_bits` bits of each row.
+
+    Examples
+    --------
+    >>> prefixes(np.array([[0xAB, 0xCD]], np.uint8), 12).tolist()
+    [[171, 192]]
+    """
+    cut = rows[:, : -(-num_bits // 8)].copy()
+    if num_bits % 8:
+        cut[:, -1] &= 0xFF << (-num_bits % 8) & 0xFF
+    return cut
+
+
+def extensions(parents: Rows, num_bits: int, step: int, places: NDArray[np.int64] | None = None) -> Rows:
+    """Return the extensions of each row's `num_bits` bits by `step` more; those of one row follow each other.
+
+    Parameters
+    ----------
+    parents
+        Prefixes of `num_bits` bits.
+    places
+        Which extensions, by number; all of them unless given.
+
+    Examples
+    --------
+    >>> [f"{row:08b}" for row in extensions(np.array([[0b10100000]], np.uint8), 3, 2).ravel()]
+    ['10100000', '10101000', '10110000', '10111000']
+    """
+    places = np.arange(len(parents) << step) if places is None else places
+    total = num_bits + step
+    octets = -(-total // 8)
+    wide = max(octets, 8)
+    children = np.zeros((len(places), wide), np.uint8)
+    children[:, wide - octets : wide - octets + parents.shape[1]] = parents[places >> step]
+    suffixes = (places & ((1 << step) - 1)).astype(np.uint64) << np.uint64(-total % 8)
+    children[:, wide - 8 :] |= suffixes.astype(">u8").view(np.uint8).reshape(-1, 8)
+    return children[:, wide - octets :]
+
+
+def byte_strings(rows: Rows) -> list[bytes]:
+    """Return each row as bytes."""
+    raw, width = np.ascontiguousarray(rows).tobytes(), rows.shape[1]
+    return [raw[at : at + width] for at in range(0, len(raw), width)] if width else [b""] * len(rows)
+
+
+def names_of(question: Question, rows: Rows) -> list[Any]:
+    """Return what a question's mechanism is given for each prefix."""
+    raw = byte_strings(rows)
+    return raw if question.domain_size is None else [question.name_of(one) for one in raw]
+
+
+def are_values(domain: Domain, rows: Rows) -> NDArray[np.bool_]:
+    """Return which codes are some value's: those of strings need their end marker."""
+    if not isinstance(domain, Strings):
+        return np.ones(len(rows), np.bool_)
+    backwards = rows[:, ::-1]
+    last = backwards[np.arange(len(rows)), (backwards != 0).argmax(axis=1)]
+    return np.asarray(last == END)
+
+
+def values_of(domain: Domain, rows: Rows) -> list[Any]:
+    """Return the values whose codes these are."""
+    return [domain.value(int.from_bytes(raw, "big") >> (-domain.width % 8)) for raw in byte_strings(rows)]
+
+
+def buckets_of(rows: Rows, key: str, buckets: int) -> NDArray[np.int64]:
+    """Return the bucket of each code: `overstory.discovery.questions.bucket` of many, for a power of two."""
+    from overstory.kernels.hash.bloom import digest64
+
+    offsets = np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1]
+    family = OverstoryV1(key.encode())
+    words = digest64(offsets, np.ascontiguousarray(rows).ravel(), family.key, family.padded_person)
+    shifted: NDArray[np.uint64] = words >> np.uint64(64 - (buckets.bit_length() - 1))
+    return shifted.astype(np.int64)

@@ -1,0 +1,189 @@
+"""Simulated devices that follow a plan: for experiments, and to see what would be found in one's own values.
+
+From single devices' answers to the batches that the search reads.
+
+The server's half of a question: what its devices would send, and how many reports support a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.analysis.support.base import Cohorts, Simulation, Support, pooled
+from overstory.analysis.support.registry import support_of
+from overstory.analysis.support.simulation import Rng, generator
+from overstory.analysis.support.symbols import SymbolSupport
+from overstory.discovery.codes import Rows, buckets_of, byte_strings, distinct, names_of, prefixes
+from overstory.discovery.device import Answer
+from overstory.discovery.linear_hash import LinearHash
+from overstory.discovery.plans import DICTIONARY, Plan
+from overstory.discovery.questions import ELSEWHERE, BitQuestion, Question, prefix_bytes
+from overstory.kernels.small_hashes import count_blocks, encode_linear, masks_of
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import Mechanism, Report
+
+
+class LinearSupport(SymbolSupport):
+    """The value's linear hash under the report's seed."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Bits of a value, and of a hash."""
+        encoding = self.mechanism.encoding
+        assert isinstance(encoding, LinearHash)
+        return encoding.num_bits, encoding.hash_bits
+
+    def table(self, values: Sequence[Any]) -> NDArray[Any]:
+        """Return the values themselves."""
+        return np.array(values, np.uint64)
+
+    def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
+        """Hash."""
+        hashed: NDArray[np.uint32] = encode_linear(table, symbols, cohorts, *self.shape)
+        return hashed
+
+    def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
+        """Count values: a range from 0 to a power of two by one transform, others one by one.
+
+        Raises
+        ------
+        ParameterError
+            When none are given: there are too many to count.
+        """
+        if values is None:
+            raise ParameterError("the linear hash's domain is too large to count whole: give values")
+        if isinstance(values, range) and values == range(1 << (len(values).bit_length() - 1)):
+            whole = self.blocks(batch, np.zeros(1, np.uint64), len(values).bit_length() - 1)
+            return pooled(whole, len(batch))
+        return pooled(self.blocks(batch, self.table(values), 0)[:, 0], len(batch))
+
+    def blocks(self, batch: ReportBatch, parents: NDArray[np.uint64], step: int) -> NDArray[np.int64]:
+        """Return the support of every extension of `parents` by `step` bits, shape (b, 2**step)."""
+        masks = masks_of(batch.cohorts, *self.shape)
+        return count_blocks(masks, self.outputs(batch).astype(np.uint32), parents, step)
+
+
+def reader_of(mechanism: Mechanism) -> Support[Any]:
+    """Return the server's half of a mechanism, the linear hash's included."""
+    if isinstance(mechanism.encoding, LinearHash):
+        return LinearSupport(mechanism)  # type: ignore[arg-type]
+    return support_of(mechanism)
+
+
+def respond(mechanism: Mechanism, names: Sequence[Any], symbols: NDArray[np.int64], key: bytes) -> ReportBatch:
+    """Return one report of each device, device i holding ``names[symbols[i]]``, through the mechanism's own kernels."""
+    reader = reader_of(mechanism)
+    size = getattr(mechanism.encoding, "domain_size", None)
+    if size is None or isinstance(mechanism.encoding, LinearHash):
+        table, held = reader.table(names), symbols
+    else:  # the whole domain is one range, and a name is its place in it
+        table, held = reader.table(range(size)), np.asarray(names, np.int64)[symbols]
+    cohorts = reader.assign_cohorts(key, len(symbols))
+    bits = reader.respond(table, held.astype(np.int32), cohorts, Simulation(key))
+    return ReportBatch(cohorts, bits, mechanism.payload_bits, mechanism.num_cohorts)
+
+
+def support_counts(mechanism: Mechanism, batch: ReportBatch, names: Sequence[Any]) -> NDArray[np.int64]:
+    """Return how many reports support each of `names`; a range of the whole domain is counted fastest."""
+    reader = reader_of(mechanism)
+    whole = isinstance(names, range) and names == range(reader.domain_size or 0)
+    return np.asarray(reader.count(batch, None if whole else names).ones.sum(axis=0))
+
+
+GroupReports = tuple[ReportBatch, ...]
+"""One batch for each question of a group, row i of all of them being one device."""
+
+Progress = Callable[[str, float], object]
+"""Told what is being done, and how much of it all is done, from 0 to 1."""
+
+
+def simulate(plan: Plan, values: Any, rng: Rng = None, *, progress: Progress | None = None) -> tuple[GroupReports, ...]:
+    """Return what a device for each of `values` would send, group by group.
+
+    Groups are drawn as devices draw theirs, from uniform 32-bit numbers and the plan's thresholds; reports come from
+    the mechanisms' own bulk kernels.
+
+    Parameters
+    ----------
+    plan
+        What the devices follow.
+    values
+        One value a device; an integer array for `Integers` is fastest.
+    rng
+        Where all randomness comes from: a seed, a generator, or None for a fresh one.
+    progress
+        Told of every group.
+
+    Raises
+    ------
+    ParameterError
+        When a value is outside the domain.
+    """
+    rows, index = distinct(plan.domain, values)
+    rng = generator(rng)
+    drawn = rng.integers(0, 1 << 32, len(index), dtype=np.uint64)
+    bounds = np.array([group.threshold for group in plan.groups], np.uint64)
+    groups = np.searchsorted(bounds, drawn, side="right")
+    known = _known(plan, rows)
+    reports = []
+    for number, group in enumerate(plan.groups):
+        if progress:
+            progress("devices report", number / len(plan.groups))
+        present, symbols = np.unique(index[groups == number], return_inverse=True)
+        asked = (
+            respond(question.mechanism, _names(question, rows[present], known[present], plan), symbols, rng.bytes(32))
+            for question in group.questions
+        )
+        reports.append(tuple(asked))
+    return tuple(reports)
+
+
+def _known(plan: Plan, rows: Rows) -> NDArray[np.bool_]:
+    width = plan.domain.width
+    dictionary = {prefix_bytes(code, width, width) for code in plan.known}
+    if not dictionary:
+        return np.zeros(len(rows), np.bool_)
+    return np.array([raw in dictionary for raw in byte_strings(rows)], np.bool_)
+
+
+def _names(question: Question | BitQuestion, rows: Rows, known: NDArray[np.bool_], plan: Plan) -> Any:
+    """Return what the mechanism is given for each code: `Plan.held`, then the question's value."""
+    if isinstance(question, BitQuestion):
+        bits = rows[:, question.bit // 8] >> (7 - question.bit % 8) & 1
+        return 2 * buckets_of(rows, question.key, question.buckets) + bits
+    names = names_of(question, prefixes(rows, question.num_bits))
+    if plan.known:
+        elsewhere = question.name_of(ELSEWHERE)
+        names = [
+            name if k == (question.name == DICTIONARY) else elsewhere for name, k in zip(names, known, strict=True)
+        ]
+    return names
+
+
+def gather(plan: Plan, answers: Iterable[Answer]) -> tuple[GroupReports, ...]:
+    """Return the answers group by group, question by question.
+
+    Raises
+    ------
+    ParameterError
+        When an answer's group does not exist, or it holds another number of reports than the group has questions.
+    """
+    columns: list[list[list[Report]]] = [[[] for _ in group.questions] for group in plan.groups]
+    for number, answer in enumerate(answers):
+        if not 0 <= answer.group < len(columns):
+            raise ParameterError(f"answer {number}: group {answer.group} does not exist")
+        if len(answer.reports) != len(columns[answer.group]):
+            raise ParameterError(
+                f"answer {number}: {len(answer.reports)} reports, {len(columns[answer.group])} asked for"
+            )
+        for column, report in zip(columns[answer.group], answer.reports, strict=True):
+            column.append(report)
+    return tuple(
+        tuple(ReportBatch.of(q.mechanism, column) for q, column in zip(group.questions, own, strict=True))
+        for group, own in zip(plan.groups, columns, strict=True)
+    )

@@ -1,0 +1,267 @@
+"""A column of a user's CSV or Parquet file, read in a stream: memory is that of one block, however long the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from overstory.files.arrow_csv import SMALLEST
+from overstory.files.columns.layout import Form, Layout, check_columns, fault, layout_of
+from overstory.files.columns.plain import Fields, is_json, keys_of, numbers_of, read_plain, texts_of
+from overstory.files.columns.texts import ArrowTexts, FewTexts
+from overstory.files.io import reading
+from overstory.presentation.streams import printable
+from overstory.protocol.errors import FormatError
+
+BLOCK: Final = 1 << 22
+"""Bytes of CSV at a time."""
+ROWS: Final = 1 << 17
+"""Rows of Parquet at a time."""
+PARQUET_MAGIC: Final = b"PAR1"
+NO_NUMBERS: Final = frozenset(
+    {
+        *("", "?", "-", ".", "..", "None", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND"),
+        *("1.#QNAN", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"),
+    }
+)
+"""What stands in columns of numbers where there is none."""
+ANY_FORM: Final = Form()
+
+Advance = Callable[[int], object]
+"""Called with every number of bytes that were read."""
+
+
+def columns_of(path: str, form: Form = ANY_FORM) -> tuple[str, ...]:
+    """Return the names of the file's columns.
+
+    Raises
+    ------
+    FormatError
+        When the file is neither CSV nor Parquet.
+    OSError
+        When it cannot be opened.
+    """
+    if is_json(path):
+        return keys_of(path)
+    if not is_parquet(path):
+        return layout_of(path, form).names
+    with _explained(path):
+        from pyarrow import parquet
+
+        return tuple(parquet.read_schema(path).names)
+
+
+def is_parquet(path: str) -> bool:
+    """Whether the file begins as Parquet does, whatever it is called."""
+    with Path(path).open("rb") as file:
+        return file.read(4) == PARQUET_MAGIC
+
+
+def blocks(
+    path: str,
+    columns: Sequence[str],
+    *,
+    numbers: bool = False,
+    form: Form = ANY_FORM,
+    advance: Advance | None = None,
+    block: int = BLOCK,
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the columns block by block, each block a tuple of `Texts` of equal length.
+
+    Parameters
+    ----------
+    path
+        A CSV file or JSON lines (gz too), or a Parquet file; known by how it begins.
+    columns
+        Which, in order. Missing are the nulls of Parquet, the empty, unquoted fields of CSV, and what `form` says.
+    numbers
+        Whether the first column holds numbers: it is then an ndarray of float64, NaN where there is none, as for
+        `NO_NUMBERS`. Otherwise all columns are text.
+    form
+        What is known of a CSV file.
+    advance
+        Told of the progress, in bytes.
+    block
+        Bytes of CSV, at least, in a block.
+
+    Raises
+    ------
+    ParameterError
+        When there is no such column; the message names those there are.
+    FormatError
+        When the file is damaged, or a field is no number where numbers are asked for.
+    OSError
+        When it cannot be opened.
+    """
+    if is_json(path):
+        yield from _json(path, columns, form, advance, numbers=numbers)
+        return
+    layout = None if is_parquet(path) else layout_of(path, form, columns)
+    check_columns(path, columns_of(path) if layout is None else layout.names, columns)
+    no_numbers = NO_NUMBERS.union(form.missing)
+    if layout is not None and (small := _small(path, layout, columns, block)) is not None:
+        texts = [FewTexts([None if field in form.missing else field for field in fields]) for fields in small]
+        first_column = numbers_of(small[0], no_numbers) if numbers else texts[0]
+        if first_column is not None:
+            if advance is not None:
+                advance(Path(path).stat().st_size)
+            yield (first_column, *texts[1:])
+            return
+    read = _parquet(path, columns, advance) if layout is None else _csv(path, layout, columns, advance, block)
+    for first, *rest in read:
+        with _explained(path):
+            others = [ArrowTexts(_text(values, form.missing)) for values in rest]
+            found = ArrowTexts(_text(first, form.missing)) if not numbers else _numbers(first, no_numbers)
+        if found is None:
+            said = None if layout is None else fault(path, layout, columns[0], no_numbers)
+            raise said or FormatError("the column is to hold numbers", source=path, field=columns[0])
+        yield (found, *others)
+
+
+def _json(
+    path: str, columns: Sequence[str], form: Form, advance: Advance | None, *, numbers: bool
+) -> Iterator[tuple[Any, ...]]:
+    check_columns(path, keys_of(path), columns)
+    no_numbers = NO_NUMBERS.union(form.missing)
+    for texts in texts_of(path, columns, advance):
+        block: list[Any] = [FewTexts([None if text in form.missing else text for text in some]) for some in texts]
+        if numbers:
+            block[0] = numbers_of(texts[0], no_numbers)
+            if block[0] is None:
+                raise FormatError("the column is to hold numbers", source=path, field=columns[0])
+        yield tuple(block)
+
+
+def _small(path: str, layout: Layout, columns: Sequence[str], block: int) -> list[Fields] | None:
+    """Return the columns of a file that is one small block, None in place of what is missing; None of all others."""
+    return read_plain(path, layout, columns) if Path(path).stat().st_size <= min(SMALLEST, block) else None
+
+
+def _csv(
+    path: str, layout: Layout, columns: Sequence[str], advance: Advance | None, block: int
+) -> Iterator[tuple[Any, ...]]:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    raw = [layout.raw_names[layout.names.index(name)] for name in columns]
+    quotes = _Quotes()
+    with reading(path, advance) as stream:
+        try:
+            for batch in csv.open_csv(
+                pa.PythonFile(quotes.watched(stream), mode="r"),
+                read_options=csv.ReadOptions(
+                    block_size=block,
+                    encoding=layout.encoding,
+                    column_names=None if layout.header else list(layout.raw_names),
+                ),
+                parse_options=csv.ParseOptions(delimiter=layout.delimiter, newlines_in_values=True),
+                convert_options=csv.ConvertOptions(
+                    column_types=dict.fromkeys(raw, pa.string()),
+                    include_columns=list(dict.fromkeys(raw)),
+                    strings_can_be_null=True,
+                    null_values=[""],
+                    quoted_strings_can_be_null=False,
+                ),
+            ):
+                yield tuple(_stripped(batch.column(name), layout) for name in raw)
+        except pa.ArrowException as error:
+            raise fault(path, layout, None, NO_NUMBERS) or _unsound(path, error) from error
+    if quotes.odd and (problem := fault(path, layout, None, NO_NUMBERS)):
+        raise problem
+
+
+class _Quotes:
+    """Counts quotes as they are read: an odd number says that one is not closed, or stands inside a plain field."""
+
+    def __init__(self) -> None:
+        self.odd = False
+
+    def watched(self, stream: Any) -> Any:
+        """Return the stream, whose quotes are counted."""
+        outer = self
+
+        class _Watched:
+            closed = False
+
+            def read(self, size: int = -1) -> bytes:
+                raw: bytes = stream.read(size)
+                outer.odd ^= bool(raw.count(b'"') % 2)
+                return raw
+
+            def close(self) -> None:
+                self.closed = True
+
+        return _Watched()
+
+
+def _stripped(values: Any, layout: Layout) -> Any:
+    from pyarrow import compute
+
+    return compute.utf8_trim_whitespace(values) if layout.strip else values
+
+
+def _parquet(path: str, columns: Sequence[str], advance: Advance | None) -> Iterator[tuple[Any, ...]]:
+    from pyarrow import parquet
+
+    with _explained(path), parquet.ParquetFile(path) as file:
+        size, rows, told, done = Path(path).stat().st_size, max(file.metadata.num_rows, 1), 0, 0
+        for batch in file.iter_batches(batch_size=ROWS, columns=list(dict.fromkeys(columns))):
+            yield tuple(batch.column(name) for name in columns)
+            done += batch.num_rows
+            if advance is not None:  # rows stand for bytes, which Arrow does not tell
+                share = size * done // rows - told
+                told += share
+                advance(share)
+
+
+def _text(values: Any, missing: Collection[str]) -> Any:
+    """Return a column as text, without what stands for no value."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    text = values if values.type == pa.string() else values.cast(pa.string())
+    if not missing:
+        return text
+    absent = compute.is_in(text, value_set=pa.array(list(missing), pa.string()))
+    return compute.if_else(absent, pa.scalar(None, pa.string()), text)
+
+
+def _numbers(values: Any, no_numbers: Collection[str]) -> Any:
+    """Return a column as an ndarray of float64; None where a text is no number and does not stand for none."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if pa.types.is_integer(values.type) or pa.types.is_floating(values.type):
+        return values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    try:
+        texts = _text(compute.utf8_trim_whitespace(values.cast(pa.string())), no_numbers)
+        return texts.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:
+        return None
+
+
+@contextmanager
+def _explained(path: str) -> Iterator[None]:
+    """Say in one error of ours what Arrow says of a file."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except pa.ArrowNotImplementedError as error:
+        raise FormatError(f"a column of text or numbers is expected ({_first(error)})", source=path) from error
+    except pa.ArrowException as error:
+        raise _unsound(path, error) from error
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise _unsound(path, error) from error
+
+
+def _unsound(path: str, error: Exception) -> FormatError:
+    return FormatError(f"this is no sound CSV or Parquet file ({_first(error)})", source=path)
+
+
+def _first(error: Exception) -> str:
+    return printable(str(error).strip().partition("\n")[0])

@@ -1,0 +1,1 @@
+"""Reports that are vectors of bits: simulated and summed."""

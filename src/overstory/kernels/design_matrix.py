@@ -1,0 +1,178 @@
+"""Products with a design matrix held as bit positions: one byte a hash, never a sparse matrix.
+
+Shared notation: ``positions`` has shape (num_cohorts, M, num_hashes); a ``table`` holds one number per row of the
+design matrix, as (num_cohorts, num_bits). ``distinct`` says that no candidate names a bit twice in a cohort; otherwise
+repeats are skipped, since a Bloom bit is set once. A call works on the candidates ``first .. stop``, so that threads
+can share them, in blocks whose results and one cohort's row of the table stay in the first-level cache.
+
+Cyclic coordinate descent for the Lasso over a working set of 0/1 columns held as lists of their rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+BLOCK = 2048
+TILE = 128  # candidates whose directions are summed together
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _repeated(positions: Any, cohort: Any, candidate: Any, index: Any) -> Any:
+    """Whether an earlier hash of this candidate in this cohort fell on the same bit."""
+    for earlier in range(index):  # noqa: SIM110 (a generator would not compile)
+        if positions[cohort, candidate, earlier] == positions[cohort, candidate, index]:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def correlate(positions: Any, table: Any, distinct: Any, first: Any, stop: Any, out: Any) -> None:
+    """Write X' t into ``out``: for every candidate the sum of the table over the bits it sets."""
+    cohorts, _, hashes = positions.shape
+    for low in range(first, stop, BLOCK):
+        high = min(low + BLOCK, stop)
+        out[low:high] = 0.0
+        for j in range(cohorts):
+            row = table[j]
+            if distinct and hashes == 2:
+                for s in range(low, high):
+                    out[s] += row[positions[j, s, 0]] + row[positions[j, s, 1]]
+            elif distinct:
+                for s in range(low, high):
+                    for t in range(hashes):
+                        out[s] += row[positions[j, s, t]]
+            else:
+                for s in range(low, high):
+                    for t in range(hashes):
+                        if not _repeated(positions, j, s, t):
+                            out[s] += row[positions[j, s, t]]
+
+
+@njit(cache=True, nogil=True)
+def squared_lengths(positions: Any, basis: Any, centre: Any, distinct: Any, first: Any, stop: Any, out: Any) -> None:
+    """Write ||B' x_s - c||^2 into ``out`` for every column x_s; ``basis`` is (num_cohorts, num_bits, directions)."""
+    cohorts, _, hashes = positions.shape
+    directions = basis.shape[2]
+    totals = np.empty((TILE, directions), basis.dtype)
+    for low in range(first, stop, TILE):
+        high = min(low + TILE, stop)
+        totals[:] = -centre
+        for j in range(cohorts):
+            for s in range(low, high):
+                total = totals[s - low]
+                if distinct and hashes == 2:
+                    one, two = basis[j, positions[j, s, 0]], basis[j, positions[j, s, 1]]
+                    for d in range(directions):
+                        total[d] += one[d] + two[d]
+                    continue
+                for t in range(hashes):
+                    if distinct or not _repeated(positions, j, s, t):
+                        line = basis[j, positions[j, s, t]]
+                        for d in range(directions):
+                            total[d] += line[d]
+        for s in range(low, high):
+            length = 0.0
+            for d in range(directions):
+                length += totals[s - low, d] * totals[s - low, d]
+            out[s] = length
+
+
+@njit(cache=True, nogil=True)
+def gram(positions: Any, table: Any, distinct: Any, out: Any) -> None:
+    """Add X' diag(t) X to ``out``, bit by bit: only candidates that share a bit meet."""
+    cohorts, candidates, hashes = positions.shape
+    bits = table.shape[1]
+    members = np.empty(candidates * hashes, np.int64)
+    starts = np.empty(bits + 2, np.int64)
+    for j in range(cohorts):
+        starts[:] = 0
+        for s in range(candidates):
+            for t in range(hashes):
+                if distinct or not _repeated(positions, j, s, t):
+                    starts[positions[j, s, t] + 2] += 1
+        for i in range(1, bits + 2):
+            starts[i] += starts[i - 1]
+        for s in range(candidates):
+            for t in range(hashes):
+                if distinct or not _repeated(positions, j, s, t):
+                    bit = positions[j, s, t] + 1
+                    members[starts[bit]] = s
+                    starts[bit] += 1
+        for i in range(bits):
+            weight = table[j, i]
+            for a in range(starts[i], starts[i + 1]):
+                for b in range(starts[i], starts[i + 1]):
+                    out[members[a], members[b]] += weight
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _mix(word: Any) -> Any:
+    """Finalizer of SplitMix64 (Steele, Lea, Flood, 2014): every input bit reaches every output bit."""
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return word ^ (word >> np.uint64(31))
+
+
+@njit(cache=True, nogil=True)
+def fingerprints(positions: Any, distinct: Any, first: Any, stop: Any, out: Any) -> None:
+    """Write a 64-bit fingerprint of each column: equal columns agree, whatever the order of their hashes."""
+    cohorts, _, hashes = positions.shape
+    for low in range(first, stop, BLOCK):
+        high = min(low + BLOCK, stop)
+        out[low:high] = np.uint64(0)
+        for j in range(cohorts):
+            for s in range(low, high):
+                for t in range(hashes):
+                    if distinct or not _repeated(positions, j, s, t):
+                        row = np.uint64(j) * np.uint64(65536) + np.uint64(positions[j, s, t])
+                        out[s] += _mix((row + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
+
+
+@njit(cache=True, nogil=True)
+def descend(
+    rows: Any, residual: Any, coefficients: Any, penalty: Any, positive: Any, tolerance: Any, max_sweeps: Any
+) -> Any:
+    """Minimize ||y - X b||^2 / 2 + penalty sum |b| in place, sweeping the coordinates until none moves.
+
+    ``rows`` is (columns, entries): the rows where a column is 1, or -1. ``residual`` (y - X b) and ``coefficients`` (b)
+    are updated together. Between full sweeps only the non-zero coordinates are swept. Returns the sweeps made.
+    """
+    columns, entries = rows.shape
+    everything = True
+    for sweep in range(max_sweeps):
+        largest = 0.0
+        for s in range(columns):
+            old = coefficients[s]
+            if old == 0.0 and not everything:
+                continue
+            slope = 0.0
+            length = 0.0
+            for e in range(entries):
+                if rows[s, e] >= 0:
+                    slope += residual[rows[s, e]]
+                    length += 1.0
+            if length == 0.0:
+                continue
+            pull = slope + length * old
+            new = 0.0
+            if pull > penalty:
+                new = (pull - penalty) / length
+            elif pull < -penalty and not positive:
+                new = (pull + penalty) / length
+            step = new - old
+            if step != 0.0:
+                coefficients[s] = new
+                for e in range(entries):
+                    if rows[s, e] >= 0:
+                        residual[rows[s, e]] -= step
+                largest = max(largest, abs(step))
+        if largest <= tolerance:
+            if everything:
+                return sweep + 1
+            everything = True
+        else:
+            everything = False
+    return max_sweeps

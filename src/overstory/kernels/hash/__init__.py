@@ -1,0 +1,1 @@
+"""Hashes of strings for kernels."""

@@ -1,0 +1,190 @@
+"""Strings to digests, digests to Bloom positions, for millions of strings in Arrow's layout.
+
+String ``i`` is ``data[offsets[i] : offsets[i + 1]]``, as Arrow stores a column of strings: no Python object is made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from overstory.kernels.compiled import in_parts, kernel
+from overstory.kernels.hash.blake2 import BLOCK, IV, hash_strings
+from overstory.kernels.hash.md5 import google_rows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+LOW_HALF = np.uint64(0xFFFFFFFF)
+ONE = np.uint64(1)
+SMALLEST = 1 << 12  # strings worth a thread
+
+
+def _strings(offsets: NDArray[Any], data: NDArray[np.uint8]) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Refuse what would read outside ``data``."""
+    data = np.require(data, np.uint8, ["C"])
+    offsets = np.ascontiguousarray(offsets, dtype=np.int64)
+    if (
+        offsets.ndim != 1
+        or offsets.size < 1
+        or offsets[0] < 0
+        or offsets[-1] > data.size
+        or (np.diff(offsets) < 0).any()
+    ):
+        raise ValueError(
+            f"offsets must be one column that rises from 0 or more to at most {data.size}, the bytes of data"
+        )
+    return offsets, data
+
+
+def _shape(num_bits: int, num_hashes: int, num_cohorts: int, most_hashes: int) -> None:
+    if not 1 <= num_bits <= 1 << 16:
+        raise ValueError(f"num_bits must be in 1 .. 65536, not {num_bits}")
+    if not 1 <= num_hashes <= most_hashes:
+        raise ValueError(f"num_hashes must be in 1 .. {most_hashes}, not {num_hashes}")
+    if num_cohorts < 1:
+        raise ValueError(f"num_cohorts must be at least 1, not {num_cohorts}")
+
+
+def digest64(
+    offsets: NDArray[Any], data: NDArray[np.uint8], key: bytes, person: bytes, *, threads: int | None = None
+) -> NDArray[np.uint64]:
+    """Keyed 64-bit digest of each string: BLAKE2b with ``digest_size=8``, read as a little-endian number.
+
+    Parameters
+    ----------
+    offsets : int32[n + 1] or int64[n + 1]
+    data : uint8[]
+    key : bytes
+        At most 64 bytes; none for no key.
+    person : bytes
+        At most 16 bytes that say what the digest is for.
+    threads : int, optional
+        The most threads; as many as there are cores unless given.
+
+    Returns
+    -------
+    uint64[n]
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> text = np.frombuffer(b"oakbeech", dtype=np.uint8)
+    >>> digests = digest64(np.array([0, 3, 8]), text, b"key", b"")
+    >>> int(digests[0]) == int.from_bytes(hashlib.blake2b(b"oak", digest_size=8, key=b"key").digest(), "little")
+    True
+    """
+    offsets, data = _strings(offsets, data)
+    empty = int.from_bytes(
+        hashlib.blake2b(digest_size=8, key=key, person=person).digest(), "little"
+    )  # also checks both
+    parameters = bytes([8, len(key), 1, 1]).ljust(48, b"\0") + person.ljust(16, b"\0")
+    initial = np.array(IV, dtype=np.uint64) ^ np.frombuffer(parameters, dtype="<u8")
+    key_block = np.frombuffer(key.ljust(BLOCK, b"\0") if key else b"", dtype=np.uint8)
+    out = np.empty(offsets.size - 1, dtype=np.uint64)
+
+    def part(start: int, stop: int) -> None:
+        hash_strings(offsets[start : stop + 1], data, initial, key_block, np.uint64(empty), out[start:stop])
+
+    in_parts(part, out.size, threads, smallest=SMALLEST)
+    return out
+
+
+@kernel
+def mix(z: Any) -> Any:
+    """Splitmix64's finalizer (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014)."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@kernel
+def v1_rows(digests: Any, start: Any, stop: Any, num_bits: Any, out: Any) -> None:
+    """Fill ``out[:, start : stop]``."""
+    num_hashes = out.shape[2]
+    for cohort in range(out.shape[0]):
+        tweak = mix(np.uint64(cohort + 1) * GOLDEN)
+        for row in range(start, stop):
+            y = mix(digests[row] + tweak)
+            for i in range(num_hashes):
+                y += GOLDEN
+                u, last = mix(y), num_bits - num_hashes + i
+                bound = np.uint64(last + 1)
+                # (u * bound) >> 64, from halves: bound has at most 17 bits, so nothing overflows.
+                t = ((u >> np.uint64(32)) * bound + (((u & LOW_HALF) * bound) >> np.uint64(32))) >> np.uint64(32)
+                position = np.int64(t)
+                for earlier in range(i):
+                    if out[cohort, row, earlier] == position:
+                        position = last
+                        break
+                out[cohort, row, i] = position
+
+
+def positions_v1(
+    digests: NDArray[np.uint64], num_bits: int, num_hashes: int, num_cohorts: int, *, threads: int | None = None
+) -> NDArray[np.uint16]:
+    """Positions of the family ``overstory-v1``: in each cohort, ``num_hashes`` *distinct* ones a digest.
+
+    Floyd's sampling (Bentley, Floyd, "A sample of brilliance", CACM 30(9), 1987): the i-th position is drawn from the
+    first ``num_bits - num_hashes + i + 1``; if it has been drawn before, the last of them is taken, which cannot have
+    been.  Every set of positions is then equally likely (to 2 ** -48, from the multiplication in place of a
+    division).
+
+    Parameters
+    ----------
+    digests : uint64[n]
+        From `digest64`.
+    num_bits, num_hashes, num_cohorts : int
+        k, h and m, with h at most k.
+    threads : int, optional
+        The most threads; as many as there are cores unless given.
+
+    Returns
+    -------
+    uint16[m, n, h]
+    """
+    _shape(num_bits, num_hashes, num_cohorts, num_bits)
+    digests = np.require(digests, np.uint64, ["C", "A"])
+    out = np.empty((num_cohorts, digests.size, num_hashes), dtype=np.uint16)
+    in_parts(lambda start, stop: v1_rows(digests, start, stop, num_bits, out), digests.size, threads, smallest=SMALLEST)
+    return out
+
+
+def positions_google(
+    offsets: NDArray[Any],
+    data: NDArray[np.uint8],
+    num_bits: int,
+    num_hashes: int,
+    num_cohorts: int,
+    *,
+    threads: int | None = None,
+) -> NDArray[np.uint16]:
+    """Positions of the hash family ``google-rappor-python``: bytes of MD5(cohort, string), modulo ``num_bits``.
+
+    Parameters
+    ----------
+    offsets : int32[n + 1] or int64[n + 1]
+    data : uint8[]
+    num_bits, num_hashes, num_cohorts : int
+        k, h and m, with h at most 16.
+    threads : int, optional
+        The most threads; as many as there are cores unless given.
+
+    Returns
+    -------
+    uint16[m, n, h]
+        A string's positions may coincide.
+    """
+    _shape(num_bits, num_hashes, num_cohorts, 16)
+    offsets, data = _strings(offsets, data)
+    out = np.empty((num_cohorts, offsets.size - 1, num_hashes), dtype=np.uint16)
+    in_parts(
+        lambda start, stop: google_rows(offsets, data, start, stop, num_bits, out),
+        offsets.size - 1,
+        threads,
+        smallest=SMALLEST,
+    )
+    return out

@@ -1,0 +1,1 @@
+"""Random bits for kernels: ChaCha streams and Bernoulli draws."""

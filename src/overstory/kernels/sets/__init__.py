@@ -1,0 +1,1 @@
+"""Reports that are sets or points: simulated and counted."""

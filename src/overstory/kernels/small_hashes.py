@@ -1,0 +1,184 @@
+"""Hashes and signs of few devices by NumPy alone, of many by compiled kernels: the same numbers.
+
+As `overstory.kernels.small_devices`, which says what is few: each function takes and returns what the kernel of its
+name does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from overstory.kernels.columns import ONE, column
+from overstory.kernels.small_devices import are_few
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    U32 = NDArray[np.uint32]
+    U64 = NDArray[np.uint64]
+
+MAX_ROWS = 1 << 31
+C1, C2 = 0x21F0AAAD, 0x735A2D97
+MASK, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+TOGETHER = 1 << 8
+"""Signs that cost what a block does: they are added by the array."""
+
+
+def encode_hadamard(symbols: NDArray[Any], rows: NDArray[Any]) -> U32:
+    """Look up each device's sign in the device's row: 0 for +1, 1 for -1, the parity of ``symbol & row``.
+
+    Parameters
+    ----------
+    symbols : int32[n]
+        Each device's value.
+    rows : uint32[n]
+
+    Raises
+    ------
+    ValueError
+        When a value or a row is negative, or there are not as many of both.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> encode_hadamard(np.array([0, 1, 3]), np.array([1, 1, 3]))
+    array([0, 1, 0], dtype=uint32)
+    """
+    symbols = column("symbols", symbols, MAX_ROWS)
+    return parity(symbols & column("rows", rows, MAX_ROWS, symbols.size)).astype(np.uint32)
+
+
+def count_hadamard_support(rows: NDArray[Any], reported: NDArray[Any], domain_size: int) -> NDArray[np.int64]:
+    """How many reports are each value's sign; see `overstory.kernels.symbols.hadamard.count_hadamard_support`."""
+    order = 1 << (domain_size - 1).bit_length()
+    if not 2 <= domain_size <= MAX_ROWS or not are_few((len(rows) + order * order.bit_length()) // TOGETHER):
+        from overstory.kernels.symbols import hadamard
+
+        return hadamard.count_hadamard_support(rows, reported, domain_size)
+    rows = column("rows", rows, order)
+    signs = 1 - 2 * column("reported", reported, 2, rows.size).astype(np.int64)
+    sums = np.zeros((order, 1), np.int64)
+    np.add.at(sums[:, 0], rows, signs)
+    support: NDArray[np.int64] = (rows.size + transformed(sums)[:domain_size, 0]) // 2
+    return support
+
+
+def transformed(sums: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return Sylvester's matrix times each column; there is a power of two of rows."""
+    size, many = sums.shape
+    step = 1
+    while step < size:
+        pairs = sums.reshape(size // (2 * step), 2, step, many)
+        sums = np.stack((pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]), axis=1).reshape(size, many)
+        step *= 2
+    return sums
+
+
+def parity(words: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return 1 where a word has an odd number of ones."""
+    odd: NDArray[np.uint8] = np.bitwise_count(words) & np.uint8(1)
+    return odd
+
+
+def masks_of(seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U64:
+    """Return every seed's matrix; see `overstory.kernels.symbols.linear_hash.masks_of`."""
+    if not are_few(len(seeds) * hash_bits // TOGETHER):
+        from overstory.kernels.symbols import linear_hash
+
+        return linear_hash.masks_of(seeds, num_bits, hash_bits)
+    words = (seeds.astype(np.uint64) << np.uint64(8))[:, None] | np.arange(hash_bits, dtype=np.uint64)
+    out: U64 = split_mix(words) >> np.uint64(64 - num_bits)
+    return out
+
+
+def split_mix(words: U64) -> U64:
+    """Return word ``i`` of SplitMix64 with seed 0 for each ``i``; see `overstory.kernels.hash.bloom.mix`."""
+    z = words * GOLDEN + GOLDEN
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    out: U64 = z ^ (z >> np.uint64(31))
+    return out
+
+
+def encode_linear(words: U64, symbols: NDArray[Any], seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U32:
+    """Return each device's hashed symbol; see `overstory.kernels.symbols.linear_hash.encode_linear`."""
+    if not are_few(len(symbols) * hash_bits // TOGETHER):
+        from overstory.kernels.symbols import linear_hash
+
+        return linear_hash.encode_linear(words, symbols, seeds, num_bits, hash_bits)
+    odd = parity(masks_of(seeds, num_bits, hash_bits) & words[symbols][:, None]).astype(np.uint32)
+    hashed: U32 = (odd << np.arange(hash_bits, dtype=np.uint32)).sum(axis=1, dtype=np.uint32)
+    return hashed
+
+
+def count_blocks(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[np.int64]:
+    """Return the support of ``parent | suffix``; see `overstory.kernels.symbols.linear_hash.count_blocks`."""
+    hash_bits, many = masks.shape[1], len(parents)
+    signs = (len(masks) << hash_bits) * many
+    if not are_few((signs + (many << step) * (step + 1)) // TOGETHER):
+        from overstory.kernels.symbols import linear_hash
+
+        return linear_hash.count_blocks(masks, reported, parents, step)
+    sums = np.zeros((1 << step, many), np.int64)
+    low = np.uint64((1 << step) - 1)
+    for z in range(1 << hash_bits):
+        chosen = [j for j in range(hash_bits) if z >> j & 1]
+        words = np.bitwise_xor.reduce(masks[:, chosen], axis=1) if chosen else np.zeros(len(masks), np.uint64)
+        odd = parity(words[:, None] & parents) ^ parity(reported & np.uint32(z))[:, None]
+        np.add.at(sums, (words & low).astype(np.int64), 1 - 2 * odd.astype(np.int64))
+    support: NDArray[np.int64] = transformed(sums).T >> hash_bits
+    return support
+
+
+def value_words(symbols: NDArray[Any]) -> U64:
+    """Return the word that each symbol is hashed from; see `overstory.kernels.symbols.local_hash.value_words`."""
+    if not are_few(len(symbols) // TOGETHER):
+        from overstory.kernels.symbols import local_hash
+
+        return local_hash.value_words(symbols)
+    twice = 2 * np.asarray(symbols, np.int64)
+    return _mix32(twice + 1) | (_mix32(twice + 2) << HALF)
+
+
+def encode_hash(words: U64, symbols: NDArray[Any], seeds: NDArray[Any], hash_range: int) -> U32:
+    """Hash each device's value under its seed; see `overstory.kernels.symbols.local_hash.encode_hash`."""
+    if not 2 <= hash_range <= 1 << 16 or not are_few(len(symbols) // TOGETHER):
+        from overstory.kernels.symbols import local_hash
+
+        return local_hash.encode_hash(words, symbols, seeds, hash_range)
+    held = column("symbols", symbols, words.size)
+    hashed = _hash_words(words[held], column("seeds", seeds, ONE, held.size))
+    return (hashed * np.uint64(hash_range) >> HALF).astype(np.uint32)
+
+
+def count_hash_support(seeds: NDArray[Any], reported: NDArray[Any], words: U64, hash_range: int) -> NDArray[np.int64]:
+    """How many reports are each value's hash; see `overstory.kernels.symbols.local_hash.count_hash_support`."""
+    if not 2 <= hash_range <= 1 << 16 or not are_few(len(seeds) * len(words) // TOGETHER):
+        from overstory.kernels.symbols import local_hash
+
+        return local_hash.count_hash_support(seeds, reported, words, hash_range)
+    seeds = column("seeds", seeds, ONE)
+    reported = column("reported", reported, hash_range, seeds.size)
+    counts = [np.count_nonzero(_hash_words(word, seeds) * np.uint64(hash_range) >> HALF == reported) for word in words]
+    return np.array(counts, np.int64)
+
+
+def _mix32(words: NDArray[Any]) -> U64:
+    """`overstory.protocol.encodings.symbols.mix32` of many."""
+    x = words.astype(np.uint64)
+    x = ((x ^ (x >> np.uint64(16))) * np.uint64(C1)) & MASK
+    x = ((x ^ (x >> np.uint64(15))) * np.uint64(C2)) & MASK
+    mixed: U64 = x ^ (x >> np.uint64(15))
+    return mixed
+
+
+def _hash_words(words: Any, seeds: NDArray[Any]) -> U64:
+    """`overstory.protocol.encodings.symbols.hash_word` of many."""
+    x = (words & MASK) ^ _mix32(seeds)
+    x ^= x >> np.uint64(16)
+    x = (x * np.uint64(C1) + (words >> HALF)) & MASK
+    hashed: U64 = ((x ^ (x >> np.uint64(15))) * np.uint64(C2)) & MASK
+    return hashed

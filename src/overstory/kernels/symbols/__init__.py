@@ -1,0 +1,1 @@
+"""Reports that are symbols or signs: simulated and counted."""

@@ -1,0 +1,149 @@
+"""Linear hashing in bulk: hashing many values, and counting the support of whole blocks of them at once.
+
+A report (seed, y) supports v when A v = y, A being the seed's m x 64 matrix. Its indicator is
+
+    1[A v = y] = 2**-m sum over z of (-1)**(z . y) (-1)**((A' z) . v),
+
+so reports add signs at the 2**m points A' z, and one Walsh-Hadamard transform gives the support of every v. Where v is
+a known upper part and s free lower bits, the upper part's signs are fixed, and a transform over 2**s points does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from overstory.kernels.compiled import in_parts, kernel
+from overstory.kernels.hash.bloom import GOLDEN, mix
+from overstory.kernels.symbols.hadamard import transform
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    U64 = NDArray[np.uint64]
+
+MOST_SIGNS = 1 << 30
+AT_ONCE = 1 << 16  # devices whose matrices are written out together
+
+
+def masks_of(seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U64:
+    """Return every seed's matrix: `overstory.discovery.linear_hash.rows` of many.
+
+    Parameters
+    ----------
+    seeds : unsigned[n]
+    num_bits, hash_bits : int
+        b, at most 64, and m.
+
+    Returns
+    -------
+    uint64[n, m]
+        Row j of a matrix as a mask of b bits.
+    """
+    out = np.empty((len(seeds), hash_bits), np.uint64)
+    fill_masks(seeds.astype(np.uint64), np.uint64(64 - num_bits), out)
+    return out
+
+
+def encode_linear(
+    words: U64, symbols: NDArray[Any], seeds: NDArray[Any], num_bits: int, hash_bits: int
+) -> NDArray[np.uint32]:
+    """Return each device's hashed symbol.
+
+    Parameters
+    ----------
+    words : uint64[d]
+        The values.
+    symbols : int[n]
+        Which of them each device holds.
+    seeds : unsigned[n]
+    num_bits, hash_bits : int
+
+    Returns
+    -------
+    uint32[n]
+    """
+    out, places = np.empty(len(symbols), np.uint32), np.arange(hash_bits, dtype=np.uint32)
+    for start in range(0, out.size, AT_ONCE):
+        some = slice(start, start + AT_ONCE)
+        masks = masks_of(seeds[some], num_bits, hash_bits)
+        parity = np.bitwise_count(masks & words[symbols[some]][:, None]) & 1
+        out[some] = (parity.astype(np.uint32) << places).sum(axis=1, dtype=np.uint32)
+    return out
+
+
+def count_blocks(masks: U64, reported: NDArray[np.uint32], parents: U64, step: int) -> NDArray[np.int64]:
+    """Return the support of ``parent | suffix`` for every suffix of `step` bits.
+
+    Parameters
+    ----------
+    masks : uint64[n, m]
+        From `masks_of`.
+    reported : uint32[n]
+        The reported symbols.
+    parents : uint64[b]
+        Their lowest `step` bits are zero.
+    step : int
+
+    Returns
+    -------
+    int64[b, 2**step]
+    """
+    many = MOST_SIGNS >> masks.shape[1]  # reports whose signs a 32-bit sum surely holds
+    out = np.zeros((len(parents), 1 << step), np.int64)
+
+    def part(start: int, stop: int) -> None:
+        for first in range(0, len(masks), many):
+            signs = np.zeros((1 << step, stop - start), np.int32)
+            some = slice(first, first + many)
+            add_signs(masks[some], reported[some], parents[start:stop], signs)
+            transform(signs.reshape(-1), stop - start)
+            out[start:stop] += signs.T >> masks.shape[1]
+
+    in_parts(part, len(parents), None, smallest=1)
+    return out
+
+
+@kernel
+def fill_masks(seeds: Any, shift: Any, out: Any) -> None:
+    """SplitMix64 of (seed, row), shifted down to so many bits."""
+    for i in range(out.shape[0]):
+        for row in range(out.shape[1]):
+            word = (seeds[i] << np.uint64(8)) | np.uint64(row)
+            out[i, row] = mix(word * GOLDEN + GOLDEN) >> shift
+
+
+@kernel
+def add_signs(masks: Any, reported: Any, parents: Any, signs: Any) -> None:
+    """Add every report's signs; the parents lie side by side, for the places are the same for all of them."""
+    hash_bits, many = masks.shape[1], parents.shape[0]
+    low = np.uint64(signs.shape[0] - 1)
+    places, turns, sign = (
+        np.empty(hash_bits, np.uint64),
+        np.empty((hash_bits, many), np.int32),
+        np.empty(many, np.int32),
+    )
+    changed = np.zeros(1 << hash_bits, np.int64)  # in Gray code's order, z and the one before differ in this bit
+    for z in range(1, 1 << hash_bits):
+        while not (z >> changed[z]) & 1:
+            changed[z] += 1
+    for i in range(masks.shape[0]):
+        for j in range(hash_bits):
+            places[j] = masks[i, j] & low
+            own = np.uint64((reported[i] >> j) & 1)
+            for b in range(many):
+                word = masks[i, j] & parents[b]
+                for shift in (32, 16, 8, 4, 2, 1):
+                    word ^= word >> np.uint64(shift)
+                turns[j, b] = 1 - 2 * np.int32((word ^ own) & np.uint64(1))
+        place = np.uint64(0)
+        for b in range(many):
+            sign[b] = 1
+            signs[0, b] += 1
+        for z in range(1, 1 << hash_bits):
+            j = changed[z]
+            place ^= places[j]
+            for b in range(many):
+                sign[b] *= turns[j, b]
+                signs[place, b] += sign[b]

@@ -1,0 +1,303 @@
+"""From a metric's needs to its oracle and parameters, written into the registry's own text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from overstory.analysis.comparison import Choice, rank, recommend, trade
+from overstory.analysis.variance import frequency_variance
+from overstory.planning.detection import critical_value
+from overstory.planning.needs import plan_from_needs
+from overstory.planning.sample_size import smallest_share
+from overstory.privacy.attacks.linkability import Linkability, linkability
+from overstory.protocol.domains import Domain
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.metrics import RegistryError, Strings, parse_registry
+from overstory.protocol.metrics.metric_table import NOT_PLANNED, Folder, read_domain
+from overstory.protocol.metrics.registry import read_root
+from overstory.protocol.metrics.toml_fields import Fields
+from overstory.protocol.metrics.toml_positions import Path as KeyPath
+from overstory.protocol.metrics.toml_positions import Place
+
+STRINGS: Final = ("epsilon_report", "epsilon_permanent", "reports", "candidates", "alpha", "thrifty")
+SYMBOLS: Final = ("epsilon_report", "epsilon_permanent", "reports")
+WINDOW: Final = ("epsilon_window", "window", "reports")
+WHOLE: Final = ("reports", "candidates", "window")
+"""What is counted; `thrifty` is true or false, and all other needs are numbers."""
+
+ALPHA: Final = 0.05
+"""The chance of any false detection, where what is detected is stated."""
+
+NOISE_ONCE: Final = (
+    "with epsilon_permanent among the needs, reports are drawn afresh and do not show a change for certain"
+)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What was derived for one metric.
+
+    Attributes
+    ----------
+    metric
+        Its id.
+    mechanism
+        What to randomize with.
+    parameters
+        Those to write down: without what follows from the rest of the metric.
+    standard_error
+        Of a share, as a fraction: of a rare string's, or on average over the domain.
+    num_reports
+        For how many reports that is.
+    num_values
+        Among how many values: the domain's, or the candidates.
+    instead
+        What else was nearly as good, and why it was not taken.
+    """
+
+    metric: str
+    mechanism: Mechanism
+    parameters: Mapping[str, Any]
+    standard_error: float
+    num_reports: int
+    num_values: int
+    instead: str | None = None
+
+    @property
+    def linkable(self) -> Linkability:
+        """What the reports of a device have in common, in bits."""
+        return linkability(self.mechanism)
+
+    @property
+    def detected_half(self) -> float:
+        """The share that is detected half the time; above 1 where none is. What is rarer is more likely missed."""
+        return critical_value(ALPHA, self.num_values) * self.standard_error
+
+    @property
+    def detected_nine_in_ten(self) -> float | None:
+        """The share that is detected nine times in ten; None where none is."""
+        return smallest_share(self.mechanism, self.num_reports, self.num_values, alpha=ALPHA)
+
+    def unseen(self) -> str:
+        """Say what will not be detected."""
+        half, nine = self.detected_half, self.detected_nine_in_ten
+        if half >= 1:
+            return "no value will be detected: plan for more reports, or a larger epsilon"
+        reliable = "no value nine times in ten" if nine is None else f"{_percent(nine)} nine times in ten"
+        return f"a share below about {_percent(half)} will not be detected ({_percent(half)} half the time, {reliable})"
+
+    def toml(self) -> str:
+        """Return the two lines for the registry."""
+        given = ", ".join(f"{key} = {_toml(value)}" for key, value in self.parameters.items())
+        return f'oracle = "{self.mechanism.name}"\nparameters = {{{given}}}'
+
+    def plain_words(self) -> str:
+        """Say what was found."""
+        found = self.toml().replace("\n", ", ")
+        error = f"standard error of a share {self.standard_error:.3%} at {self.num_reports:,} reports; {self.unseen()}"
+        instead = "" if self.instead is None else f" (instead: {self.instead})"
+        once = f"; {NOISE_ONCE}" if self.linkable.has_payload else ""
+        return f"{self.metric}: {found}; {error}; {self.linkable.words()}{once}{instead}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {
+            "metric": self.metric,
+            "oracle": self.mechanism.name,
+            "parameters": dict(self.parameters),
+            "epsilon_report": self.mechanism.epsilon_report,
+            "standard_error": self.standard_error,
+            "reports": self.num_reports,
+            "detected_half": self.detected_half,
+            "detected_nine_in_ten": self.detected_nine_in_ten,
+            "linkable": self.linkable.to_json(),
+            "instead": self.instead,
+        }
+
+
+def _percent(share: float) -> str:
+    """Return a share with two digits that count.
+
+    Examples
+    --------
+    >>> _percent(0.3604), _percent(0.0123456), _percent(0.00012)
+    ('36%', '1.2%', '0.012%')
+    """
+    return f"{float(f'{100 * share:.2g}'):.10g}%"
+
+
+def _toml(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else repr(value)
+
+
+def plan_registry(text: str, folder: Folder | None, *, source: str | None = None) -> tuple[str, list[Planned]]:
+    r"""Return a registry's text with oracle and parameters in place of every metric's needs, and what was planned.
+
+    The needs stay as a comment; all other text stays as it is.
+
+    Parameters
+    ----------
+    text
+        The registry.
+    folder
+        Where candidate files lie.
+    source
+        The file's name, for messages.
+
+    Raises
+    ------
+    RegistryError
+        With every fault, of the registry and of the needs.
+
+    Examples
+    --------
+    >>> from overstory.protocol.metrics.registry import EXAMPLE
+    >>> needs = 'needs = {epsilon_report = 1.0, reports = 10000}'
+    >>> text, planned = plan_registry(EXAMPLE.replace('oracle = "grr"\nparameters = {epsilon = 1.0}', needs), None)
+    >>> text == EXAMPLE.replace('oracle', f'# {needs}\noracle')
+    True
+    """
+    root = read_root(text, source=source)
+    root.faults.extend(_other_faults(text, folder, source))
+    found = {}
+    for name, fields in _with_needs(root).items():
+        planned = _planned(name, fields, folder)
+        if planned is not None:
+            found[name] = planned
+    if root.faults:
+        raise RegistryError(root.faults, source=source)
+    for name in reversed(found):
+        text = _replaced(text, root.places["metrics", name, "needs"], found[name])
+    parse_registry(text, folder, source=source)
+    return text, list(found.values())
+
+
+def _other_faults(text: str, folder: Folder | None, source: str | None) -> list[Any]:
+    """Return all faults but those that are about to be mended."""
+    try:
+        parse_registry(text, folder, source=source)
+    except RegistryError as error:
+        return [fault for fault in error.faults if fault.message != NOT_PLANNED]
+    return []
+
+
+def _with_needs(root: Fields) -> dict[str, Fields]:
+    """Return the tables of the metrics that are to be planned, in the order of the text."""
+    metrics = root.table.get("metrics")
+    tables = metrics.items() if isinstance(metrics, dict) else ()
+    waiting = [name for name, table in tables if isinstance(table, dict) and "needs" in table and "oracle" not in table]
+    waiting.sort(key=lambda name: root.places["metrics", name, "needs"].start)
+    return {name: Fields(metrics[name], ("metrics", name), root.places, root.faults) for name in waiting}  # type: ignore[index]
+
+
+def _planned(name: str, fields: Fields, folder: Folder | None) -> Planned | None:
+    needs = fields.subtable("needs", "a table such as {epsilon_report = 1.0, reports = 100000}")
+    if needs is None:
+        return None
+    path: KeyPath = (*fields.path, "needs")
+    if not _on_one_line(fields.places[path]):
+        fields.fault("needs", "write needs = {...} as one inline table, so that it can be replaced")
+        return None
+    quiet = Fields(fields.table, fields.path, fields.places)  # its domain's faults are noted already
+    domain, candidates = read_domain(quiet, folder)
+    if domain is None or quiet.faults:
+        return None
+    known = STRINGS if isinstance(domain, Strings) else WINDOW if "epsilon_window" in needs.table else SYMBOLS
+    before = len(needs.faults)
+    needs.unknown(known)
+    reports = needs.required("reports", "how many reports are expected")
+    _check_kinds(needs)
+    if len(needs.faults) > before:
+        return None
+    try:
+        return _derived(name, domain, candidates, needs.table, reports)
+    except (ParameterError, OverflowError) as error:
+        fields.fault("needs", str(error))
+        return None
+
+
+def _check_kinds(needs: Fields) -> None:
+    """Note every need whose value is of another kind than it takes."""
+    for key, value in needs.table.items():
+        if key == "thrifty":
+            fits, wanted = isinstance(value, bool), "true or false"
+        else:
+            kind, wanted = (int, "a whole number") if key in WHOLE else ((int, float), "a number")
+            fits = isinstance(value, kind) and not isinstance(value, bool)
+        if not fits:
+            needs.fault(key, f"{value!r:.100}: give {wanted}")
+
+
+def _on_one_line(place: Place) -> bool:
+    return place.value > place.start
+
+
+def _derived(
+    name: str, domain: Domain | Strings, candidates: tuple[str, ...] | None, needs: Mapping[str, Any], reports: int
+) -> Planned:
+    if reports < 1:
+        raise ParameterError(f"reports = {reports!r}: give how many reports are expected, a whole number above 0")
+    if isinstance(domain, Strings):
+        return _for_strings(name, candidates, needs, reports)
+    if "epsilon_window" in needs:
+        return _for_a_window(name, domain.size, needs, reports)
+    _need(needs, "epsilon_report")
+    ranking = rank(domain.size, needs["epsilon_report"], reports, epsilon_permanent=needs.get("epsilon_permanent"))
+    best = recommend(ranking)
+    return _chosen(name, best, reports, trade(ranking, best))
+
+
+def _need(needs: Mapping[str, Any], *names: str) -> None:
+    missing = [name for name in names if name not in needs]
+    if missing:
+        raise ParameterError(f"needs lack {' and '.join(missing)}")
+
+
+def _for_strings(name: str, candidates: tuple[str, ...] | None, needs: Mapping[str, Any], reports: int) -> Planned:
+    """RAPPOR with the smallest standard error for rare strings within both epsilons."""
+    _need(needs, "epsilon_report", "epsilon_permanent")
+    looked_for = needs.get("candidates", len(candidates or ()))
+    if not looked_for:
+        raise ParameterError("give candidates, how many strings are looked for, or a candidate file in the domain")
+    plan = plan_from_needs(
+        needs["epsilon_report"],
+        needs["epsilon_permanent"],
+        reports,
+        looked_for,
+        alpha=needs.get("alpha", 0.05),
+        thrifty=needs.get("thrifty", False),
+        hash_key=name,
+    )
+    kept = {key: plan.mechanism.parameters[key] for key in ("num_bits", "num_hashes", "num_cohorts", "f", "p", "q")}
+    return Planned(name, plan.mechanism, kept, plan.standard_error / reports, reports, looked_for)
+
+
+def _for_a_window(name: str, domain_size: int, needs: Mapping[str, Any], reports: int) -> Planned:
+    """The better of the thesis's two window mechanisms."""
+    _need(needs, "window")
+    given = {"epsilon": needs["epsilon_window"], "window": needs["window"]}
+    built = [mechanism(oracle, domain_size=domain_size, **given) for oracle in ("wb", "opt-wb")]
+    best = min(built, key=lambda one: frequency_variance(one, reports, 1 / domain_size))
+    error = frequency_variance(best, reports, 1 / domain_size) ** 0.5
+    return Planned(name, best, given, error, reports, domain_size)
+
+
+def _chosen(name: str, choice: Choice, reports: int, instead: str | None) -> Planned:
+    built = mechanism(choice.name, **choice.parameters)
+    kept = {key: value for key, value in choice.parameters.items() if key != "domain_size"}
+    values = choice.parameters["domain_size"]
+    return Planned(name, built, kept, choice.standard_error, reports, values, instead)
+
+
+def _replaced(text: str, place: Place, planned: Planned) -> str:
+    """Return the text with the needs as a comment, and what was planned under it, indented alike."""
+    line_start = text.rfind("\n", 0, place.start) + 1
+    indent = text[line_start : place.start]
+    ending = "\r\n" if text[: text.find("\n") + 1].endswith("\r\n") else "\n"
+    needs = " ".join(text[place.start : place.stop].split())
+    lines = [f"# {needs}", *planned.toml().split("\n")]
+    return text[: place.start] + f"{ending}{indent}".join(lines) + text[place.stop :]

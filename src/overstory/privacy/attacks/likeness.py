@@ -1,0 +1,145 @@
+"""Likeness: what reports share that are not equal, in bits, because one permanent response lies behind them.
+
+Two rounds of noise send a fresh report every time, but all reports of one value are drawn from one permanent response.
+If A and B are n reports each of one device, and its value is known and does not change, they share the mutual
+information I(A; B): nothing without the permanent response, and as much as its whole entropy for many reports.
+
+- Bits: given the value, the positions are independent, and each is a permanent bit Z with n fresh bits in A and n in
+  B. Their numbers of ones say all that they say of Z, so I is a sum over two counts, exact; positions of ones are alike
+  and so are positions of zeros.
+- Symbols: exact for one report against one. For more, I(A; B) <= I(A; Z) <= min(H(Z), n I(Y; Z)), as reports Y are
+  independent given the permanent symbol Z.
+
+It bounds recognition: whoever looks for the device of B among M devices, one of which sent A, is right with a chance of
+at most (I + 1) / log2 M (Fano). It is an average, and no crowd: some devices share more.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from overstory.protocol.channels import BinaryChannel, Rounds
+from overstory.protocol.encodings.base import check_count
+from overstory.protocol.encodings.bits import Bloom, SampledBits
+from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
+from overstory.protocol.sampling import SymbolRounds
+
+MOST_REPORTS: Final = 1000
+"""Reports a side up to which the sum over two counts is taken."""
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """What reports share beyond what is equal in them.
+
+    Attributes
+    ----------
+    bits
+        The rounds of each bit, where a report is a vector of bits.
+    patterns
+        How many of a value's bits are (ones, zeros), on average over cohorts; of several the worst is taken.
+    symbol
+        The rounds of the symbol, where a report is a symbol.
+    levels
+        The likenesses of several mechanisms, of which a device has one, public, drawn uniformly.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> likeness = likeness_of(mechanism("l-osue", domain_size=1000, epsilon_permanent=2.0, epsilon_report=1.0))
+    >>> [round(likeness.beyond(reports), 1) for reports in (1, 3, 30)]
+    [26.6, 168.0, 527.0]
+    """
+
+    bits: Rounds | None = None
+    patterns: tuple[tuple[float, float], ...] = ()
+    symbol: SymbolRounds | None = None
+    levels: tuple[Likeness, ...] = ()
+
+    def beyond(self, reports: int) -> float:
+        """Return I(A; B) of so many reports against as many others of one device, in bits, given what is equal."""
+        check_count("reports", reports, 1, MOST_REPORTS)
+        if self.levels:
+            return math.fsum(level.beyond(reports) for level in self.levels) / len(self.levels)
+        if self.symbol is not None:
+            return round(symbol_bits(self.symbol, reports), 9)
+        if self.bits is None:
+            return 0.0
+        one, zero = (position_bits(self.bits, true, reports) for true in (True, False))
+        return round(max(ones * one + zeros * zero for ones, zeros in self.patterns), 9)
+
+    def is_exact(self, reports: int) -> bool:
+        """Whether `beyond` is the mutual information itself, and no upper bound."""
+        return all(level.is_exact(reports) for level in self.levels) and (self.symbol is None or reports == 1)
+
+
+def likeness_of(mechanism: BitMechanism | SymbolMechanism) -> Likeness:
+    """Return the likeness of a mechanism whose reports are drawn afresh from a permanent response."""
+    if isinstance(mechanism, SymbolMechanism):
+        return Likeness(symbol=mechanism.rounds)
+    encoding = mechanism.encoding
+    size = encoding.num_bits
+    if isinstance(encoding, SampledBits):
+        asked = size / encoding.num_cohorts
+        return Likeness(mechanism.rounds, ((asked, size - asked),))
+    if isinstance(encoding, Bloom):  # hashes that fall together leave fewer ones
+        least = encoding.num_hashes if encoding.hashes.distinct else 1
+        return Likeness(mechanism.rounds, tuple((n, size - n) for n in {least, encoding.num_hashes}))
+    return Likeness(mechanism.rounds, ((1, size - 1),))
+
+
+@lru_cache(maxsize=256)
+def position_bits(rounds: Rounds, true: bool, reports: int) -> float:  # noqa: FBT001 - a bit
+    """Return what two numbers of ones, each of so many reports of one position, share."""
+    lit = float(rounds.permanent.keep_one if true else rounds.permanent.raise_zero)
+    counts = list(zip(*_counts(rounds.instantaneous, reports), strict=True))
+    each = [lit * one + (1 - lit) * zero for one, zero in counts]
+    return math.fsum(
+        _term(lit * a_one * b_one + (1 - lit) * a_zero * b_zero, each[a] * each[b])
+        for a, (a_one, a_zero) in enumerate(counts)
+        for b, (b_one, b_zero) in enumerate(counts)
+    )
+
+
+def _counts(channel: BinaryChannel, reports: int) -> tuple[list[float], list[float]]:
+    """Return the distributions of the number of ones, from a permanent 1 and from a permanent 0."""
+    one, zero = (
+        [math.comb(reports, n) * rate**n * (1 - rate) ** (reports - n) for n in range(reports + 1)]
+        for rate in (channel.keep_one, channel.raise_zero)
+    )
+    return [float(p) for p in one], [float(p) for p in zero]
+
+
+@lru_cache(maxsize=256)
+def symbol_bits(rounds: SymbolRounds, reports: int) -> float:
+    """Return what two reports of one permanent symbol share, or the bound for more."""
+    first, second, k = rounds.permanent, rounds.instantaneous, rounds.permanent.domain_size
+    own, other, keep, move = (float(p) for p in (first.keep, first.other, second.keep, second.other))
+    seen_own, seen_other = float(rounds.combined.keep), float(rounds.combined.other)
+    if reports == 1:
+        # P(y, y') = sum_z P(z) Q(y|z) Q(y'|z); what is neither y nor y' moves to both
+        both_own = own * keep**2 + (k - 1) * other * move**2
+        both_alike = other * keep**2 + (own + (k - 2) * other) * move**2
+        one_own = (own + other) * keep * move + (k - 2) * other * move**2
+        differ = 2 * other * keep * move + (own + (k - 3) * other) * move**2
+        return math.fsum(
+            (
+                _term(both_own, seen_own**2),
+                (k - 1) * _term(both_alike, seen_other**2),
+                2 * (k - 1) * _term(one_own, seen_own * seen_other),
+                (k - 1) * (k - 2) * _term(differ, seen_other**2) if k > 2 else 0.0,
+            )
+        )
+    permanent, seen, given = (_entropy(*each, k) for each in ((own, other), (seen_own, seen_other), (keep, move)))
+    return min(permanent, reports * (seen - given))
+
+
+def _entropy(own: float, other: float, size: int) -> float:
+    return -(_term(own, 1.0) + (size - 1) * _term(other, 1.0))
+
+
+def _term(joint: float, product: float) -> float:
+    return joint * math.log2(joint / product) if joint > 0 else 0.0

@@ -1,0 +1,246 @@
+"""What an attacker can conclude: exact Bayes over candidate values, from one report or from many.
+
+The RAPPOR paper (section 6) knows three attackers: one who sees a single report, one who sees a window of them, and one
+who sees so many that the permanent response itself is known. All three compute `posterior`; what they can gain is
+bounded by epsilon_report, epsilon_n and epsilon_permanent.
+
+Reports in one cohort are taken to be of one device and one unchanged value, read through one permanent response:
+
+    P(reports | value) = sum over permanent responses z of P1(z | value) prod_i P2(report_i | z)
+
+For bits and for symbols that sum is short. For bits it is a product over bits, and a bit that was 1 in s of n reports
+has P1(1|b) P^s (1-P)^(n-s) + P1(0|b) Q^s (1-Q)^(n-s), with P and Q the instantaneous P(1|1) and P(1|0).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import cache
+from typing import Any, TypeVar
+
+from overstory.privacy.histories.pairs import PRECISE
+from overstory.protocol.encodings.base import check_cohort
+from overstory.protocol.encodings.bits import Bloom
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import Mechanism, Report
+from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
+from overstory.protocol.mechanisms.sets import SetMechanism
+from overstory.protocol.probability import check_probability, log_ratio, mix, power
+
+V = TypeVar("V", bound=Hashable)
+Evidence = Callable[[Any], Decimal]
+"""From a value to the logarithm of its likelihood, up to a constant that is the same for all values."""
+
+
+def posterior(mechanism: Mechanism, reports: Iterable[Report], prior: Mapping[V, float]) -> dict[V, float]:
+    """Return P(value | reports) for every candidate value: what the best attacker believes.
+
+    Parameters
+    ----------
+    mechanism
+        The mechanism.
+    reports
+        All reports that the attacker has of one device, of one unchanged value.
+    prior
+        From each candidate value to how likely it was before; any positive scale.
+
+    Raises
+    ------
+    ParameterError
+        When no candidate has a positive weight, a weight is no number from 0, a value is outside the domain, a report
+        is not the mechanism's, or no device with one unchanged value could have sent these reports.
+
+    Examples
+    --------
+    Two fair coins (RAPPOR, section 1): three in four answers are true.
+
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> coins = mechanism("grr", domain_size=2, epsilon=math.log(3))
+    >>> believed = posterior(coins, [Report(0, 1)], {0: 0.5, 1: 0.5})
+    >>> {value: round(chance, 6) for value, chance in believed.items()}
+    {0: 0.25, 1: 0.75}
+    """
+    _check_prior(prior)
+    evidence = [evidence_of(mechanism, seen) for seen in _by_cohort(mechanism, reports)]
+    losses = {value: _sum(one(value) for one in evidence) for value in prior}
+    best = max(loss for value, loss in losses.items() if prior[value] > 0)
+    weights = {value: prior[value] * math.exp(loss - best) for value, loss in losses.items()}
+    total = math.fsum(weights.values())
+    return {value: weight / total for value, weight in weights.items()}
+
+
+def evidence_of(mechanism: Mechanism, reports: Sequence[Report]) -> Evidence:
+    """Return the function from a value to ln P(reports | value), up to one constant, for reports of one cohort.
+
+    Raises
+    ------
+    ParameterError
+        When nobody could have sent these reports, or the mechanism is of an unknown kind.
+    """
+    if isinstance(mechanism, BitMechanism):
+        return _bits_evidence(mechanism, reports)
+    if isinstance(mechanism, SymbolMechanism):
+        return _symbols_evidence(mechanism, reports)
+    if isinstance(mechanism, SetMechanism):
+        return _sets_evidence(mechanism, reports)
+    raise ParameterError(f"{mechanism.name} is of a kind whose likelihood is not known")
+
+
+def _bits_evidence(mechanism: BitMechanism, reports: Sequence[Report]) -> Evidence:
+    rounds, cohort, n = mechanism.rounds, reports[0].cohort, len(reports)
+
+    @cache
+    def gain_of(ones: int) -> Decimal:
+        """Logarithm of P(ones of n | the true bit is 1) over P(the same | it is 0)."""
+        seen = [_repeated(rate, ones, n) for rate in (rounds.instantaneous.keep_one, rounds.instantaneous.raise_zero)]
+        lit, unlit = (mix(share, *seen) for share in (rounds.permanent.keep_one, rounds.permanent.raise_zero))
+        if lit == unlit == 0:
+            raise ParameterError("no device sends these reports of one value: a bit differs without a cause")
+        return log_ratio(lit, unlit)
+
+    bits_seen = range(mechanism.payload_bits)
+    gains = [gain_of(sum(report.bits >> bit & 1 for report in reports)) for bit in bits_seen]
+
+    def evidence(value: Any) -> Decimal:
+        bits = mechanism.encode(value, cohort)
+        return _sum(gain for bit, gain in enumerate(gains) if bits >> bit & 1)
+
+    return evidence
+
+
+def _repeated(rate: Fraction, ones: int, reports: int) -> Decimal:
+    """P(these ones and zeros), each report's bit being 1 at `rate`."""
+    with localcontext(PRECISE):
+        return power(rate, ones) * power(1 - rate, reports - ones)
+
+
+def _symbols_evidence(mechanism: SymbolMechanism, reports: Sequence[Report]) -> Evidence:
+    rounds, cohort, n = mechanism.rounds, reports[0].cohort, len(reports)
+    counts = Counter(report.bits for report in reports)
+    later, size = rounds.instantaneous, mechanism.encoding.num_symbols
+    if max(counts) >= size:
+        raise ParameterError(f"a {mechanism.name} report is a symbol of 0 .. {size - 1}, not {max(counts)}")
+    with localcontext(PRECISE):
+        seen = {z: power(later.keep, count) * power(later.other, n - count) for z, count in counts.items()}
+        unseen = power(later.other, n)
+        somewhere = sum(seen.values(), Decimal(size - len(seen)) * unseen)
+    if somewhere == 0:
+        raise ParameterError("no device sends these reports of one value: they differ without a cause")
+
+    def evidence(value: Any) -> Decimal:
+        here = seen.get(mechanism.encoding.symbol(value, cohort), unseen)
+        with localcontext(PRECISE):
+            # P1(z|x) is `other` for every z, and alpha more for z = x.
+            return log_ratio(mix(rounds.permanent.alpha, here, somewhere / size), Fraction(1))
+
+    return evidence
+
+
+def _sets_evidence(mechanism: SetMechanism, reports: Sequence[Report]) -> Evidence:
+    if len({report.bits for report in reports}) > 1:
+        raise ParameterError("no device sends these reports of one value: its output is the same for ever")
+    total, own, _ = mechanism.encoding.sizes
+    within, without = mechanism.inside / own, (1 - mechanism.inside) / (total - own)
+    gain = log_ratio(within, without)
+    return lambda value: gain if mechanism.supports(reports[0], value) else Decimal(0)
+
+
+def _sum(terms: Iterable[Decimal]) -> Decimal:
+    with localcontext(PRECISE):
+        return sum(terms, Decimal(0))
+
+
+def _by_cohort(mechanism: Mechanism, reports: Iterable[Report]) -> list[list[Report]]:
+    """Return the reports of each cohort: they share a permanent response."""
+    groups: dict[int, list[Report]] = {}
+    for report in reports:
+        check_cohort(report.cohort, mechanism.num_cohorts)
+        if not 0 <= report.bits < 1 << mechanism.payload_bits:
+            raise ParameterError(f"a {mechanism.name} report has {mechanism.payload_bits} bits, not {report.bits:#x}")
+        groups.setdefault(report.cohort, []).append(report)
+    return list(groups.values())
+
+
+def _check_prior(prior: Mapping[Any, float]) -> None:
+    for value, weight in prior.items():
+        if not isinstance(weight, int | float) or not 0 <= weight < math.inf:
+            raise ParameterError(f"prior of {value!r} is {weight!r}: give a number from 0")
+    if not any(weight > 0 for weight in prior.values()):
+        raise ParameterError("no candidate has a positive prior: give at least one")
+
+
+def posterior_of_bits(mechanism: BitMechanism, frequency: float, ones: int) -> float:
+    """P(a client holds v | `ones` of v's own h bits are set in one report): RAPPOR's figure 8.
+
+    The other values are taken to set none of v's bits, as in the paper; `posterior` knows a population's real ones.
+
+    Parameters
+    ----------
+    mechanism
+        The mechanism; its encoding sets h bits for a value.
+    frequency
+        The share of clients who hold v.
+    ones
+        How many of v's bits are set, 0 to h.
+
+    Raises
+    ------
+    ParameterError
+        When `frequency` is no share, or `ones` no number of bits.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> rappor = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
+    >>> [round(posterior_of_bits(rappor, 0.1, ones), 4) for ones in (0, 1, 2)]
+    [0.0536, 0.0884, 0.1424]
+    """
+    share, hashes = check_probability("frequency", frequency), _bits_set(mechanism)
+    if not 0 <= ones <= hashes:
+        raise ParameterError(f"{ones} bits set: a value has {hashes}")
+    holder, other = (rate**ones * (1 - rate) ** (hashes - ones) for rate in (mechanism.p_star, mechanism.q_star))
+    return float(share * holder / (share * holder + (1 - share) * other))
+
+
+def false_discovery_rate(mechanism: BitMechanism, frequency: float) -> float:
+    """Return the share of strangers among the reports that have all of v's bits set: RAPPOR's figure 7.
+
+    Raises
+    ------
+    ParameterError
+        When `frequency` is no share.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> rappor = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
+    >>> round(false_discovery_rate(rappor, 0.01), 4)
+    0.9851
+    """
+    return 1 - posterior_of_bits(mechanism, frequency, _bits_set(mechanism))
+
+
+def missed_share(mechanism: BitMechanism) -> float:
+    """Return the share of v's holders whose report lacks one of v's bits: whom that attacker overlooks."""
+    return float(1 - mechanism.p_star ** _bits_set(mechanism))
+
+
+def nothing_to_learn(mechanism: BitMechanism) -> float:
+    """P(the permanent response has 0 at all of the value's bits): (f/2)^h (RAPPOR, section 6).
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> nothing_to_learn(mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75))
+    0.0625
+    """
+    return float((1 - mechanism.rounds.permanent.keep_one) ** _bits_set(mechanism))
+
+
+def _bits_set(mechanism: BitMechanism) -> int:
+    """How many bits a value sets: h."""
+    return mechanism.encoding.num_hashes if isinstance(mechanism.encoding, Bloom) else 1

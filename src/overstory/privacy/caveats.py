@@ -1,0 +1,252 @@
+"""Where a paper claims more than it proves, or the same number means less: said beside the number.
+
+Keys say which claim a caution belongs to: report, several, permanent, values, change, any.
+
+What a known candidate map spares: two candidates' filters overlap, and then fewer bits tell them apart.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations, product
+from typing import Any, Final
+
+from overstory.privacy.histories.changes import MAX_REPORTS
+from overstory.privacy.terms import Terms, add_up
+from overstory.privacy.text import epsilon_text
+from overstory.protocol.channels import Differences
+from overstory.protocol.encodings.base import Encoding
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.numeric.randomizer import NumericRandomizer
+from overstory.protocol.numeric.ranges import RangeRandomizer
+from overstory.protocol.numeric.registry import NumericMechanism
+
+Caution = Callable[[Any, Terms], dict[str, str]]
+
+
+def cautions(mechanism: Mechanism | NumericMechanism, terms: Terms) -> dict[str, str]:
+    """Return the cautions of a mechanism by claim.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.symbols import random_matrix
+    >>> from overstory.privacy.payload_terms import terms_of
+    >>> lecture = random_matrix(advantage=0.25)
+    >>> cautions(lecture, terms_of(lecture))["report"]
+    'The lecture calls 1/2 + 0.25 a 0.25-randomizer; its epsilon is ln(0.75 / 0.25) = 1.0987, 4.4 times as much.'
+    """
+    found = _superadditive(terms)
+    for caution in ABOUT.get(mechanism.name, ()):
+        for claim, words in caution(mechanism, terms).items():
+            found[claim] = f"{found[claim]} {words}" if claim in found else words
+    return found
+
+
+def first_change_above(terms: Terms, epsilon: float) -> int | None:
+    """Return the number of reports from which a change leaks more than `epsilon`; None past a thousand."""
+    least, most = 1, 2
+    while terms.change_leak(most) <= epsilon:
+        if most == MAX_REPORTS:
+            return None
+        least, most = most, min(2 * most, MAX_REPORTS)
+    return bisect_right(range(least + 1, most), epsilon, key=terms.change_leak) + least + 1
+
+
+def _superadditive(terms: Terms) -> dict[str, str]:
+    """Say where n reports of one memoized value cost more than n times one."""
+    one = terms.epsilon_n(1)
+    worse = [n for n in range(2, 11) if terms.epsilon_n(n) > n * one + 1e-12]
+    if not worse or terms.fresh:
+        return {}
+    n = worse[0]
+    return {
+        "several": f"{n} reports cost {epsilon_text(terms.epsilon_n(n))}, more than {n} times one "
+        f"({epsilon_text(n * one)}): reports of one value share their permanent response, so sequential composition of "
+        "single reports does not bound them."
+    }
+
+
+def _rappor(mechanism: Mechanism, terms: Terms) -> dict[str, str]:  # noqa: ARG001 - the same for all parameters
+    return {
+        "several": "The RAPPOR paper (section 3.2) says that this cannot be computed; it can, and this is exact.",
+        "permanent": "The RAPPOR paper (section 6.1) warns that values which change fall outside of this.",
+    }
+
+
+def _window(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
+    window: int = mechanism.parameters["window"]
+    return {
+        "any": f"The thesis (section 4.2) bounds any {window} consecutive reports, which is right, and says nothing of "
+        f"all of them: {10 * window} reports cost {epsilon_text(terms.epsilon_any(10 * window))}, and so on without "
+        "end."
+    }
+
+
+def _opt_dr(mechanism: Mechanism, terms: Terms) -> dict[str, str]:  # noqa: ARG001 - the terms say all
+    exceeded = first_change_above(terms, terms.epsilon_permanent)
+    beyond = f" A change of bin within {exceeded} reports is beyond it already." if exceeded else ""
+    return {
+        "values": f"The thesis (section 4.3) claims {epsilon_text(terms.epsilon_permanent)} for any number of bins, by "
+        "parallel composition, since the collector cannot link a participant's reports. That is an assumption about "
+        "linking, not a theorem: parallel composition is across people, and D linked bins of one person cost D times "
+        "as much." + beyond
+    }
+
+
+def _loloha(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
+    symbols: int = mechanism.encoding.num_symbols
+    ceiling = add_up([(symbols, terms.epsilon_permanent)])
+    exceeded = first_change_above(terms, ceiling)
+    beyond = f": a change of symbol within {exceeded} reports leaks more than that" if exceeded else ""
+    return {
+        "values": f"The paper claims {symbols} x {epsilon_text(terms.epsilon_permanent)} = {epsilon_text(ceiling)} for "
+        "whatever a device reports. It holds between histories whose hashed symbols repeat alike, which histories of "
+        f"different values need not do; it fails under changes{beyond}."
+    }
+
+
+def _published(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
+    if not mechanism.parameters.get("published"):
+        return {}
+    asked: float = mechanism.parameters["epsilon_report"]
+    return {
+        "report": f"The published second round leaves out the way over a third symbol: {epsilon_text(asked)} was asked "
+        f"for, and more noise than needed is added, for {epsilon_text(terms.epsilon_n(1))}."
+    }
+
+
+def _lecture(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
+    advantage: Any = mechanism.parameters.get("advantage")
+    if advantage is None:
+        return {}
+    real = terms.epsilon_n(1)
+    return {
+        "report": f"The lecture calls 1/2 + {advantage:g} a {advantage:g}-randomizer; its epsilon is "
+        f"ln({0.5 + advantage:g} / {0.5 - advantage:g}) = {epsilon_text(real)}, "
+        f"{real / advantage:.1f} times as much."
+    }
+
+
+def _numbers(mechanism: NumericRandomizer, terms: Terms) -> dict[str, str]:
+    return {
+        "several": f"The device must keep the report of each position (`responder`); drawn afresh, n reports cost n "
+        f"times {epsilon_text(terms.epsilon_n(1))}.",
+        "values": f"A position is 1/{mechanism.resolution} of the range: readings that differ at all are nearly always "
+        "different values, so a device that reports a reading again and again spends this every time.",
+    }
+
+
+def _ranges(mechanism: RangeRandomizer, terms: Terms) -> dict[str, str]:  # noqa: ARG001 - the levels are all alike
+    levels = mechanism.num_cohorts
+    return {
+        "report": f"The device's level, 1 of {levels}, is public, drawn once without looking at the value, and kept: "
+        "a device that answered at two levels would spend this for each."
+    }
+
+
+ABOUT: Final[Mapping[str, tuple[Caution, ...]]] = {
+    "rappor": (_rappor,),
+    "basic-rappor": (_rappor,),
+    "wb": (_window,),
+    "opt-wb": (_window,),
+    "opt-dr": (_opt_dr,),
+    "l-grr": (_published,),
+    "loloha": (_published, _loloha),
+    "random-matrix": (_lecture,),
+    "square-wave": (_numbers,),
+    "duchi": (_numbers,),
+    "piecewise": (_numbers,),
+    "hybrid": (_numbers,),
+    "ranges": (_ranges,),
+}
+
+# Bit positions, indexed by cohort, candidate, hash: nested sequences, or an array of that shape.
+Positions = Sequence[Sequence[Sequence[int]]]
+
+
+def map_differences(positions: Positions, encoding: Encoding) -> Differences:
+    """Return the worst pairs (ones lowered, zeros raised) that two candidates of a fixed map really show.
+
+    Every epsilon grows with both numbers, so the pairs that no other pair exceeds in both are enough: given to
+    `Rounds.epsilon` they make the exact maximum over pairs of candidates, for any number of reports. Pairs are
+    looked at from the most different weights down, and no longer than something worse can still be found.
+
+    Parameters
+    ----------
+    positions
+        Bit positions by cohort, candidate and hash; a map made elsewhere is taken as it is.
+    encoding
+        The encoding they are of.
+
+    Raises
+    ------
+    ParameterError
+        When the map does not fit the encoding, or has fewer than two candidates.
+
+    Examples
+    --------
+    >>> from overstory.protocol.encodings.bits import Bloom
+    >>> map_differences([[[0, 1], [1, 2], [2, 0]]], Bloom(128, 2, 1))
+    ((1, 1),)
+    """
+    if len(positions) != encoding.num_cohorts:
+        raise ParameterError(f"the map has {len(positions)} cohorts, the mechanism {encoding.num_cohorts}")
+    front: set[tuple[int, int]] = set()
+    for cohort in positions:
+        if len(cohort) < 2:
+            raise ParameterError(f"the map has {len(cohort)} candidates: a comparison needs at least two")
+        front = _extend(front, _filters(cohort, encoding.num_bits), encoding.num_bits)
+    return tuple(sorted(front)) or ((0, 0),)
+
+
+def _filters(cohort: Iterable[Iterable[int]], num_bits: int) -> set[int]:
+    """Return the distinct filters of a cohort as integers."""
+    filters = set()
+    for candidate in cohort:
+        bits = 0
+        for position in candidate:
+            if not 0 <= position < num_bits:
+                raise ParameterError(f"the map names bit {position}: bits are 0 .. {num_bits - 1}")
+            bits |= 1 << int(position)
+        filters.add(bits)
+    return filters
+
+
+def _extend(front: set[tuple[int, int]], filters: set[int], num_bits: int) -> set[tuple[int, int]]:
+    """Return the front with all pairs of `filters` taken in, skipping those that cannot change it."""
+    weights: dict[int, list[int]] = {}
+    for bits in filters:
+        weights.setdefault(bits.bit_count(), []).append(bits)
+    for first, second in sorted(_weight_pairs(weights), key=sum, reverse=True):
+        overlap = max(0, first + second - num_bits)
+        bound = first - overlap, second - overlap
+        for a, b in _pairs(weights, first, second):
+            if _covered(bound, front):
+                break
+            shared = (a & b).bit_count()
+            front = _insert(front, (first - shared, second - shared))
+            front = _insert(front, (second - shared, first - shared))
+    return front
+
+
+def _weight_pairs(weights: dict[int, list[int]]) -> Iterator[tuple[int, int]]:
+    yield from ((x, y) for x in weights for y in weights if x <= y)
+
+
+def _pairs(weights: dict[int, list[int]], first: int, second: int) -> Iterator[tuple[int, int]]:
+    if first == second:
+        return combinations(weights[first], 2)
+    return product(weights[first], weights[second])
+
+
+def _covered(pair: tuple[int, int], front: set[tuple[int, int]]) -> bool:
+    """Whether `pair` and its mirror image are each exceeded, or equalled, in both numbers."""
+    return all(any(a <= x and b <= y for x, y in front) for a, b in (pair, pair[::-1]))
+
+
+def _insert(front: set[tuple[int, int]], pair: tuple[int, int]) -> set[tuple[int, int]]:
+    if any(pair[0] <= x and pair[1] <= y for x, y in front):
+        return front
+    return {other for other in front if not (other[0] <= pair[0] and other[1] <= pair[1])} | {pair}

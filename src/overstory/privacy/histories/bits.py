@@ -1,0 +1,309 @@
+"""Any two histories of n reports, where bits are memoized: exact for a few reports, and a bound for any number.
+
+Given a history, positions are independent, so the worst outcome is the worst outcome of every position. What a position
+is read through depends on the history's *pattern*, which of its reports share a permanent response, and on the
+position's bit in each of these. With g(x; t, z) the probability of t ones and z zeros read through one response of a
+bit x, a position's reports have the product of g over the pattern's responses.
+
+*Exact.* Go through all pairs of patterns (up to the order of reports) and all ways in which the values of both can
+lie to each other: a one-hot value of one history is a value of the other or of neither; filters overlap as they like.
+One of a history's responses may be that of *nothing* to report, which has no one.
+
+Where that is too much, `overstory.privacy.histories.positions` bounds every position on its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from functools import cached_property, lru_cache
+from itertools import product
+from typing import Final, NamedTuple
+
+from overstory.privacy.histories.changes import Shape, crowded
+from overstory.privacy.histories.pairs import PRECISE, SLACK, Worst
+from overstory.privacy.histories.positions import Position
+from overstory.protocol.channels import Rounds
+from overstory.protocol.probability import log_ratio, mix, power, round_up
+
+MOST_DISJOINT: Final = 4
+"""Up to as many reports of one-hot values the worst pair of histories is searched."""
+MOST_FILTERS: Final = 3
+"""The same for filters, unless they have so many hashes that the search takes more than `MOST_STEPS`."""
+MOST_STEPS: Final = 200_000
+# How many reports have response i in the first history and response j in the second.
+Pattern = tuple[tuple[tuple[int, int], int], ...]
+# Per outcome at a position: g of every response of a history, for a true bit 0 and 1.
+Outcomes = list[list[tuple[Decimal, Decimal]]]
+
+
+def worst_of_bits(rounds: Rounds, shapes: tuple[Shape, ...], most_values: int | None, reports: int) -> Worst:
+    """Return epsilon between any two histories of `reports` reports, at least two, through memoized bits.
+
+    Parameters
+    ----------
+    rounds
+        The channels; the instantaneous one must not be the identity.
+    shapes
+        How two values' bits can lie to each other.
+    most_values
+        How many values there are; None: as many as there are reports.
+    reports
+        n.
+    """
+    values = _Values.of(shapes, most_values)
+    if values.disjoint and reports <= MOST_DISJOINT:
+        return Worst(_exact(rounds, values, reports, _one_hot), exact=True)
+    if values.most is None and reports <= MOST_FILTERS and _steps(values, reports) <= MOST_STEPS:
+        return Worst(_exact(rounds, values, reports, _filters), exact=values.free)
+    return Worst(_bound(rounds, values, reports), exact=False)
+
+
+@dataclass(frozen=True)
+class _Values:
+    """What the shapes say of values: their bits, how many of these are ones, how many values there are."""
+
+    bits: int
+    fewest: int
+    most_ones: int
+    most: int | None
+    disjoint: bool
+    free: bool
+
+    @classmethod
+    def of(cls, shapes: tuple[Shape, ...], most_values: int | None) -> _Values:
+        ones = [weight for both, lowered, raised, _ in shapes for weight in (both + lowered, both + raised)]
+        disjoint = most_values == sum(shapes[0]) and set(ones) == {1} and all(shape.both == 0 for shape in shapes)
+        free = min(ones) == max(ones) and any(shape.lowered == shape.raised == 0 for shape in shapes)
+        return cls(sum(shapes[0]), min(ones), max(ones), most_values, disjoint, free)
+
+    def may_have(self, left: Sequence[int]) -> bool:
+        """Whether a history's filters may lack so many of their ones: one of them all, where nothing has no bit."""
+        lacking = [ones for ones in left if ones > self.most_ones - self.fewest]
+        return not lacking or (lacking == [self.most_ones] and not crowded(self.bits, self.fewest, self.most_ones))
+
+
+Largest = Callable[[_Values, Outcomes, Outcomes], Decimal]
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """g: the probability of ones and zeros read through one permanent response, as a hundred digits."""
+
+    rounds: Rounds
+    reports: int
+
+    @cached_property
+    def table(self) -> dict[tuple[int, int, int], Decimal]:
+        """From (true bit, ones, zeros)."""
+        first, later = self.rounds.permanent, self.rounds.instantaneous
+        found = {}
+        with localcontext(PRECISE):
+            for ones, zeros in product(range(self.reports + 1), repeat=2):
+                likely = [
+                    power(one, ones) * power(1 - one, zeros) if ones + zeros else Decimal(1)
+                    for one in (later.keep_one, later.raise_zero)
+                ]
+                for bit, share in ((1, first.keep_one), (0, first.raise_zero)):
+                    found[bit, ones, zeros] = mix(share, *likely)
+        return found
+
+
+def _exact(rounds: Rounds, values: _Values, reports: int, largest: Largest) -> float:
+    seen, worst = _Seen(rounds, reports).table, Decimal(1)
+    with localcontext(PRECISE):
+        for pattern in patterns(reports):
+            sizes = 1 + max(i for (i, _), _ in pattern), 1 + max(j for (_, j), _ in pattern)
+            if values.most is None or max(sizes) <= values.most + 1:  # and nothing
+                one, other = _outcomes(seen, pattern, sizes)
+                worst = max(worst, largest(values, one, other), largest(values, other, one))
+    return round_up(log_ratio(worst, Decimal(1)))
+
+
+@lru_cache(maxsize=8)
+def patterns(reports: int) -> tuple[Pattern, ...]:
+    """Return pairs of patterns of as many reports: each at least once, up to the order of reports and of the two.
+
+    Examples
+    --------
+    >>> [len(patterns(reports)) for reports in (1, 2, 3)]
+    [1, 3, 7]
+    """
+    found: dict[Pattern, None] = {}
+    for first, second in product(_shares(reports), repeat=2):
+        sizes = [sorted(Counter(labels).values(), reverse=True) for labels in (first, second)]
+        ordered = sorted(first) == list(first) and [*Counter(first).values()] == sizes[0]
+        if not ordered or sizes[0] < sizes[1]:
+            continue
+        cells = Counter(zip(first, second, strict=True))
+        columns = sorted(tuple(cells[i, j] for i in range(len(sizes[0]))) for j in range(len(sizes[1])))
+        matrix = [((i, j), count) for j, column in enumerate(columns) for i, count in enumerate(column) if count]
+        found[tuple(matrix)] = None
+    return tuple(found)
+
+
+def _shares(reports: int) -> Iterator[tuple[int, ...]]:
+    """Which permanent response each report has, the responses being numbered as they come."""
+    labels: list[tuple[int, ...]] = [()]
+    for _ in range(reports):
+        labels = [(*before, label) for before in labels for label in range(max(before, default=-1) + 2)]
+    yield from labels
+
+
+def _outcomes(
+    seen: dict[tuple[int, int, int], Decimal], pattern: Pattern, sizes: tuple[int, int]
+) -> tuple[Outcomes, Outcomes]:
+    found: tuple[Outcomes, Outcomes] = ([], [])
+    for bits in product((0, 1), repeat=len(pattern)):
+        for which, responses in enumerate(sizes):
+            counts = [[0, 0] for _ in range(responses)]
+            for (labels, reports), bit in zip(pattern, bits, strict=True):
+                counts[labels[which]][bit] += reports
+            found[which].append([(seen[0, ones, zeros], seen[1, ones, zeros]) for zeros, ones in counts])
+    return found
+
+
+def _chances(outcomes: Outcomes, bits: Sequence[int]) -> list[Decimal]:
+    """Probability of every outcome at a position whose bit in every response is given."""
+    return [
+        math.prod((chances[bit] for chances, bit in zip(one, bits, strict=True)), start=Decimal(1)) for one in outcomes
+    ]
+
+
+def _worst(over: list[Decimal], under: list[Decimal]) -> Decimal:
+    """Largest ratio of the probabilities of an outcome."""
+    worst = Decimal(0)
+    for one, other in zip(over, under, strict=True):
+        if one > worst * other:
+            if not other:
+                return Decimal("Infinity")
+            worst = one / other
+    return worst
+
+
+def _one_hot(values: _Values, first: Outcomes, second: Outcomes) -> Decimal:
+    """Largest ratio over which values of the first history are values of the second."""
+    rows, columns = len(first[0]), len(second[0])
+    over, under = (
+        {lit: _chances(side, [i == lit for i in range(len(side[0]))]) for lit in (None, *range(len(side[0])))}
+        for side in (first, second)
+    )
+    ratios = {(i, j): _worst(over[i], under[j]) for i in over for j in under}
+    worst = Decimal(0)
+    for held, others in product(_without_one(rows), _without_one(columns)):
+        for match in _matches(held, others):
+            unmatched = set(others) - {j for _, j in match}
+            rest = values.bits - len(held) - len(unmatched)
+            if rest >= 0:
+                factors = [ratios[pair] for pair in match] + [ratios[None, j] for j in unmatched]
+                worst = max(worst, math.prod(factors + _times(ratios[None, None], rest), start=Decimal(1)))
+    return worst
+
+
+def _without_one(responses: int) -> list[tuple[int, ...]]:
+    """Which of the responses are of values: all, or all but the one of nothing, which has no bit of its own."""
+    every = range(responses)
+    return [tuple(every), *(tuple(i for i in every if i != nothing) for nothing in every)]
+
+
+def _matches(rows: Sequence[int], columns: Sequence[int]) -> Iterator[list[tuple[int, int | None]]]:
+    """Each row with a column of its own, or with none."""
+    for chosen in product((None, *columns), repeat=len(rows)):
+        used = [j for j in chosen if j is not None]
+        if len(set(used)) == len(used):
+            yield list(zip(rows, chosen, strict=True))
+
+
+def _times(ratio: Decimal, times: int) -> list[Decimal]:
+    return [_power(ratio, times)] if times else []
+
+
+def _power(ratio: Decimal, times: int) -> Decimal:
+    return PRECISE.power(ratio, times)
+
+
+def _filters(values: _Values, first: Outcomes, second: Outcomes) -> Decimal:
+    """Largest ratio over how the filters overlap: position by position, ones that are left being the state."""
+    rows, responses = len(first[0]), len(first[0]) + len(second[0])
+    over, under = (
+        {bits: _chances(side, bits) for bits in product((0, 1), repeat=len(side[0]))} for side in (first, second)
+    )
+    steps = _Steps.of(values.most_ones, responses)
+    ratios = [_worst(over[bits[:rows]], under[bits[rows:]]) for bits in steps.bits]
+    if any(ratio.is_infinite() for ratio in ratios):
+        return Decimal("Infinity")
+    best = [Decimal(0)] * steps.states
+    best[-1] = Decimal(1)  # all ones are left
+    if values.bits >= values.most_ones * responses:  # there is a position for every one: any may be left without
+        shares = [ratio / ratios[0] for ratio in ratios]
+        for share, moves in zip(shares[1:], steps.moves[1:], strict=True):
+            for before, then in moves:  # from all ones down, so that one kind of position may come several times
+                best[then] = max(best[then], best[before] * share)
+        none = _power(ratios[0], values.bits)
+    else:
+        for _ in range(values.bits):
+            after = [value * ratios[0] for value in best]
+            for ratio, moves in zip(ratios[1:], steps.moves[1:], strict=True):
+                for before, then in moves:
+                    after[then] = max(after[then], best[before] * ratio)
+            best = after
+        none = Decimal(1)
+    return none * max(
+        best[state]
+        for state, digits in enumerate(steps.digits)
+        if values.may_have(digits[:rows]) and values.may_have(digits[rows:])
+    )
+
+
+class _Steps(NamedTuple):
+    """What the search over filters goes through: all bits of a position, and which states each leads between."""
+
+    bits: tuple[tuple[int, ...], ...]
+    digits: tuple[tuple[int, ...], ...]
+    moves: tuple[tuple[tuple[int, int], ...], ...]
+
+    @property
+    def states(self) -> int:
+        return len(self.digits)
+
+    @classmethod
+    @lru_cache(maxsize=64)
+    def of(cls, ones: int, responses: int) -> _Steps:
+        bits = tuple(product((0, 1), repeat=responses))
+        digits = tuple(product(range(ones + 1), repeat=responses))
+        places = [(ones + 1) ** place for place in reversed(range(responses))]  # a state's number has its digits
+        moves = []
+        for position in bits:
+            step = sum(place for place, bit in zip(places, position, strict=True) if bit)
+            least = (range(place * bit, place * (ones + 1), place) for place, bit in zip(places, position, strict=True))
+            states = [sum(parts) for parts in product(*least)]
+            moves.append(tuple((state, state - step) for state in reversed(states)))
+        return cls(bits, digits, tuple(moves))
+
+
+def _steps(values: _Values, reports: int) -> int:
+    """How many steps the search over filters takes."""
+    passes = 1 if values.bits >= 2 * reports * values.most_ones else values.bits
+    one_pass: int = (2 * values.most_ones + 1) ** (2 * reports)
+    return passes * one_pass
+
+
+def _bound(rounds: Rounds, values: _Values, reports: int) -> float:
+    """Sum of the positions' worst: those with a one in both histories, in either, in neither."""
+    blocks = reports if values.most is None else min(reports, values.most + 1)
+    ones = min(values.bits, values.most_ones * blocks)
+    position = Position.of(rounds, reports, blocks, single=values.disjoint)
+    worst = {(one, other): position.worst(one, other) for one, other in product(((0,), (0, 1)), repeat=2)}
+    totals = []
+    for both in (max(0, 2 * ones - values.bits), ones):
+        counts = (
+            (both, worst[(0, 1), (0, 1)]),
+            (ones - both, worst[(0, 1), (0,)]),
+            (ones - both, worst[(0,), (0, 1)]),
+            (values.bits - 2 * ones + both, worst[(0,), (0,)]),
+        )
+        totals.append(sum(times * loss for times, loss in counts if times))
+    return math.nextafter(max(totals) * (1 + SLACK) + 1e-13 * reports * values.bits, math.inf)

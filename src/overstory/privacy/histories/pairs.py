@@ -1,0 +1,321 @@
+"""What tells one history of values from another, exactly.
+
+A history is what a device held, report by report. Its reports are not independent: those of one value share a
+memoized permanent response, and those of two values do not, unless these share one. So a history is known by its
+pattern of equal and different permanent responses as well as by the values themselves.
+
+The worst outcome of two histories, without going through them all.
+
+A history is, report by report, which permanent response the report is read through and what the true symbol was.
+Reports that have the same entry in both histories form a *block*. Within a block the worst outcome is constant:
+
+    Fix all that is seen outside a block. What is seen in it then has, under either history, the likelihood
+    sum over z of w_z R^(v_z), where v_z of the block's reports are z, the w_z are what the rest says of the permanent
+    response, and R >= 1 is P(keep) / P(other) of the instantaneous round. Whether the ratio of two such sums reaches
+    c is the sign of sum of s_z R^(v_z), with s_z = w_z - c w'_z. Reports moved from where s_z is negative to where it
+    is positive do not lower it, and over the latter it is convex: so its maximum lies at a corner, where all of the
+    block's reports are one symbol. For a bit, whose channel need not be symmetric, the likelihood ratio is monotone
+    in the number of ones, with the same end.
+
+So b blocks have (number of symbols)^b outcomes to look at, however many reports there are. `tests/privacy` goes
+through all of them for short histories, and finds the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+from functools import lru_cache, partial
+from itertools import product
+from typing import Any, Final, NamedTuple
+
+from overstory.protocol.channels import BinaryChannel, Rounds
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
+from overstory.protocol.mechanisms.sets import SetMechanism
+from overstory.protocol.permanent_response import GooglePermanence
+from overstory.protocol.probability import as_decimal, log_ratio, power, round_up, weighted_sum
+from overstory.protocol.sampling import SymbolRounds
+
+# Per report: which permanent response it is read through, and the true symbol (or bit).
+Entry = tuple[Hashable, int]
+# Reports that neither history tells apart: (the first's entry, the second's), and how many of them there are.
+Blocks = list[tuple[tuple[Entry, Entry], int]]
+# From a true symbol, and how often each symbol was seen through one permanent response, to the probability of that.
+Likelihood = Callable[[int, Mapping[int, int]], Decimal]
+# Numerator and denominator.
+Ratio = tuple[Decimal, Decimal]
+
+PRECISE: Final = Context(prec=100)
+MAX_REPORTS: Final = 10_000
+MAX_OUTCOMES: Final = 100_000
+SLACK: Final = 1e-9
+"""What a bound in floats is raised by, relatively: more than its arithmetic can be wrong."""
+
+
+class Worst(NamedTuple):
+    """Epsilon between any two histories, rounded up, and whether it is the exact one or a bound."""
+
+    epsilon: float
+    exact: bool
+
+
+def check_reports(reports: int, least: int = 1, most: int = MAX_REPORTS) -> int:
+    """Return `reports`, or raise ParameterError unless it is a whole number in ``least .. most``."""
+    if not isinstance(reports, int) or isinstance(reports, bool) or not least <= reports <= most:
+        raise ParameterError(f"reports = {reports!r}: give a whole number from {least} to {most}")
+    return reports
+
+
+def blocks_of(first: Sequence[Entry], second: Sequence[Entry]) -> Blocks:
+    """Return the blocks of two histories.
+
+    Raises
+    ------
+    ParameterError
+        When the histories differ in length, are empty or too long.
+    """
+    if len(first) != len(second) or not first:
+        raise ParameterError(f"histories of {len(first)} and {len(second)} reports: give two of one length, not empty")
+    check_reports(len(first))
+    return list(Counter(zip(first, second, strict=True)).items())
+
+
+def worst_losses(blocks: Blocks, symbols: Iterable[int], likelihood: Likelihood) -> tuple[Decimal, Decimal]:
+    """Worst log ratios over all outcomes: (first against second, second against first); see `worst_ratios`."""
+    ahead, behind = worst_ratios(blocks, symbols, likelihood)
+    return log_ratio(*ahead), log_ratio(*behind)
+
+
+def worst_ratios(blocks: Blocks, symbols: Iterable[int], likelihood: Likelihood) -> tuple[Ratio, Ratio]:
+    """Worst ratios over all outcomes: (first against second, second against first).
+
+    Parameters
+    ----------
+    blocks
+        The histories' blocks.
+    symbols
+        What the reports of a block can all be: one symbol of each sort that the histories tell apart is enough.
+    likelihood
+        Of what is seen through one permanent response.
+
+    Raises
+    ------
+    ParameterError
+        When there are too many outcomes to enumerate.
+    """
+    choices = tuple(symbols)
+    if len(choices) ** len(blocks) > MAX_OUTCOMES:
+        raise ParameterError(
+            f"{len(blocks)} different reports of {len(choices)} symbols have more than {MAX_OUTCOMES} outcomes: "
+            "shorten the histories"
+        )
+    ahead, behind = (Decimal(1), Decimal(1)), (Decimal(1), Decimal(1))
+    with localcontext(PRECISE):
+        for outcome in product(choices, repeat=len(blocks)):
+            one, other = (_probability(blocks, which, outcome, likelihood) for which in (0, 1))
+            ahead, behind = larger(ahead, (one, other)), larger(behind, (other, one))
+    return ahead, behind
+
+
+def _probability(blocks: Blocks, which: int, outcome: tuple[int, ...], likelihood: Likelihood) -> Decimal:
+    """Probability of an outcome under one of the histories: a product over permanent responses."""
+    seen: dict[Entry, dict[int, int]] = {}
+    for (entries, size), symbol in zip(blocks, outcome, strict=True):
+        counts = seen.setdefault(entries[which], {})
+        counts[symbol] = counts.get(symbol, 0) + size
+    return math.prod((likelihood(true, counts) for (_, true), counts in seen.items()), start=Decimal(1))
+
+
+def larger(best: Ratio, new: Ratio) -> Ratio:
+    """Return the larger of two ratios, a denominator of 0 being infinite."""
+    return new if new[0] * best[1] > best[0] * new[1] else best
+
+
+MOST_CASES: Final = 1 << 12
+"""Probabilities of one mechanism that are held: histories of one length ask for few, each many times."""
+UNIFORM: Final = -1
+"""What stands for a symbol where there is nothing to report: the permanent symbol is then drawn uniformly."""
+
+
+def epsilon_between(mechanism: Mechanism, first: Sequence[Any], second: Sequence[Any], *, cohort: int = 0) -> float:
+    """Exact epsilon between two histories of values of one device, rounded up.
+
+    Of values alone: that a device had nothing to report is no value here. `change_leak` and `Terms.epsilon_any` count
+    that as well.
+
+    Parameters
+    ----------
+    mechanism
+        The mechanism.
+    first, second
+        The value of each report, in order.
+    cohort
+        The device's cohort.
+
+    Raises
+    ------
+    ParameterError
+        When the histories differ in length or are too varied to enumerate, or a value is outside the domain.
+
+    Examples
+    --------
+    Two reports of one value against two of another, and against a change, which is more visible:
+
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> basic = mechanism("basic-rappor", domain_size=64)
+    >>> round(epsilon_between(basic, [1, 1], [2, 2]), 3)
+    1.009
+    >>> round(epsilon_between(basic, [1, 1], [1, 2]), 3)
+    4.305
+    """
+    if isinstance(mechanism, BitMechanism):
+        return _between_bits(mechanism, first, second, cohort)
+    if isinstance(mechanism, SymbolMechanism):
+        symbols = ([mechanism.encoding.symbol(value, cohort) for value in history] for history in (first, second))
+        ratios = symbol_ratios(mechanism.rounds, *([(s, s) for s in history] for history in symbols))
+        return round_up(max(log_ratio(*ratio) for ratio in ratios))
+    if isinstance(mechanism, SetMechanism):
+        return _between_sets(mechanism, first, second)
+    raise ParameterError(f"nothing is known of how two histories of {type(mechanism).__name__} can differ")
+
+
+def memo(mechanism: Mechanism, value: Any, cohort: int = 0) -> Hashable:
+    """Return what names a value's permanent response on a device: equal for two values that share one.
+
+    The value itself, except where values share: the symbol for hashing oracles, the filter in Google's derivation.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.symbols import loloha
+    >>> hashed = loloha(epsilon_permanent=2, epsilon_report=1, hash_range=2, domain_size=100)
+    >>> len({memo(hashed, value, cohort=7) for value in range(100)})
+    2
+    """
+    return memo_of(mechanism, cohort)(value)
+
+
+def memo_of(mechanism: Mechanism, cohort: int = 0) -> Callable[[Any], Hashable]:
+    """Return `memo` for one mechanism and cohort, as a device asks it of every value."""
+    if isinstance(mechanism, SymbolMechanism):
+        return partial(mechanism.encoding.symbol, cohort=cohort)
+    if isinstance(mechanism, BitMechanism) and not redraws_for_equal_bits(mechanism):
+        return partial(mechanism.encode, cohort=cohort)
+    return _itself
+
+
+def _itself(value: Hashable) -> Hashable:
+    return value
+
+
+def redraws_for_equal_bits(mechanism: BitMechanism) -> bool:
+    """Whether two values with the same true bits have permanent responses of their own.
+
+    Google's derivation takes the bits for key, so there such values share one response.
+    """
+    return not isinstance(mechanism.permanence, GooglePermanence)
+
+
+def bit_losses(rounds: Rounds, first: Sequence[Entry], second: Sequence[Entry]) -> tuple[Decimal, Decimal]:
+    """Worst log ratios at one position of an encoding: (first against second, second against first).
+
+    Raises
+    ------
+    ParameterError
+        When the histories differ in length, are empty, or have too many outcomes to enumerate.
+    """
+    return worst_losses(blocks_of(first, second), (0, 1), _bits_seen(rounds))
+
+
+def symbol_ratios(rounds: SymbolRounds, first: Sequence[Entry], second: Sequence[Entry]) -> tuple[Ratio, Ratio]:
+    """Worst ratios of two histories of symbols: (first against second, second against first).
+
+    All symbols that neither history holds are alike, so as many of them are looked at as there are blocks. `UNIFORM`
+    for a symbol is nothing to report.
+
+    Raises
+    ------
+    ParameterError
+        When the histories differ in length, are empty, or have too many outcomes to enumerate.
+    """
+    blocks = blocks_of(first, second)
+    held = {symbol for history in (first, second) for _, symbol in history} - {UNIFORM}
+    size = rounds.permanent.domain_size
+    others = (symbol for symbol in range(size) if symbol not in held)
+    spare = min(len(blocks), size - len(held))
+    return worst_ratios(blocks, [*held, *(next(others) for _ in range(spare))], _symbols_seen(rounds))
+
+
+@lru_cache(maxsize=64)
+def _bits_seen(rounds: Rounds) -> Likelihood:
+    """Return P(these reports | true bit): the permanent bit is drawn once, then seen."""
+    later = rounds.instantaneous
+
+    @lru_cache(maxsize=MOST_CASES)
+    def likely(bit: int, ones: int, zeros: int) -> Decimal:
+        total = Decimal(0)
+        for permanent, one in ((1, later.keep_one), (0, later.raise_zero)):
+            total += chance(rounds.permanent, bit, permanent) * power(one, ones) * power(1 - one, zeros)
+        return total
+
+    return lambda bit, seen: likely(bit, seen.get(1, 0), seen.get(0, 0))
+
+
+def chance(channel: BinaryChannel, given: int, output: int) -> Decimal:
+    """P(output | given)."""
+    one = channel.keep_one if given else channel.raise_zero
+    return power(one if output else 1 - one, 1)
+
+
+@lru_cache(maxsize=64)
+def _symbols_seen(rounds: SymbolRounds) -> Likelihood:
+    """Return P(these reports | true symbol): any symbol may be the permanent one; those not seen are equally likely."""
+    kept, other = as_decimal(rounds.instantaneous.keep), as_decimal(rounds.instantaneous.other)
+    exact = {
+        "uniform": Fraction(1, rounds.permanent.domain_size),
+        "own": rounds.permanent.keep,
+        "foreign": rounds.permanent.other,
+    }
+    drawn = {way: as_decimal(share) for way, share in exact.items()}
+
+    @lru_cache(maxsize=MOST_CASES)
+    def likely(ways: tuple[str, ...], often: tuple[int, ...]) -> Decimal:
+        reports, total = sum(often), Decimal(0)
+        for way, times in zip(ways, often, strict=True):
+            total += drawn[way] * power(kept, times) * power(other, reports - times)
+        unseen = as_decimal(1 - sum((exact[way] for way in ways), Fraction(0)))
+        return total + unseen * power(other, reports)
+
+    def seen_given(symbol: int, seen: Mapping[int, int]) -> Decimal:
+        if symbol == UNIFORM:
+            return likely(("uniform",) * len(seen), tuple(seen.values()))
+        return likely(tuple("own" if one == symbol else "foreign" for one in seen), tuple(seen.values()))
+
+    return seen_given
+
+
+def _between_bits(mechanism: BitMechanism, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:
+    """Bits are independent given the histories: positions with one pattern lose alike."""
+    histories = [[(memo(mechanism, v, cohort), mechanism.encode(v, cohort)) for v in h] for h in (first, second)]
+    patterns = Counter(
+        tuple(tuple((name, bits >> i & 1) for name, bits in history) for history in histories)
+        for i in range(mechanism.encoding.num_bits)
+    )
+    losses = [(bit_losses(mechanism.rounds, *pattern), bits) for pattern, bits in patterns.items()]
+    return round_up(max(weighted_sum((bits, loss[way]) for loss, bits in losses) for way in (0, 1)))
+
+
+def _between_sets(mechanism: SetMechanism, first: Sequence[Any], second: Sequence[Any]) -> float:
+    """One memoized output per value, sent as it is: another pattern is seen at once, the same pattern is a sum."""
+    for value in (*first, *second):
+        mechanism.encoding.contains(0, value)  # says so when it is outside the domain
+    responses = {entries for entries, _ in blocks_of([(v, 0) for v in first], [(v, 0) for v in second])}
+    pairs = [(one, other) for (one, _), (other, _) in responses]
+    if len({one for one, _ in pairs}) < len(pairs) or len({other for _, other in pairs}) < len(pairs):
+        return float("inf")
+    loss = Decimal(mechanism.epsilon_report)
+    return round_up(weighted_sum((1, loss) for one, other in pairs if one != other))

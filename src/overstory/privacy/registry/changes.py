@@ -1,0 +1,289 @@
+"""What a change of the metric registry means: which promises it weakens, which stored counts it breaks.
+
+A person agreed to a metric as it was. Whatever reveals more than that, under the same id, breaks the agreement; it
+needs a new metric, with an id of its own, about which people are asked. Two rules are less obvious than the rest:
+
+- **Other parameters weaken, even those with a smaller epsilon, where permanent responses are memoized.** A device that
+  has reported draws new permanent responses under the new parameters, and the old ones are out already: together they
+  cost the sum of both epsilons, where one was promised. (Noise that is drawn afresh for every report has no such past.)
+  So do other symbols for the same values: a value with another symbol has another permanent response.
+- **A later expiry does not weaken.** Renewing is a decision to be reviewed, which is why expiry is required; what
+  bounds a person's loss, the permanent epsilon and the cap on values, does not grow with time, and a collection whose
+  noise is all fresh says so on its page.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from overstory.privacy.payload_terms import terms_of
+from overstory.privacy.terms import add_up
+from overstory.privacy.text import epsilon_text
+from overstory.protocol.domains import Categories, Domain
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget, Strings
+
+NUMBERS: Final = (2, 3, 5, 10, 20, 50, 100)
+CHANGES: Final = (2, 5, 10)
+BEYOND: Final = ("first", "drop", "nearest")
+"""What happens past the cap on values, from what reveals least: no value is told; that there are more; where."""
+
+
+class Kind(StrEnum):
+    """What a change does."""
+
+    WEAKENS = "weakens-privacy"
+    BREAKS = "breaks-counts"
+    HARMLESS = "harmless"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One difference between two registries.
+
+    Attributes
+    ----------
+    metric
+        The metric's id; empty for the registry as a whole.
+    what
+        The key, or the promise, that changed.
+    kind
+        Whether it weakens privacy, breaks stored counts, or neither.
+    said
+        In a sentence.
+    """
+
+    metric: str
+    what: str
+    kind: Kind
+    said: str
+
+    def to_json(self) -> dict[str, str]:
+        """Return JSON values."""
+        return {"metric": self.metric, "what": self.what, "kind": str(self.kind), "said": self.said}
+
+
+def compare_registries(old: MetricRegistry, new: MetricRegistry) -> list[Change]:
+    """Return every change from one registry to another, by metric, what weakens privacy first.
+
+    Examples
+    --------
+    >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
+    >>> weaker = EXAMPLE.replace("epsilon = 1.0", "epsilon = 2.0").replace("-11-21", "-11-22")
+    >>> found = compare_registries(parse_registry(EXAMPLE), parse_registry(weaker))
+    >>> [(change.what, str(change.kind)) for change in found][1:3]
+    [('one report', 'weakens-privacy'), ('several reports of one unchanged value', 'weakens-privacy')]
+    """
+    found = [*_of_the_whole(old, new)]
+    for name in dict.fromkeys((*old, *new)):
+        if name not in new:
+            found.append(
+                Change(name, "metric", Kind.HARMLESS, "no longer listed: its reports are refused, counts stay")
+            )
+        elif name not in old:
+            found.append(Change(name, "metric", Kind.HARMLESS, "new: nothing is recorded before a person was asked"))
+        else:
+            order = list(Kind)
+            found += sorted(_of_a_metric(old[name], new[name]), key=lambda change: order.index(change.kind))
+    return found
+
+
+def _of_the_whole(old: MetricRegistry, new: MetricRegistry) -> Iterator[Change]:
+    if old.version != new.version:
+        yield Change("", "registry", Kind.HARMLESS, f"version {old.version} becomes {new.version}")
+    elif old.digest != new.digest:
+        said = (
+            f"still version {old.version}, though metrics changed: consent could not tell the two apart; give another"
+        )
+        yield Change("", "registry", Kind.HARMLESS, said)
+    if old.budget != new.budget:
+        before, after = (_limits(registry.budget) for registry in (old, new))
+        weaker = old.budget is not None and (new.budget is None or new.budget.allows_more_than(old.budget))
+        said = f"{before} becomes {after}" + (": devices ask about every metric again" if weaker else "")
+        yield Change("", "budget", Kind.WEAKENS if weaker else Kind.HARMLESS, said)
+
+
+def _limits(budget: PersonBudget | None) -> str:
+    if budget is None:
+        return "none"
+    own = "".join(f", {most:g} for {name}" for name, most in budget.attributes.items())
+    return f"epsilon {budget.epsilon:g} ({budget.against}){own}"
+
+
+def _of_a_metric(old: Metric, new: Metric) -> Iterator[Change]:
+    if old.mechanism.digest != new.mechanism.digest:
+        yield from _of_the_mechanism(old, new)
+    yield from _of_the_cap(old, new)
+    yield from _of_time(old, new)
+    if old.domain.canonical() != new.domain.canonical():
+        yield from _of_the_domain(old, new)
+    if old.candidates != new.candidates:
+        yield _of_the_candidates(new)
+    for key in ("title", "description", "owner", "purpose", "attribute"):
+        if getattr(old, key) != getattr(new, key):
+            said = f"{getattr(old, key)!r} becomes {getattr(new, key)!r}: devices ask about it again"
+            yield Change(new.id, key, Kind.HARMLESS, said)
+    if old.window != new.window and "window" not in new.mechanism.parameters:
+        said = f"privacy is stated for {new.window or 'no'} reports, not for {old.window or 'none'}"
+        yield Change(new.id, "window", Kind.HARMLESS, said)
+
+
+def _of_the_mechanism(old: Metric, new: Metric) -> Iterator[Change]:
+    """Other parameters, or another oracle: every epsilon, then what the past costs, then the counts."""
+    before, after = terms_of(old.mechanism), terms_of(new.mechanism)
+    windows = {window for window in (old.window, new.window) if window and window > 1}
+    yield from _worse(new.id, "one report", (1,), before.epsilon_n, after.epsilon_n)
+    yield from _worse(
+        new.id,
+        "several reports of one unchanged value",
+        sorted({*NUMBERS, *windows}),
+        before.epsilon_n,
+        after.epsilon_n,
+    )
+    permanent = old.mechanism.epsilon_permanent, new.mechanism.epsilon_permanent
+    yield from _worse(new.id, "any number of reports of one unchanged value", (0,), *map(_always, permanent))
+    yield from _worse(new.id, "a change of value", CHANGES, before.change_leak, after.change_leak)
+    if all(map(math.isfinite, permanent)):  # so neither's noise is all fresh
+        total = add_up([(1, epsilon) for epsilon in permanent])
+        said = (
+            "devices that have reported draw new permanent responses, and the old ones are out: all reports of one "
+            f"value cost {_said(total)} together, where {_said(permanent[0])} was promised"
+        )
+        yield Change(new.id, "parameters", Kind.WEAKENS, said)
+    what = "oracle" if old.mechanism.name != new.mechanism.name else "parameters"
+    said = "reports made with the old parameters are refused, and the counts of both cannot be added up"
+    yield Change(new.id, what, Kind.BREAKS, said)
+
+
+def _always(epsilon: float) -> Callable[[int], float]:
+    return lambda _: epsilon
+
+
+def _worse(
+    name: str, what: str, numbers: Sequence[int], old: Callable[[int], float], new: Callable[[int], float]
+) -> Iterator[Change]:
+    """Return the change at the number of reports where it is worst, if it is one for the worse anywhere."""
+    pairs = [(number, old(number), new(number)) for number in numbers]
+    risen = [pair for pair in pairs if pair[2] > pair[1]]
+    if risen:
+        number, before, after = max(risen, key=lambda pair: pair[2] - pair[1])
+        of = f"for {number} reports: " if number > 1 else ""
+        said = f"{of}epsilon {_said(before)} becomes {_said(after)}"
+        yield Change(name, what, Kind.WEAKENS, said)
+
+
+def _said(epsilon: float) -> str:
+    return epsilon_text(epsilon, "without bound")
+
+
+def _of_the_domain(old: Metric, new: Metric) -> Iterator[Change]:
+    """Other values for the symbols: of a value that had another one, two permanent responses are out."""
+    before, after, terms = old.domain, new.domain, terms_of(new.mechanism)
+    named = [(one.names, one.other) for one in (before, after) if isinstance(one, Categories)]
+    if len(named) == 2 and named[0] == named[1]:
+        said = "the categories' order has a meaning now, or has none any more: values keep their symbols"
+        yield Change(new.id, "domain", Kind.HARMLESS, said)
+        return
+    kept = old.mechanism.digest == new.mechanism.digest and not terms.fresh  # other parameters: said already
+    if kept and _renumbered(before, after):
+        both = _said(add_up([(2, terms.epsilon_permanent)]))
+        said = (
+            "a value whose symbol is another now gets a second permanent response, and the first is out: all reports "
+            f"of it cost {both} together, where {_said(terms.epsilon_permanent)} was promised"
+        )
+        yield Change(new.id, "domain", Kind.WEAKENS, said)
+    yield Change(new.id, "domain", Kind.BREAKS, "symbols stand for other values, and so do stored counts")
+
+
+def _renumbered(old: Domain | Strings, new: Domain | Strings) -> bool:
+    """Whether a value has a symbol in both domains, and not the same one."""
+    if isinstance(old, Categories) and isinstance(new, Categories):
+        pairs = ([_symbol(domain, name) for domain in (old, new)] for name in {*old.labels, *new.labels})
+        return any(None not in pair and pair[0] != pair[1] for pair in pairs)
+    forms = [{key: said for key, said in domain.canonical().items() if key != "outside"} for domain in (old, new)]
+    return forms[0] != forms[1]
+
+
+def _symbol(domain: Categories, name: str) -> int | None:
+    """Return the symbol of a name, or None where it has none."""
+    try:
+        return domain.symbol(name)
+    except ParameterError:
+        return None
+
+
+def _of_the_cap(old: Metric, new: Metric) -> Iterator[Change]:
+    """How many values a device may give away, and what follows once it has."""
+    caps = [metric.max_values or math.inf for metric in (old, new)]
+    if caps[0] != caps[1]:
+        before, after = map(lifetime_epsilon, (old, new))
+        more = caps[1] > caps[0] and (after > before or math.isinf(before))  # not above the domain's size
+        shown = [metric.max_values or "any number" for metric in (old, new)]
+        lifetime = f"all that a device may ever report, epsilon {_said(before)} becomes {_said(after)}"
+        kind = Kind.WEAKENS if more else Kind.HARMLESS
+        said = f"{shown[0]} becomes {shown[1]}: {lifetime}"
+        yield Change(new.id, "max_values", kind, said)
+    if old.beyond != new.beyond:
+        worse = BEYOND.index(new.beyond) > BEYOND.index(old.beyond)
+        said = f"past the cap on values, {old.beyond} becomes {new.beyond}"
+        if worse:
+            said += ": they follow the value again" if new.beyond == "nearest" else ": a response more tells of them"
+        yield Change(new.id, "beyond", Kind.WEAKENS if worse else Kind.HARMLESS, said)
+
+
+def most_responses(metric: Metric) -> int | None:
+    """Return how many permanent responses a device ever reports, at most: those of the values, and nothing's.
+
+    A value that cannot be reported is reported as nothing, by a response of its own; where the metric caps the values
+    and does not drop them, it takes one of the cap's places.
+    """
+    terms = terms_of(metric.mechanism)
+    values = None if terms.most_values is None else terms.most_values + 1
+    return min((number for number in (metric.max_responses, values) if number is not None), default=None)
+
+
+def lifetime_epsilon(metric: Metric) -> float:
+    """Return what all that a device may ever report costs together, however often; infinite without a bound.
+
+    It holds between histories with the same pattern of equal and different permanent responses: see
+    `Terms.epsilon_values`.
+    """
+    most = most_responses(metric)
+    return math.inf if most is None else add_up([(most, terms_of(metric.mechanism).epsilon_permanent)])
+
+
+def _of_time(old: Metric, new: Metric) -> Iterator[Change]:
+    if old.period != new.period:
+        if new.period < old.period:
+            said = f"every {old.period} becomes every {new.period}: a device reports more often"
+            yield Change(new.id, "period", Kind.WEAKENS, said)
+        said = f"every {old.period} becomes every {new.period}: stored counts are numbered by other periods"
+        yield Change(new.id, "period", Kind.BREAKS, said)
+    if old.retention_days != new.retention_days:
+        kind = Kind.WEAKENS if new.retention_days > old.retention_days else Kind.HARMLESS
+        said = f"reports are kept for {new.retention_days} days, not for {old.retention_days}"
+        yield Change(new.id, "retention_days", kind, said)
+    if old.grace_days != new.grace_days:
+        said = f"late reports are taken, and batch ids remembered, for {new.grace_days} days, not for {old.grace_days}"
+        if new.grace_days > old.grace_days:
+            said += "; ids forgotten until now stay forgotten: an upload repeated from then would count twice"
+        yield Change(new.id, "grace_days", Kind.HARMLESS, said)
+    if old.expires != new.expires:
+        renewed = "renewed until" if new.expires > old.expires else "ends sooner, on"
+        said = f"{renewed} {new.expires}, not {old.expires}: " + (
+            "allowed, and to be reviewed; a device past the old end has destroyed its key, and reports no more"
+            if new.expires > old.expires
+            else "less is collected"
+        )
+        yield Change(new.id, "expires", Kind.HARMLESS, said)
+
+
+def _of_the_candidates(new: Metric) -> Change:
+    if new.counted_by_label:
+        said = "reports are counted by candidate as they come in: stored counts are of the old list"
+        return Change(new.id, "candidates", Kind.BREAKS, said)
+    return Change(new.id, "candidates", Kind.HARMLESS, "stored counts can be decoded again with the new list")

@@ -1,0 +1,187 @@
+"""A metric's public page: what is collected, why, how often, for how long, and what it can reveal, in plain words.
+
+What a metric reveals: its mechanism's statement, for the reports and the values that the registry allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from overstory.privacy.approximate import DELTA
+from overstory.privacy.claims import Claim, notes_of, rows_of
+from overstory.privacy.payload_terms import terms_of
+from overstory.privacy.registry.cost import MetricCost, counted, metric_cost
+from overstory.privacy.statement import PrivacyStatement, statement
+from overstory.protocol.domains import Bins, Categories, Domain, Integers
+from overstory.protocol.metrics import Metric, Strings
+
+SHOWN: Final = (1, 2, 3, 5, 10)
+MOST_CHANGES: Final = 100
+"""Up to this window the leak of a change is computed unasked: within a second."""
+
+
+def metric_statement(metric: Metric, *, reports: Iterable[int] = (), delta: float = DELTA) -> PrivacyStatement:
+    """Return the privacy statement of a metric: for a few reports, for its window, and for any others asked about.
+
+    Examples
+    --------
+    >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
+    >>> said = metric_statement(parse_registry(EXAMPLE)["colour"], reports=[20])
+    >>> sorted(said.epsilon_n)
+    [1, 2, 3, 5, 10, 20]
+    """
+    asked, window = set(reports), metric.window or 1
+    changes = {2, *asked, window if window <= MOST_CHANGES else 2} - {1}
+    numbers = sorted({*SHOWN, *asked, window})
+    return statement(metric.mechanism, reports=numbers, change_reports=sorted(changes), delta=delta)
+
+
+MOST_NAMES = 20
+
+
+@dataclass(frozen=True)
+class MetricPage:
+    """The page's content, for the terminal, Markdown, JSON, or a web page.
+
+    Attributes
+    ----------
+    metric
+        Whose page it is.
+    facts
+        What a person asks first, each with its answer.
+    privacy
+        The statement of the metric's mechanism.
+    cost
+        What its reports cost the person who sends them.
+    """
+
+    metric: Metric
+    facts: tuple[tuple[str, str], ...]
+    privacy: PrivacyStatement
+    cost: MetricCost
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """Every epsilon with its condition and what it rests on, the one without a condition first."""
+        return self.cost.claims
+
+    def plain_words(self) -> str:
+        """Say to a person what holds without a condition."""
+        line = self.cost.headline
+        return f"{line.amount[:1].upper()}{line.amount[1:]}: {line.words}."
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the registry's entry with its privacy, as JSON values."""
+        privacy = self.privacy.to_json() | {
+            "claims": [claim.to_json() for claim in self.claims],
+            "plain_words": self.plain_words(),
+            "cost": self.cost.to_json(),
+        }
+        return self.metric.to_json() | {"facts": dict(self.facts), "privacy": privacy}
+
+    def table(self) -> Iterator[tuple[str, str, str, str]]:
+        """Return rows: what is seen of one device, epsilon, how far the odds move, the notes' numbers."""
+        return rows_of(self.claims)
+
+    def notes(self) -> dict[str, int]:
+        """Return what the epsilons rest on, numbered in the order of the table."""
+        return notes_of(self.claims)
+
+
+def metric_page(metric: Metric, *, reports: int | None = None) -> MetricPage:
+    """Return the page of a metric.
+
+    Parameters
+    ----------
+    metric
+        The metric.
+    reports
+        How many reports to state it for; see `overstory.privacy.registry.cost`.
+
+    Examples
+    --------
+    >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
+    >>> page = metric_page(parse_registry(EXAMPLE)["colour"])
+    >>> for question, answer in page.facts[2:5]:
+    ...     print(f"{question}: {answer}")
+    What a report can be about: one of 3: red, green, blue; any other value is reported as nothing
+    How often: at most one report per device per week
+    How many values: all 3 that there are
+    """
+    said = metric_statement(metric)
+    return MetricPage(metric, tuple(_facts(metric, said)), said, metric_cost(metric, reports))
+
+
+def _facts(metric: Metric, said: PrivacyStatement) -> Iterator[tuple[str, str]]:
+    yield "Why", metric.purpose
+    yield "Responsible", metric.owner
+    if metric.attribute is not None:
+        yield "What it tells of", f"{metric.attribute}, as every metric with this attribute does"
+    yield "What a report can be about", _domain(metric)
+    yield "How often", how_often(metric)
+    yield "How many values", how_many_values(metric)
+    yield "Ends on", f"{metric.expires}: nothing is collected from then on, unless a reviewed change renews it"
+    yield "Kept for", _kept(metric)
+    shown = metric.to_json()["parameters"].items()
+    given = ", ".join(f"{key} = {value}" for key, value in shown)
+    yield "What could put a device's reports together", said.linkable.words()
+    yield "How", f"{metric.mechanism.name} ({given}); randomized on the device, which never sends the value itself"
+
+
+def _domain(metric: Metric) -> str:
+    domain = metric.domain
+    if isinstance(domain, Strings):
+        if metric.candidates is not None:
+            return f"any text, hashed; {len(metric.candidates):,} texts are looked for (the file {domain.candidates})"
+        return "any text, hashed; which texts are looked for is decided later"
+    return _symbols(domain)
+
+
+def _symbols(domain: Domain) -> str:
+    if isinstance(domain, Categories):
+        names = ", ".join(domain.names[:MOST_NAMES]) + (", ..." if len(domain.names) > MOST_NAMES else "")
+        others = f"; any other value is reported as {'nothing' if domain.other is None else domain.other}"
+        return f"one of {domain.size}: {names}{others}"
+    if isinstance(domain, Integers):
+        return f"a whole number from {domain.minimum} to {domain.maximum}; {_outside(domain)}"
+    if isinstance(domain, Bins):
+        limits = f"from {domain.minimum:g} to {domain.maximum:g}"
+        return f"which of {domain.count} equal ranges {limits} a number lies in; {_outside(domain)}"
+    return f"one of {domain.size} values"
+
+
+def _outside(domain: Integers | Bins) -> str:
+    return {
+        "clamp": "one outside counts as the nearest",
+        "reject": "one outside is reported as nothing",
+        "separate": "one outside is reported as below or above, and not how far",
+    }[domain.outside]
+
+
+def how_often(metric: Metric) -> str:
+    """Say how often a device reports at most."""
+    return f"at most one report per device per {metric.period}"
+
+
+def how_many_values(metric: Metric) -> str:
+    """Say of how many different values a device can ever report, which is what its reports can cost."""
+    if terms_of(metric.mechanism).fresh:
+        return "any number: all noise is drawn afresh, so what counts is the number of reports"
+    size = None if isinstance(metric.domain, Strings) else metric.domain.size
+    if metric.max_values is None or (size is not None and metric.max_values >= size):
+        return "any number" if size is None else f"all {size} that there are"
+    then = {
+        "drop": "are reported as nothing",
+        "first": "are reported as if they were the first",
+        "nearest": "are reported as if they were the nearest",
+    }[metric.beyond]
+    return f"at most {counted(metric.max_values, 'different value')} from one device, ever; later values {then}"
+
+
+def _kept(metric: Metric) -> str:
+    days = f"{metric.retention_days} days" if metric.retention_days else "no time once they are counted"
+    kept = f"randomized reports: {days}; their counts: for good"
+    late = f"; a report that comes up to {metric.grace_days} days late is still counted"
+    return kept + (late if metric.grace_days else "; a report that comes after its period is not counted")

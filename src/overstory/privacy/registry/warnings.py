@@ -1,0 +1,190 @@
+"""What is worth a second look in a registry that has no fault.
+
+What a reviewer should know of a registry without fault or warning: what adds up, and when a budget ends.
+
+Metrics whose parameters an earlier version read otherwise: hashing oracles that name no number of seeds.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Iterator
+
+from overstory.privacy.attacks.linkability import linkability
+from overstory.privacy.payload_terms import terms_of
+from overstory.privacy.registry.changes import lifetime_epsilon
+from overstory.privacy.registry.totals import budget_words
+from overstory.privacy.terms import add_up
+from overstory.privacy.text import epsilon_text
+from overstory.protocol.domains import Categories, Domain
+from overstory.protocol.encodings.base import DEFAULT_SEEDS, SEEDS
+from overstory.protocol.metrics import Fault, Metric, MetricRegistry, Strings
+from overstory.protocol.metrics.toml_positions import places
+
+MOST_SEEDS = 1024
+"""Cohorts, seeds or rows up to which a device is one of a crowd: of a million devices about a thousand share each."""
+
+SOON = 30
+"""Days before its expiry at which a metric is worth a decision."""
+
+
+def registry_warnings(registry: MetricRegistry, text: str, today: dt.date) -> list[Fault]:
+    """Return what a reviewer should look at again, each with its line.
+
+    An expiry in the past is a warning, and no fault: a collector still takes late reports of such a metric, and
+    refuses those of periods after the expiry.
+
+    Parameters
+    ----------
+    registry
+        What was read.
+    text
+        What it was read from.
+    today
+        The day to judge expiries by.
+
+    Examples
+    --------
+    >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
+    >>> for warning in registry_warnings(parse_registry(EXAMPLE), EXAMPLE, dt.date(2028, 1, 1)):
+    ...     print(warning)
+    line 14, metrics.colour.expires: expired on 2027-11-21: nothing is collected any more; renew it or remove it
+    """
+    where = places(text)
+    keys: dict[str | int, set[str | int]] = {}
+    for path in where:
+        if len(path) == 3 and path[0] == "metrics":
+            keys.setdefault(path[1], set()).add(path[2])
+    found = []
+    for name, metric in registry.items():
+        written = keys.get(name, set())
+        warned = (*_expiry(metric, today), *_caps(metric, "beyond" in written), *_links(metric, today))
+        for key, message in warned:
+            path = ("metrics", name, key) if key in written else ("metrics", name)
+            found.append(Fault(where[path].line, f"metrics.{name}.{key}", message))
+    return sorted(found)
+
+
+def _expiry(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
+    left = (metric.expires - today).days
+    if left <= 0:
+        yield "expires", f"expired on {metric.expires}: nothing is collected any more; renew it or remove it"
+    elif left <= SOON:
+        days = f"{left} day{'s' * (left != 1)}"
+        yield "expires", f"expires in {days}, on {metric.expires}: renew it in time, or plan its end"
+
+
+def _links(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
+    linkable, cohorts = linkability(metric.mechanism), metric.mechanism.num_cohorts
+    if linkable.has_payload and metric.period.number(metric.expires_at) - metric.period.number(_midnight(today)) > 1:
+        said = (
+            f"a device reports every {metric.period}, and the noise is drawn once: an unchanged value always sends the "
+            f"same report ({linkable.unchanged.words()}), and a change is certain"
+        )
+        fresh = (
+            "oracles of two rounds, such as l-osue and rappor, hide the change, and send reports that are only alike"
+        )
+        yield "oracle", f"{said}; {fresh}"
+    if cohorts > MOST_SEEDS:
+        said = f"each report carries its device's own of {cohorts:,} public numbers ({linkable.always.words()})"
+        yield "parameters", f"{said}: {_fewer(metric)}"
+
+
+def _fewer(metric: Metric) -> str:
+    if "num_seeds" in metric.mechanism.parameters:
+        return f"num_seeds = {DEFAULT_SEEDS} hides a device among many, under a new metric id"
+    return f"an oracle with at most {MOST_SEEDS:,} hides a device among many"
+
+
+def _midnight(day: dt.date) -> float:
+    return dt.datetime(day.year, day.month, day.day, tzinfo=dt.UTC).timestamp()
+
+
+def _caps(metric: Metric, beyond_is_written: bool) -> Iterator[tuple[str, str]]:  # noqa: FBT001 - a fact
+    terms, cap = terms_of(metric.mechanism), metric.max_values
+    if cap is None:
+        if not terms.fresh and math.isinf(lifetime_epsilon(metric)):
+            yield "max_values", "no cap: what one device may reveal by ever new values is without bound"
+        if beyond_is_written:
+            yield "beyond", "has no effect without max_values"
+    elif terms.fresh:
+        yield "max_values", "has no effect on privacy: all noise is drawn afresh, and every report adds its own"
+    elif not isinstance(metric.domain, Strings) and cap >= metric.domain.size:
+        yield "max_values", f"has no effect: the domain has {metric.domain.size} values"
+    elif not metric.nothing_is_spare and _refuses(metric.domain):
+        yield "max_values", "a value outside the domain is reported as nothing, which takes one of these places"
+
+
+def _refuses(domain: Domain | Strings) -> bool:
+    """Whether a value of the right type may be outside the domain."""
+    refused = getattr(domain, "outside", None) == "reject"
+    return refused or (isinstance(domain, Categories) and domain.other is None)
+
+
+def registry_notes(registry: MetricRegistry) -> Iterator[str]:
+    """Return what several metrics of one person cost together, and after how many reports a budget ends.
+
+    Whether two metrics tell of one thing is for people to know, so it is not guessed.
+
+    Examples
+    --------
+    >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
+    >>> again = EXAMPLE.partition("[metrics.colour]")[2]
+    >>> print(*registry_notes(parse_registry(f"{EXAMPLE}[metrics.shade]{again}")))
+    colour, shade name no attribute: if they tell of one thing, one report of each costs epsilon 2.0000 together
+    """
+    bare = [metric for metric in registry.values() if metric.attribute is None]
+    if len(bare) > 1:
+        yield _together([metric.id for metric in bare], registry, "name no attribute: if they tell of one thing,")
+    shared: dict[str, list[str]] = {}
+    for name, metric in registry.items():
+        if metric.attribute is not None:
+            shared.setdefault(metric.attribute, []).append(name)
+    for attribute, names in sorted(shared.items()):
+        if len(names) > 1:
+            yield _together(names, registry, f"tell of {attribute}:")
+    if registry.budget is not None:
+        yield from (f"budget: {sentence}" for sentence in budget_words(registry.budget, registry.values()))
+
+
+def _together(names: list[str], registry: MetricRegistry, said: str) -> str:
+    total = add_up((1, registry[name].mechanism.epsilon_report) for name in names)
+    return f"{', '.join(names)} {said} one report of each costs epsilon {epsilon_text(total)} together"
+
+
+def seed_notes(registry: MetricRegistry, text: str, going_on: MetricRegistry | None = None) -> Iterator[str]:
+    """Return what a collection of version 0.1 should know: hashing oracles had a seed of each device's own then.
+
+    A metric that names its number of seeds means the same to every version, and is not noted.
+
+    Parameters
+    ----------
+    registry
+        What was read.
+    text
+        What it was read from.
+    going_on
+        The registry that is to replace it: only metrics that keep their oracle there are noted.
+
+    Examples
+    --------
+    >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
+    >>> hashed = EXAMPLE.replace('"grr"', '"olh"')
+    >>> print(*seed_notes(parse_registry(hashed), hashed))  # doctest: +ELLIPSIS
+    metrics.colour: olh without num_seeds takes 64 public seeds; version 0.1 took 2147483648. ...
+    """
+    where = places(text)
+    for name, metric in registry.items():
+        mechanism = metric.mechanism
+        taken = mechanism.parameters.get("num_seeds", SEEDS)
+        if taken == SEEDS or ("metrics", name, "parameters", "num_seeds") in where:
+            continue
+        if going_on is not None and (name not in going_on or going_on[name].mechanism.name != mechanism.name):
+            continue
+        yield (
+            f"metrics.{name}: {mechanism.name} without num_seeds takes {taken} public seeds; version 0.1 took {SEEDS}. "
+            "Devices that reported with it draw new permanent responses, which cost their epsilon again, and stored "
+            f"counts do not go on: num_seeds = {SEEDS} keeps such a collection as it was, and num_seeds = {taken} says "
+            "that this is a new one"
+        )

@@ -1,0 +1,189 @@
+"""Epsilons in plain words.
+
+Numbers in sentences, and pairs in lines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import Final
+
+
+def epsilon_text(epsilon: float, unbounded: str = "no bound") -> str:
+    """Return an epsilon as it is printed: four digits after the point, rounded up; see `rounded_up`.
+
+    Examples
+    --------
+    >>> epsilon_text(1.00001), epsilon_text(1.00000000001), epsilon_text(0.1), epsilon_text(math.inf)
+    ('1.0001', '1.0001', '0.1000', 'no bound')
+    """
+    return unbounded if math.isinf(epsilon) else f"{rounded_up(epsilon, Decimal('0.0001')):f}"
+
+
+def rounded_up(number: float, step: Decimal) -> Decimal:
+    """Return the least multiple of `step`, a power of ten, that is not below `number`.
+
+    A float is rarely a round number: 0.1 is 5.6e-18 more. So a number within four units in the last place of a float
+    above a multiple of `step` is that multiple, and every other is rounded up.
+    """
+    exact, wide = Decimal(number), Context(prec=400)
+    below = exact.quantize(step, ROUND_FLOOR, wide)
+    if below and exact - below <= 4 * Decimal(math.ulp(number)):
+        return below
+    return exact.quantize(step, ROUND_CEILING, wide)
+
+
+MOST: Final = math.log(1e6)
+"""Past this epsilon a factor says nothing more to a person."""
+CERTAIN: Final = "practically certain"
+
+
+def odds_text(epsilon: float) -> str:
+    """Return how far an epsilon lets the odds between two values move.
+
+    Examples
+    --------
+    >>> odds_text(1.0743), odds_text(math.inf)
+    ('2.93 times', 'without bound')
+    >>> odds_text(20.0)
+    'practically certain'
+    """
+    if math.isinf(epsilon):
+        return "without bound"
+    return CERTAIN if epsilon > MOST else f"{factor(epsilon)} times"
+
+
+def factor(epsilon: float) -> str:
+    """Return e**epsilon as a person reads it, rounded up to three digits.
+
+    Examples
+    --------
+    >>> factor(1.0743), factor(4.3944), factor(8.61)
+    ('2.93', '81', '5490')
+    """
+    if epsilon > MOST:
+        return "more than a million"
+    odds = Decimal(epsilon).exp(Context(prec=12))  # so that 81.000000000000004 is 81
+    return f"{odds.normalize(Context(prec=3, rounding=ROUND_CEILING)):f}"
+
+
+def sentences(
+    *,
+    report: float,
+    several: Mapping[int, float],
+    permanent: float,
+    change: Mapping[int, float],
+    on_map: float | None,
+    together: Mapping[int, float],
+    approximate: Mapping[int, float],
+    delta: float,
+) -> str:
+    """Say what the epsilons mean to the person who reports: first what holds whatever the person does."""
+    said = []
+    number = max((n for n, epsilon in together.items() if math.isfinite(epsilon)), default=1)
+    if number > 1:
+        said.append(
+            f"Any {number} reports of one device, whatever it holds and however that changes, can change anyone's "
+            f"guess between two histories {_by_factor(together[number])}."
+        )
+    if number in approximate and approximate[number] < together[number]:
+        said.append(f"But for a chance of {delta:g} it is {_by_factor(approximate[number])}.")
+    said.append(f"One report can change anyone's guess between two values {_by_factor(report)}.")
+    if on_map is not None and on_map < report:
+        said.append(f"Between the candidates of the map it is {_by_factor(on_map)}.")
+    number = max(several, default=1)
+    if number > 1 and several[number] < permanent:
+        said.append(f"After {number} reports of the same value it is {_by_factor(several[number])}.")
+    said.append(_permanent(permanent))
+    if change:
+        said.append(_change(min(change), change[min(change)]))
+    return " ".join(said)
+
+
+def _by_factor(epsilon: float) -> str:
+    if math.isinf(epsilon):
+        return f"without bound (epsilon {epsilon_text(epsilon)})"
+    to = "to practical certainty" if epsilon > MOST else f"by a factor of at most {factor(epsilon)}"
+    return f"{to} (epsilon {epsilon_text(epsilon)})"
+
+
+def _permanent(epsilon: float) -> str:
+    if math.isinf(epsilon):
+        return "There is no permanent noise: enough reports of one value give it away."
+    return (
+        f"However many reports of the same value there are, it is {_by_factor(epsilon)}; "
+        "each different value adds the same amount."
+    )
+
+
+def _up_to(epsilon: float) -> str:
+    how = CERTAIN if epsilon > MOST else f"a factor of up to {factor(epsilon)}"
+    return f"{how}, epsilon {epsilon_text(epsilon)}"
+
+
+def _change(reports: int, leak: float) -> str:
+    if math.isinf(leak):
+        return f"A change of value can be certain from {reports} reports: the same value always sends the same report."
+    return (
+        f"From {reports} reports, someone could tell that a value changed ({_up_to(leak)}), and better with every "
+        "further report."
+    )
+
+
+def counted(number: int, thing: str) -> str:
+    """Return a number of things, in words that agree with it.
+
+    Examples
+    --------
+    >>> counted(1, "report"), counted(0, "report"), counted(1200, "distinct value")
+    ('1 report', '0 reports', '1,200 distinct values')
+    """
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words, its minutes or hours rounded up.
+
+    Examples
+    --------
+    >>> duration(18_700), duration(60), duration(7200), duration(0), duration(180_000)
+    ('5 h 12 min', '1 min', '2 h', '0 min', '2 days 2 h')
+    """
+    minutes = math.ceil(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    if minutes < 48 * 60:
+        return f"{minutes // 60} h" + (f" {minutes % 60} min" if minutes % 60 else "")
+    hours = math.ceil(minutes / 60)
+    return f"{hours // 24} days" + (f" {hours % 24} h" if hours % 24 else "")
+
+
+def share(probability: float) -> str:
+    """Return a probability as a percentage of three digits that means something; never 0 or 100 where it is not.
+
+    Examples
+    --------
+    >>> share(1 / 6), share(0.5), share(0.00012345), share(0.99996), share(1.0), share(0.0)
+    ('16.7%', '50%', '0.0123%', '99.996%', '100%', '0%')
+    """
+    percent = 100 * probability
+    text = f"{percent:.3g}"
+    if text == "100" and probability < 1:
+        text = f"{percent:.6g}" if percent < 99.9999 else "above 99.9999"
+    return f"{'below 0.0001' if 0 < percent < 0.0001 else text}%"
+
+
+def columns(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
+    r"""Return each pair as one indented line, however long, the second part of all at the same place.
+
+    Examples
+    --------
+    >>> print(*columns([("epsilon 1.0000", "one report"), ("no bound", "two")]), sep="\n")
+      epsilon 1.0000  one report
+      no bound        two
+    """
+    listed = list(pairs)
+    room = max((len(first) for first, _ in listed), default=0)
+    yield from (f"  {first:<{room}}  {second}" for first, second in listed)

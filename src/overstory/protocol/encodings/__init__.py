@@ -1,0 +1,1 @@
+"""Encodings: from a value to what the channels randomize."""

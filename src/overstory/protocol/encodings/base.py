@@ -1,0 +1,111 @@
+"""Encodings: from a value to the bits that the channels randomize."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from operator import index
+from typing import Any, Protocol
+
+from overstory.protocol.channels import Differences
+from overstory.protocol.errors import ParameterError
+
+MAX_COHORTS = 1 << 16  # that are counted apart; they travel as 16 bits
+DEFAULT_SEEDS = 256  # of a hashing oracle's small public set: of a million devices about 3,900 share each
+SEEDS = 1 << 31  # public seeds and matrix rows, which are not; they travel as 32 bits
+MAX_SYMBOLS = 1 << 31
+MAX_BITS = (1 << 16) - 1  # so does the number of bits
+
+
+class Encoding(Protocol):
+    """A deterministic map from (value, cohort) to a vector of bits."""
+
+    @property
+    def num_bits(self) -> int:
+        """Length of the vector."""
+        ...
+
+    @property
+    def num_cohorts(self) -> int:
+        """How many ways of encoding a value there are; a device belongs to one for ever."""
+        ...
+
+    @property
+    def differences(self) -> Differences:
+        """Worst pairs (ones lowered, zeros raised) between two values' vectors: what privacy depends on."""
+        ...
+
+    @property
+    def nothing(self) -> int:
+        """The bits of no value: no further from any value's than `differences` says."""
+        ...
+
+    def positions(self, value: Any, cohort: int) -> tuple[int, ...]:
+        """Return the positions that `value` sets, possibly with repetitions."""
+        ...
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters that a report's meaning depends on, as JSON values."""
+        ...
+
+
+def encode(encoding: Encoding, value: Any, cohort: int) -> int:
+    """Return the bits of `value` as an integer, bit i of the vector being bit i of the integer.
+
+    Raises
+    ------
+    ParameterError
+        When the value is outside the domain or the cohort does not exist.
+
+    Examples
+    --------
+    >>> bin(encode(OneHot(4), 2, 0))
+    '0b100'
+    """
+    check_cohort(cohort, encoding.num_cohorts)
+    return bits_at(encoding.positions(value, cohort))
+
+
+def bits_at(positions: Iterable[int]) -> int:
+    """Return the integer whose bits at `positions` are 1."""
+    bits = 0
+    for position in positions:
+        bits |= 1 << position
+    return bits
+
+
+def whole_number(value: Any) -> Any:
+    """Return an integer of any library, such as NumPy's, as Python's own; anything else, and a boolean, as it is.
+
+    Examples
+    --------
+    >>> whole_number(3), whole_number(3.0), whole_number(True)
+    (3, 3.0, True)
+    """
+    if isinstance(value, bool):
+        return value
+    try:
+        return index(value)
+    except TypeError:
+        return value
+
+
+def check_cohort(cohort: int, num_cohorts: int) -> None:
+    """Raise ParameterError unless `cohort` is in ``0 .. num_cohorts - 1``."""
+    if not isinstance(cohort, int) or isinstance(cohort, bool) or not 0 <= cohort < num_cohorts:
+        raise ParameterError(f"cohort {cohort!r} does not exist: cohorts are 0 .. {num_cohorts - 1}")
+
+
+def check_count(name: str, value: Any, low: int, high: int) -> None:
+    """Raise ParameterError unless `value` is an integer in ``low .. high``."""
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        whole = isinstance(value, float) and value.is_integer()
+        advice = f", {int(value)} instead of {value!r}" if whole and low <= value <= high else ""
+        raise ParameterError(f"{name} = {value!r}: give a whole number from {low} to {high}{advice}")
+
+
+def check_symbol(value: Any, domain_size: int) -> int:
+    """Return `value` as an int, or raise ParameterError unless it is a symbol of ``0 .. domain_size - 1``."""
+    given = value if type(value) is int else whole_number(value)
+    if type(given) is not int or not 0 <= given < domain_size:
+        raise ParameterError(f"symbol {value!r} is outside the domain 0 .. {domain_size - 1}")
+    return given

@@ -1,0 +1,221 @@
+"""Encodings into bits: one bit per symbol, Bloom filters, and a sample of the bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from overstory.protocol.channels import Differences
+from overstory.protocol.encodings.base import (
+    MAX_BITS,
+    MAX_COHORTS,
+    check_count,
+    check_symbol,
+)
+from overstory.protocol.encodings.hashing import HashFamily, OverstoryV1, hash_family
+from overstory.protocol.errors import ParameterError
+
+
+@dataclass(frozen=True)
+class OneHot:
+    """Symbol s of ``0 .. domain_size - 1`` sets bit s alone ("Basic RAPPOR", unary encoding).
+
+    Raises
+    ------
+    ParameterError
+        When the domain has fewer than two values.
+    """
+
+    domain_size: int
+
+    def __post_init__(self) -> None:
+        check_count("domain_size", self.domain_size, 2, MAX_BITS)
+
+    @property
+    def num_bits(self) -> int:
+        """One bit per symbol."""
+        return self.domain_size
+
+    @property
+    def num_cohorts(self) -> int:
+        """All devices encode alike."""
+        return 1
+
+    @property
+    def differences(self) -> Differences:
+        """Another symbol lowers one bit and raises one."""
+        return ((1, 1),)
+
+    @property
+    def nothing(self) -> int:
+        """No bit: every value differs from that in one."""
+        return 0
+
+    def positions(self, value: Any, cohort: int) -> tuple[int, ...]:  # noqa: ARG002 - one cohort encodes as any
+        """Return the symbol itself."""
+        return (check_symbol(value, self.domain_size),)
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters."""
+        return {"encoding": "one-hot", "domain_size": self.domain_size}
+
+
+@dataclass(frozen=True)
+class Bloom:
+    """A string sets `num_hashes` of `num_bits` bits, other ones in every cohort (RAPPOR, section 2).
+
+    Parameters
+    ----------
+    num_bits, num_hashes, num_cohorts
+        RAPPOR's k, h and m.
+    family, hash_key
+        The hash family's name, and its public key where it takes one.
+
+    Raises
+    ------
+    ParameterError
+        When a size is out of range, the hashes do not fit the filter, or the family does not exist.
+
+    Examples
+    --------
+    >>> Bloom(128, 2, 16).differences
+    ((2, 2),)
+    """
+
+    num_bits: int
+    num_hashes: int
+    num_cohorts: int
+    family: str = "overstory-v1"
+    hash_key: str = ""
+
+    def __post_init__(self) -> None:
+        family = hash_family(self.family, self.hash_key)
+        check_count("num_bits (k)", self.num_bits, 2, family.max_bits)
+        check_count("num_cohorts (m)", self.num_cohorts, 1, MAX_COHORTS)
+        check_count("num_hashes (h)", self.num_hashes, 1, family.max_hashes)
+        if self.num_hashes >= self.num_bits:
+            raise ParameterError(
+                f"num_hashes (h) = {self.num_hashes} does not fit num_bits (k) = {self.num_bits}: "
+                "with as many hashes as bits every value would set the same bits; give fewer hashes"
+            )
+        object.__setattr__(self, "_family", family)
+
+    @property
+    def hashes(self) -> HashFamily:
+        """The hash family."""
+        family: HashFamily = self.__dict__["_family"]
+        return family
+
+    @property
+    def differences(self) -> Differences:
+        """Worst pairs (ones lowered, zeros raised) between the filters of two values in one cohort.
+
+        Distinct positions: min(h, k - h) of each. Otherwise a filter holds 1 to h ones, and two filters differ in
+        at most k bits; the pairs are then a bound. A known candidate map may be kinder: it is never worse.
+        """
+        hashes, bits = self.num_hashes, self.num_bits
+        if self.hashes.distinct:
+            either = min(hashes, bits - hashes)
+            return ((either, either),)
+        if 2 * hashes <= bits:
+            return ((hashes, hashes),)
+        return tuple((lowered, bits - lowered) for lowered in range(bits - hashes, hashes + 1))
+
+    @property
+    def nothing(self) -> int:
+        """No bit, which differs from a filter in at most h ones.
+
+        Where that is more than two filters of h distinct positions differ in (h > k/2): the first h bits, as a filter.
+        """
+        crowded = self.hashes.distinct and 2 * self.num_hashes > self.num_bits
+        return (1 << self.num_hashes) - 1 if crowded else 0
+
+    def positions(self, value: Any, cohort: int) -> tuple[int, ...]:
+        """Return the positions of a string (hashed as UTF-8) or of bytes."""
+        raw = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+        if not isinstance(raw, bytes):
+            raise ParameterError(f"a Bloom filter takes a string or bytes, not {type(value).__name__}")
+        return self.hashes.positions(raw, cohort, self.num_bits, self.num_hashes)
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters."""
+        return {
+            "encoding": "bloom",
+            "num_bits": self.num_bits,
+            "num_hashes": self.num_hashes,
+            "num_cohorts": self.num_cohorts,
+            "hash_family": self.family,
+            "hash_key": self.hash_key,
+        }
+
+
+@dataclass(frozen=True)
+class SampledBits:
+    """The bits of `sampled_bits` values, out of the one-hot vector: those at fixed offsets from the device's cohort.
+
+    The cohort is public. As many cohorts as values, so every value is asked of exactly the share
+    ``sampled_bits / domain_size`` of the cohorts; the offsets are spread over the domain by the project's hash family.
+
+    Parameters
+    ----------
+    domain_size
+        d, at least 2.
+    sampled_bits
+        d', from 1 to d.
+
+    Examples
+    --------
+    >>> encoding = SampledBits(5, 2)
+    >>> [sum(len(encoding.positions(value, cohort)) for cohort in range(5)) for value in range(5)]
+    [2, 2, 2, 2, 2]
+    """
+
+    domain_size: int
+    sampled_bits: int
+
+    def __post_init__(self) -> None:
+        OneHot(self.domain_size)
+        check_count("sampled_bits", self.sampled_bits, 1, self.domain_size)
+
+    @property
+    def num_bits(self) -> int:
+        """A bit for each sampled value."""
+        return self.sampled_bits
+
+    @property
+    def num_cohorts(self) -> int:
+        """One for every value."""
+        return self.domain_size
+
+    @property
+    def differences(self) -> Differences:
+        """Two sampled values differ in two bits; if one value alone is sampled, in its own."""
+        return ((1, 1),) if self.sampled_bits > 1 else ((1, 0), (0, 1))
+
+    @property
+    def nothing(self) -> int:
+        """No bit: as a value that is not sampled."""
+        return 0
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """Return the distance from the cohort to the value that each bit stands for."""
+        if self.sampled_bits == self.domain_size:
+            return tuple(range(self.domain_size))
+        family = OverstoryV1(b"d-bit flip")
+        return tuple(sorted(family.positions(b"offsets", 0, self.domain_size, self.sampled_bits)))
+
+    @cached_property
+    def places(self) -> dict[int, int]:
+        """Return the bit that stands for each sampled distance."""
+        return {offset: bit for bit, offset in enumerate(self.offsets)}
+
+    def positions(self, value: Any, cohort: int) -> tuple[int, ...]:
+        """Return the value's bit, or nothing where it is not sampled."""
+        distance = (check_symbol(value, self.domain_size) - cohort) % self.domain_size
+        return (self.places[distance],) if distance in self.places else ()
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters."""
+        return {"encoding": "sampled-bits", "domain_size": self.domain_size, "sampled_bits": self.sampled_bits}

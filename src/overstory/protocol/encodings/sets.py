@@ -1,0 +1,236 @@
+"""Set systems: every value owns a set of outputs, all of one size, any two meeting in one number of outputs.
+
+A report is an output, drawn from the value's own set with one probability and from outside it with the rest. That is
+all there is to subset selection and to projective geometry response, and (K, c_set, c_int) is all their privacy and
+accuracy depend on (Ye and Barg 2018; Feldman, Nelson, Nguyen, Talwar 2022).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+from overstory.protocol.encodings.base import MAX_SYMBOLS, check_count, check_symbol
+from overstory.protocol.encodings.bits import OneHot
+from overstory.protocol.encodings.finite_fields import MAX_PRIME, Field, field_of
+from overstory.protocol.entropy import Entropy, uniform_below
+
+
+class SetSystem(Protocol):
+    """Sets S(v) of outputs with |S(v)| = c_set and |S(v) n S(w)| = c_int for v != w, out of K outputs."""
+
+    num_cohorts: int
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """(K, c_set, c_int), exact."""
+        ...
+
+    @property
+    def payload_bits(self) -> int:
+        """Width of an output."""
+        ...
+
+    def inside(self, value: Any, entropy: Entropy) -> int:
+        """Return an output drawn uniformly from the value's set."""
+        ...
+
+    def outside(self, value: Any, entropy: Entropy) -> int:
+        """Return an output drawn uniformly from the others."""
+        ...
+
+    def anywhere(self, entropy: Entropy) -> int:
+        """Return an output drawn uniformly from all of them."""
+        ...
+
+    def contains(self, output: int, value: Any) -> bool:
+        """Whether the value's set holds the output."""
+        ...
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters that a report's meaning depends on, as JSON values."""
+        ...
+
+
+@dataclass(frozen=True)
+class Subsets:
+    """Outputs are the subsets of size `subset_size` of the domain; a value owns those that it is in.
+
+    Parameters
+    ----------
+    domain_size
+        d, at least 2.
+    subset_size
+        omega, from 1 to d - 1. An output is its d indicator bits.
+
+    Examples
+    --------
+    >>> Subsets(4, 2).sizes
+    (6, 3, 1)
+    """
+
+    domain_size: int
+    subset_size: int
+    num_cohorts = 1
+
+    def __post_init__(self) -> None:
+        OneHot(self.domain_size)
+        check_count("subset_size", self.subset_size, 1, self.domain_size - 1)
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """(C(d, w), C(d-1, w-1), C(d-2, w-2))."""
+        d, w = self.domain_size, self.subset_size
+        return math.comb(d, w), math.comb(d - 1, w - 1), math.comb(d - 2, w - 2) if w > 1 else 0
+
+    @property
+    def payload_bits(self) -> int:
+        """A bit per value."""
+        return self.domain_size
+
+    def inside(self, value: Any, entropy: Entropy) -> int:
+        """Return a subset with the value in it."""
+        symbol = self._symbol(value)
+        return 1 << symbol | self._others(symbol, self.subset_size - 1, entropy)
+
+    def outside(self, value: Any, entropy: Entropy) -> int:
+        """Return a subset without it."""
+        return self._others(self._symbol(value), self.subset_size, entropy)
+
+    def anywhere(self, entropy: Entropy) -> int:
+        """Return any subset."""
+        chosen: set[int] = set()
+        for last in range(self.domain_size - self.subset_size, self.domain_size):
+            drawn = uniform_below(last + 1, entropy)
+            chosen.add(last if drawn in chosen else drawn)
+        return sum(1 << other for other in chosen)
+
+    def contains(self, output: int, value: Any) -> bool:
+        """Whether the subset holds the value."""
+        return bool(output >> self._symbol(value) & 1)
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters."""
+        return {"sets": "subsets", "domain_size": self.domain_size, "subset_size": self.subset_size}
+
+    def _symbol(self, value: Any) -> int:
+        return check_symbol(value, self.domain_size)
+
+    def _others(self, symbol: int, count: int, entropy: Entropy) -> int:
+        """Draw `count` of the other values without replacement (Floyd), the last value standing in for `symbol`."""
+        chosen: set[int] = set()
+        for last in range(self.domain_size - 1 - count, self.domain_size - 1):
+            drawn = uniform_below(last + 1, entropy)
+            chosen.add(last if drawn in chosen else drawn)
+        return sum(1 << (self.domain_size - 1 if other == symbol else other) for other in chosen)
+
+
+@dataclass(frozen=True)
+class Projective:
+    """Outputs and values are the points of the projective space PG(t-1, q); a value owns the points orthogonal to it.
+
+    Point number i, with ``(q^j - 1)/(q - 1) <= i < (q^(j+1) - 1)/(q - 1)``, has the coordinates 0, ..., 0, 1 and then
+    the j digits of the rest in base q: the first coordinate that is not 0 is 1.
+
+    Parameters
+    ----------
+    domain_size
+        d, at least 2; value v is point v.
+    field_size
+        q, a prime, or a power of one up to 2**10 (`finite_fields` numbers its elements).
+
+    Examples
+    --------
+    >>> Projective(10, 3).sizes, Projective(10, 3).coordinates(5)
+    ((13, 4, 1), (1, 0, 1))
+    """
+
+    domain_size: int
+    field_size: int
+    num_cohorts = 1
+
+    def __post_init__(self) -> None:
+        check_count("domain_size", self.domain_size, 2, MAX_SYMBOLS)
+        check_count("field_size", self.field_size, 2, MAX_PRIME)
+        field_of(self.field_size)
+
+    @property
+    def field(self) -> Field:
+        """The field GF(q) of the coordinates."""
+        return field_of(self.field_size)
+
+    @cached_property
+    def dimension(self) -> int:
+        """t: the least with a point for every value. With t = 2 a value owns one point, which is GRR."""
+        dimension = 2
+        while self._points(dimension) < self.domain_size:
+            dimension += 1
+        return dimension
+
+    def _points(self, dimension: int) -> int:
+        points: int = (self.field_size**dimension - 1) // (self.field_size - 1)
+        return points
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Points of the space, of a hyperplane, and of two hyperplanes' intersection."""
+        return self._points(self.dimension), self._points(self.dimension - 1), self._points(self.dimension - 2)
+
+    @property
+    def payload_bits(self) -> int:
+        """A point's number."""
+        return (self.sizes[0] - 1).bit_length()
+
+    def coordinates(self, point: int) -> tuple[int, ...]:
+        """Return the t coordinates of point number `point`."""
+        tail = 0
+        while self._points(tail + 1) <= point:
+            tail += 1
+        rest, digits = point - self._points(tail), []
+        for _ in range(tail):
+            rest, digit = divmod(rest, self.field_size)
+            digits.append(digit)
+        return (0,) * (self.dimension - 1 - tail) + (1,) + tuple(reversed(digits))
+
+    def number(self, vector: list[int]) -> int:
+        """Return the number of the point with these coordinates (any multiple of them)."""
+        first = next(i for i, coordinate in enumerate(vector) if coordinate)
+        inverse, rest = self.field.inverse(vector[first]), 0
+        for coordinate in vector[first + 1 :]:
+            rest = rest * self.field_size + self.field.times(coordinate, inverse)
+        return self._points(self.dimension - 1 - first) + rest
+
+    def inside(self, value: Any, entropy: Entropy) -> int:
+        """Return a point orthogonal to the value's."""
+        while not any(vector := self._vector(value, 0, entropy)):
+            pass
+        return self.number(vector)
+
+    def outside(self, value: Any, entropy: Entropy) -> int:
+        """Return a point that is not."""
+        return self.number(self._vector(value, 1 + uniform_below(self.field_size - 1, entropy), entropy))
+
+    def anywhere(self, entropy: Entropy) -> int:
+        """Return any point."""
+        return uniform_below(self.sizes[0], entropy)
+
+    def _vector(self, value: Any, product: int, entropy: Entropy) -> list[int]:
+        """Draw a vector uniformly among those whose inner product with the value's point is `product`."""
+        normal = self.coordinates(check_symbol(value, self.domain_size))
+        pivot = normal.index(1)
+        vector = [uniform_below(self.field_size, entropy) for _ in normal]
+        vector[pivot] = 0
+        vector[pivot] = self.field.minus(product, self.field.inner(normal, vector))
+        return vector
+
+    def contains(self, output: int, value: Any) -> bool:
+        """Whether the two points are orthogonal."""
+        normal = self.coordinates(check_symbol(value, self.domain_size))
+        return self.field.inner(normal, self.coordinates(output)) == 0
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters; the polynomial is part of what a point's number means, where there is one."""
+        own = {"sets": "projective", "domain_size": self.domain_size, "field_size": self.field_size}
+        return own | ({"polynomial": self.field.polynomial} if self.field.polynomial else {})

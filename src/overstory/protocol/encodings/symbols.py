@@ -1,0 +1,246 @@
+"""Encodings into a symbol: the value itself, its hash, or its entry in a row of a public sign matrix.
+
+The cohort is public randomness: a hash function's seed or a matrix row's number. It belongs to the device, follows
+from its secret, and travels with every report; privacy does not depend on how it is chosen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Final, Protocol
+
+from overstory.protocol.encodings.base import MAX_SYMBOLS, SEEDS, check_count, check_symbol
+from overstory.protocol.encodings.hashing import OverstoryV1
+from overstory.protocol.errors import ParameterError
+
+_MASK32: Final = (1 << 32) - 1
+
+
+class SymbolEncoding(Protocol):
+    """A map from (value, cohort) to a symbol of ``0 .. num_symbols - 1``."""
+
+    @property
+    def num_symbols(self) -> int:
+        """Size of the alphabet that the channel works on."""
+        ...
+
+    @property
+    def num_cohorts(self) -> int:
+        """How many public rows there are."""
+        ...
+
+    @property
+    def collision(self) -> Fraction:
+        """The share of rows in which two different values have one symbol."""
+        ...
+
+    def symbol(self, value: Any, cohort: int) -> int:
+        """Return the symbol of `value` in `cohort`."""
+        ...
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters that a report's meaning depends on, as JSON values."""
+        ...
+
+
+@dataclass(frozen=True)
+class Direct:
+    """The value is the symbol (direct encoding, GRR).
+
+    Raises
+    ------
+    ParameterError
+        When the domain has fewer than two values.
+    """
+
+    domain_size: int
+
+    def __post_init__(self) -> None:
+        check_count("domain_size", self.domain_size, 2, MAX_SYMBOLS)
+
+    @property
+    def num_symbols(self) -> int:
+        """The domain's size."""
+        return self.domain_size
+
+    @property
+    def num_cohorts(self) -> int:
+        """Nothing is public."""
+        return 1
+
+    @property
+    def collision(self) -> Fraction:
+        """Different values are different symbols."""
+        return Fraction(0)
+
+    def symbol(self, value: Any, cohort: int) -> int:  # noqa: ARG002 - nothing is public
+        """Return the value."""
+        return check_symbol(value, self.domain_size)
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters."""
+        return {"encoding": "direct", "domain_size": self.domain_size}
+
+
+def mix32(word: int) -> int:
+    """Finalize a 32-bit word (a bijection with full avalanche; Wellons' low-bias constants)."""
+    word = (word ^ (word >> 16)) * 0x21F0AAAD & _MASK32
+    word = (word ^ (word >> 15)) * 0x735A2D97 & _MASK32
+    return word ^ (word >> 15)
+
+
+def value_word(value: Any, domain_size: int | None, key: str) -> int:
+    """Return the 64-bit word that a value is hashed from: a symbol's own mix, or a string's keyed digest.
+
+    Raises
+    ------
+    ParameterError
+        When the value is outside the domain.
+    """
+    if domain_size is not None:
+        symbol = check_symbol(value, domain_size)
+        return mix32(2 * symbol + 1) | mix32(2 * symbol + 2) << 32
+    raw = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+    if not isinstance(raw, bytes):
+        raise ParameterError(f"a hashing oracle without a domain takes a string or bytes, not {type(value).__name__}")
+    return OverstoryV1(key.encode()).digest(raw)
+
+
+@dataclass(frozen=True)
+class LocalHash:
+    """The value's hash into ``0 .. hash_range - 1``, by the device's own hash function (BLH, OLH, LOLOHA).
+
+    ``symbol = hash_word(value, seed) * hash_range >> 32``: two values share a symbol for one seed in `hash_range`, up
+    to a bias below ``hash_range / 2**32``.
+
+    Parameters
+    ----------
+    hash_range
+        g, at least 2.
+    domain_size
+        d for symbols; None for strings, of which any candidate can be asked later.
+    key
+        Public key of the strings' digest: a metric's id.
+    """
+
+    hash_range: int
+    domain_size: int | None = None
+    key: str = ""
+
+    def __post_init__(self) -> None:
+        check_count("hash_range", self.hash_range, 2, 1 << 16)
+        if self.domain_size is not None:
+            check_count("domain_size", self.domain_size, 2, MAX_SYMBOLS)
+
+    @property
+    def num_symbols(self) -> int:
+        """The hash's range."""
+        return self.hash_range
+
+    @property
+    def num_cohorts(self) -> int:
+        """One hash function per seed."""
+        return SEEDS
+
+    @property
+    def collision(self) -> Fraction:
+        """One seed in `hash_range`."""
+        return Fraction(1, self.hash_range)
+
+    def symbol(self, value: Any, cohort: int) -> int:
+        """Return the value's hash under the seed `cohort`."""
+        word = value_word(value, self.domain_size, self.key)
+        return hash_word(word, cohort) * self.hash_range >> 32
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters."""
+        return {
+            "encoding": "local-hash",
+            "hash_range": self.hash_range,
+            "domain_size": self.domain_size,
+            "hash_key": self.key,
+        }
+
+
+def hash_word(word: int, seed: int) -> int:
+    """Return 32 bits of a value's 64-bit word under a seed, the upper ones well mixed; the kernels compute the same.
+
+    Two multiplications: what 10**10 (report, value) pairs can afford in a second.
+    """
+    low, high = word & _MASK32, word >> 32
+    mixed = low ^ mix32(seed)
+    mixed = (mixed ^ (mixed >> 16)) * 0x21F0AAAD + high & _MASK32
+    return (mixed ^ (mixed >> 15)) * 0x735A2D97 & _MASK32
+
+
+@dataclass(frozen=True)
+class HadamardRow:
+    """The value's sign in a row of the Hadamard matrix: symbol 0 is +1, symbol 1 is -1.
+
+    Rows of different values are orthogonal: they agree in exactly half of the columns.
+    """
+
+    domain_size: int
+
+    def __post_init__(self) -> None:
+        check_count("domain_size", self.domain_size, 2, MAX_SYMBOLS)
+
+    @property
+    def num_symbols(self) -> int:
+        """A sign."""
+        return 2
+
+    @property
+    def num_cohorts(self) -> int:
+        """The matrix's order: the next power of two."""
+        return 1 << (self.domain_size - 1).bit_length()
+
+    @property
+    def collision(self) -> Fraction:
+        """Exactly one half."""
+        return Fraction(1, 2)
+
+    def symbol(self, value: Any, cohort: int) -> int:
+        """Return the parity of ``value & cohort`` (Sylvester's construction)."""
+        return (check_symbol(value, self.domain_size) & cohort).bit_count() & 1
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters."""
+        return {"encoding": "hadamard", "domain_size": self.domain_size}
+
+
+@dataclass(frozen=True)
+class SignMatrix:
+    """The value's sign in a row of a public pseudo-random matrix (the lecture's Z): symbol 0 is +1, symbol 1 is -1.
+
+    Sign number ``row`` of a value is bit ``row % 32`` of ``w ^ (w >> 16)``, w being ``hash_word(value, row // 32)``:
+    one hash gives 32 signs of a value, so a collection whose rows are consecutive numbers is read 32 reports at a time.
+    """
+
+    domain_size: int | None = None
+    key: str = ""
+
+    @property
+    def num_symbols(self) -> int:
+        """A sign."""
+        return 2
+
+    @property
+    def num_cohorts(self) -> int:
+        """Rows of the matrix."""
+        return SEEDS
+
+    @property
+    def collision(self) -> Fraction:
+        """One half."""
+        return Fraction(1, 2)
+
+    def symbol(self, value: Any, cohort: int) -> int:
+        """Return the value's sign in row `cohort`."""
+        word = hash_word(value_word(value, self.domain_size, self.key), cohort >> 5)
+        return (word ^ (word >> 16)) >> (cohort & 31) & 1
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters."""
+        return {"encoding": "sign-matrix", "domain_size": self.domain_size, "hash_key": self.key}

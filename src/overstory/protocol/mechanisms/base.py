@@ -1,0 +1,155 @@
+"""What every mechanism is: a name, parameters, epsilons, and a device's two steps."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from fractions import Fraction
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from overstory.protocol.canonical import digest
+from overstory.protocol.channels import BinaryChannel, SymbolChannel
+from overstory.protocol.encodings.base import whole_number
+from overstory.protocol.entropy import Entropy, uniform_below
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.sampling import Draw
+
+
+class Report(NamedTuple):
+    """What leaves the device: its cohort (public) and the randomized payload, an integer of `payload_bits` bits."""
+
+    cohort: int
+    bits: int
+
+
+class Mechanism(ABC):
+    """The device's half of a frequency oracle.
+
+    A subclass is a frozen dataclass with the fields `name`, `parameters` and `encoding`; it says what its payload is
+    and how likely it is, and inherits the rest.
+    """
+
+    name: str
+    parameters: Mapping[str, Any]
+    encoding: Any
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
+        if self.p_star == self.q_star:
+            raise ParameterError(
+                f"{self.name}: the report would not depend on the value (p = q, or f = 1): nothing can be learned"
+            )
+        if self.epsilon_report == float("inf"):
+            raise ParameterError(
+                f"{self.name}: a report would give the value away (a bit that is never changed): "
+                "raise f or p, or lower q"
+            )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel to another process by name and parameters: a hash's running state and a read-only mapping cannot.
+
+        One that no registry knows travels by its parts.
+        """
+        from overstory.protocol.mechanisms.registry import REGISTRY, rebuilt  # it imports this module
+
+        if self.name in REGISTRY:
+            return rebuilt, (self.name, dict(self.parameters), self.digest)
+        parts = {part.name: getattr(self, part.name) for part in fields(self)}  # type: ignore[arg-type] # a dataclass
+        return type(self), tuple((parts | {"parameters": dict(self.parameters)}).values())
+
+    @property
+    @abstractmethod
+    def payload_bits(self) -> int:
+        """Width of a report's payload."""
+
+    @property
+    @abstractmethod
+    def channel(self) -> BinaryChannel | SymbolChannel:
+        """P(report | truth) over all rounds: of a bit, of a symbol, or of lying in a value's set."""
+
+    @property
+    @abstractmethod
+    def p_star(self) -> Fraction:
+        """Probability that a report supports its own value."""
+
+    @property
+    @abstractmethod
+    def q_star(self) -> Fraction:
+        """Probability that a report supports any other value (over cohorts, where they matter)."""
+
+    @abstractmethod
+    def epsilon_n(self, reports: int) -> float:
+        """Exact epsilon of `reports` reports of one value, rounded up."""
+
+    @property
+    @abstractmethod
+    def epsilon_permanent(self) -> float:
+        """Epsilon of any number of reports of one value, rounded up (RAPPOR's eps_infinity)."""
+
+    @abstractmethod
+    def supports(self, report: Report, value: Any) -> bool:
+        """Whether the report speaks for `value`: the support function of a pure protocol (Wang et al. 2017)."""
+
+    @abstractmethod
+    def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
+        """Return the function from a value to the permanent response that `secret` gives to it, for ever the same.
+
+        Raises
+        ------
+        ParameterError
+            Here when the cohort or the secret is not usable; from the function when the value is not.
+        """
+
+    @abstractmethod
+    def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
+        """Return the permanent response that `secret` gives to *no value*, independent of that to any value.
+
+        A device that has no value to report sends it, so that whether there is a report never depends on the value.
+        Epsilon between it and any value is at most that between two values, in one report, in several, and for ever.
+        """
+
+    @property
+    @abstractmethod
+    def instantaneous(self) -> Draw:
+        """The function (permanent response, random_bits) -> the payload of a fresh report."""
+
+    @abstractmethod
+    def draw_permanent(self, value: Any, cohort: int, entropy: Entropy) -> int:
+        """Return a permanent response drawn from `entropy`: that of a device that nobody has seen before."""
+
+    @abstractmethod
+    def canonical(self) -> dict[str, Any]:
+        """Return all that a report's meaning and privacy depend on, as JSON values."""
+
+    @property
+    def num_cohorts(self) -> int:
+        """How many values the public part of a report can take."""
+        cohorts: int = self.encoding.num_cohorts
+        return cohorts
+
+    @cached_property
+    def epsilon_report(self) -> float:
+        """Epsilon of one report, in nats, rounded up (RAPPOR's eps_1)."""
+        return self.epsilon_n(1)
+
+    def randomize(self, value: Any, entropy: Entropy, *, cohort: int | None = None) -> Report:
+        """Return one report of a device that nobody has seen before (both rounds drawn from `entropy`).
+
+        A device that reports more than once must keep its permanent response: use `overstory.client.Randomizer`.
+
+        Raises
+        ------
+        ParameterError
+            When the value or the cohort is outside the domain.
+        """
+        chosen = uniform_below(self.num_cohorts, entropy) if cohort is None else whole_number(cohort)
+        permanent = self.draw_permanent(whole_number(value), chosen, entropy)
+        return Report(chosen, self.instantaneous(permanent, entropy.bits))
+
+    @cached_property
+    def digest(self) -> bytes:
+        """The 16-byte digest of the canonical form: what reports on the wire are labelled with."""
+        return digest(self.canonical())

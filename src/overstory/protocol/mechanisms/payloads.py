@@ -1,0 +1,258 @@
+"""Mechanisms whose report is a vector of bits: an encoding and two rounds.
+
+Mechanisms whose report is one symbol: GRR, local hashing, Hadamard, the lecture's matrix, and their chains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Final
+
+from overstory.protocol.canonical import context
+from overstory.protocol.channels import BinaryChannel, Rounds, SymbolChannel
+from overstory.protocol.encodings.base import Encoding, bits_at, check_cohort, encode, whole_number
+from overstory.protocol.encodings.symbols import SymbolEncoding
+from overstory.protocol.entropy import Entropy, KeyedEntropy, uniform_below
+from overstory.protocol.mechanisms.base import Mechanism, Report
+from overstory.protocol.permanent_response import (
+    GoogleClientPermanence,
+    GooglePermanence,
+    KeyedPermanence,
+    Permanence,
+    Subject,
+    check_secret,
+)
+from overstory.protocol.probability import ONE
+from overstory.protocol.sampling import Draw, SymbolRounds, drawer, symbol_drawer
+
+_NOTHING: Final = b"nothing"  # after a digest's 16 bytes: no mechanism has this digest
+
+
+@dataclass(frozen=True)
+class BitMechanism(Mechanism):
+    """Encode a value as bits, randomize them permanently, randomize that afresh for every report.
+
+    Parameters
+    ----------
+    name
+        The registry's name.
+    parameters
+        As the caller gave them, completed by the defaults.
+    encoding
+        From a value to bits.
+    rounds
+        The permanent and the instantaneous channel; either may be the identity.
+    permanence
+        How a device derives its permanent responses.
+
+    Raises
+    ------
+    ParameterError
+        When the channels carry no signal, or protect nothing.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> rappor = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
+    >>> round(rappor.epsilon_report, 4), round(rappor.epsilon_permanent, 4)
+    (1.0743, 4.3944)
+    """
+
+    name: str
+    parameters: Mapping[str, Any] = field(hash=False)
+    encoding: Encoding
+    rounds: Rounds
+    permanence: Permanence = field(default_factory=KeyedPermanence, compare=False, repr=False)
+
+    @property
+    def payload_bits(self) -> int:
+        """A bit of the vector each."""
+        return self.encoding.num_bits
+
+    @property
+    def p_star(self) -> Fraction:
+        """P(a report's bit is 1 | the value sets it)."""
+        return self.channel.keep_one
+
+    @property
+    def q_star(self) -> Fraction:
+        """P(a report's bit is 1 | the value does not)."""
+        return self.channel.raise_zero
+
+    @property
+    def channel(self) -> BinaryChannel:
+        """P(report bit | true bit): RAPPOR's q* is its `keep_one`, RAPPOR's p* its `raise_zero`."""
+        return self.rounds.combined
+
+    @cached_property
+    def epsilon_permanent(self) -> float:
+        """Epsilon of any number of reports of one value, rounded up (RAPPOR's eps_infinity)."""
+        return self.rounds.epsilon_permanent(self.encoding.differences)
+
+    def epsilon_n(self, reports: int) -> float:
+        """Exact epsilon of `reports` reports of one value, rounded up."""
+        return self.rounds.epsilon(self.encoding.differences, reports=whole_number(reports))
+
+    def encode(self, value: Any, cohort: int) -> int:
+        """Return the true bits of `value` in `cohort`; they never leave the device."""
+        return encode(self.encoding, value, cohort)
+
+    def supports(self, report: Report, value: Any) -> bool:
+        """Whether all of the value's bits are set in the report."""
+        bits = self.encode(value, report.cohort)
+        return report.bits & bits == bits
+
+    def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
+        """Return the function from a value to its permanent bits; see `Mechanism.responder`."""
+        check_cohort(cohort, self.encoding.num_cohorts)
+        permanent, positions = self.rounds.permanent, self.encoding.positions
+        if permanent.is_identity:
+            return lambda value: bits_at(positions(value, cohort))
+        subject = Subject(metric, self.digest, cohort)
+        respond = self.permanence.responder(permanent, self.encoding.num_bits, secret, subject)
+        return lambda value: respond(_as_bytes(value), bits_at(positions(value, cohort)))
+
+    def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
+        """Return the permanent bits of the encoding of nothing; see `Mechanism.nothing`."""
+        check_cohort(cohort, self.encoding.num_cohorts)
+        permanent, bits = self.rounds.permanent, self.encoding.nothing
+        if permanent.is_identity:
+            return bits
+        subject = Subject(metric, self.digest + _NOTHING, cohort)
+        return self.permanence.responder(permanent, self.encoding.num_bits, secret, subject)(_NOTHING, bits)
+
+    @cached_property
+    def instantaneous(self) -> Draw:
+        """The function (permanent response, random_bits) -> the bits of a fresh report."""
+        if self.rounds.instantaneous.is_identity:
+            return lambda permanent, random_bits: permanent  # noqa: ARG005 - one round draws nothing afresh
+        return drawer(self.rounds.instantaneous, self.encoding.num_bits)
+
+    def draw_permanent(self, value: Any, cohort: int, entropy: Entropy) -> int:
+        """Return permanent bits drawn from `entropy`."""
+        bits = self.encode(value, cohort)
+        if self.rounds.permanent.is_identity:
+            return bits
+        return drawer(self.rounds.permanent, self.encoding.num_bits)(bits, entropy.bits)
+
+    def canonical(self) -> dict[str, Any]:
+        """Return all that a report's meaning and privacy depend on, as JSON values."""
+        thresholds = [list(c.thresholds) for c in (self.rounds.permanent, self.rounds.instantaneous)]
+        return {"name": self.name, "thresholds": thresholds, **self.encoding.canonical()}
+
+
+def as_googles_client(mechanism: Mechanism) -> Mechanism:
+    """Return the mechanism with the very permanent round of Google's client, where it has one like it.
+
+    Files of Google's tools are written so. Never a device's metrics: they would share their noise.
+    """
+    if isinstance(mechanism, BitMechanism) and isinstance(mechanism.permanence, GooglePermanence):
+        return replace(mechanism, permanence=GoogleClientPermanence())
+    return mechanism
+
+
+def _as_bytes(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    # An enumeration's member is its number: its own text changes with its class's name.
+    return value if isinstance(value, bytes) else str(int(value) if isinstance(value, int) else value).encode()
+
+
+@dataclass(frozen=True)
+class SymbolMechanism(Mechanism):
+    """Encode a value as a symbol, randomize it permanently, randomize that afresh for every report.
+
+    The permanent response belongs to the *symbol*: values that share one on this device share the response (LOLOHA's
+    idea), so a device has at most `num_symbols` of them.
+
+    Parameters
+    ----------
+    name, parameters
+        The registry's name, and the parameters completed by the defaults.
+    encoding
+        From a value to a symbol.
+    rounds
+        The permanent and the instantaneous channel; alpha = 1 changes nothing.
+    """
+
+    name: str
+    parameters: Mapping[str, Any] = field(hash=False)
+    encoding: SymbolEncoding
+    rounds: SymbolRounds
+
+    @property
+    def payload_bits(self) -> int:
+        """A symbol's width."""
+        return (self.encoding.num_symbols - 1).bit_length()
+
+    @property
+    def channel(self) -> SymbolChannel:
+        """P(reported symbol | true symbol), over both rounds."""
+        return self.rounds.combined
+
+    @cached_property
+    def p_star(self) -> Fraction:
+        """P(the reported symbol is the value's own)."""
+        return self.channel.keep
+
+    @cached_property
+    def q_star(self) -> Fraction:
+        """P(the reported symbol is another value's): they collide, or the channel moved there."""
+        collision = self.encoding.collision
+        return collision * self.channel.keep + (1 - collision) * self.channel.other
+
+    def epsilon_n(self, reports: int) -> float:
+        """Exact epsilon of `reports` reports of one value, rounded up."""
+        return self.rounds.epsilon(reports=whole_number(reports))
+
+    @property
+    def epsilon_permanent(self) -> float:
+        """Epsilon of any number of reports of one symbol, rounded up."""
+        return self.rounds.epsilon_permanent
+
+    def supports(self, report: Report, value: Any) -> bool:
+        """Whether the reported symbol is the value's in the report's cohort."""
+        return self.encoding.symbol(value, report.cohort) == report.bits
+
+    def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
+        """Return the function from a value to its permanent symbol; see `Mechanism.responder`."""
+        check_cohort(cohort, self.num_cohorts)
+        key, about, draw = check_secret(secret), (metric, self.digest, cohort), self._permanent
+
+        def respond(value: Any) -> int:
+            symbol = self.encoding.symbol(value, cohort)
+            return draw(symbol, KeyedEntropy(key, context(*about, symbol), purpose=b"permanent").bits)
+
+        return respond
+
+    def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
+        """Return a uniform symbol, the mixture of all values' responses; see `Mechanism.nothing`."""
+        check_cohort(cohort, self.num_cohorts)
+        about = context(metric, self.digest, cohort, b"nothing")  # a symbol there is a number
+        return uniform_below(self.encoding.num_symbols, KeyedEntropy(check_secret(secret), about, purpose=b"permanent"))
+
+    @cached_property
+    def _permanent(self) -> Draw:
+        return symbol_drawer(self.rounds.permanent)
+
+    @cached_property
+    def instantaneous(self) -> Draw:
+        """The function (permanent symbol, random_bits) -> a fresh report's symbol."""
+        return symbol_drawer(self.rounds.instantaneous)
+
+    def draw_permanent(self, value: Any, cohort: int, entropy: Entropy) -> int:
+        """Return a permanent symbol drawn from `entropy`."""
+        check_cohort(cohort, self.num_cohorts)
+        return self._permanent(self.encoding.symbol(value, cohort), entropy.bits)
+
+    def canonical(self) -> dict[str, Any]:
+        """Return all that a report's meaning and privacy depend on, as JSON values."""
+        rounds = (self.rounds.permanent, self.rounds.instantaneous)
+        return {
+            "name": self.name,
+            "thresholds": [int(c.alpha * ONE) for c in rounds],
+            **self.encoding.canonical(),
+        }

@@ -1,0 +1,331 @@
+"""From a metric's table to a metric: everything that can be wrong with it is found in one go.
+
+The candidate file of a metric of strings: one per line, none twice.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+from overstory.protocol.domains import Domain, domain_from
+from overstory.protocol.encodings.base import MAX_COHORTS
+from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
+from overstory.protocol.metrics.metric import Beyond, Metric, Period, Strings
+from overstory.protocol.metrics.toml_fields import Fields
+from overstory.protocol.wire.upload import METRIC_ID
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+
+Folder: TypeAlias = "Path | Traversable"
+"""Where a registry lies: a folder, or one inside a package."""
+
+MOST_SHOWN: Final = 3
+
+
+def read_candidate_file(folder: Folder, name: str) -> tuple[str, ...]:
+    r"""Return the candidates of a file beside the registry.
+
+    The file is UTF-8 text, one candidate per line; lines end in ``\n`` or ``\r\n``, and blank lines count for nothing.
+
+    Raises
+    ------
+    FormatError
+        When the name is no relative path, the file cannot be read, is not UTF-8, holds a candidate twice, or none.
+    """
+    if not name or "\\" in name or PurePosixPath(name).is_absolute():
+        raise FormatError(f"{name!r} is no path relative to the registry's folder, with / between its parts")
+    try:
+        raw = folder.joinpath(*PurePosixPath(name).parts).read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise FormatError(f"cannot be read: {reason[:1].lower()}{reason[1:]}", source=name) from None
+    seen: dict[str, int] = {}
+    twice = [
+        f"{text!r:.60} (lines {seen[text]} and {n})" for n, text in _lines(raw, name) if seen.setdefault(text, n) != n
+    ]
+    if twice:
+        more = f" and {len(twice) - MOST_SHOWN} more" if len(twice) > MOST_SHOWN else ""
+        shown = ", ".join(twice[:MOST_SHOWN]) + more
+        raise FormatError(f"candidates stand there twice: {shown}; list each once", source=name)
+    if not seen:
+        raise FormatError("the file is empty: give one candidate per line", source=name)
+    return tuple(seen)
+
+
+def _lines(raw: bytes, name: str) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(raw.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        bare = line.removesuffix(b"\r")
+        if bare:
+            try:
+                yield number, bare.decode()
+            except UnicodeDecodeError as error:
+                raise FormatError(f"no UTF-8 text ({error.reason})", source=name, line=number) from None
+
+
+KEYS: Final = (
+    "title",
+    "description",
+    "owner",
+    "purpose",
+    "attribute",
+    "domain",
+    "oracle",
+    "parameters",
+    "needs",
+    "period",
+    "window",
+    "max_values",
+    "beyond",
+    "retention_days",
+    "grace_days",
+    "expires",
+)
+"""Every key of a metric, in the order in which they are best read."""
+
+DOMAIN_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "categories": ("kind", "names", "other", "ordered"),
+    "integers": ("kind", "min", "max", "outside"),
+    "bins": ("kind", "min", "max", "count", "outside"),
+    "strings": ("kind", "candidates"),
+}
+
+MOST_REPORTS: Final = 1 << 20
+LARGEST: Final = 1 << 53
+SOME_SIZE: Final = 16
+MOST_DAYS: Final = 36_500
+GRACE_DAYS: Final = 30
+NOT_PLANNED: Final = "not planned yet: run `overstory metrics plan FILE`, which writes oracle and parameters"
+
+
+def build_metric(fields: Fields, folder: Folder | None) -> Metric | None:
+    """Return the metric of a table, or None after noting every fault of it.
+
+    Parameters
+    ----------
+    fields
+        Its table.
+    folder
+        Where candidate files lie; None to leave them unread.
+    """
+    before = len(fields.faults)
+    name = str(fields.path[-1])
+    fields.unknown(KEYS)
+    if METRIC_ID.fullmatch(name) is None:
+        fields.fault(
+            None, f"{name!r:.100} cannot be an id: give up to 64 of a-z, 0-9, '.', '_' and '-', a-z or 0-9 first"
+        )
+    words = {
+        "title": fields.text("title", "a few words that name it"),
+        "description": fields.text("description", "what is collected, for the person it is collected from"),
+        "owner": fields.text("owner", "who answers for it"),
+        "purpose": fields.link("purpose", "a link to why it is collected"),
+        "attribute": fields.identifier("attribute", METRIC_ID),
+    }
+    domain, candidates = read_domain(fields, folder)
+    built = _mechanism(fields, name, domain)
+    rest = {
+        "period": _period(fields),
+        "window": _window(fields, built),
+        "max_values": fields.whole("max_values", 1, MOST_REPORTS),
+        "beyond": _beyond(fields, domain),
+        "retention_days": _days(fields),
+        "grace_days": fields.whole("grace_days", 0, MOST_DAYS, default=GRACE_DAYS),
+        "expires": fields.date("expires", "the first day on which nothing is collected any more"),
+    }
+    _check_countable(fields, domain, built)
+    if len(fields.faults) > before:
+        return None
+    return Metric(id=name, **words, domain=domain, mechanism=built, **rest, candidates=candidates)  # type: ignore[arg-type]
+
+
+def read_domain(fields: Fields, folder: Folder | None) -> tuple[Domain | Strings | None, tuple[str, ...] | None]:
+    """Return a metric's domain, and its candidates where there is a file of them; None after noting a fault."""
+    table = fields.subtable("domain", 'a table such as {kind = "bins", min = 0, max = 2, count = 100}')
+    if table is None:
+        return None, None
+    kind = table.required("kind", f"one of {', '.join(DOMAIN_KEYS)}")
+    if not isinstance(kind, str) or kind not in DOMAIN_KEYS:
+        if kind is not None:
+            table.fault("kind", f"{kind!r:.100} is no kind of domain: choose one of {', '.join(DOMAIN_KEYS)}")
+        return None, None
+    before = len(table.faults)
+    table.unknown(DOMAIN_KEYS[kind])
+    if len(table.faults) > before:
+        return None, None
+    return _strings(table, folder) if kind == "strings" else (_symbols(fields, table), None)
+
+
+def _strings(table: Fields, folder: Folder | None) -> tuple[Strings, tuple[str, ...] | None]:
+    named = table.table.get("candidates")
+    if named is None:
+        return Strings(), None
+    if not isinstance(named, str):
+        table.fault("candidates", f"{named!r:.100}: give the name of a file with one candidate per line")
+        return Strings("?"), None
+    try:
+        return Strings(named), None if folder is None else read_candidate_file(folder, named)
+    except FormatError as error:
+        table.fault("candidates", str(error))
+        return Strings(named), None
+
+
+def _symbols(fields: Fields, table: Fields) -> Domain | None:
+    given = {key: value for key, value in table.table.items() if key != "kind"}
+    try:
+        return domain_from({"domain": table.table["kind"], **given})
+    except (ParameterError, TypeError, ValueError) as error:
+        fields.fault("domain", str(error))
+        return None
+
+
+def _mechanism(fields: Fields, name: str, domain: Domain | Strings | None) -> Mechanism | None:
+    if not _oracle_or_needs(fields):
+        return None
+    oracle = fields.choice("oracle", sorted(REGISTRY), "")
+    given = fields.table.get("parameters", {})
+    if not isinstance(given, dict):
+        fields.fault("parameters", f"{given!r:.100} is no table: give one such as {{epsilon = 1.0}}")
+        return None
+    wrong = [key for key, value in given.items() if not _is_parameter(value)]
+    for key in wrong:
+        fields.fault(f"parameters.{key}", "give a finite number, a text, true or false")
+    if oracle is None or wrong:
+        return None
+    if domain is None:
+        _check_parameters(fields, oracle, given)
+        return None
+    completed = _completed(fields, name, oracle, domain, given)
+    return None if completed is None else _built(fields, oracle, completed)
+
+
+def _check_parameters(fields: Fields, oracle: str, given: Mapping[str, Any]) -> None:
+    """Note what is wrong with parameters whatever the domain is: they are tried with one of a usual size."""
+    accepted = inspect.signature(REGISTRY[oracle]).parameters
+    sized = {"domain_size": SOME_SIZE} if "domain_size" in accepted else {}
+    _built(fields, oracle, _with_window(fields, sized | dict(given), accepted))
+
+
+def _is_parameter(value: Any) -> bool:
+    if isinstance(value, int):
+        return abs(value) < LARGEST
+    return isinstance(value, str) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _oracle_or_needs(fields: Fields) -> bool:
+    """Whether there is an oracle to build; needs have to be planned first."""
+    has_oracle, has_needs = ("oracle" in fields.table or "parameters" in fields.table), "needs" in fields.table
+    if has_oracle and has_needs:
+        fields.fault("needs", "give either an oracle with its parameters, or the needs to derive them from, not both")
+    elif has_needs:
+        fields.fault("needs", NOT_PLANNED)
+    elif "oracle" not in fields.table:
+        fields.fault("oracle", f"missing: give one of {', '.join(sorted(REGISTRY))}, or needs to derive it from")
+    return "oracle" in fields.table and not has_needs
+
+
+def _completed(
+    fields: Fields, name: str, oracle: str, domain: Domain | Strings, given: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """Return the parameters with what follows from the rest of the table: the domain's size, the window, the key."""
+    accepted = inspect.signature(REGISTRY[oracle]).parameters
+    complete = dict(given)
+    if isinstance(domain, Strings):
+        if "domain_size" in accepted and accepted["domain_size"].default is inspect.Parameter.empty:
+            fields.fault("oracle", f"{oracle} takes symbols, not strings: choose one of {', '.join(_for_strings())}")
+            return None
+        if "domain_size" in given:
+            fields.fault("parameters.domain_size", "strings have no domain size: leave it out")
+            return None
+        if "hash_key" in accepted and given.get("hash_family", "overstory-v1") == "overstory-v1":
+            complete.setdefault("hash_key", name)
+        return _with_window(fields, complete, accepted)
+    if "domain_size" not in accepted:
+        fields.fault("oracle", f"{oracle} takes strings, not symbols: choose one of {', '.join(_for_symbols())}")
+        return None
+    if complete.setdefault("domain_size", domain.size) != domain.size:
+        said = complete["domain_size"]
+        fields.fault("parameters.domain_size", f"{said!r:.100}, but the domain has {domain.size} symbols: leave it out")
+        return None
+    return _with_window(fields, complete, accepted)
+
+
+def _with_window(fields: Fields, complete: dict[str, Any], accepted: Mapping[str, Any]) -> dict[str, Any]:
+    if "window" in accepted and "window" in fields.table:
+        complete.setdefault("window", fields.table["window"])
+    return complete
+
+
+def _for_strings() -> list[str]:
+    """Names of the oracles that hash strings."""
+    return [name for name, build in sorted(REGISTRY.items()) if "hash_key" in inspect.signature(build).parameters]
+
+
+def _for_symbols() -> list[str]:
+    """Names of the oracles over a domain of symbols."""
+    return [name for name, build in sorted(REGISTRY.items()) if "domain_size" in inspect.signature(build).parameters]
+
+
+def _built(fields: Fields, oracle: str, parameters: Mapping[str, Any]) -> Mechanism | None:
+    try:
+        return mechanism(oracle, **parameters)
+    except (ParameterError, TypeError, OverflowError) as error:
+        words = re.findall(r"\w+", str(error))
+        named = sorted(set(fields.table.get("parameters", {})).intersection(words), key=words.index)
+        fields.fault(f"parameters.{named[0]}" if named else "parameters", str(error))
+        return None
+
+
+def _period(fields: Fields) -> Period | None:
+    given = fields.required("period", 'how often a device reports, such as "day"')
+    if given is None:
+        return None
+    try:
+        return Period.parse(given)
+    except ParameterError as error:
+        fields.fault("period", str(error))
+        return None
+
+
+def _window(fields: Fields, built: Mechanism | None) -> int | None:
+    window = fields.whole("window", 1, MOST_REPORTS)
+    own = None if built is None else built.parameters.get("window")
+    if own is None or window is None:
+        return own if window is None else window
+    if own != window:
+        fields.fault("window", f"{window}, but the oracle's own window is {own}: say it once")
+    return window
+
+
+def _beyond(fields: Fields, domain: Domain | Strings | None) -> Beyond | None:
+    beyond = fields.choice("beyond", ("drop", "first", "nearest"), "first")
+    if beyond == "nearest" and domain is not None and (isinstance(domain, Strings) or not domain.ordered):
+        fields.fault(
+            "beyond", "nearest needs an ordered domain (bins, integers, ordered categories): use drop or first"
+        )
+    return cast(Beyond | None, beyond)
+
+
+def _days(fields: Fields) -> int | None:
+    fields.required("retention_days", "for how many days reports are kept; counts stay")
+    return fields.whole("retention_days", 0, MOST_DAYS)
+
+
+def _check_countable(fields: Fields, domain: Domain | Strings | None, built: Mechanism | None) -> None:
+    """Reports with seeds of their own are counted by candidate as they come in, so there must be candidates."""
+    if not isinstance(domain, Strings) or domain.candidates is not None or built is None:
+        return
+    if built.num_cohorts > MAX_COHORTS:
+        fields.fault(
+            "domain",
+            f"{built.name} gives every report a seed of its own, so reports are counted by candidate: "
+            'name a file, domain = {kind = "strings", candidates = "FILE"}',
+        )

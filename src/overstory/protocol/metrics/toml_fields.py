@@ -1,0 +1,190 @@
+"""Taking the keys of a metric's table one by one: each is right, or a fault that says where it stands.
+
+Faults: what is wrong with a registry, all of it at once, each where it stands.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from overstory.protocol.errors import FormatError, suggestion
+from overstory.protocol.metrics.toml_positions import Path, Place
+
+
+@dataclass(frozen=True, order=True)
+class Fault:
+    """One thing that is wrong.
+
+    Attributes
+    ----------
+    line
+        Its line's number, from 1.
+    field
+        The key, dotted: ``metrics.search-engine.period``.
+    message
+        What is wrong, and what would be right.
+
+    Examples
+    --------
+    >>> str(Fault(7, "metrics.search-engine.period", "'daily' is no period"))
+    "line 7, metrics.search-engine.period: 'daily' is no period"
+    """
+
+    line: int
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}, {self.field}: {self.message}" if self.field else f"line {self.line}: {self.message}"
+
+
+class RegistryError(FormatError):
+    """A registry with faults; `faults` holds every one of them, in the order of the lines.
+
+    Examples
+    --------
+    >>> error = RegistryError([Fault(3, "b", "second"), Fault(2, "a", "first")], source="metrics.toml")
+    >>> print(error)
+    metrics.toml: 2 faults
+      line 2, a: first
+      line 3, b: second
+    """
+
+    def __init__(self, faults: Iterable[Fault], *, source: str | None = None) -> None:
+        self.faults = tuple(sorted(faults))
+        if len(self.faults) == 1:
+            only = self.faults[0]
+            super().__init__(only.message, source=source, line=only.line, field=only.field)
+        else:
+            shown = "".join(f"\n  {fault}" for fault in self.faults)
+            super().__init__(f"{len(self.faults)} faults{shown}", source=source)
+
+
+MOST_TEXT = 4000
+
+
+@dataclass
+class Fields:
+    """One table of the document, and the faults found in it.
+
+    Attributes
+    ----------
+    table, path
+        What the parser read, and where it lies.
+    places
+        Where each key stands.
+    faults
+        Shared by all tables of a document; every method that finds a fault adds it here, and returns None.
+    """
+
+    table: Mapping[str, Any]
+    path: Path
+    places: Mapping[Path, Place]
+    faults: list[Fault] = field(default_factory=list)
+
+    def fault(self, key: str | None, message: str) -> None:
+        """Note a fault of a key, at its line, or at the nearest table's that was written."""
+        path = self.path if key is None else (*self.path, *key.split("."))
+        nearest = path
+        while nearest and nearest not in self.places:
+            nearest = nearest[:-1]
+        line = self.places[nearest].line if nearest else 1
+        self.faults.append(Fault(line, ".".join(map(str, path)), message))
+
+    def unknown(self, known: Collection[str]) -> None:
+        """Note every key that is not known, with the one that may have been meant."""
+        for key in self.table:
+            if key not in known:
+                wanted = suggestion(key, known) or f"; the keys are {', '.join(known)}"
+                path = (*self.path, key)
+                self.faults.append(Fault(self.places[path].line, ".".join(map(str, path)), f"no such key{wanted}"))
+
+    def required(self, key: str, wanted: str) -> Any:
+        """Return a value, or note that it is missing."""
+        if key not in self.table:
+            self.fault(key, f"missing: give {wanted}")
+        return self.table.get(key)
+
+    def text(self, key: str, wanted: str) -> str | None:
+        """Return a text that says something."""
+        value = self.required(key, wanted)
+        if value is None:
+            return None
+        if not isinstance(value, str) or not value.strip() or len(value) > MOST_TEXT:
+            self.fault(key, f"give {wanted}: text of 1 to {MOST_TEXT} characters")
+            return None
+        return " ".join(value.split())
+
+    def identifier(self, key: str, form: re.Pattern[str]) -> str | None:
+        """Return a short id, or None where there is none."""
+        value = self.table.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, str) or form.fullmatch(value) is None:
+            self.fault(key, f"{value!r:.100}: give up to 64 of a-z, 0-9, '.', '_' and '-', a-z or 0-9 first")
+            return None
+        return value
+
+    def link(self, key: str, wanted: str) -> str | None:
+        """Return a link."""
+        value = self.required(key, wanted)
+        if value is None:
+            return None
+        if not isinstance(value, str) or not _is_link(value):
+            self.fault(key, f"{value!r:.100} is no link: give {wanted}, starting with https://")
+            return None
+        return value
+
+    def whole(self, key: str, low: int, high: int, *, default: int | None = None) -> int | None:
+        """Return a whole number of a range; `default` where there is none."""
+        value = self.table.get(key, default)
+        if value is None:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            self.fault(key, f"{value!r:.100}: give a whole number from {low} to {high}")
+            return None
+        return value
+
+    def choice(self, key: str, choices: Collection[str], default: str) -> str | None:
+        """Return one of some words."""
+        value = self.table.get(key, default)
+        if not isinstance(value, str) or value not in choices:
+            near = suggestion(value, choices) if isinstance(value, str) else ""
+            self.fault(key, f"{value!r:.100}{near or ':'} choose one of {', '.join(choices)}")
+            return None
+        return value
+
+    def date(self, key: str, wanted: str) -> dt.date | None:
+        """Return a day."""
+        value = self.required(key, wanted)
+        if value is None:
+            return None
+        if not isinstance(value, dt.date) or isinstance(value, dt.datetime):
+            self.fault(key, f"give {wanted}: a date without quotes, such as 2027-11-21")
+            return None
+        return value
+
+    def subtable(self, key: str, wanted: str) -> Fields | None:
+        """Return a table inside this one."""
+        value = self.required(key, wanted)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            self.fault(key, f"{value!r:.100} is no table: give {wanted}")
+            return None
+        return Fields(value, (*self.path, key), self.places, self.faults)
+
+
+def _is_link(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return (
+        parts.scheme in {"https", "http"} and bool(parts.hostname) and not any(c in '<>"' or c.isspace() for c in text)
+    )

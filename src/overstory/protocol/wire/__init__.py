@@ -1,0 +1,1 @@
+"""What travels between a device and a collector: batches, uploads, reasons of refusal."""

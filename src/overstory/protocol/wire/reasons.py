@@ -1,0 +1,119 @@
+"""Why a collector refuses: one list of reasons, with a status and a sentence each, for both sides.
+
+Bearer tokens, as they go into a header: what a device, a gateway and a reader of counts show to a collector.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from overstory.protocol.errors import ParameterError, WireError
+
+
+class Reason(StrEnum):
+    """A reason code, as it stands in an answer.
+
+    Examples
+    --------
+    >>> Reason.PERIOD_CLOSED.value, Reason.PERIOD_CLOSED.status
+    ('period-closed', 410)
+    >>> Reason("queue-full").said
+    'The collector has more reports waiting than it takes: send the same bytes again after Retry-After.'
+    """
+
+    DAMAGED = "damaged"
+    TOO_LARGE = "too-large"
+    TOO_MANY = "too-many"
+    WRONG_TYPE = "wrong-type"
+    NO_TOKEN = "no-token"  # noqa: S105 - the name of a reason
+    UNKNOWN_TOKEN = "unknown-token"  # noqa: S105 - the name of a reason
+    UNKNOWN_METRIC = "unknown-metric"
+    WRONG_PARAMETERS = "wrong-parameters"
+    METRIC_EXPIRED = "metric-expired"
+    PERIOD_CLOSED = "period-closed"
+    PERIOD_FUTURE = "period-future"
+    COHORT = "cohort"
+    BITS = "bits"
+    QUEUE_FULL = "queue-full"
+    CLOSING = "closing"
+    STORE = "store"
+    FAULT = "fault"
+
+    @property
+    def status(self) -> int:
+        """The HTTP status that an answer with this reason has."""
+        return _ANSWERS[self][0]
+
+    @property
+    def said(self) -> str:
+        """The reason in one sentence, with what to do about it."""
+        return _ANSWERS[self][1]
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing makes a collector take the same bytes: a device drops them. All other reports wait."""
+        return self in _FINAL
+
+    @property
+    def passing(self) -> bool:
+        """Whether it ends by itself; what is neither passing nor final waits for an operator, or for the clock."""
+        return self.status in {429, 503}
+
+    @property
+    def of_metric(self) -> bool:
+        """Whether it holds for every report of a metric, and for no other metric: the two sides' registries differ."""
+        return self in _OF_METRIC
+
+    @classmethod
+    def of(cls, error: WireError) -> Reason:
+        """Return the reason of an error of the wire: the one of its name, else `damaged`.
+
+        Examples
+        --------
+        >>> Reason.of(WireError("checksum", "...")), Reason.of(WireError("cohort", "..."))
+        (<Reason.DAMAGED: 'damaged'>, <Reason.COHORT: 'cohort'>)
+        """
+        return cls(error.reason) if error.reason in set(cls) else cls.DAMAGED
+
+
+_FINAL: Final = frozenset(
+    {Reason.DAMAGED, Reason.TOO_LARGE, Reason.TOO_MANY, Reason.PERIOD_CLOSED, Reason.COHORT, Reason.BITS}
+)
+_OF_METRIC: Final = frozenset({Reason.UNKNOWN_METRIC, Reason.WRONG_PARAMETERS, Reason.METRIC_EXPIRED})
+
+_ANSWERS: Final = {
+    Reason.DAMAGED: (400, "The bytes are no batch of reports, or were damaged on their way."),
+    Reason.TOO_LARGE: (413, "The request is larger than this collector takes: send smaller batches."),
+    Reason.TOO_MANY: (413, "The request holds more uploads or reports than this collector takes: send fewer at once."),
+    Reason.WRONG_TYPE: (415, "The content type is not one that this collector reads."),
+    Reason.NO_TOKEN: (401, "The request has no write token: send it as Authorization: Bearer."),
+    Reason.UNKNOWN_TOKEN: (401, "The write token is not known here, was revoked, or has expired."),
+    Reason.UNKNOWN_METRIC: (404, "The registry of this collector does not list the metric."),
+    Reason.WRONG_PARAMETERS: (409, "The reports were made with other parameters than the registry's."),
+    Reason.METRIC_EXPIRED: (410, "The metric has expired: it is no longer collected."),
+    Reason.PERIOD_CLOSED: (410, "The period ended too long ago: its reports are no longer taken."),
+    Reason.PERIOD_FUTURE: (400, "The period has not begun: the sender's clock is wrong."),
+    Reason.COHORT: (400, "A report names a cohort that does not exist."),
+    Reason.BITS: (400, "A report has bits that the metric's reports do not have."),
+    Reason.QUEUE_FULL: (
+        429,
+        "The collector has more reports waiting than it takes: send the same bytes again after Retry-After.",
+    ),
+    Reason.CLOSING: (503, "The collector is shutting down: send the same bytes again after Retry-After."),
+    Reason.STORE: (503, "The collector cannot write to its store: send the same bytes again after Retry-After."),
+    Reason.FAULT: (503, "The collector has a fault of its own: send the same bytes again after Retry-After."),
+}
+
+
+def check_token(token: str) -> str:
+    """Return `token`, or raise ParameterError unless it can stand in a header.
+
+    Examples
+    --------
+    >>> check_token("ovs-w-4f1c")
+    'ovs-w-4f1c'
+    """
+    if not isinstance(token, str) or not token.isascii() or not token.isprintable() or " " in token:
+        raise ParameterError("token: give it as it was handed out, printable ASCII without spaces")
+    return token

@@ -1,0 +1,229 @@
+"""Uploads: how a device, or a relay, hands batches of reports over. A request's body is one or more, back to back.
+
+    magic "OVSU" | version u8 | zero u8 | length of the metric's id u8 | zero u8 | batch id 16 bytes
+    period i32 | length of the batch u32 | the metric's id, ASCII | a packed batch (`overstory.protocol.wire.batch`)
+
+All integers are little-endian. The batch id is uniform bits, from a device's secret or drawn, and stays with its bytes:
+a retry is the very same upload, and is counted once. Nothing in it says who sent it, or when.
+
+Programs in other languages may send JSON instead::
+
+    {"uploads": [{"batch": "<32 hex digits>", "metric": "<id>", "period": "2026-11-21", "digest": "<32 hex digits>",
+                  "reports": [[<cohort>, "<the payload's little-endian bytes in hex>"], ...]}]}
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from overstory.protocol.errors import ParameterError, WireError
+from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.wire.batch import cohort_width, encode_columns
+
+MEDIA_TYPE: Final = "application/vnd.overstory.reports"
+MAGIC: Final = b"OVSU"
+VERSION: Final = 1
+HEADER: Final = struct.Struct("<4sBBBB16siI")
+ID_BYTES: Final = 16
+PERIODS: Final = range(-(1 << 31), 1 << 31)
+
+METRIC_ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
+"""What a metric may be called."""
+
+_METRIC_BYTES: Final = re.compile(METRIC_ID.pattern.encode())
+_HEX_16: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_HEX: Final = re.compile(r"(?:[0-9a-f]{2})*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """One batch of reports of one metric and one period.
+
+    Attributes
+    ----------
+    batch
+        Its id, 16 bytes: another upload has the same only where it is a copy of this one.
+    metric, period
+        The metric's id, and the period's number.
+    reports
+        A packed batch, still undecoded; `overstory.protocol.wire.batch.decode_batch` reads it.
+    """
+
+    batch: bytes
+    metric: str
+    period: int
+    reports: bytes
+
+
+def encode_upload(upload: Upload) -> bytes:
+    """Write one upload.
+
+    Raises
+    ------
+    ParameterError
+        When the batch id has not 16 bytes, the id is no metric's, or the period is no 32-bit number.
+
+    Examples
+    --------
+    >>> upload = Upload(bytes(16), "search-engine", 20778, b"a packed batch")
+    >>> decode_uploads(encode_upload(upload) * 2, max_uploads=2) == [upload, upload]
+    True
+    """
+    if len(upload.batch) != ID_BYTES:
+        raise ParameterError(f"a batch id has {ID_BYTES} bytes, not {len(upload.batch)}")
+    if METRIC_ID.fullmatch(upload.metric) is None:
+        raise ParameterError(f"{upload.metric!r} is no metric's id: give {METRIC_ID.pattern}")
+    if not isinstance(upload.period, int) or upload.period not in PERIODS:  # a range searches for a float one by one
+        raise ParameterError(f"period = {upload.period!r}: give a 32-bit number")
+    name, length = upload.metric.encode("ascii"), len(upload.reports)
+    header = HEADER.pack(MAGIC, VERSION, 0, len(name), 0, upload.batch, upload.period, length)
+    return b"".join((header, name, upload.reports))
+
+
+def decode_uploads(body: bytes, max_uploads: int) -> list[Upload]:
+    """Read a request's body, all of it.
+
+    Raises
+    ------
+    WireError
+        With the reason `short`, `magic`, `version`, `metric`, `length` or `too-many`.
+    """
+    return list(_uploads(body, max_uploads))
+
+
+def _uploads(body: bytes, max_uploads: int) -> Iterator[Upload]:
+    at, seen = 0, 0
+    while at < len(body) or not seen:
+        if seen == max_uploads:
+            raise WireError("too-many", f"the body holds more than {max_uploads} uploads: send fewer at once")
+        upload, at = _upload_at(body, at)
+        yield upload
+        seen += 1
+
+
+def _upload_at(body: bytes, at: int) -> tuple[Upload, int]:
+    """Return the upload that starts at byte `at`, and where it ends."""
+    if len(body) - at < HEADER.size:
+        raise WireError("short", f"an upload's header has {HEADER.size} bytes; {len(body) - at} are here")
+    magic, version, zero, id_length, zero_too, batch, period, length = HEADER.unpack_from(body, at)
+    if magic != MAGIC:
+        raise WireError("magic", f"an upload starts with {MAGIC!r}, this with {magic!r}")
+    if version != VERSION or zero or zero_too:
+        raise WireError("version", f"this reads uploads of version {VERSION}, not {version}.{zero}.{zero_too}")
+    start = at + HEADER.size + id_length
+    if len(body) - start < length:
+        raise WireError("length", f"the header announces {id_length} + {length} bytes; {len(body) - at} are here")
+    name = body[at + HEADER.size : start]
+    if _METRIC_BYTES.fullmatch(name) is None:
+        raise WireError("metric", f"{name!r} is no metric's id")
+    return Upload(batch, name.decode("ascii"), period, body[start : start + length]), start + length
+
+
+class Entry(Protocol):
+    """What reading JSON asks of a metric: `overstory.protocol.metrics.Metric` is one."""
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """What reports are made with."""
+        ...
+
+    @property
+    def period(self) -> Any:
+        """Something with `parse_label`."""
+        ...
+
+
+def uploads_from_json(parsed: Any, metrics: Mapping[str, Entry], max_uploads: int) -> list[Upload]:
+    """Return the uploads of a parsed JSON body, as if they had come in binary.
+
+    The reports of a metric that `metrics` does not hold cannot be packed: such an upload comes back without any, to
+    be refused by its name. A cohort or a bit that fits the columns but not the mechanism is packed as it is.
+
+    Parameters
+    ----------
+    parsed
+        The body, through `json.loads`.
+    metrics
+        By id.
+    max_uploads
+        How many are taken at most.
+
+    Raises
+    ------
+    WireError
+        With the reason `json`, `too-many`, `cohort` or `bits`, saying where.
+
+    Examples
+    --------
+    >>> uploads_from_json({"uploads": []}, {}, 10)
+    Traceback (most recent call last):
+        ...
+    overstory.protocol.errors.WireError: uploads: give a list of at least one upload
+    """
+    listed = parsed.get("uploads") if isinstance(parsed, dict) else None
+    if not isinstance(listed, list) or not listed:
+        raise WireError("json", "uploads: give a list of at least one upload")
+    if len(listed) > max_uploads:
+        raise WireError("too-many", f"the body holds more than {max_uploads} uploads: send fewer at once")
+    return [_from_json(entry, metrics, f"uploads[{i}]") for i, entry in enumerate(listed)]
+
+
+_KEYS: Final = {"batch", "metric", "period", "digest", "reports"}
+
+
+def _from_json(entry: Any, metrics: Mapping[str, Entry], where: str) -> Upload:
+    if not isinstance(entry, dict):
+        raise WireError("json", f"{where}: give an object with the keys {', '.join(sorted(_KEYS))}, and no other")
+    if missing := sorted(_KEYS - set(entry)):
+        raise WireError("json", f"{', '.join(f'{where}.{key}' for key in missing)}: missing")
+    if unknown := sorted(set(entry) - _KEYS):
+        raise WireError("json", f"{where}: there is no key {unknown[0]!r:.50}; the keys are {', '.join(sorted(_KEYS))}")
+    batch = _hex(entry["batch"], _HEX_16, f"{where}.batch", "32 hexadecimal digits, in lower case")
+    digest = _hex(entry["digest"], _HEX_16, f"{where}.digest", "32 hexadecimal digits, in lower case")
+    name = entry["metric"]
+    if not isinstance(name, str) or METRIC_ID.fullmatch(name) is None:
+        raise WireError("json", f"{where}.metric: give a metric's id, not {name!r:.100}")
+    if not isinstance(entry["reports"], list):
+        raise WireError("json", f"{where}.reports: give a list of [cohort, bits]")
+    metric = metrics.get(name)
+    if metric is None:
+        return Upload(batch, name, 0, b"")
+    period = _period(entry["period"], metric, f"{where}.period")
+    return Upload(batch, name, period, _packed(entry["reports"], digest, metric.mechanism, f"{where}.reports"))
+
+
+def _hex(text: Any, shape: re.Pattern[str], where: str, wanted: str) -> bytes:
+    if not isinstance(text, str) or shape.fullmatch(text) is None:
+        raise WireError("json", f"{where}: give {wanted}")
+    return bytes.fromhex(text)
+
+
+def _period(given: Any, metric: Entry, where: str) -> int:
+    if isinstance(given, int) and not isinstance(given, bool) and given in PERIODS:
+        return given
+    try:
+        number: int = metric.period.parse_label(given)
+    except ParameterError as error:
+        raise WireError("json", f"{where}: {error}") from None
+    return number
+
+
+def _packed(reports: Sequence[Any], digest: bytes, mechanism: Mechanism, where: str) -> bytes:
+    """Return the packed batch of reports written as [cohort, hex]."""
+    width, cohort_bytes = (mechanism.payload_bits + 7) // 8, cohort_width(mechanism.num_cohorts)
+    cohorts, bits = bytearray(), bytearray()
+    for i, report in enumerate(reports):
+        if not isinstance(report, list) or len(report) != 2:
+            raise WireError("json", f"{where}[{i}]: give [cohort, bits]")
+        cohort, payload = report
+        if not isinstance(cohort, int) or isinstance(cohort, bool) or not 0 <= cohort < 1 << 8 * cohort_bytes:
+            raise WireError("cohort", f"{where}[{i}][0]: cohorts are 0 .. {mechanism.num_cohorts - 1}")
+        if not isinstance(payload, str) or len(payload) != 2 * width or _HEX.fullmatch(payload) is None:
+            raise WireError("bits", f"{where}[{i}][1]: give {2 * width} hexadecimal digits, in lower case")
+        cohorts += cohort.to_bytes(cohort_bytes, "little")
+        bits += bytes.fromhex(payload)
+    return encode_columns(digest, mechanism.payload_bits, mechanism.num_cohorts, bytes(cohorts), bytes(bits))

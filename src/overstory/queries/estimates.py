@@ -1,0 +1,265 @@
+"""Estimates over a stretch of time: in all, by period, or over all reports so far.
+
+The last two are the readings of the response set in chapter 5 of Vidal's thesis. Devices that report in several periods
+share their permanent responses between them; unless told how many reports one device sent, it is supposed that every
+device reported in every period, which is the most there can be, so no standard error is too small
+(docs/explanation/repeated.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+
+from overstory.analysis.estimate import Estimate
+from overstory.analysis.oracle import FrequencyOracle
+from overstory.analysis.postprocess.processed import postprocess
+from overstory.analysis.reports import SupportCounts
+from overstory.analysis.tables.output import CSV_HEADER, csv_cells, csv_line
+from overstory.analysis.variance import check_reports_per_device, sharing
+from overstory.protocol.encodings.bits import Bloom
+from overstory.protocol.encodings.seeds import SeededHash
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics import Metric, Strings
+from overstory.queries.counts import Counted
+
+if TYPE_CHECKING:
+    from overstory.analysis.selection import Correction, IntervalKind
+
+Kind = Literal["total", "per-period", "cumulative"]
+"""One estimate of the whole range; one of each period alone; one of each period and those before it."""
+
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+
+
+NO_REPORTS: Final = "there are no reports in this range"
+
+
+@dataclass(frozen=True)
+class Choices:
+    """How counts are read.
+
+    Attributes
+    ----------
+    reports_per_device
+        In the whole range, by one device; None: as many as there are periods with reports. A cumulative reading takes
+        it for every stretch so far, up to the stretch's number of periods.
+    candidates
+        Strings to look for instead of the metric's own list; where counts are by cohort or seed.
+    alpha, correction
+        What counts as detected: see `Estimate.detected`.
+    method, complete
+        For Bloom filters: see `decode`.
+    steps
+        Names of post-processing steps, in order.
+    interval_kind
+        What intervals are for (see `Estimate`). None: the population where periods stand side by side, and are compared
+        therefore; these reports where one estimate of the whole range is asked for.
+    """
+
+    reports_per_device: float | None = None
+    candidates: tuple[str, ...] | None = None
+    alpha: float = 0.05
+    correction: Correction = "fdr"
+    method: str = "gls"
+    complete: bool = False
+    steps: tuple[str, ...] = ()
+    interval_kind: IntervalKind | None = None
+
+    def kind_of_intervals(self, reading: Kind) -> IntervalKind:
+        """Return the kind that was chosen, or that suits the reading."""
+        suits: IntervalKind = "reports" if reading == "total" else "population"
+        return suits if self.interval_kind is None else self.interval_kind
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One estimate: of the periods `first` to `last`."""
+
+    first: int
+    last: int
+    reports_per_device: float
+    estimate: Estimate
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """Estimates of a metric over a stretch of time; `parts` is empty where there are no reports."""
+
+    counted: Counted
+    kind: Kind
+    choices: Choices
+    parts: tuple[Part, ...] = field(repr=False)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def metric(self) -> Metric:
+        """Whose estimates."""
+        return self.counted.metric
+
+    @property
+    def interval_kind(self) -> IntervalKind:
+        """What the intervals of all parts are for."""
+        return self.choices.kind_of_intervals(self.kind)
+
+    def summary(self) -> dict[str, Any]:
+        """Return what is known about the reading as a whole, ready for JSON."""
+        built = self.metric.mechanism
+        return {
+            "metric": self.metric.id,
+            "title": self.metric.title,
+            "oracle": built.name,
+            "period": str(self.metric.period),
+            "from": self.counted.label(self.counted.first),
+            "to": self.counted.label(self.counted.last),
+            "reading": self.kind,
+            "reports": self.counted.num_reports,
+            "periods_with_reports": len(self.counted.periods),
+            "interval": self.interval_kind,
+            "epsilon_report": built.epsilon_report,
+            "epsilon_permanent": built.epsilon_permanent if built.epsilon_permanent < float("inf") else None,
+            "notes": list(self.notes),
+            "other_parameters": self.counted.others_json(),
+        }
+
+    def to_json(self, limit: int | None = None) -> dict[str, Any]:
+        """Return the summary and, under ``readings``, each estimate with its range; at most `limit` values of each."""
+        return {**self.summary(), "readings": [self._part_json(part, limit) for part in self.parts]}
+
+    def _part_json(self, part: Part, limit: int | None) -> dict[str, Any]:
+        return {**self._ends(part), "reports_per_device": part.reports_per_device, **part.estimate.to_json(limit)}
+
+    def rows(self, limit: int | None = None) -> Iterator[dict[str, Any]]:
+        """Yield a dictionary per range and value, most frequent first within a range."""
+        for part in self.parts:
+            for row in part.estimate.rows(limit):
+                yield {**self._ends(part), **row}
+
+    def csv_lines(self, limit: int | None = None) -> Iterator[str]:
+        """Yield a header and a line per range and value: from, to, and the columns of results.csv."""
+        yield csv_line(("from", "to", *CSV_HEADER))
+        for part in self.parts:
+            ends = self._ends(part).values()
+            for _, cells in csv_cells(part.estimate, limit):
+                yield csv_line((*ends, *cells))
+
+    def _ends(self, part: Part) -> dict[str, Any]:
+        return {"from": self.counted.label(part.first), "to": self.counted.label(part.last)}
+
+
+def read_estimates(counted: Counted, kind: Kind = "total", choices: Choices | None = None) -> Reading:
+    """Estimate.
+
+    Parameters
+    ----------
+    counted
+        From `read_store`, or `counted_from_json`.
+    kind
+        See `Kind`. In one period a device reports once, so ``per-period`` supposes nothing about devices.
+    choices
+        How; the defaults unless given.
+
+    Raises
+    ------
+    ParameterError
+        When there is nothing to look for, or a choice does not fit the metric.
+    """
+    chosen = choices or Choices()
+    if kind not in KINDS:
+        raise ParameterError(f"reading = {kind!r}: choose one of {', '.join(KINDS)}")
+    names = _names(counted.metric, chosen)
+    _check_repeats(counted, kind, chosen)
+    chosen = replace(chosen, interval_kind=chosen.kind_of_intervals(kind))
+    parts = tuple(_parts(counted, kind, chosen, names))
+    return Reading(counted, kind, chosen, parts, tuple(_notes(counted, kind, chosen)))
+
+
+def _parts(counted: Counted, kind: Kind, choices: Choices, names: Sequence[str]) -> Iterator[Part]:
+    so_far: SupportCounts | None = None
+    for number, period in enumerate(counted.periods, start=1):
+        own = counted.counts[period]
+        so_far = own if so_far is None or kind == "per-period" else so_far + own
+        if kind == "total" and number < len(counted.periods):
+            continue
+        given = number if choices.reports_per_device is None else min(choices.reports_per_device, number)
+        per_device = 1.0 if kind == "per-period" else float(given)
+        first = period if kind == "per-period" else counted.periods[0]
+        yield Part(first, period, per_device, estimate_counts(counted.metric, so_far, per_device, choices, names))
+
+
+def estimate_counts(
+    metric: Metric, counts: SupportCounts, per_device: float, choices: Choices, names: Sequence[str]
+) -> Estimate:
+    """Estimate once, with every choice applied."""
+    oracle = FrequencyOracle(metric.mechanism)
+    selecting: dict[str, Any] = {"alpha": choices.alpha, "correction": choices.correction}
+    if choices.interval_kind is not None:
+        selecting["interval_kind"] = choices.interval_kind
+    if isinstance(metric.mechanism.encoding, Bloom):
+        how = selecting | {"method": choices.method, "complete": choices.complete}
+        estimate = oracle.estimate(counts, names, reports_per_device=per_device, **how)
+    else:
+        estimate = replace(oracle.estimate(counts, names, reports_per_device=per_device), **selecting)
+    return postprocess(estimate, *choices.steps) if choices.steps else estimate
+
+
+def _names(metric: Metric, choices: Choices) -> Sequence[str]:
+    """Return what is estimated."""
+    bloom = isinstance(metric.mechanism.encoding, Bloom)
+    later = bloom or (isinstance(metric.mechanism.encoding, SeededHash) and isinstance(metric.domain, Strings))
+    if not bloom and (choices.complete or choices.method != "gls"):
+        raise ParameterError(
+            f"{metric.id} is counted by {metric.mechanism.name}: a method or complete list is for Bloom"
+        )
+    if choices.candidates is not None:
+        if not later:
+            raise ParameterError(f"{metric.id} is counted by its own labels: other candidates cannot be looked for")
+        return choices.candidates
+    if not metric.labels:
+        raise ParameterError(f"{metric.id} has no candidates: name a file in the registry, or give candidates")
+    return metric.labels
+
+
+def _check_repeats(counted: Counted, kind: Kind, choices: Choices) -> None:
+    given = choices.reports_per_device
+    if given is None:
+        return
+    check_reports_per_device(given)
+    if kind == "per-period" and given != 1:
+        raise ParameterError("in one period a device reports once: reports per device are for longer ranges")
+    if given > max(1, len(counted.periods)):
+        raise ParameterError(
+            f"{given:g} reports per device, but there are reports in {len(counted.periods)} periods, and a device "
+            "reports once in each"
+        )
+
+
+def _notes(counted: Counted, kind: Kind, choices: Choices) -> Iterator[str]:
+    if not counted.periods:
+        yield NO_REPORTS
+    shared = sharing(counted.metric.mechanism)
+    several = len(counted.periods) > 1
+    shares_noise = shared.own or shared.other
+    counts_people = choices.kind_of_intervals(kind) == "population"
+    if several and kind == "per-period":
+        if shares_noise:
+            yield "a device keeps its permanent responses: errors of different periods are not independent"
+    elif several and not shares_noise and not counts_people:
+        pass
+    elif several and choices.reports_per_device is None:
+        yield (
+            f"standard errors assume {len(counted.periods)} reports per device, the worst case; use "
+            "--reports-per-device if you know better"
+        )
+    elif several and kind == "cumulative":
+        yield (
+            f"each stretch so far is read with {choices.reports_per_device:g} reports per device, or one a period where"
+            " that is less: an early stretch may have had more of them, and its standard errors are then too small"
+        )
+    for other in counted.others:
+        yield (
+            f"{other.reports:,} reports from {counted.label(other.first)} to {counted.label(other.last)} were made "
+            f"with other parameters (digest {other.digest.hex()}): they mean something else and are not in these "
+            "estimates; a registry file with those parameters reads them"
+        )

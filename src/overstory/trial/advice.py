@@ -1,0 +1,140 @@
+"""What would you learn? Which oracle is best for a column, how many people shares need, what these people can show."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from overstory.analysis.comparison import Choice, recommend
+from overstory.planning.detection import NINE_IN_TEN, critical_value
+from overstory.planning.sample_size import people_needed, smallest_share, variance_per_person
+from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.registry import mechanism
+from overstory.trial.run import Learned
+
+SHARES: Final = (0.1, 0.01, 0.001)
+ALPHA: Final = 0.05
+
+
+@dataclass(frozen=True)
+class AtOracle:
+    """What one oracle would show.
+
+    Attributes
+    ----------
+    name
+        The oracle.
+    people
+        How many people each of `SHARES` needs, to be detected nine times in ten with a chance of `ALPHA` of any false
+        detection.
+    smallest
+        The smallest share that the people of this column show so; None when they show none.
+    half, nine_in_ten
+        Shares that these people show about half the time, and nine times in ten, by the rule that `detected` used; None
+        where no share is shown so often.
+    """
+
+    name: str
+    people: tuple[int, ...]
+    smallest: float | None
+    half: float | None
+    nine_in_ten: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        needed = {f"{share:g}": count for share, count in zip(SHARES, self.people, strict=True)}
+        return {
+            "oracle": self.name,
+            "people_needed": needed,
+            "detectable_frequency": self.smallest,
+            "detected_half_the_time": self.half,
+            "detected_nine_times_in_ten": self.nine_in_ten,
+        }
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What would be learned of such a column.
+
+    Attributes
+    ----------
+    ranking
+        The oracles that keep the budget, the most accurate first.
+    best
+        The one to choose.
+    at_used, at_best
+        What the oracle that was used, and the best, would show.
+    """
+
+    ranking: tuple[Choice, ...]
+    best: Choice
+    at_used: AtOracle
+    at_best: AtOracle
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {
+            "detected_half_the_time": self.at_used.half,
+            "detected_nine_times_in_ten": self.at_used.nine_in_ten,
+            "recommended": self.best.name,
+            "alpha": ALPHA,
+            "used": self.at_used.to_json(),
+            "best": self.at_best.to_json(),
+            "oracles": [choice.to_json() for choice in self.ranking],
+        }
+
+
+def advise(learned: Learned) -> Advice:
+    """Return the advice for a column that was collected."""
+    ranking = learned.budget.ranking(len(learned.people.labels), len(learned.people))
+    best = recommend(ranking)
+    built = mechanism(best.name, **best.parameters)
+    return Advice(ranking, best, _at(learned.mechanism, learned), _at(built, learned))
+
+
+def _threshold(built: Mechanism, learned: Learned, reach: float) -> float | None:
+    """Return the share whose estimate passes what was detected by, with `reach` standard errors to spare.
+
+    Benjamini and Hochberg's rule let through the p-values up to `alpha R / M` when R of M passed; when none did, the
+    first must be `alpha / M`.
+    """
+    estimate = learned.estimate
+    values, each = len(estimate), learned.reports_per_device
+    passed = max(int(np.count_nonzero(estimate.detected())), 1)
+    needed = critical_value(estimate.alpha, values / passed)
+    people = _people(learned)
+
+    def error(share: float) -> float:
+        return math.sqrt(variance_per_person(built, share, values, reports_per_device=each) / people)
+
+    def passes(share: float) -> bool:
+        nearly_lowest = share - reach * error(share)
+        return nearly_lowest > 0 and nearly_lowest >= needed * error(nearly_lowest)
+
+    if people < 1 or not passes(1.0):
+        return None
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if passes(middle) else (middle, high)
+    return high
+
+
+def _at(built: Mechanism, learned: Learned) -> AtOracle:
+    values, each = len(learned.people.labels), learned.reports_per_device
+    people = _people(learned)
+    return AtOracle(
+        built.name,
+        tuple(people_needed(built, share, values, alpha=ALPHA, reports_per_device=each) for share in SHARES),
+        smallest_share(built, people, values, alpha=ALPHA, reports_per_device=each),
+        _threshold(built, learned, 0.0),
+        _threshold(built, learned, NINE_IN_TEN),
+    )
+
+
+def _people(learned: Learned) -> int:
+    """Return how many people report; where they are uneven, so many as would all send the mean over the reports."""
+    return round(len(learned.people) * learned.budget.reports / learned.reports_per_device)

@@ -1,0 +1,316 @@
+"""One collection from end to end: simulated devices, HTTP, a real collector on its store, and the analyst's files.
+
+Who takes part in the demonstration: respondents drawn from the real figures of the epidemic.
+
+The demonstration's metric registry: the file that its devices and its collector share.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.analysis.decoding import Decoded, decode
+from overstory.analysis.oracle import FrequencyOracle
+from overstory.analysis.reports import SupportCounts
+from overstory.analysis.support.simulation import SimulatedDevices
+from overstory.collector.store import open_store
+from overstory.data.covid import ATTRIBUTION, CONFIRMED
+from overstory.files.candidates import hash_candidates, read_map, write_map
+from overstory.files.io import writing_text
+from overstory.files.params import RapporParameters, write_params
+from overstory.files.rappor import metrics, read_counts, write_counts, write_results
+from overstory.files.reports import write_packed
+from overstory.planning.detection import count_error
+from overstory.protocol.encodings.bits import Bloom
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.payloads import BitMechanism
+from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
+from overstory.trial.demo.service import CollectorService
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+USUAL_STATES = 26  # as many as the paper of 2022 took
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """Respondents, each in one state.
+
+    Parameters
+    ----------
+    states
+        The candidate strings.
+    symbols : ndarray of int32, shape (n,)
+        Each respondent's state, as an index.
+    description
+        Where the states come from, in words.
+    """
+
+    states: tuple[str, ...]
+    symbols: NDArray[np.int32]
+    description: str
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """How many respondents are in each state: the truth that no collector sees."""
+        return np.bincount(self.symbols, minlength=len(self.states)).astype(np.int64)
+
+    def __len__(self) -> int:
+        return len(self.symbols)
+
+
+def choose_states(choice: str) -> tuple[tuple[str, ...], str]:
+    """Return the states that `choice` names, and how to say so.
+
+    Parameters
+    ----------
+    choice
+        ``all``, a number of states with the most cases, or names separated by commas.
+
+    Raises
+    ------
+    ParameterError
+        When a name is unknown or fewer than two states are left.
+
+    Examples
+    --------
+    >>> choose_states("2")
+    (('California', 'Texas'), 'the 2 states and territories with the most cases')
+    """
+    ranked = sorted(CONFIRMED, key=lambda state: -CONFIRMED[state])
+    if choice == "all":
+        return tuple(ranked), f"all {len(ranked)} states and territories"
+    if choice.isdecimal():
+        count = int(choice)
+        if not 2 <= count <= len(ranked):
+            raise ParameterError(f"--states {choice}: give a number from 2 to {len(ranked)}, names, or all")
+        return tuple(ranked[:count]), f"the {count} states and territories with the most cases"
+    names = tuple(name.strip() for name in choice.split(","))
+    unknown = [name for name in names if name not in CONFIRMED]
+    if unknown or len(set(names)) < 2:
+        wrong = f"unknown: {', '.join(unknown)}" if unknown else "at least two different ones are needed"
+        raise ParameterError(f"--states {choice!r}: {wrong}; give a number, all, or names such as Ohio,Utah")
+    return tuple(dict.fromkeys(names)), f"{len(set(names))} chosen states"
+
+
+def draw_population(choice: str, num_reports: int, rng: np.random.Generator) -> Population:
+    """Draw respondents with replacement from the true distribution over the chosen states.
+
+    Raises
+    ------
+    ParameterError
+        When there is nobody to draw, or nobody to draw from.
+    """
+    states, words = choose_states(choice)
+    cases = np.array([CONFIRMED[state] for state in states], dtype=np.float64)
+    if num_reports < 1:
+        raise ParameterError(f"--reports {num_reports}: give at least 1")
+    if cases.sum() == 0:
+        raise ParameterError(f"--states {choice}: none of them has a case; name others")
+    symbols = rng.choice(len(states), size=num_reports, p=cases / cases.sum()).astype(np.int32)
+    return Population(states, symbols, f"{words} ({ATTRIBUTION})")
+
+
+METRIC: Final = "home-state"
+FILE: Final = """\
+# What the demonstration collects. `overstory metrics show` says it in plain words.
+registry = "{today}"
+
+[metrics.{metric}]
+title = "State of confirmed cases"
+description = "The state in which a simulated respondent's case was confirmed."
+owner = "the demonstration"
+purpose = "https://github.com/CSSEGISandData/COVID-19"
+oracle = "rappor"
+parameters = {{num_bits = {k}, num_hashes = {h}, num_cohorts = {m}, f = {f}, p = {p}, q = {q}, hash_key = ""}}
+domain = {{kind = "strings", candidates = {candidates}}}
+period = "day"
+retention_days = 30
+expires = {expires}
+"""
+
+
+def write_registry(path: Path, candidates: Path, parameters: RapporParameters, today: dt.date) -> MetricRegistry:
+    """Write the registry, and read it back as any program would."""
+    numbers = {letter: getattr(parameters, letter) for letter in "khmfpq"}
+    named = json.dumps(candidates.name)  # a TOML basic string is written like JSON's
+    text = FILE.format(today=today, metric=METRIC, candidates=named, expires=today + dt.timedelta(days=365), **numbers)
+    with writing_text(path) as file:
+        file.write(text)
+    return load_registry(path)
+
+
+BATCH = 10_000  # reports of one upload
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The files a collection leaves behind, under one folder."""
+
+    folder: Path
+
+    @property
+    def params(self) -> Path:
+        """RAPPOR's parameters."""
+        return self.folder / "params.csv"
+
+    @property
+    def candidates(self) -> Path:
+        """The strings to look for, one a line."""
+        return self.folder / "candidates.txt"
+
+    @property
+    def map(self) -> Path:
+        """The bits each candidate sets."""
+        return self.folder / "map.csv"
+
+    @property
+    def reports(self) -> Path:
+        """What the devices sent: packed batches."""
+        return self.folder / "reports.ovsb"
+
+    @property
+    def registry(self) -> Path:
+        """What is collected, why and how: shared by devices and collector."""
+        return self.folder / "metrics.toml"
+
+    @property
+    def store(self) -> Path:
+        """The collector's database."""
+        return self.folder / "store.db"
+
+    @property
+    def log(self) -> Path:
+        """What the collector printed."""
+        return self.folder / "collector.log"
+
+    @property
+    def counts(self) -> Path:
+        """What the analyst takes from the store."""
+        return self.folder / "counts.csv"
+
+
+@dataclass(frozen=True, eq=False)
+class Collection:
+    """What happened, for the terminal, the page and JSON.
+
+    Parameters
+    ----------
+    population
+        Who took part; its counts are the truth.
+    parameters, oracle
+        What their devices randomized with.
+    decoded
+        What was learned.
+    seed
+        What all the randomness followed from.
+    paths
+        Where the files lie.
+    """
+
+    population: Population
+    parameters: RapporParameters
+    oracle: FrequencyOracle
+    decoded: Decoded
+    seed: int
+    paths: Paths
+
+    @property
+    def mechanism(self) -> BitMechanism:
+        """What each device ran."""
+        return self.parameters.mechanism()
+
+    @property
+    def truth(self) -> NDArray[np.int64]:
+        """Each candidate's true count, in the order of `decoded.values`."""
+        return self.population.counts
+
+    @property
+    def rmse(self) -> float:
+        """Root mean square of the raw estimates' errors, in reports."""
+        return float(np.sqrt(np.mean((self.decoded.raw_counts - self.truth) ** 2)))
+
+    @property
+    def limit(self) -> float:
+        """What theory lets the best unbiased decoder reach: the same root mean square, expected, in reports."""
+        reports, mechanism = len(self.population), self.mechanism
+        shares = (self.truth / reports).tolist()
+        errors = [count_error(mechanism, reports, share, len(shares)) for share in shares]
+        return float(np.sqrt(np.mean(np.square(errors))))
+
+
+def collect(
+    population: Population, parameters: RapporParameters, seed: int, folder: Path, advance: Callable[[int], None]
+) -> Collection:
+    """Randomize every respondent's state, send it to a collector, count and decode; leave every file in `folder`.
+
+    Raises
+    ------
+    ParameterError
+        When the parameters do not fit the population.
+    ServiceError
+        When the collector does not start or does not take the reports.
+    """
+    paths = Paths(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    oracle = FrequencyOracle(parameters.mechanism())
+    write_params(paths.params, parameters)
+    _write_candidates(paths, population, oracle)
+    registry = write_registry(paths.registry, paths.candidates, parameters, dt.datetime.now(dt.UTC).date())
+    assert registry[METRIC].mechanism.digest == oracle.mechanism.digest
+    _forget(paths.store)
+    with CollectorService(paths.registry, paths.store, paths.log) as service:
+        devices = oracle.devices(population.symbols, np.random.default_rng([seed, 1]), candidates=population.states)
+        write_packed(paths.reports, _sent(devices, registry[METRIC], service, advance))
+    decoded = _decode(paths, parameters, registry)
+    write_results(folder, decoded, metrics(decoded, parameters, parameters.mechanism()))
+    return Collection(population, parameters, oracle, decoded, seed, paths)
+
+
+def _write_candidates(paths: Paths, population: Population, oracle: FrequencyOracle) -> None:
+    encoding = oracle.mechanism.encoding
+    assert isinstance(encoding, Bloom)
+    with writing_text(paths.candidates) as text:
+        text.writelines(f"{state}\n" for state in population.states)
+    write_map(paths.map, hash_candidates(population.states, encoding))
+
+
+def _forget(store: Path) -> None:
+    """Remove the store of an earlier demonstration: its reports would be counted, too."""
+    for end in ("", "-wal", "-shm"):
+        store.with_name(store.name + end).unlink(missing_ok=True)
+
+
+def _sent(
+    devices: SimulatedDevices, metric: Metric, service: CollectorService, advance: Callable[[int], None]
+) -> Iterator[bytes]:
+    """Post the reports as a relay of many devices would, and give each batch that was acknowledged."""
+    period = metric.period.number(time.time())
+    for batch in devices.batches(size=BATCH):
+        packed = batch.to_wire(metric.mechanism.digest)
+        advance(service.post(metric.id, period, packed))
+        yield packed
+
+
+def _decode(paths: Paths, parameters: RapporParameters, registry: MetricRegistry) -> Decoded:
+    """Take the counts from the store, and go on as an analyst would who has the files alone."""
+    with open_store(str(paths.store), registry) as store:
+        periods = store.periods(METRIC)
+        counted = store.counts(registry[METRIC], periods[0], periods[-1])
+    write_counts(paths.counts, sum(counted.values(), SupportCounts.empty(parameters.m, parameters.k)))
+    read = read_counts(paths.counts, parameters.m, parameters.k)
+    candidates = read_map(paths.map, num_bits=parameters.k, num_hashes=parameters.h, num_cohorts=parameters.m)
+    channel = parameters.mechanism().channel
+    return decode(read, candidates, p_star=float(channel.keep_one), q_star=float(channel.raise_zero))

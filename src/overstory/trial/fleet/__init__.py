@@ -1,0 +1,1 @@
+"""Simulated devices on the client's own path."""

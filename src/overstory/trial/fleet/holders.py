@@ -1,0 +1,166 @@
+"""What simulated devices hold: drawn from shares by rank, or from the values of a file's column."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, Final, Literal
+
+from overstory.protocol.domains import Bins, Categories, Domain, Integers
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics import Metric
+from overstory.trial.fleet.fleet import Moment
+
+Shape = Literal["uniform", "zipf"]
+SHAPES: Final[tuple[Shape, ...]] = ("uniform", "zipf")
+OUTSIDE: Final = "outside the domain"
+"""The label of values that a metric does not take: a device reports nothing in their place."""
+
+
+@dataclass(frozen=True)
+class Population:
+    """The values of a metric, and how often each is held.
+
+    Attributes
+    ----------
+    values
+        What a program records.
+    labels
+        What each is counted as.
+    weights
+        Their shares, in any unit.
+    """
+
+    values: Sequence[Any]
+    labels: Sequence[str]
+    weights: Sequence[float]
+
+    @classmethod
+    def of_shape(cls, metric: Metric, shape: Shape, candidates: Sequence[str] | None = None) -> Population:
+        """Return one over a metric's values: equally frequent, or the n-th with a share proportional to 1/n.
+
+        Raises
+        ------
+        ParameterError
+            When the metric takes strings, and no candidates are known.
+
+        Examples
+        --------
+        >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
+        >>> Population.of_shape(parse_registry(EXAMPLE)["colour"], "zipf").weights
+        [1.0, 0.5, 0.3333333333333333]
+        """
+        values = _values(metric.domain) if isinstance(metric.domain, Domain) else candidates or metric.candidates
+        if not values:
+            raise ParameterError(
+                f"metric {metric.id} takes any string: give --candidates FILE, one a line, or --data FILE --column C"
+            )
+        weights = [1.0 / n if shape == "zipf" else 1.0 for n in range(1, len(values) + 1)]
+        return cls(values, [label_of(metric, value) for value in values], weights)
+
+    @classmethod
+    def of_texts(cls, metric: Metric, counts: Mapping[str, int]) -> Population:
+        """Return one of the texts of a file, read as the metric's values."""
+        values = [_read(metric.domain, text) for text in counts]
+        return cls(values, [label_of(metric, value) for value in values], list(counts.values()))
+
+
+def label_of(metric: Metric, value: Any) -> str:
+    """Return what a value is counted as."""
+    try:
+        encoded = metric.encode(value)
+    except ParameterError:
+        return OUTSIDE
+    return metric.domain.labels[encoded] if isinstance(metric.domain, Domain) else str(encoded)
+
+
+def _values(domain: Domain) -> list[Any]:
+    """Return a value for each symbol."""
+    if isinstance(domain, Categories):
+        return list(domain.labels)
+    inside: list[Any] = []
+    if isinstance(domain, Integers):
+        inside = list(range(domain.minimum, domain.maximum + 1))
+    elif isinstance(domain, Bins):
+        inside = [(low + high) / 2 for low, high in pairwise(domain.edges)]
+    ends: Any = domain
+    return [ends.minimum - 1, *inside, ends.maximum + 1] if ends.outside == "separate" else inside
+
+
+def _read(domain: object, text: str) -> Any:
+    try:
+        if isinstance(domain, Integers):
+            return int(text)
+        return float(text) if isinstance(domain, Bins) else text
+    except ValueError:
+        return text
+
+
+class Holders:
+    """Draws what each device holds at each moment, and counts it.
+
+    Parameters
+    ----------
+    populations
+        By metric.
+    when
+        The moments.
+    change
+        The chance that a device holds another value, drawn afresh, at its next period.
+    rng
+        Where the draws come from.
+
+    Attributes
+    ----------
+    truth
+        How many devices held each label, for each moment: what no collector sees.
+    """
+
+    def __init__(
+        self, populations: Mapping[str, Population], when: Sequence[Moment], change: float, rng: random.Random
+    ) -> None:
+        if not 0 <= change <= 1:
+            raise ParameterError(f"--change {change:g}: give a share from 0 to 1")
+        self._populations, self._when, self._change, self._rng = populations, when, change, rng
+        self._edges = {name: list(accumulate(one.weights)) for name, one in populations.items()}
+        self.truth: list[Counter[str]] = [Counter() for _ in when]
+
+    def devices(self, count: int) -> Iterator[list[Any]]:
+        """Yield each device's values, one for each moment."""
+        for _ in range(count):
+            held: dict[str, int] = {}
+            values = []
+            for moment, truth in zip(self._when, self.truth, strict=True):
+                name = moment.metric.id
+                population = self._populations[name]
+                if name not in held or (self._change and self._rng.random() < self._change):
+                    places = range(len(population.values))
+                    held[name] = self._rng.choices(places, cum_weights=self._edges[name])[0]
+                values.append(population.values[held[name]])
+                truth[population.labels[held[name]]] += 1
+            yield values
+
+
+def read_texts(path: str, column: str) -> Counter[str]:
+    """Return how often each text stands in a column of a CSV or Parquet file; what is missing is left out.
+
+    Raises
+    ------
+    ParameterError
+        When there is no such column, or nothing in it.
+    FormatError
+        When the file is damaged.
+    OSError
+        When it cannot be opened.
+    """
+    from overstory.files.columns.reader import blocks
+
+    counts: Counter[str] = Counter()
+    for (texts,) in blocks(path, [column]):
+        counts.update(texts.counted())
+    if not counts:
+        raise ParameterError(f"{path}: the column {column!r} holds no value")
+    return counts

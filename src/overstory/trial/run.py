@@ -1,0 +1,232 @@
+"""The collection itself: every device randomizes with a shipped oracle, and what it sends is counted and decoded."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any, Final
+
+import numpy as np
+
+from overstory.analysis.comparison import Choice, rank, recommend
+from overstory.analysis.estimate import Estimate
+from overstory.analysis.oracle import FrequencyOracle
+from overstory.analysis.postprocess.processed import Processed, postprocess
+from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.analysis.variance import check_reports_per_device
+from overstory.planning.needs import plan_from_needs
+from overstory.protocol.encodings.bits import Bloom
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.registry import REGISTRY, build_from
+from overstory.trial.population import People
+
+CHUNK: Final = 1 << 17
+"""Devices at a time."""
+
+Advance = Callable[[int], object]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a person may reveal, and how often she is asked.
+
+    Attributes
+    ----------
+    epsilon
+        Of one report.
+    epsilon_permanent
+        Of any number of reports of one value; None: those of one are all there is.
+    reports
+        Of each device, where a row is a device.
+    """
+
+    epsilon: float = 1.0
+    epsilon_permanent: float | None = None
+    reports: int = 1
+
+    def __post_init__(self) -> None:
+        if not check_reports_per_device(self.reports).is_integer():
+            raise ParameterError(f"--reports-per-device {self.reports}: give a whole number from 1")
+
+    def ranking(self, domain_size: int, num_reports: int) -> tuple[Choice, ...]:
+        """Return the oracles that keep the budget, the most accurate first."""
+        return _ranking(domain_size, self.epsilon, num_reports, self.epsilon_permanent)
+
+    def mechanism(self, name: str, domain_size: int, num_reports: int) -> Mechanism:
+        """Return the oracle of that name at this budget; ``auto`` is the one that is recommended.
+
+        Raises
+        ------
+        ParameterError
+            When there is none, or it cannot keep the budget; the message lists those that can.
+        """
+        ranking = self.ranking(domain_size, num_reports)
+        if name == "rappor":
+            ever = self.epsilon if self.epsilon_permanent is None else self.epsilon_permanent
+            return plan_from_needs(self.epsilon, ever, num_reports, domain_size).mechanism
+        fitting = {choice.name: choice for choice in ranking}
+        choice = recommend(ranking) if name == "auto" else fitting.get(name)
+        if choice is None:
+            raise ParameterError(self._refusal(name, fitting))
+        return build_from(REGISTRY, choice.name, choice.parameters)
+
+    def _refusal(self, name: str, fitting: dict[str, Choice]) -> str:
+        known = ", ".join(["auto", *fitting, "rappor"])
+        if name not in REGISTRY:
+            return f"there is no oracle {name!r}; at this budget there are: {known}"
+        accepted = inspect.signature(REGISTRY[name]).parameters.values()
+        needed = [one.name for one in accepted if one.default is one.empty and one.name != "domain_size"]
+        asks = f"it takes {' and '.join(needed)}" if needed else "its parameters are no epsilons"
+        return f"{name} does not fit this budget or these values ({asks}); there are: {known}"
+
+
+@lru_cache(maxsize=64)
+def _ranking(domain_size: int, epsilon: float, num_reports: int, ever: float | None) -> tuple[Choice, ...]:
+    """Rank the oracles once for all columns and questions of one size: it takes a quarter of a second."""
+    return rank(domain_size, epsilon, num_reports, epsilon_permanent=ever)
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What was collected, and learned of it.
+
+    Attributes
+    ----------
+    people
+        Who took part: the truth.
+    budget
+        What they were to reveal at most.
+    oracle
+        What they randomized with.
+    estimate
+        What was learned, in rows, unbiased: its counts compare with `people.counts`.
+    seed
+        What all randomness followed from.
+    """
+
+    people: People
+    budget: Budget
+    oracle: FrequencyOracle
+    estimate: Estimate
+    seed: int
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """What each device ran."""
+        return self.oracle.mechanism
+
+    @property
+    def reports_per_device(self) -> float:
+        """Of a device; where they are uneven, the mean over the reports."""
+        devices = self.people.devices
+        return float(self.budget.reports) if devices is None else devices.reports_per_device
+
+    @cached_property
+    def shown(self) -> Processed:
+        """The estimate as table, picture and files show it: counts and intervals that are possible."""
+        return postprocess(self.estimate, "clip")
+
+    @property
+    def rmse(self) -> float:
+        """Root mean square error of the unbiased shares."""
+        return float(np.sqrt(np.mean((self.estimate.raw_frequencies - self.people.shares) ** 2)))
+
+    @property
+    def inside(self) -> int:
+        """How many of the 95% intervals, as they are shown, hold the truth."""
+        low, high = self.shown.interval(0.95)
+        return int(np.count_nonzero((low <= self.people.counts) & (self.people.counts <= high)))
+
+
+def collect(people: People, budget: Budget, name: str, seed: int, advance: Advance = lambda _: None) -> Learned:
+    """Let every device report, count what they send, and decode it.
+
+    Parameters
+    ----------
+    people
+        Who takes part.
+    budget
+        What a report, and all of them, may reveal.
+    name
+        The oracle, or ``auto``.
+    seed
+        The same seed gives the same result.
+    advance
+        Told of every number of reports.
+
+    Raises
+    ------
+    ParameterError
+        When no oracle of that name keeps the budget, or both a device column and reports per device are given.
+
+    Examples
+    --------
+    >>> people = People(("no", "yes"), np.array([30_000, 10_000]))
+    >>> learned = collect(people, Budget(1.0), "auto", 1)
+    >>> learned.oracle.name, bool(abs(learned.estimate.frequencies[1] - 0.25) < 0.05)
+    ('grr', True)
+    """
+    if people.devices is not None and budget.reports != 1:
+        raise ParameterError("with --device-column the rows say how many reports a device sends")
+    rng = np.random.default_rng([seed, 1])
+    oracle = FrequencyOracle(budget.mechanism(name, len(people.labels), len(people)))
+    total: SupportCounts | None = None
+    for batch in _sent(people, budget, oracle, rng):
+        counted = oracle.accumulate(batch)
+        total = counted if total is None else total + counted
+        advance(len(batch.cohorts))
+    assert total is not None
+    return Learned(people, budget, oracle, _estimate(people, budget, oracle, total), seed)
+
+
+def _sent(people: People, budget: Budget, oracle: FrequencyOracle, rng: np.random.Generator) -> Iterator[ReportBatch]:
+    names = people.labels if isinstance(oracle.mechanism.encoding, Bloom) else None
+    if people.devices is not None:
+        rounds = list(people.devices.rounds())
+        fleet = oracle.devices(rounds[0], rng, candidates=names)
+        for index, held in enumerate(rounds):
+            told = replace(fleet, symbols=held, cohorts=fleet.cohorts[: len(held)])
+            yield from told.batches(index, size=CHUNK)
+        return
+    for held in chunks(people.counts):
+        fleet = oracle.devices(held, rng, candidates=names)
+        for index in range(budget.reports):
+            yield fleet.report(index)
+
+
+def chunks(counts: np.ndarray[Any, Any], size: int = CHUNK) -> Iterator[np.ndarray[Any, Any]]:
+    """Yield what devices hold, `size` of them at a time, whose histogram is `counts`.
+
+    Examples
+    --------
+    >>> [chunk.tolist() for chunk in chunks(np.array([3, 0, 2]), 2)]
+    [[0, 0], [0, 2], [2]]
+    """
+    ends = np.cumsum(counts)
+    for start in range(0, int(ends[-1]), size):
+        numbers = np.arange(start, min(start + size, int(ends[-1])))
+        yield np.searchsorted(ends, numbers, side="right").astype(np.int32)
+
+
+def _estimate(people: People, budget: Budget, oracle: FrequencyOracle, counts: SupportCounts) -> Estimate:
+    """Estimate, and turn reports into rows."""
+    names = list(people.labels)
+    each = float(budget.reports) if people.devices is None else people.devices.reports_per_device
+    found = oracle.estimate(counts, names, reports_per_device=each)
+    scale = 1 / budget.reports
+    return Estimate(
+        values=found.values,
+        counts=found.counts * scale,
+        raw_counts=found.raw_counts * scale,
+        standard_errors=found.standard_errors * scale,
+        num_reports=len(people),
+        interval_kind=found.interval_kind,
+        reports_per_device=each * scale,
+        null_share=found.null_share,
+        alpha=found.alpha,
+        correction=found.correction,
+        notes=found.notes,
+    )

@@ -1,0 +1,192 @@
+"""A collection of the user's own column in numbers and plain words: what the terminal, the page and JSON show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+
+from overstory.analysis.postprocess.processed import postprocess
+from overstory.privacy.statement import statement
+from overstory.privacy.text import epsilon_text
+from overstory.trial.advice import ALPHA, SHARES, Advice
+from overstory.trial.bins import quantile
+from overstory.trial.column import Column
+from overstory.trial.run import Learned
+
+WEAK: Final = 10.0
+"""Past this epsilon the notes say what it is worth: the best guess among two values is wrong once in 22,000 times."""
+QUANTILES: Final = (0.1, 0.25, 0.5, 0.75, 0.9)
+HERE: Final = (
+    "Nothing of your file left this machine: the devices, the collector and this page are all simulated here. What is "
+    "written beside the learned numbers is the truth, so share it as you would share the file."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """Everything there is to say about one column.
+
+    Attributes
+    ----------
+    column
+        What was read.
+    learned
+        What was collected of it.
+    advice
+        What would be learned.
+    """
+
+    column: Column
+    learned: Learned
+    advice: Advice
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether the values are bins of numbers."""
+        return bool(self.learned.people.edges)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a dictionary per value, the truth beside what was learned; bins in order, values by the truth."""
+        return list(self._rows)
+
+    @cached_property
+    def _rows(self) -> list[dict[str, Any]]:
+        people = self.learned.people
+        at = {label: i for i, label in enumerate(people.labels)}
+        rows = sorted(self.learned.shown.rows(), key=lambda row: at[row["value"]])
+        full = [
+            {"value": row["value"], "truth": count, "true_frequency": count / len(people), **row}
+            for row, count in zip(rows, people.counts.tolist(), strict=True)
+        ]
+        return full if self.is_numeric else sorted(full, key=lambda row: -row["truth"])
+
+    def quantiles(self) -> list[dict[str, float]]:
+        """Return true and learned quantiles, by the bins; none for values that are no numbers.
+
+        The learned counts are made a distribution first (`norm-sub`), which reads no report again.
+        """
+        people = self.learned.people
+        if not self.is_numeric:
+            return []
+        counts = postprocess(self.learned.estimate, "norm-sub").counts
+        return [
+            {
+                "share": share,
+                "truth": quantile(people.edges, people.counts.astype(np.float64), share),
+                "learned": quantile(people.edges, counts, share),
+            }
+            for share in QUANTILES
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        learned, people = self.learned, self.learned.people
+        said = statement(learned.mechanism).to_json()
+        known = learned.shown.summary()
+        return {
+            "file": self.column.path,
+            "column": self.column.name,
+            "rows": len(people) + (people.missing if self.column.people is None else 0),
+            "missing": people.missing,
+            "devices": people.num_devices,
+            "values": len(people.labels),
+            "reports_per_device": learned.reports_per_device,
+            "oracle": learned.mechanism.name,
+            "parameters": said["parameters"],
+            **{key: said[key] for key in ("epsilon_report", "epsilon_permanent", "epsilon_n", "change_leak")},
+            "privacy": statement(learned.mechanism).plain_words(),
+            "seed": learned.seed,
+            **{key: known[key] for key in ("reports", "detected", "alpha", "correction", "steps")},
+            "notes": [*people.notes, *known["notes"]],
+            "rmse": learned.rmse,
+            "inside_95": learned.inside,
+            "estimates": self.rows(),
+            "quantiles": self.quantiles(),
+            "advice": self.advice.to_json(),
+        }
+
+    def sentences(self) -> list[str]:
+        """Say in a few sentences who took part, what was learned, and what it cost."""
+        learned, people = self.learned, self.learned.people
+        detected = int(np.count_nonzero(learned.estimate.detected()))
+        held = np.count_nonzero(people.counts)
+        cost = statement(learned.mechanism).plain_words()
+        found = f"{detected:,} of {held:,} values that somebody has, detected at a false discovery rate of"
+        error = f"shares are off by {_points(learned.rmse)} percentage points, root mean square"
+        intervals = f"{learned.inside:,} of {len(people.labels):,} intervals of these reports hold the truth"
+        return [
+            f"Who: {self._who()}.",
+            f"How: {learned.mechanism.name}, epsilon {epsilon_text(learned.mechanism.epsilon_report)} for one report.",
+            f"Learned: {found} {learned.estimate.alpha:.0%}; {error}; {intervals}.",
+            f"Thresholds: {self._thresholds()}.",
+            f"Privacy: {cost}",
+            *(f"Note: {note}." for note in [*people.notes, *self._weak(), *learned.estimate.notes]),
+            HERE,
+        ]
+
+    def _weak(self) -> list[str]:
+        """Say when a report hides next to nothing."""
+        epsilon = self.learned.mechanism.epsilon_report
+        return [f"at epsilon {epsilon_text(epsilon)} a report hides next to nothing"] if epsilon > WEAK else []
+
+    def _thresholds(self) -> str:
+        """Say which shares these people show, by the rule that was used."""
+        half, nine = self.advice.at_used.half, self.advice.at_used.nine_in_ten
+        if half is None:
+            return "no share is detected even half the time with so few people at this epsilon"
+        often = "none nine times in ten" if nine is None else f"nine times in ten from {nine:.2%}"
+        return f"a value is detected about half the time from a share of {half:.2%}, {often}"
+
+    def _who(self) -> str:
+        learned, people = self.learned, self.learned.people
+        drawn = self.column.people is not None
+        missing = f"; {people.missing:,} rows without a value sent nothing" if people.missing and not drawn else ""
+        if people.devices is not None:
+            return f"{people.num_devices:,} simulated devices with {len(people):,} rows, a report each{missing}"
+        each = learned.budget.reports
+        sent = "one report" if each == 1 else f"{each:,} reports"
+        which = "drawn from the rows" if drawn else "one for each row"
+        return f"{len(people):,} simulated devices, {which}, {sent} of each{missing}"
+
+    def advice_rows(self) -> list[tuple[str, ...]]:
+        """Return lines of text: what these people show, by the rule that was used; then how many people shares need."""
+        columns = [self.advice.at_used, self.advice.at_best][: len(self.advice_head()) - 1]
+        rows: list[tuple[str, ...]] = [
+            ("found about half the time from", *(_share(one.half) for one in columns)),
+            ("found nine times in ten from", *(_share(one.nine_in_ten) for one in columns)),
+        ]
+        rows += [
+            (f"people to detect a share of {share:.1%}", *(f"{one.people[i]:,}" for one in columns))
+            for i, share in enumerate(SHARES)
+        ]
+        return rows
+
+    def advice_head(self) -> tuple[str, ...]:
+        """Return the columns' names: the oracle that was used, and the best if it is another."""
+        used, best = self.advice.at_used.name, self.advice.best.name
+        return ("", used) if used == best else ("", used, f"{best} (best)")
+
+    def advice_words(self) -> str:
+        """Say which oracle is best, and why."""
+        best, most_accurate = self.advice.best, self.advice.ranking[0]
+        over = best.standard_error / most_accurate.standard_error - 1
+        why = "the most accurate" if best == most_accurate else f"within {over:.1%} of the most accurate"
+        also = f" ({most_accurate.name}, {most_accurate.report_bits:,} bits)" if best != most_accurate else ""
+        return (
+            f"For {len(self.learned.people.labels):,} values at this epsilon the best oracle is {best.name}: {why}"
+            f"{also}, with reports of {best.report_bits:,} bits. What your {self.learned.people.num_devices:,} devices "
+            f"show is by the rule used above; the people asked for show a share nine times in ten, with a chance of "
+            f"{ALPHA:.0%} of any false detection."
+        )
+
+
+def _points(error: float) -> str:
+    points = 100 * error
+    return f"{points:.0f}" if points >= 10 else f"{points:.2g}"
+
+
+def _share(share: float | None) -> str:
+    return "none" if share is None else f"{share:.2%}"
