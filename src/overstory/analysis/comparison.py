@@ -46,14 +46,6 @@ class Choice:
     ----------
     name, parameters
         How to make it: ``overstory.oracle(name, **parameters)``.
-    variance
-        Average variance of the raw frequencies over the domain.
-    report_bits
-        Bits of a report: payload and public part.
-    decoding
-        What counting the support of every value costs.
-    epsilon_report, epsilon_permanent
-        What is really spent, rounded up.
     linkable
         What the reports of a device have in common, in bits.
     """
@@ -95,20 +87,9 @@ def rank(
 
     Parameters
     ----------
-    domain_size
-        d.
-    epsilon
-        Of one report.
-    num_reports
-        n, one report a device.
     epsilon_permanent
         Of any number of reports of one value. With it the longitudinal oracles are ranked, which send fresh reports;
         without it those that send one.
-
-    Raises
-    ------
-    ParameterError
-        When a number is out of range, or no oracle can keep the epsilons.
 
     Examples
     --------
@@ -273,21 +254,11 @@ TOGETHER: Final = 1 << 12
 
 @dataclass(frozen=True)
 class Measured:
-    """What an oracle's error came out as in simulated collections.
+    """What an oracle's error came out as in simulated collections."""
 
-    Attributes
-    ----------
-    error
-        Root mean square error of all frequencies, over all collections.
-    standard_error
-        Of `error`, from how much the collections differ; None for one collection.
-    rounds
-        Collections.
-    """
-
-    error: float
-    standard_error: float | None
-    rounds: int
+    error: float  # root mean square error of all frequencies, over all collections
+    standard_error: float | None  # of `error`, from how much the collections differ; None for one collection
+    rounds: int  # collections
 
 
 def rounds_to_order(domain_size: int) -> int:
@@ -317,18 +288,8 @@ def measured_error(
 
     Parameters
     ----------
-    choice
-        The oracle.
     symbols : ndarray of int, shape (n,)
         What each device holds.
-    domain_size
-        d.
-    rng
-        Where all randomness comes from.
-    rounds
-        Collections, each from all the devices.
-    advance
-        Is called with 1 after each collection.
 
     Examples
     --------

@@ -209,13 +209,7 @@ class Estimate(Frame):
 
 
 def freeze_columns(result: Any, *names: str) -> None:
-    """Make columns of a frozen result read-only arrays of its own, one number for each of its values.
-
-    Raises
-    ------
-    ParameterError
-        When a column has another length.
-    """
+    """Make columns of a frozen result read-only arrays of its own, one number for each of its values."""
     for name in names:
         array = np.array(getattr(result, name), np.float64)
         if array.shape != (len(result.values),):
@@ -234,19 +228,10 @@ def debias(
 
     Parameters
     ----------
-    counts : SupportCounts
-        Cohorts are added up: without Bloom filters they mean nothing.
-    p_star, q_star : float
-        Support probability of the true value, and of any other.
     values : sequence of str, length num_bits
         What the bits stand for.
     shared : Sharing
         What reports of one device have in common; nothing, where every device reported once.
-
-    Raises
-    ------
-    ParameterError
-        If values and bits disagree in number, or the channel says nothing.
 
     Examples
     --------

@@ -111,11 +111,6 @@ def cholesky_solve(matrix: F64, right: F64) -> F64:
     ----------
     matrix : ndarray, shape (n, n)
     right : ndarray, shape (n, m)
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If the matrix is not positive definite.
     """
     if len(matrix) >= MANY:
         from scipy.linalg import cho_factor, cho_solve
@@ -133,11 +128,6 @@ def cholesky_inverse(matrix: F64) -> tuple[F64, float]:
     Parameters
     ----------
     matrix : ndarray, shape (n, n)
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If the matrix is not positive definite.
     """
     if len(matrix) >= MANY:
         return _lapack_inverse(matrix)

@@ -221,13 +221,7 @@ class FrequencyOracle:
 
 
 def frequency_oracle(name: str, *, labels: Any = None, **parameters: Any) -> FrequencyOracle:
-    """Return the oracle of that registry name; see `overstory.oracle`.
-
-    Raises
-    ------
-    ParameterError
-        When there is no such oracle, a parameter is unknown, missing or out of range, or the labels are no domain.
-    """
+    """Return the oracle of that registry name; see `overstory.oracle`."""
     if labels is None:
         return FrequencyOracle(build_mechanism(name, **parameters))
     listed = labels_from(labels)

@@ -157,8 +157,6 @@ def count_bits(reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_coh
         Packed reports.
     cohorts : ndarray of uint16, shape (n,)
         Below `num_cohorts`, which is at least 1.
-    num_cohorts
-        m.
     """
     global _counted_slowly  # noqa: PLW0603 - a tally of the process
     if KERNELS not in sys.modules and _counted_slowly + reports.size <= PATIENCE:

@@ -79,11 +79,6 @@ def adjusted_p_values(p_values: F64, correction: Correction, share: float = 1.0)
     share : float
         Share of absent candidates, if estimated (`null_share`); 1 is Benjamini and Hochberg's own.
 
-    Raises
-    ------
-    ParameterError
-        If the correction is unknown.
-
     Examples
     --------
     >>> adjusted_p_values(np.array([0.01, 0.04, 0.03]), "fdr").round(3).tolist()
@@ -143,11 +138,6 @@ def people_variance(counts: F64, num_reports: int, reports_per_device: float) ->
 
 def normal_reach(level: float) -> float:
     """Return how many standard errors an interval of that level reaches to either side.
-
-    Raises
-    ------
-    ParameterError
-        If the level is not between 0 and 1.
 
     Examples
     --------

@@ -27,8 +27,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import numpy as np
-
 from overstory.protocol.encodings.bits import Bloom, SampledBits
 from overstory.protocol.encodings.seeds import SeededHash
 from overstory.protocol.errors import ParameterError
@@ -37,6 +35,7 @@ from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
 from overstory.protocol.mechanisms.sets import SetMechanism
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -76,19 +75,8 @@ def frequency_variance(
 
     Parameters
     ----------
-    mechanism
-        Whose estimate.
-    num_reports
-        n, one report a device.
-    frequency
-        x, the value's true share.
     num_candidates
         M, for Bloom filters and hashed strings; unless given, so few that it does not matter.
-
-    Raises
-    ------
-    ParameterError
-        When there are no reports or the frequency is no share.
 
     Examples
     --------
@@ -172,11 +160,6 @@ def error_bound(mechanism: Mechanism, num_reports: float, beta: float) -> float:
     counts this is the lecture's ``sqrt(2 n ln(2 / beta)) (e^eps + 1) / (e^eps - 1)``. Pure oracles only: not Bloom
     filters, not sampled bits, not a few public seeds that values meet in unevenly.
 
-    Raises
-    ------
-    ParameterError
-        When there are no reports, `beta` is no probability, or the oracle is not pure.
-
     Examples
     --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
@@ -212,11 +195,6 @@ class Sharing:
     own, other
         Covariance of two reports' support indicators: of the value that their device holds, and of any other.
 
-    Raises
-    ------
-    ParameterError
-        When `reports_per_device` is no number of at least 1.
-
     Examples
     --------
     >>> Sharing(3.0, own=0.1, other=0.05).excess(holders=10.0, others=20.0)
@@ -248,18 +226,6 @@ def reports_per_device(total: float, squares: float) -> float:
     """Return R for devices whose numbers of reports have this sum and sum of squares.
 
     Never below the plain mean; only devices that report equally often have R equal to it.
-
-    Parameters
-    ----------
-    total
-        The sum of the devices' numbers of reports: N.
-    squares
-        The sum of their squares.
-
-    Raises
-    ------
-    ParameterError
-        When no whole numbers have these sums.
 
     Examples
     --------
@@ -293,11 +259,6 @@ def sharing(mechanism: Mechanism, per_device: float = 1.0) -> Sharing:
       seeds or rows (they are the device's own, and shared): ``c keep1 + (1 - c) other1``, c the share of collisions.
     - Sets: all reports of a device are one: ``p* (1 - p*)`` and ``q* (1 - q*)``.
 
-    Raises
-    ------
-    ParameterError
-        When the mechanism is of no known kind, or `per_device` is below 1.
-
     Examples
     --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
@@ -327,17 +288,8 @@ def design_effect(mechanism: Mechanism, per_device: float, frequency: float = 0.
 
     Parameters
     ----------
-    mechanism
-        Whose reports.
     per_device
         R: reports of one device; see `reports_per_device` for uneven numbers.
-    frequency
-        The value's true share.
-
-    Raises
-    ------
-    ParameterError
-        When `per_device` is below 1 or the frequency is no share.
 
     Examples
     --------

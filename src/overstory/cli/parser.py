@@ -73,15 +73,7 @@ def terminal_width() -> int:
 
 
 def add_earlier_names(parser: argparse.ArgumentParser, names: Mapping[str, str]) -> None:
-    """Let options go by names that they had before; no help lists those.
-
-    Parameters
-    ----------
-    parser
-        Where the options are.
-    names
-        What each earlier name sets: the option's destination.
-    """
+    """Let options go by names that they had before; no help lists those."""
     actions = {action.dest: action for action in parser._actions}  # noqa: SLF001 - argparse has no public way
     for name, destination in names.items():
         parser._option_string_actions[name] = actions[destination]  # noqa: SLF001
@@ -97,11 +89,6 @@ def _unknown(arguments: Sequence[str], options: Iterable[str]) -> str:
 
 def whole_number(text: str) -> int:
     """Return a whole number, also from forms such as 1,000,000 and 1e6.
-
-    Raises
-    ------
-    argparse.ArgumentTypeError
-        When it is none.
 
     Examples
     --------
@@ -123,13 +110,7 @@ def whole_number(text: str) -> int:
 
 
 def number(text: str) -> float:
-    """Return a number.
-
-    Raises
-    ------
-    argparse.ArgumentTypeError
-        When it is none.
-    """
+    """Return a number."""
     try:
         return float(text)
     except ValueError:

@@ -27,17 +27,7 @@ def print_table(
     width: int,
     dim: Collection[int] = (),
 ) -> None:
-    """Print rows of printable text under a header, all columns but those in `left` to the right.
-
-    Parameters
-    ----------
-    head
-        The columns' names.
-    width
-        Characters of a line where there is no terminal.
-    dim
-        The indexes of the rows that stand back at a terminal.
-    """
+    """Print rows of printable text under a header, all columns but those in `left` to the right."""
     lines = None if _is_drawn() else plain_lines(head, rows, left, width)
     if lines is not None:
         print("\n".join(lines))

@@ -32,28 +32,20 @@ class Spent:
 
     Attributes
     ----------
-    metric
-        Its id.
     reports, distinct
         Reports queued for sending, and the permanent responses among them: none where all noise is fresh.
-    most_values
-        The cap on distinct values; None without.
     epsilon
         All reports so far, with the same pattern of changes, under every mechanism that the metric has had; infinite
         where an earlier version did not keep what a mechanism's privacy rests on, or let two metrics share their noise.
-    change_leak
-        What all reports tell of one change of value.
-    cost
-        Every line that a person is shown.
     """
 
-    metric: str
+    metric: str  # its id
     reports: int
     distinct: int
-    most_values: int | None
+    most_values: int | None  # the cap on distinct values; None without
     epsilon: float
-    change_leak: float
-    cost: MetricCost
+    change_leak: float  # what all reports tell of one change of value
+    cost: MetricCost  # every line that a person is shown
 
 
 @dataclass(frozen=True)
@@ -62,13 +54,11 @@ class Budget:
 
     Attributes
     ----------
-    ledger
-        What is known.
     unknown
         Metrics with reports by a mechanism of which nothing is known any more, or whose noise another one shared.
     """
 
-    ledger: Ledger
+    ledger: Ledger  # what is known
     unknown: frozenset[str]
 
     @property
@@ -87,13 +77,7 @@ class Budget:
         return Budget(replace(self.ledger, accounts=accounts), self.unknown.intersection(metrics))
 
     def totals(self, attributes: Mapping[str, str]) -> tuple[TotalCost, ...]:
-        """Return what all metrics have cost together, then those of each attribute that several share.
-
-        Parameters
-        ----------
-        attributes
-            The attribute of each metric that has one, by id.
-        """
+        """Return what all metrics have cost together, then those of each attribute that several share."""
         reported = {account.metric for account in self.ledger.accounts} | self.unknown
         if not reported:
             return ()
@@ -112,8 +96,6 @@ def budget(rows: Rows, metrics: Mapping[str, Metric], metric: str | None = None)
 
     Parameters
     ----------
-    rows
-        The state, within a transaction.
     metrics
         The registry's, for mechanisms whose terms an earlier version did not keep.
     metric

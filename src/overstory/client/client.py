@@ -400,13 +400,7 @@ class Client:
         self._thread.wake()
 
     def _retire(self) -> None:
-        """Destroy the keys of metrics that are over; looks for some once an hour.
-
-        Raises
-        ------
-        StateError
-            When the state cannot be used.
-        """
+        """Destroy the keys of metrics that are over; looks for some once an hour."""
         now, session = self._end_clock(), self._late.session
         if abs(now - self._retired_at) < HOUR or not self.paths.database.exists():
             return
@@ -421,13 +415,7 @@ class Client:
     # --- flushing -------------------------------------------------------------------------------------------------
 
     def _delivered(self, seconds: float) -> Round | None:
-        """Send what is due, if anything may be sent.
-
-        Raises
-        ------
-        StateError
-            When the state cannot be used.
-        """
+        """Send what is due, if anything may be sent."""
         consent = self._permit()
         if self._courier is None or consent is None or not self.paths.database.exists():
             return None

@@ -27,12 +27,6 @@ class LateSession:
 
     Parameters
     ----------
-    make
-        Opens the state; it may raise StateError.
-    authority
-        What is asked whether the reports in memory may be written.
-    warn
-        What is told at the end of the program, if something is lost.
     exit_timeout
         For how many seconds at most that end waits for other processes.
 
@@ -65,13 +59,7 @@ class LateSession:
         return [] if self.session is None else self.session.dues
 
     def opened(self) -> Session:
-        """Return the session, opened if need be.
-
-        Raises
-        ------
-        StateError
-            When the state cannot be used; it is tried again after a while.
-        """
+        """Return the session, opened if need be."""
         session = self.session
         if session is not None:
             return session
@@ -94,13 +82,7 @@ class LateSession:
         return session
 
     def persist(self, timeout: float) -> Mapping[str, int]:
-        """Write what is in memory; return what became of it, by word.
-
-        Raises
-        ------
-        StateError
-            When it cannot be written.
-        """
+        """Write what is in memory; return what became of it, by word."""
         session = self.session
         if session is None:
             return {}

@@ -36,19 +36,13 @@ class Offer:
 
     Attributes
     ----------
-    digest
-        Of the parameters, or the plan.
-    tag
-        A keyed hash of the value, where values are charged one by one; else empty.
-    epsilon
-        What it costs for ever.
     answer
         The permanent responses that were sent, where they have to be repeated.
     """
 
-    digest: bytes
-    tag: bytes
-    epsilon: float
+    digest: bytes  # of the parameters, or the plan
+    tag: bytes  # A keyed hash of the value, where values are charged one by one; else empty
+    epsilon: float  # what it costs for ever
     answer: tuple[int, ...] = field(default=(), repr=False)
 
     def to_json(self) -> list[Any]:

@@ -35,12 +35,6 @@ class Pending:
         Its id, and the upload's bytes.
     tag, permanent
         What it adds to the memo.
-    due
-        When it may be sent.
-    kept
-        Whether it is for the person's eyes alone.
-    mark
-        Of the consent that it was recorded under.
     """
 
     metric: str
@@ -49,9 +43,9 @@ class Pending:
     body: bytes = field(repr=False)
     tag: bytes = field(repr=False)
     permanent: bytes = field(repr=False)
-    due: float = field(repr=False)
-    kept: bool
-    mark: str = field(repr=False)
+    due: float = field(repr=False)  # when it may be sent
+    kept: bool  # whether it is for the person's eyes alone
+    mark: str = field(repr=False)  # of the consent that it was recorded under
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +65,6 @@ class Made:
 
 class MetricRecorder:
     """One metric on this device; the caller holds a lock.
-
-    Parameters
-    ----------
-    metric
-        What is recorded.
-    derived
-        What everything of this metric follows from on this device.
 
     Notes
     -----
@@ -137,13 +124,7 @@ class MetricRecorder:
         return None
 
     def make(self, value: Any, period: int) -> Made:
-        """Return the period's report and take the period, whatever the value: one that cannot be reported is nothing.
-
-        Raises
-        ------
-        ParameterError
-            When the period has no number on the wire.
-        """
+        """Return the period's report and take the period; a value that cannot be reported counts as nothing."""
         tag, outcome, altered = ALL_VALUES, Outcome.RECORDED, False
         try:
             encoded = self.metric.encode(value)

@@ -49,17 +49,8 @@ class Session:
 
     Parameters
     ----------
-    state
-        Where it lies; it is begun, or opened, here.
-    metrics
-        The registry.
     clock
         The time of day, in unix seconds.
-
-    Raises
-    ------
-    StateError
-        When the state cannot be used.
     """
 
     def __init__(self, state: State, metrics: MetricRegistry, clock: Callable[[], float]) -> None:
@@ -93,16 +84,7 @@ class Session:
         self._pending, self._allowance = [], None
 
     def record(self, metric: Metric, value: Any, period: int, leave: Leave) -> Outcome:
-        """Make a report and hold it in memory; of a value that cannot be reported, a report of nothing.
-
-        Raises
-        ------
-        ParameterError
-            When the period has no number on the wire.
-        StateError
-            When the state cannot be read, or says otherwise than the secret: `altered` when the value's permanent
-            response is not what it was, and a report of nothing was made.
-        """
+        """Make a report and hold it in memory; of a value that cannot be reported, a report of nothing."""
         with self._lock:
             recorder = self._recorders.get(metric.id) or self._introduced(metric)
             if recorder is None:
@@ -136,13 +118,7 @@ class Session:
             return made.outcome
 
     def flush(self, authority: Authority, timeout: float) -> Counter[str]:
-        """Write what is in memory, in one transaction; return what became of it, by word.
-
-        Raises
-        ------
-        StateError
-            When it cannot be written; everything stays in memory.
-        """
+        """Write what is in memory, in one transaction; return what became of it, by word."""
         if not self._writing.acquire(timeout=timeout):
             raise StateError(Fault.BUSY, f"{self.state.paths.folder}: another thread writes to it")
         try:
@@ -182,13 +158,7 @@ class Session:
         return fates
 
     def retire(self) -> None:
-        """Destroy the keys of metrics that are over, on the disk and here.
-
-        Raises
-        ------
-        StateError
-            When a key is over and the state cannot be written.
-        """
+        """Destroy the keys of metrics that are over, on the disk and here."""
         with self._lock:
             self._retire()
 

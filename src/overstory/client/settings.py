@@ -33,13 +33,7 @@ _uniform: Final = random.SystemRandom().random
 
 
 class WarnsOnce:
-    """Warns once about each thing, and about so many things at most; in development mode Python shows it, too.
-
-    Parameters
-    ----------
-    log
-        Where to.
-    """
+    """Warns once about each thing, and about so many things at most; in development mode Python shows it, too."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
@@ -66,15 +60,7 @@ def _frames_of_ours() -> int:
 
 
 def load(registry: MetricRegistry | str | os.PathLike[str] | Traversable) -> MetricRegistry:
-    """Return a registry, read from its file if need be, a package's too; a device has no use for candidates.
-
-    Raises
-    ------
-    FormatError
-        When the file cannot be read or has faults.
-    ParameterError
-        When it is neither a file nor a registry.
-    """
+    """Return a registry, read from its file if need be, a package's too; a device has no use for candidates."""
     if isinstance(getattr(registry, "metrics", None), Mapping):
         return cast("MetricRegistry", registry)
     if not isinstance(registry, str | os.PathLike) and not hasattr(registry, "read_bytes"):
@@ -179,11 +165,6 @@ def delays(spread: float | None) -> Callable[[Metric, float, int], float]:
     ----------
     spread
         The longest delay, in seconds; None: the metric's period, six hours at most.
-
-    Raises
-    ------
-    ParameterError
-        When it is out of range.
     """
     longest = None if spread is None else seconds("spread", spread, 0.0, WEEK)
 
@@ -212,8 +193,6 @@ class Background:
 
     Parameters
     ----------
-    client
-        What to flush.
     interval
         Seconds between two rounds when nothing new was recorded.
     """

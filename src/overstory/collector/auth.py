@@ -67,8 +67,6 @@ class Access:
     ----------
     read
         Reads the tokens from the store; `refresh` calls it.
-    open_writes
-        Whether reports are taken without a token.
 
     Examples
     --------

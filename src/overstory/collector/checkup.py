@@ -35,24 +35,12 @@ Level = Literal["ok", "warning", "error"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One line.
+    """One line."""
 
-    Attributes
-    ----------
-    check
-        What was looked at.
-    level
-        `ok`, `warning` or `error`.
-    said
-        What is so.
-    do
-        What to do about it; empty where there is nothing to do.
-    """
-
-    check: str
-    level: Level
-    said: str
-    do: str = ""
+    check: str  # what was looked at
+    level: Level  # `ok`, `warning` or `error`
+    said: str  # what is so
+    do: str = ""  # what to do about it; empty where there is nothing to do
 
 
 Findings = Iterator[Finding]
@@ -189,13 +177,7 @@ def _ending(name: str, certificate: bytes, now: float) -> Finding:
 
 
 def not_after(certificate: bytes) -> float:
-    """Return the unix time at which an X.509 certificate in DER ends (RFC 5280, 4.1).
-
-    Raises
-    ------
-    OverstoryError
-        When it is none.
-    """
+    """Return the unix time at which an X.509 certificate in DER ends (RFC 5280, 4.1)."""
     try:
         inner = _parts(_parts(certificate)[0][1])[0][1]  # Certificate, then TBSCertificate
         fields = _parts(inner)

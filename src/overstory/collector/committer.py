@@ -58,12 +58,8 @@ class Committer:
 
     Parameters
     ----------
-    store
-        Where reports go.
     limits
         How many reports and bytes may wait, what is being committed included.
-    told
-        Called on the event loop after every commit.
     """
 
     def __init__(self, store: Adds, limits: Limits, told: Callable[[Committed], None] = lambda _: None) -> None:

@@ -72,8 +72,6 @@ def begin_log(form: str, stream: TextIO | None = None) -> None:
     ----------
     form
         `text` or `json`.
-    stream
-        Another stream than standard error.
     """
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(_Json() if form == "json" else _Line())
@@ -95,13 +93,6 @@ SECONDS: Final = 60.0
 class SparseLog:
     """Logs errors; safe to use from several threads, where a line too many or too few does no harm.
 
-    Parameters
-    ----------
-    log
-        Where lines go.
-    clock
-        Seconds of a clock that never jumps.
-
     Examples
     --------
     >>> now = 0.0
@@ -120,17 +111,7 @@ class SparseLog:
         self._since: dict[tuple[str, type[BaseException]], tuple[float, int]] = {}
 
     def error(self, what: str, error: BaseException, *, trace: bool = False) -> bool:
-        """Log an error unless one of its kind was logged within the last minute; say whether it was logged.
-
-        Parameters
-        ----------
-        what
-            What failed; with the error's type it says which faults are the same.
-        error
-            The error.
-        trace
-            Whether the line has a traceback: the error is a fault of the program.
-        """
+        """Log an error unless one of its kind was logged within the last minute; say whether it was logged."""
         return self.line(what, type(error), f"{what}: {self.words(error)}", error if trace else None)
 
     @staticmethod

@@ -28,26 +28,7 @@ ADVICE: Final = (
 
 
 def check_promises(url: str, registry: MetricRegistry, *, allow_weaker: bool, warn: Callable[[str], None]) -> None:
-    """Refuse a registry that weakens the privacy of a metric of which a store has reports; a store may be missing.
-
-    Parameters
-    ----------
-    url
-        The store.
-    registry
-        What is to be collected.
-    allow_weaker
-        Warn instead.
-    warn
-        Takes each warning.
-
-    Raises
-    ------
-    ParameterError
-        With a line for each metric.
-    StoreError
-        When the store cannot be read.
-    """
+    """Refuse a registry that weakens the privacy of a metric of which a store has reports; a store may be missing."""
     try:
         with open_store(url) as store:
             lines = list(weakened(store, registry))
@@ -64,11 +45,6 @@ def weakened(store: Store, registry: MetricRegistry) -> Iterator[str]:
 
     Once reports that were made with a mechanism are in the store, the decision to take them has been made: it is not
     asked for again.
-
-    Raises
-    ------
-    StoreError
-        When the store cannot be read.
     """
     stored: dict[str, list[tuple[Known, int]]] = defaultdict(list)
     for known, reports in store.collected():

@@ -86,13 +86,7 @@ class Listening:
             return self.host != "localhost"
 
     def bind(self) -> socket.socket:
-        """Return a socket that is bound there.
-
-        Raises
-        ------
-        ServingError
-            When the address is not this machine's, or taken.
-        """
+        """Return a socket that is bound there."""
         try:
             found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             family, _, _, _, address = found[0]
@@ -320,26 +314,7 @@ def serve(
     told: Callable[[str], None] = print,
     reread: Callable[[], MetricRegistry] | None = None,
 ) -> None:
-    """Serve until a signal ends it; everything acknowledged is then in the store, and the store is closed.
-
-    Parameters
-    ----------
-    collector
-        Not started.
-    listening
-        Where.
-    told
-        Gets the one line that says where, once requests are answered.
-    reread
-        Reads the registry again, at a SIGHUP.
-
-    Raises
-    ------
-    ServingError
-        When it cannot listen there.
-    StoreError
-        When the store does not answer.
-    """
+    """Serve until a signal ends it; everything acknowledged is then in the store, and the store is closed."""
     collector.access.refresh()  # a store that does not answer is told of before anything listens
     with listening.bind() as bound:
         server = Server(_config(collector, listening), collector, listening, told, reread)

@@ -35,30 +35,14 @@ PATIENCE: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """How often, in seconds, something is done beside taking reports: 0 is never.
+    """How often, in seconds, something is done beside taking reports: 0 is never."""
 
-    Attributes
-    ----------
-    tokens
-        Tokens are read again: one that was revoked works for no longer than this.
-    compact
-        It is looked which reports that came in are to be counted and shuffled.
-    within
-        They are by then, however few.
-    retain
-        Reports past their metric's retention are deleted.
-    uses
-        It is noted on which day tokens were last used.
-    settle
-        The store does what a writer would otherwise have to.
-    """
-
-    tokens: float = 2.0
-    compact: float = 10.0
-    within: float = 300.0
-    retain: float = 3600.0
-    uses: float = 60.0
-    settle: float = 1.0
+    tokens: float = 2.0  # tokens are read again: one that was revoked works for no longer than this
+    compact: float = 10.0  # it is looked which reports that came in are to be counted and shuffled
+    within: float = 300.0  # they are by then, however few
+    retain: float = 3600.0  # reports past their metric's retention are deleted
+    uses: float = 60.0  # it is noted on which day tokens were last used
+    settle: float = 1.0  # the store does what a writer would otherwise have to
 
 
 class Collector:
@@ -66,14 +50,8 @@ class Collector:
 
     Parameters
     ----------
-    registry
-        What is collected.
     store
         Where it goes; closed by `stop`.
-    limits, rhythm
-        Bounds, and how often upkeep runs.
-    open_writes
-        Whether reports are taken without a token.
     clock, even
         Unix time in seconds; seconds of a clock that never jumps.
     """
@@ -119,13 +97,7 @@ class Collector:
         return "store" if troubled else "ready"
 
     async def start(self) -> None:
-        """Read the tokens, start the writer and the upkeep.
-
-        Raises
-        ------
-        StoreError
-            When the store does not answer.
-        """
+        """Read the tokens, start the writer and the upkeep."""
         await asyncio.to_thread(self.access.refresh)
         self.committer.start()
         rhythm = self._rhythm
@@ -143,13 +115,7 @@ class Collector:
         self._started = True
 
     def renew(self, registry: MetricRegistry) -> None:
-        """Collect what another registry lists from now on; blocks, and nothing has changed where it raises.
-
-        Raises
-        ------
-        StoreError, ParameterError
-            When the store cannot go on with this registry.
-        """
+        """Collect what another registry lists from now on; blocks, and nothing has changed where it raises."""
         ingest, pages = Ingest(registry, self.limits), PublicPages(registry)
         pages.prepare()
         self.store.remember(registry)

@@ -47,27 +47,13 @@ _log: Final = logging.getLogger("overstory.collector")
 
 @dataclass(slots=True)
 class Task:
-    """One kind of work.
+    """One kind of work."""
 
-    Attributes
-    ----------
-    name
-        Its name in metrics and logs.
-    seconds
-        How often.
-    patience
-        Seconds, beside three rounds, without a success after which the collector is not ready.
-    needed
-        Whether one failure is enough for that.
-    thread
-        Where `work` runs, with all other work of that thread.
-    """
-
-    name: str
-    seconds: float
-    patience: float
-    needed: bool
-    thread: str
+    name: str  # its name in metrics and logs
+    seconds: float  # how often
+    patience: float  # seconds, beside three rounds, without a success after which the collector is not ready
+    needed: bool  # whether one failure is enough for that
+    thread: str  # where `work` runs, with all other work of that thread
     work: Callable[[], Any]
     succeeded: float = field(default_factory=time.monotonic)
     failing: bool = False
@@ -80,15 +66,7 @@ class Task:
 
 
 class Upkeep:
-    """Runs tasks until it is stopped, whatever they raise.
-
-    Parameters
-    ----------
-    meters
-        Where failures are counted, and the time of the last success is shown.
-    clock
-        Seconds of a clock that never jumps.
-    """
+    """Runs tasks until it is stopped, whatever they raise."""
 
     def __init__(self, meters: Meters, clock: Callable[[], float] = time.monotonic) -> None:
         self._meters, self._clock = meters, clock
@@ -279,12 +257,6 @@ class Pulse:
 
     Parameters
     ----------
-    loop
-        The event loop.
-    beat
-        What is called; it must not raise.
-    look
-        What the thread itself calls before.
     seconds
         How often.
     """

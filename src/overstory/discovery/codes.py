@@ -17,13 +17,7 @@ Rows = NDArray[np.uint8]
 
 
 def rows_of(domain: Domain, values: Sequence[Any] | NDArray[Any]) -> Rows:
-    """Return the codes of values, one a row.
-
-    Raises
-    ------
-    ParameterError
-        When a value is outside the domain.
-    """
+    """Return the codes of values, one a row."""
     octets = -(-domain.width // 8)
     if isinstance(domain, Integers) and isinstance(values, np.ndarray) and values.dtype.kind in "iu":
         return _integer_rows(domain, values)
@@ -40,13 +34,7 @@ def _integer_rows(domain: Integers, values: NDArray[Any]) -> Rows:
 
 
 def distinct(domain: Domain, values: Any) -> tuple[Rows, NDArray[np.int64]]:
-    """Return the different values' codes, and for each value which of them is its own.
-
-    Raises
-    ------
-    ParameterError
-        When a value is outside the domain, or an array is no column.
-    """
+    """Return the different values' codes, and for each value which of them is its own."""
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise ParameterError(f"values must be a column, one for each device, not an array of shape {values.shape}")
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
@@ -78,8 +66,6 @@ def extensions(parents: Rows, num_bits: int, step: int, places: NDArray[np.int64
     ----------
     parents
         Prefixes of `num_bits` bits.
-    places
-        Which extensions, by number; all of them unless given.
 
     Examples
     --------

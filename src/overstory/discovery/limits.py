@@ -23,13 +23,6 @@ def null_error(mechanism: Mechanism, num_reports: int) -> float:
 def smallest_found(boundaries: Sequence[float], errors: Sequence[float], power: float = POWER) -> float | None:
     """Return the frequency that passes all boundaries with probability `power`; None where even 1 does not.
 
-    Parameters
-    ----------
-    boundaries
-        The frequency that an estimate must reach at each level.
-    errors
-        Its standard errors.
-
     Examples
     --------
     >>> round(smallest_found([0.01], [0.001]), 5)

@@ -79,13 +79,7 @@ class LinearHash:
         return Fraction(1, self.num_symbols)
 
     def symbol(self, value: Any, cohort: int) -> int:
-        """Return the value's hash under the seed `cohort`.
-
-        Raises
-        ------
-        ParameterError
-            When the value is outside the domain.
-        """
+        """Return the value's hash under the seed `cohort`."""
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < self.domain_size:
             raise ParameterError(f"{value!r} is outside the domain 0 .. 2**{self.num_bits} - 1")
         masks = rows(cohort, self.num_bits, self.hash_bits)
@@ -120,10 +114,6 @@ def linear_hash(*, num_bits: int, epsilon: float, hash_bits: int | None = None) 
     ----------
     num_bits
         Values are integers below ``2**num_bits``.
-    epsilon
-        Of one report, and of all reports of one value.
-    hash_bits
-        Of least variance unless given.
 
     References
     ----------

@@ -32,8 +32,6 @@ class Group:
     ----------
     threshold
         A device whose 32-bit draw is below this, and not below the group's before, belongs here.
-    questions
-        At least one.
     """
 
     threshold: int
@@ -159,11 +157,6 @@ class BitPlan(Plan):
 
 def thresholds(weights: Sequence[float]) -> tuple[int, ...]:
     """Return the groups' thresholds for shares proportional to `weights`; the last is 2**32.
-
-    Raises
-    ------
-    ParameterError
-        When a weight is not a number above 0.
 
     Examples
     --------

@@ -32,11 +32,6 @@ def build(oracle: OracleChoice, epsilon: float, domain_size: int, key: str) -> M
     OLH, BLH and the random matrix hash any bytes, each report under a seed of its own, so that a test is exact for any
     candidate: a device answers once. "linear-hash" takes 64-bit words; every other oracle works on a
     domain of `domain_size` symbols.
-
-    Raises
-    ------
-    ParameterError
-        When there is none, or its reports speak of some values only.
     """
     if callable(oracle):
         made = oracle(epsilon, domain_size, key)
@@ -73,13 +68,7 @@ def bucket(raw: bytes, key: str, buckets: int) -> int:
 
 
 def hashed_by(key: str) -> OverstoryV1:
-    """Return the hash of a public key.
-
-    Raises
-    ------
-    ParameterError
-        When the key is no text, or too long.
-    """
+    """Return the hash of a public key."""
     if not isinstance(key, str):
         raise ParameterError(f"key = {key!r}: give text, the metric's id")
     return OverstoryV1(key.encode())
@@ -93,14 +82,6 @@ class Question:
     ----------
     name
         Said in traces; a device's permanent responses to two names are independent.
-    width
-        Bits of a code.
-    num_bits
-        Bits of the prefix.
-    step
-        How many of them the level before does not know.
-    mechanism
-        What answers.
     key
         Public key of the hash that the mechanism's own symbols come from, where it needs one.
     """
@@ -160,14 +141,8 @@ class BitQuestion:
 
     Parameters
     ----------
-    name
-        Said in traces.
-    width
-        Bits of a code.
     bit
         l, from 0 for the most significant.
-    buckets
-        T, the size of h's range.
     mechanism
         Answers symbols ``2 h(x) + x[l]``.
     key
@@ -190,13 +165,7 @@ class BitQuestion:
         return self.width - 1 - self.bit
 
     def value(self, code: int | None) -> int:
-        """Return the pair as one number.
-
-        Raises
-        ------
-        ParameterError
-            When there is no code: these questions are asked of every value.
-        """
+        """Return the pair as one number."""
         if code is None:
             raise ParameterError("a bit of no value was asked for")
         raw = prefix_bytes(code, self.width, self.width)

@@ -34,30 +34,18 @@ class Level:
 
     Attributes
     ----------
-    name
-        The question's.
-    num_bits
-        Prefix length.
-    num_reports
-        Answers to this question.
     tried, kept
         Prefixes counted, and extended.
-    standard_error
-        Of the frequency of a prefix that nobody has.
-    cut
-        The lowest frequency estimate that was kept.
-    background
-        The mean estimate of all that was tried and not kept.
     """
 
-    name: str
-    num_bits: int
-    num_reports: int
+    name: str  # the question's
+    num_bits: int  # prefix length
+    num_reports: int  # answers to this question
     tried: int
     kept: int
-    standard_error: float
-    cut: float
-    background: float
+    standard_error: float  # of the frequency of a prefix that nobody has
+    cut: float  # the lowest frequency estimate that was kept
+    background: float  # the mean estimate of all that was tried and not kept
 
     def to_json(self) -> dict[str, Any]:
         """Return the level as JSON values."""

@@ -36,24 +36,12 @@ AT_ONCE = 1 << 24  # prefixes counted before the best of them are taken: memory 
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """The prefixes of one level with the most support.
+    """The prefixes of one level with the most support."""
 
-    Attributes
-    ----------
-    rows
-        The prefixes, most supported first.
-    supports
-        How many reports support each.
-    tried
-        How many were counted.
-    total
-        The sum of all supports that were counted.
-    """
-
-    rows: Rows
-    supports: NDArray[np.int64]
-    tried: int
-    total: int
+    rows: Rows  # the prefixes, most supported first
+    supports: NDArray[np.int64]  # how many reports support each
+    tried: int  # how many were counted
+    total: int  # the sum of all supports that were counted
 
 
 def extend(question: Question, batch: ReportBatch, parents: Rows, keep: int, domain: Domain) -> Kept:
@@ -100,21 +88,11 @@ def _largest(numbers: NDArray[np.int64], keep: int) -> NDArray[np.intp]:
 
 @dataclass(frozen=True, eq=False)
 class Trail:
-    """A search as far as it came.
+    """A search as far as it came."""
 
-    Attributes
-    ----------
-    levels
-        What each level tried and kept.
-    tree
-        The frequency estimates of what each level kept.
-    last
-        What the last level kept; None when a level had no reports.
-    """
-
-    levels: tuple[Level, ...]
-    tree: tuple[F64, ...]
-    last: Kept | None
+    levels: tuple[Level, ...]  # what each level tried and kept
+    tree: tuple[F64, ...]  # the frequency estimates of what each level kept
+    last: Kept | None  # what the last level kept; None when a level had no reports
 
 
 def search(plan: PrefixPlan, reports: Sequence[GroupReports], keep: int, progress: Progress | None = None) -> Trail:

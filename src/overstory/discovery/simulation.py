@@ -48,13 +48,7 @@ class LinearSupport(SymbolSupport):
         return hashed
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        """Count values: a range from 0 to a power of two by one transform, others one by one.
-
-        Raises
-        ------
-        ParameterError
-            When none are given: there are too many to count.
-        """
+        """Count values: a range from 0 to a power of two by one transform, others one by one."""
         if values is None:
             raise ParameterError("the linear hash's domain is too large to count whole: give values")
         if isinstance(values, range) and values == range(1 << (len(values).bit_length() - 1)):

@@ -93,24 +93,16 @@ class Found:
 
     Attributes
     ----------
-    rows
-        The values' codes.
     counts, standard_errors
         Among all devices.
-    p_values
-        Of the values in `rows`: the smallest of all that were tried.
-    tried
-        How many values were tried.
-    source
-        Which question.
     """
 
-    rows: Rows
+    rows: Rows  # the values' codes
     counts: F64
     standard_errors: F64
-    p_values: F64
-    tried: int
-    source: str
+    p_values: F64  # of the values in `rows`: the smallest of all that were tried
+    tried: int  # how many values were tried
+    source: str  # which question
 
 
 def joined(plan: Plan, parts: Sequence[Found], num_devices: int, alpha: float, correction: Correction) -> Discovered:

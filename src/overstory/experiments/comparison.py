@@ -25,20 +25,14 @@ class Published:
 
     Attributes
     ----------
-    value
-        The number, or the statement in words.
-    where
-        Section, table or figure.
     within
         How far from `value` still rounds to what is printed, or is still "about" it; in the number's unit.
-    sense
-        ``equal``, ``at least`` or ``at most``: what the paper says of the number.
     """
 
-    value: float | str
-    where: str
+    value: float | str  # the number, or the statement in words
+    where: str  # section, table or figure
     within: float = 0.0
-    sense: str = EQUAL
+    sense: str = EQUAL  # ``equal``, ``at least`` or ``at most``: what the paper says of the number
 
     def __post_init__(self) -> None:
         if self.sense not in {EQUAL, AT_LEAST, AT_MOST}:
@@ -112,27 +106,17 @@ class Comparison:
 
     Attributes
     ----------
-    name
-        What is compared, for a reader who has only this line.
-    ours
-        What we find; words for a statement.
     low, high
         The interval of ours; for an exact quantity both are `ours`.
-    unit
-        Such as ``reports``; empty for a plain number.
-    published
-        What the paper says; None where it says nothing.
-    because
-        Why it differs, where it is known that it can.
     """
 
-    name: str
-    ours: float | str
+    name: str  # what is compared, for a reader who has only this line
+    ours: float | str  # what we find; words for a statement
     low: float | None
     high: float | None
-    unit: str = ""
-    published: Published | None = None
-    because: str = ""
+    unit: str = ""  # such as ``reports``; empty for a plain number
+    published: Published | None = None  # what the paper says; None where it says nothing
+    because: str = ""  # why it differs, where it is known that it can
 
     def __post_init__(self) -> None:
         if isinstance(self.ours, str):

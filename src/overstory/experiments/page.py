@@ -28,15 +28,7 @@ def overview(results: Sequence[Result]) -> str:
 
 
 def markdown(results: Sequence[Result], command: str) -> str:
-    """Return a page with a section for each result: what was published, what we find, the verdict.
-
-    Parameters
-    ----------
-    results
-        In the order in which they are shown.
-    command
-        The command that gives this text again.
-    """
+    """Return a page with a section for each result: what was published, what we find, the verdict."""
     written = f"Written by `{command}`; [how to read it](../how-to/reproduce.md)."
     blocks = ["# The papers, reproduced", written, overview(results)]
     paper = ""
@@ -74,15 +66,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def page(results: Sequence[Result], command: str) -> str:
-    """Return the page.
-
-    Parameters
-    ----------
-    results
-        In the order in which they are shown.
-    command
-        The command that gives this page again.
-    """
+    """Return the page."""
     environment = templates("overstory.experiments")
     environment.filters |= {
         "cell": wording.cell,

@@ -34,24 +34,16 @@ class Experiment:
 
     Attributes
     ----------
-    name
-        What the command calls it.
-    title
-        What it shows.
     paper, section
         Where it was published.
-    module
-        The module under `overstory.experiments` whose ``run(context) -> Result`` computes it.
-    takes
-        The options it reads (``value``, ``params``, ``readings``).
     """
 
-    name: str
-    title: str
+    name: str  # what the command calls it
+    title: str  # what it shows
     paper: str
     section: str
-    module: str
-    takes: tuple[str, ...] = ()
+    module: str  # the module under `overstory.experiments` whose ``run(context) -> Result`` computes it
+    takes: tuple[str, ...] = ()  # the options it reads (``value``, ``params``, ``readings``)
 
     def run(self, context: Context) -> Result:
         """Compute it."""
@@ -146,13 +138,7 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {experiment.name: experiment for exp
 
 
 def experiment(name: str) -> Experiment:
-    """Return the experiment of that name.
-
-    Raises
-    ------
-    ParameterError
-        When there is none; the message lists those there are.
-    """
+    """Return the experiment of that name."""
     if name not in EXPERIMENTS:
         raise ParameterError(f"there is no experiment {name!r}; there are: {', '.join(EXPERIMENTS)}")
     return EXPERIMENTS[name]
@@ -173,30 +159,14 @@ def silent(share: float, doing: str) -> None:
 
 @dataclass(frozen=True)
 class Context:
-    """One run of one experiment.
+    """One run of one experiment."""
 
-    Attributes
-    ----------
-    experiment
-        Which.
-    quick
-        Whether it is to take seconds (tests, a first look) or as long as the paper's sizes need.
-    options
-        What the user gave: a value, a file.
-    key
-        The digest that a finished result is known by.
-    tell
-        Whom to tell how far it is.
-    seed
-        What all randomness follows from.
-    """
-
-    experiment: Experiment
-    quick: bool = True
-    options: Mapping[str, Any] = field(default_factory=dict)
-    key: str = ""
-    tell: Tell = silent
-    seed: int = SEED
+    experiment: Experiment  # which
+    quick: bool = True  # whether it is to take seconds (tests, a first look) or as long as the paper's sizes need
+    options: Mapping[str, Any] = field(default_factory=dict)  # what the user gave: a value, a file
+    key: str = ""  # the digest that a finished result is known by
+    tell: Tell = silent  # whom to tell how far it is
+    seed: int = SEED  # what all randomness follows from
 
     def pick(self, quick: T, full: T) -> T:
         """Return what this mode uses."""

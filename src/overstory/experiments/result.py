@@ -16,13 +16,7 @@ Cell = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under named columns.
-
-    Raises
-    ------
-    ParameterError
-        When a row has another number of cells than there are columns.
-    """
+    """Rows under named columns."""
 
     caption: str
     columns: tuple[str, ...]
@@ -47,14 +41,6 @@ class Result:
     ----------
     name, title, paper, section
         What it is.
-    quick
-        Whether it was made in quick mode.
-    key
-        A digest of what it was computed from and by: equal keys, equal results.
-    inputs
-        Parameters and sizes, as JSON values.
-    seed
-        What all its randomness follows from; None where nothing is random.
     comparisons, tables, figures, notes
         The findings.
     """
@@ -63,10 +49,10 @@ class Result:
     title: str
     paper: str
     section: str
-    quick: bool
-    key: str
-    inputs: Mapping[str, Any]
-    seed: int | None
+    quick: bool  # whether it was made in quick mode
+    key: str  # A digest of what it was computed from and by: equal keys, equal results
+    inputs: Mapping[str, Any]  # parameters and sizes, as JSON values
+    seed: int | None  # what all its randomness follows from; None where nothing is random
     comparisons: tuple[Comparison, ...]
     tables: tuple[Table, ...] = ()
     figures: tuple[Picture, ...] = ()

@@ -98,11 +98,6 @@ def reproduce(
 
     A finished result is taken when its key says that it was made by the same version and modules, in the same mode,
     with the same seed and options (`key_of`).
-
-    Raises
-    ------
-    ParameterError
-        When the experiment does not take an option that is given.
     """
     given = dict(options or {})
     check_options(experiment, given)

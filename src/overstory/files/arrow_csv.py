@@ -14,17 +14,7 @@ SMALLEST: Final = 1 << 20
 
 
 def read_block(raw: bytes, names: Sequence[str], types: Mapping[str, Any]) -> Any:
-    """Return the columns named in `types` as an Arrow table, or None where only the exact reader can tell.
-
-    Parameters
-    ----------
-    raw
-        Whole records without a header.
-    names
-        The columns' names, in order; none twice.
-    types
-        Arrow's type for each column wanted.
-    """
+    """Return the columns named in `types` as an Arrow table, or None where only the exact reader can tell."""
     if not surely_csv(raw):
         return None
     import pyarrow as pa

@@ -35,11 +35,6 @@ def read_candidates(path: FilePath, advance: Advance | None = None) -> list[str]
     """Read candidates, one per line, in order; a file named ``.csv`` has them as its only column, quoted if need be.
 
     Blank lines are passed over, and a candidate that stands there twice is taken once.
-
-    Raises
-    ------
-    FormatError
-        When there are none, one is not UTF-8, or a CSV record has more than one field.
     """
     source = os.fspath(path)
     with reading(path, advance) as stream:
@@ -134,18 +129,8 @@ def read_map(
 
     Parameters
     ----------
-    path, num_bits, num_hashes, num_cohorts
-        The file, and k, h and m.
-    notes
-        Where it is noted that rows were left out or renamed.
     advance
         Told about progress, in bytes.
-
-    Raises
-    ------
-    FormatError
-        When the file is empty, a row has no position in a cohort or more than h, or an integer lies outside its
-        cohort's ``cohort * k + 1 .. cohort * k + k``.
     """
     source = os.fspath(path)
     shape = _Shape(source, num_bits, num_hashes, num_cohorts)

@@ -119,11 +119,6 @@ T = TypeVar("T")
 class Skipped:
     """Bad records that were counted instead of stopping the reading.
 
-    Parameters
-    ----------
-    shown
-        How many errors are kept; all are counted.
-
     Examples
     --------
     >>> skipped = Skipped(shown=1)
@@ -175,13 +170,7 @@ def foreign(head: bytes) -> str | None:
 
 
 def blocks(stream: BinaryIO, source: str, size: int = BLOCK) -> Iterator[Block]:
-    """Cut `stream` into blocks of whole records; a byte order mark is dropped.
-
-    Raises
-    ------
-    FormatError
-        When a record does not end, or the first bytes are those of another kind of file.
-    """
+    """Cut `stream` into blocks of whole records; a byte order mark is dropped."""
     line, held = 1, b""
     while chunk := stream.read(size):
         held += chunk
@@ -220,11 +209,6 @@ def records(
 
     With `skipped`, a record that is no CSV or that `convert` refuses is counted, and reading resumes on the line
     after its first one: a quote that is never closed costs one line, not the rest of the file.
-
-    Raises
-    ------
-    FormatError
-        At the first bad record, unless they are skipped.
     """
     lines = block.raw.decode("utf-8", "surrogateescape").split("\n")
     start = 0
@@ -273,28 +257,12 @@ def split_header(
 ) -> tuple[list[str], Iterator[Block]]:
     """Take the header line off the first block.
 
-    Parameters
-    ----------
-    cut
-        The file.
-    source
-        Its name, for errors.
-    needed
-        Columns that must be there.
-    other_names
-        For some of these, the name that a file without them may use.
-
     Returns
     -------
     names : list of str
         The columns, in the file's order.
     rest : iterator of Block
         What follows the header.
-
-    Raises
-    ------
-    FormatError
-        When the file is empty, or lacks a needed column.
     """
     head = next(cut, None)
     expected = ",".join(needed)

@@ -48,15 +48,7 @@ def is_standard(path: FilePath) -> bool:
 
 @contextmanager
 def reading(path: FilePath, advance: Advance | None = None) -> Iterator[BinaryIO]:
-    """Open `path` (``-``: standard input) for reading bytes; gz is known by its first two bytes, not by its name.
-
-    Raises
-    ------
-    FormatError
-        When the gz stream is damaged or cut short.
-    OSError
-        When the file cannot be opened.
-    """
+    """Open `path` (``-``: standard input) for reading bytes; gz is known by its first two bytes, not by its name."""
     raw = io.BufferedReader(_Counted(path, advance or (lambda _: None)), buffer_size=1 << 18)
     with raw:
         if raw.peek(2)[:2] != GZIP_MAGIC:
@@ -132,13 +124,7 @@ def writing(path: FilePath) -> Iterator[BinaryIO]:
 
 @contextmanager
 def writing_text(path: FilePath) -> Iterator[TextIO]:
-    """Open `path` for writing UTF-8 text with LF line ends.
-
-    Raises
-    ------
-    FormatError
-        When a half of a surrogate pair is written: it is no text.
-    """
+    """Open `path` for writing UTF-8 text with LF line ends."""
     with writing(path) as raw:
         text = io.TextIOWrapper(raw, encoding="utf-8", newline="")
         try:

@@ -22,17 +22,8 @@ class RapporParameters:
 
     Parameters
     ----------
-    k, h, m : int
-        Bits, hashes, cohorts.
-    p, q : float
-        P(1|0) and P(1|1) of the instantaneous round.
     f : float
         Share of the permanent bits that are noise.
-
-    Raises
-    ------
-    ParameterError
-        When no mechanism has these parameters.
 
     Examples
     --------
@@ -52,13 +43,7 @@ class RapporParameters:
         self.mechanism()
 
     def mechanism(self, hash_family: str = "overstory-v1", hash_key: str = "") -> BitMechanism:
-        """Return the mechanism: the parameters with a hash family.
-
-        Raises
-        ------
-        ParameterError
-            When the family cannot hash into k bits h times.
-        """
+        """Return the mechanism: the parameters with a hash family."""
         from overstory.protocol.mechanisms.rappor import rappor
 
         return rappor(
@@ -74,13 +59,7 @@ class RapporParameters:
 
 
 def read_params(path: FilePath) -> RapporParameters:
-    """Read params.csv.
-
-    Raises
-    ------
-    FormatError
-        When the file is empty, lacks a column, has no row or more than one, or a field is out of range.
-    """
+    """Read params.csv."""
     source = os.fspath(path)
     with reading(path) as stream:
         names, rest = split_header(blocks(stream, source), source, LETTERS)

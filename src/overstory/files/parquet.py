@@ -33,15 +33,7 @@ ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class Label:
-    """What a file of reports says of itself, in its schema's metadata under the key ``overstory``, as JSON.
-
-    Parameters
-    ----------
-    num_bits, num_cohorts : int
-        The reports' dimensions.
-    parameters : dict
-        The mechanism's canonical form; its digest labels packed batches too.
-    """
+    """What a file of reports says of itself, in its schema's metadata under the key ``overstory``, as JSON."""
 
     num_bits: int
     num_cohorts: int
@@ -65,13 +57,7 @@ class Label:
 
     @classmethod
     def from_json(cls, raw: bytes, source: str) -> Label:
-        """Read a label.
-
-        Raises
-        ------
-        FormatError
-            When it is not one, or its digest is not that of its parameters.
-        """
+        """Read a label."""
         try:
             fields = json.loads(raw)
             label = cls(fields["num_bits"], fields["num_cohorts"], fields["parameters"])
@@ -107,25 +93,13 @@ def write_parquet(path: FilePath, batches: Iterable[ReportBatch], label: Label) 
 
 
 def read_label(path: FilePath) -> Label:
-    """Return what the file says of itself.
-
-    Raises
-    ------
-    FormatError
-        When it is not a Parquet file of reports.
-    """
+    """Return what the file says of itself."""
     with _opened(path) as file:
         return _label(file, os.fspath(path))
 
 
 def read_parquet(path: FilePath, *, advance: Advance | None = None) -> Iterator[ReportBatch]:
-    """Yield the reports in batches, in a stream.
-
-    Raises
-    ------
-    FormatError
-        When the file is not Parquet, is damaged, lacks the label or a column, or a report is impossible.
-    """
+    """Yield the reports in batches, in a stream."""
     source = os.fspath(path)
     with _opened(path) as file:
         label = _label(file, source)

@@ -38,16 +38,6 @@ def read_counts(path: FilePath, num_cohorts: int, num_bits: int, notes: list[str
     ----------
     path
         The file. Row i, from 0, is of cohort i modulo `num_cohorts`.
-    num_cohorts, num_bits
-        m and k.
-    notes
-        Where it is noted that rows were added up.
-
-    Raises
-    ------
-    FormatError
-        When the file is empty, has no multiple of m rows, another number of columns than k + 1, or a field is no
-        count, or larger than its cohort's number of reports.
     """
     source = os.fspath(path)
 
@@ -108,14 +98,7 @@ class Holding(NamedTuple):
 def read_values(
     path: FilePath, num_cohorts: int, *, skipped: Skipped | None = None, advance: Advance | None = None
 ) -> Iterator[Holding]:
-    """Yield the rows of values.csv, in a stream; each client's cohort is kept in memory.
-
-    Raises
-    ------
-    FormatError
-        When the header lacks a column, or (unless skipped) a row has another number of fields, a cohort outside
-        ``0 .. num_cohorts - 1`` or other than in the client's first row, or text that is not UTF-8.
-    """
+    """Yield the rows of values.csv, in a stream; each client's cohort is kept in memory."""
     source = os.fspath(path)
     cohorts: dict[str, int] = {}
     with reading(path, advance) as stream:

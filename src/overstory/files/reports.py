@@ -30,11 +30,6 @@ PARQUET_MAGIC: Final = b"PAR1"
 def kind_of(path: FilePath) -> str:
     """Return which kind of report file a name asks for; standard output is CSV.
 
-    Raises
-    ------
-    ParameterError
-        When it asks for none.
-
     Examples
     --------
     >>> kind_of("reports.csv.gz"), kind_of("reports.ovsb")
@@ -61,21 +56,10 @@ def read_reports(
 
     Parameters
     ----------
-    path
-        reports.csv, packed batches, or Parquet; the first two also gz.
     parameters
         What the reports must have been made with. Packed and Parquet files are labelled, and are checked.
-    hash_family, hash_key
-        The family, where it is known; otherwise any family will do.
-    skipped
-        Where bad records are counted; without it the first one is an error.
     advance
         Told about progress, in bytes.
-
-    Raises
-    ------
-    FormatError
-        When the file is not what it should be, or its label names other parameters.
     """
     source = os.fspath(path)
     start = _first_bytes(path)
@@ -164,11 +148,6 @@ def read_packed(path: FilePath, *, skipped: Skipped | None = None, advance: Adva
     """Yield the batches, in a stream; several files put end to end are one file.
 
     With `skipped`, a damaged batch is counted and passed over, as long as its header says where the next one starts.
-
-    Raises
-    ------
-    FormatError
-        When the file is empty or cut short, or (unless skipped) a batch is damaged.
     """
     source = os.fspath(path)
     with reading(path, advance) as stream:

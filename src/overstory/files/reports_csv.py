@@ -55,14 +55,7 @@ def read_reports_csv(
     skipped: Skipped | None = None,
     advance: Advance | None = None,
 ) -> Iterator[ReportBatch]:
-    """Yield the reports in batches, in a stream: memory does not grow with the file.
-
-    Raises
-    ------
-    FormatError
-        When the header lacks a column, or (unless skipped) a row has another number of fields, a cohort outside
-        ``0 .. num_cohorts - 1``, or an `irr` that is not `num_bits` characters 0 or 1.
-    """
+    """Yield the reports in batches, in a stream: memory does not grow with the file."""
     source = os.fspath(path)
     with reading(path, advance) as stream:
         names, rest = split_header(blocks(stream, source), source, NEEDED, OTHER_NAMES)

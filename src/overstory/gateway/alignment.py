@@ -36,22 +36,14 @@ class Seen:
 
     Attributes
     ----------
-    used
-        Readings that entered a period's value.
-    late
-        Of a period that had been reported.
-    duplicate
-        At the very time of another one of its period: the first stands.
-    already
-        Of a period that an earlier run reported.
     missing, filled
         Periods without a reading, and those of them that were reported all the same.
     """
 
-    used: int = 0
-    late: int = 0
-    duplicate: int = 0
-    already: int = 0
+    used: int = 0  # readings that entered a period's value
+    late: int = 0  # of a period that had been reported
+    duplicate: int = 0  # at the very time of another one of its period: the first stands
+    already: int = 0  # of a period that an earlier run reported
     missing: int = 0
     filled: int = 0
 
@@ -71,17 +63,8 @@ class Aligner:
 
     Parameters
     ----------
-    metric
-        Whose periods.
-    pick, missing
-        The two choices; means, sums and zeros are of numbers.
     done
         The last period that an earlier run reported: nothing up to it is reported again.
-
-    Raises
-    ------
-    ParameterError
-        When a choice is none, or not of this metric's domain.
 
     Examples
     --------

@@ -64,8 +64,6 @@ class Settings:
 
     Attributes
     ----------
-    metric
-        Its id in the registry.
     state
         The folder of this device's state; None: the platform's, for an application called "gateway".
     pick, missing, clock
@@ -76,7 +74,7 @@ class Settings:
         The consent given with this call: "on" or "local"; None: what was chosen before stands.
     """
 
-    metric: str
+    metric: str  # its id in the registry
     state: str | os.PathLike[str] | None = None
     pick: Pick = "last"
     missing: Missing = "skip"
@@ -90,22 +88,11 @@ class Gateway:
 
     Parameters
     ----------
-    registry
-        The metric registry.
-    settings
-        What was chosen.
     sink
         Where reports go; None under the choice `local`, where they stay.
     environ
         The environment to be honoured: the process's, unless given. Marks of continuous integration are not: readings
         are handed to a gateway on purpose, wherever it runs.
-
-    Raises
-    ------
-    GatewayError
-        When nothing may be reported, or the state cannot be used.
-    ParameterError
-        When the metric is unknown or a choice is not for it.
     """
 
     def __init__(
@@ -179,13 +166,7 @@ class Gateway:
         return done
 
     def take(self, reading: Reading) -> None:
-        """Take a reading, and report the periods that are over by it.
-
-        Raises
-        ------
-        GatewayError
-            When reports cannot be made, kept or written.
-        """
+        """Take a reading, and report the periods that are over by it."""
         self._report(self.aligner.feed(reading))
 
     def pass_time(self, now: float) -> None:
@@ -199,13 +180,7 @@ class Gateway:
         self.settle()
 
     def settle(self) -> None:
-        """Write what is in memory, durably, and hand over what is due.
-
-        Raises
-        ------
-        GatewayError
-            When it cannot be written.
-        """
+        """Write what is in memory, durably, and hand over what is due."""
         if self._pending:
             flushed = self.client.flush(timeout=30.0)
             self._pending = 0

@@ -25,11 +25,6 @@ _LAST: Final = 253_402_300_800  # the first second of the year 10000
 def zone_named(name: str) -> tzinfo:
     """Return a time zone by its IANA name.
 
-    Raises
-    ------
-    ParameterError
-        When this machine knows no such zone.
-
     Examples
     --------
     >>> zone_named("UTC")
@@ -57,15 +52,6 @@ def unix_time(raw: Any, zone: tzinfo, after: float | None = None) -> float:
     ----------
     raw
         ISO 8601 text; or unix seconds, as a number or its digits.
-    zone
-        Of texts without an offset.
-    after
-        The time of the reading before.
-
-    Raises
-    ------
-    ParameterError
-        When it is no time, or one that clocks leap over.
 
     Examples
     --------
@@ -134,18 +120,14 @@ class Layout:
 
     Attributes
     ----------
-    format
-        "csv" or "jsonl".
     time, value
         Columns: names, or numbers from 1. CSV by names begins with a header; by numbers it may.
-    zone
-        Of times without an offset.
     """
 
-    format: Format = "csv"
+    format: Format = "csv"  # "csv" or "jsonl"
     time: str = "time"
     value: str = "value"
-    zone: tzinfo = UTC
+    zone: tzinfo = UTC  # of times without an offset
 
 
 class _Refused(Exception):  # noqa: N818 - not an error: a line that is counted
@@ -156,22 +138,6 @@ class _Refused(Exception):  # noqa: N818 - not an error: a line that is counted
 
 def read_lines(lines: Iterable[bytes], layout: Layout, metric: Metric, source: str) -> Iterator[Reading | BadLine]:
     """Yield a reading or a bad line for each line that is not blank.
-
-    Parameters
-    ----------
-    lines
-        As a binary file gives them.
-    layout
-        How they are written.
-    metric
-        Whose domain the values are of: numbers, or strings.
-    source
-        What the lines are called in errors.
-
-    Raises
-    ------
-    FormatError
-        When a CSV header lacks a column.
 
     Examples
     --------

@@ -35,30 +35,16 @@ def bounded_lines(stream: BinaryIO) -> Iterator[bytes]:
 
 @dataclass
 class Lines:
-    """What lines were, counted.
+    """What lines were, counted."""
 
-    Attributes
-    ----------
-    source
-        What they are called in errors.
-    strict
-        Whether a bad line ends the run.
-    """
-
-    source: str
-    strict: bool = False
+    source: str  # what they are called in errors
+    strict: bool = False  # whether a bad line ends the run
     read: int = 0
     bad: int = 0
     shown: list[BadLine] = field(default_factory=list)
 
     def good(self, item: Reading | BadLine) -> Reading | None:
-        """Count an item; return it if it is a reading.
-
-        Raises
-        ------
-        FormatError
-            When it is bad, and nothing bad is let pass.
-        """
+        """Count an item; return it if it is a reading."""
         self.read += 1
         if isinstance(item, Reading):
             return item
@@ -93,8 +79,6 @@ def follow(gateway: Gateway, items: Iterator[Reading | BadLine], lines: Lines, *
 
     Parameters
     ----------
-    gateway, items, lines
-        What reports, what comes in, and where it is counted.
     wait
         Seconds after its end for which a period's readings are waited for, while the stream lasts.
     """

@@ -148,11 +148,6 @@ class FileSink:
 
     A file that is there is continued. What a run that was killed had half written is cut off, and what it had written
     without remembering so is not written again.
-
-    Raises
-    ------
-    GatewayError
-        When the file is something else, or cannot be written.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -228,21 +223,11 @@ def _could_be_cut(path: Path) -> bool:
 
 @dataclass
 class Handed:
-    """What became of reports that were handed over, in one run.
+    """What became of reports that were handed over, in one run."""
 
-    Attributes
-    ----------
-    sent
-        Taken.
-    dropped
-        Refused for good, by reason.
-    trouble
-        Why reports still wait, in a few words; empty when nothing failed.
-    """
-
-    sent: int = 0
-    dropped: dict[str, int] = field(default_factory=dict)
-    trouble: str = ""
+    sent: int = 0  # taken
+    dropped: dict[str, int] = field(default_factory=dict)  # refused for good, by reason
+    trouble: str = ""  # why reports still wait, in a few words; empty when nothing failed
 
     def note(self, decisions: Mapping[int, Decision]) -> None:
         """Count what was decided."""
@@ -268,8 +253,6 @@ class Hand:
     ----------
     state, metrics
         Where reports wait, and the registry's metrics.
-    sink
-        Where they go.
     permit, covers
         Asked before every request; see `overstory.client.upload.sender`.
     lease
@@ -280,7 +263,7 @@ class Hand:
 
     state: State
     metrics: Mapping[str, Metric]
-    sink: Sink
+    sink: Sink  # where they go
     permit: Permit
     lease: float = 120.0
     covers: Covers = lambda _: True

@@ -18,18 +18,8 @@ def column(name: str, values: NDArray[Any], limit: int, size: int | None = None)
 
     Parameters
     ----------
-    name : str
-        What the column is called in the error.
-    values : integer[n]
     limit : int
         Every entry must be in ``0 .. limit - 1``; at most 2 ** 32.
-    size : int, optional
-        How many entries there must be.
-
-    Raises
-    ------
-    ValueError
-        When an entry is outside, or it is not one column of integers of that size.
     """
     values = np.asarray(values)
     if values.ndim != 1 or values.dtype.kind not in "iu" or (size is not None and values.size != size):
@@ -44,13 +34,7 @@ def column(name: str, values: NDArray[Any], limit: int, size: int | None = None)
 
 
 def set_column(symbols: NDArray[Any], limit: int, inside: int, first_device: int) -> NDArray[np.uint32]:
-    """Return the values of devices that draw from their value's set, everything they are drawn with checked.
-
-    Raises
-    ------
-    ValueError
-        When a value, the probability of the value's own set, or a device's number is out of its range.
-    """
+    """Return the values of devices that draw from their value's set, everything they are drawn with checked."""
     symbols = column("symbols", symbols, limit)
     check_devices(first_device, symbols.size)
     check_threshold("inside", inside)

@@ -64,14 +64,8 @@ def in_parts(
     ----------
     kernel : callable
         Works on the rows ``start .. stop``; releases the interpreter's lock.
-    rows : int
-        How many rows there are.
     threads : int or None
         The most threads to use; None means every core.
-    smallest : int
-        No thread is started for fewer rows than this.
-    align : int
-        Every part but the first starts at a multiple of this.
 
     Returns
     -------

@@ -36,11 +36,6 @@ def encode_hadamard(symbols: NDArray[Any], rows: NDArray[Any]) -> U32:
         Each device's value.
     rows : uint32[n]
 
-    Raises
-    ------
-    ValueError
-        When a value or a row is negative, or there are not as many of both.
-
     Examples
     --------
     >>> import numpy as np

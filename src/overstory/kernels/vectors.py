@@ -26,8 +26,6 @@ class Lanes:
         Numba's target context and the LLVM builder of the intrinsic being generated.
     bits : int
         Width of a lane, 32 or 64.
-    lanes : int
-        How many lanes a vector holds.
     """
 
     def __init__(self, context: Any, builder: Any, bits: int, lanes: int) -> None:

@@ -28,8 +28,6 @@ def best_channel(growth: float, ceiling: float, frequency: float = 0.0) -> tuple
         E: the odds of a 1 may grow by this factor, from a bit that is 0 to a bit that is 1.
     ceiling
         A: the largest ratio P(1|1) / P(1|0), and P(0|0) / P(0|1), that the permanent round lets through.
-    frequency
-        The share to be best at.
 
     Notes
     -----

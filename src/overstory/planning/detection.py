@@ -23,12 +23,6 @@ def count_error(mechanism: BitMechanism, num_reports: float, frequency: float, n
 
     Parameters
     ----------
-    mechanism
-        The mechanism.
-    num_reports
-        N, one report a device.
-    frequency
-        The string's true share.
     num_fitted
         How many strings are estimated together: see `fitted_candidates`.
 

@@ -39,33 +39,15 @@ NOISE_ONCE: Final = (
 
 @dataclass(frozen=True)
 class Planned:
-    """What was derived for one metric.
+    """What was derived for one metric."""
 
-    Attributes
-    ----------
-    metric
-        Its id.
-    mechanism
-        What to randomize with.
-    parameters
-        Those to write down: without what follows from the rest of the metric.
-    standard_error
-        Of a share, as a fraction: of a rare string's, or on average over the domain.
-    num_reports
-        For how many reports that is.
-    num_values
-        Among how many values: the domain's, or the candidates.
-    instead
-        What else was nearly as good, and why it was not taken.
-    """
-
-    metric: str
-    mechanism: Mechanism
-    parameters: Mapping[str, Any]
-    standard_error: float
-    num_reports: int
-    num_values: int
-    instead: str | None = None
+    metric: str  # its id
+    mechanism: Mechanism  # what to randomize with
+    parameters: Mapping[str, Any]  # those to write down: without what follows from the rest of the metric
+    standard_error: float  # of a share, as a fraction: of a rare string's, or on average over the domain
+    num_reports: int  # for how many reports that is
+    num_values: int  # among how many values: the domain's, or the candidates
+    instead: str | None = None  # what else was nearly as good, and why it was not taken
 
     @property
     def linkable(self) -> Linkability:
@@ -138,20 +120,6 @@ def plan_registry(text: str, folder: Folder | None, *, source: str | None = None
     r"""Return a registry's text with oracle and parameters in place of every metric's needs, and what was planned.
 
     The needs stay as a comment; all other text stays as it is.
-
-    Parameters
-    ----------
-    text
-        The registry.
-    folder
-        Where candidate files lie.
-    source
-        The file's name, for messages.
-
-    Raises
-    ------
-    RegistryError
-        With every fault, of the registry and of the needs.
 
     Examples
     --------

@@ -31,21 +31,10 @@ def variance_per_person(
 
     Parameters
     ----------
-    mechanism
-        What people randomize with.
-    frequency
-        The value's true share.
-    num_candidates
-        How many values are looked for.
     reports_per_device
         Reports of one person, of a value that does not change; they share what is drawn once.
 
     What no number of people makes smaller is left out: see `overstory.analysis.variance.lasting_variance`.
-
-    Raises
-    ------
-    ParameterError
-        When the frequency is no share, or a person sends less than one report.
 
     Examples
     --------
@@ -82,13 +71,6 @@ def people_needed(
         See `variance_per_person`.
     share
         A fraction above 0, at most 1.
-    alpha
-        The chance of any false detection among all candidates.
-
-    Raises
-    ------
-    ParameterError
-        When a number is out of range, or no number of people shows such a share.
 
     Examples
     --------

@@ -33,15 +33,13 @@ class Scale:
         The ends of the axis.
     start, stop
         Their places, in points.
-    logarithmic
-        Whether equal ratios, not equal differences, are equally far apart.
     """
 
     low: float
     high: float
     start: float
     stop: float
-    logarithmic: bool = False
+    logarithmic: bool = False  # whether equal ratios, not equal differences, are equally far apart
 
     def at(self, number: float) -> float:
         """Return the number's place; beyond an end it is the end's."""
@@ -121,8 +119,6 @@ class Chart:
 
         Parameters
         ----------
-        xlabel, ylabel
-            What the axes show.
         rows
             Names at the places 0, 1, ... of the upright axis, instead of its numbers.
         """
@@ -213,12 +209,8 @@ def against_truth(
 
     Parameters
     ----------
-    names
-        Of the values, from top to bottom.
     truth, learned, low, high, detected : ndarray, shape (values,)
         In the unit that `xlabel` names.
-    xlabel
-        What is shown, with its unit.
     """
     width, height, count = 518.0, 68 + 15.0 * max(len(names), 3), len(names)
     least, most = float(min(low.min(), truth.min())), float(max(high.max(), truth.max()))

@@ -36,10 +36,6 @@ def inline(text: str, title: str, description: str, variables: Mapping[str, str]
 
     Parameters
     ----------
-    text
-        A whole SVG file.
-    title, description
-        What it is called and shows, as plain text.
     variables
         From a colour of the drawing to the CSS variable that stands for it on the page.
     """
@@ -71,15 +67,13 @@ class Picture:
 
     Attributes
     ----------
-    name
-        What its files are called.
     caption, alt
         What stands under it; what it shows, for a reader who does not see it.
     svg, png
         The drawing; the second is empty where a page is all that shows it.
     """
 
-    name: str
+    name: str  # what its files are called
     caption: str
     alt: str
     svg: str
@@ -134,10 +128,6 @@ def panels(width: float = 7.2, height: float = 4.2, rows: int = 1, columns: int 
 
     Parameters
     ----------
-    width, height
-        Inches.
-    rows, columns
-        How many panels.
     **shared
         ``sharex``, ``sharey``, as matplotlib takes them.
     """
@@ -190,12 +180,6 @@ def labels(axes: Any, x: float, entries: Sequence[tuple[float, str, str]], apart
 
     Parameters
     ----------
-    axes
-        With everything drawn on it.
-    x
-        Where the series end.
-    entries
-        (y, text, colour) of each.
     apart
         Points between two lines of text.
     """
@@ -217,10 +201,6 @@ def picture(figure: Figure, name: str, caption: str, alt: str) -> Picture:
 
     Parameters
     ----------
-    figure
-        What was drawn.
-    name
-        What its files are called; begin with the experiment's name.
     caption
         What stands under it: what is shown, of how many runs, what bands mean.
     alt

@@ -153,10 +153,6 @@ class Account:
     ----------
     metric, mechanism, terms
         Whose reports they are; see `Spend`.
-    numbered
-        (number of a value, its reports), in order.
-    unnumbered
-        (reports of a value, how many such values there are), in order.
     known, unknown
         Reports of values that are among the above; reports of which nothing is known.
     """
@@ -164,8 +160,8 @@ class Account:
     metric: str
     mechanism: str
     terms: Terms
-    numbered: Pairs = ()
-    unnumbered: Pairs = ()
+    numbered: Pairs = ()  # (number of a value, its reports), in order
+    unnumbered: Pairs = ()  # (reports of a value, how many such values there are), in order
     known: int = 0
     unknown: int = 0
 
@@ -174,13 +170,7 @@ class Account:
             raise ParameterError(f"{self.metric}: reports of known values, but no value was reported before")
 
     def after(self, spend: Spend, times: int = 1) -> Account:
-        """Return the account with `spend` added `times` times.
-
-        Raises
-        ------
-        ParameterError
-            When `times` is not positive, or the spend refers to values that were never reported.
-        """
+        """Return the account with `spend` added `times` times."""
         reports = spend.reports * check_whole("times", times, 1)
         if spend.event is Event.VALUE:
             return replace(self, numbered=_added(self.numbered, spend.number or 0, reports))
@@ -263,11 +253,6 @@ def account_from_json(read: Mapping[str, Any]) -> Account:
     """Return the account that `Account.to_json` wrote.
 
     Every count goes through a spend, so what no device could have done is refused.
-
-    Raises
-    ------
-    FormatError
-        When it is none.
     """
     try:
         about = read["metric"], read["mechanism"], terms_from_json(read["terms"])

@@ -151,14 +151,8 @@ class _Losses:
 
     Parameters
     ----------
-    unit
-        What the lattice's step is worth.
-    most
-        The largest loss, in units.
     first, second
         (i, j) under the first history and under the second.
-    step
-        1: the loss is i - j. 2: it is 2 i - most.
     """
 
     def __init__(

@@ -36,8 +36,6 @@ class BitTerms(Terms):
     ----------
     permanent, instantaneous
         (P(1|1), P(1|0)) over 2**32.
-    differences
-        Worst pairs (ones lowered, zeros raised).
     shapes
         How two values' bits can lie to each other; see `extreme_shapes`. How nothing's do follows: `with_nothing`.
     """
@@ -45,7 +43,7 @@ class BitTerms(Terms):
     kind: ClassVar[str] = "bits"
     permanent: Pair
     instantaneous: Pair
-    differences: tuple[Pair, ...]
+    differences: tuple[Pair, ...]  # worst pairs (ones lowered, zeros raised)
     shapes: tuple[Shape, ...]
     most_values: int | None
 
@@ -294,13 +292,7 @@ def _most_values(encoding: Encoding) -> int | None:
 
 
 def terms_from_json(read: Mapping[str, Any]) -> Terms:
-    """Return the terms that `canonical` wrote.
-
-    Raises
-    ------
-    FormatError
-        When they are none.
-    """
+    """Return the terms that `canonical` wrote."""
     if not isinstance(read, Mapping) or read.get("kind") not in KINDS:
         raise FormatError(f"expected terms of a kind {', '.join(KINDS)}, found {read!r}", field="terms")
     kind = KINDS[read["kind"]]

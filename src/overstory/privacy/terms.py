@@ -23,14 +23,12 @@ class Terms(ABC):
 
     Attributes
     ----------
-    kind
-        The name that the canonical form begins with.
     most_values
         After how many distinct values on one device a further one costs nothing: the size of the domain, of the
         hash's range, the sampled bits; None where there is no such number.
     """
 
-    kind: ClassVar[str]
+    kind: ClassVar[str]  # the name that the canonical form begins with
     most_values: int | None
 
     @property
@@ -56,13 +54,7 @@ class Terms(ABC):
         """Exact epsilon of up to `MAX_REPORTS` reports of one value."""
 
     def epsilon_n(self, reports: int) -> float:
-        """Epsilon of `reports` reports of one value, rounded up; exact up to `MAX_REPORTS`, and never below.
-
-        Raises
-        ------
-        ParameterError
-            When `reports` is not positive.
-        """
+        """Epsilon of `reports` reports of one value, rounded up; exact up to `MAX_REPORTS`, and never below."""
         if not isinstance(reports, int) or isinstance(reports, bool) or reports < 1:
             raise ParameterError(f"reports = {reports!r}: give a whole number, at least 1")
         if reports <= MAX_REPORTS:
@@ -75,22 +67,11 @@ class Terms(ABC):
         Where all noise is fresh, n reports cost n times one, whatever the values: exactly. Through two rounds it is
         exact for a few reports (`epsilon_any_is_exact`), and a bound for more: finite, and rising with every report.
         Where a report is the permanent response itself, two different reports prove a change: infinite for n > 1.
-
-        Raises
-        ------
-        ParameterError
-            When `reports` is not positive.
         """
         return self._any_two(reports).epsilon
 
     def epsilon_any_is_exact(self, reports: int) -> bool:
-        """Whether `epsilon_any` is what the worst two histories of `reports` reports come to, and not a bound above.
-
-        Raises
-        ------
-        ParameterError
-            When `reports` is not positive.
-        """
+        """Whether `epsilon_any` is what the worst two histories of `reports` reports come to, and not a bound above."""
         return self._any_two(reports).exact
 
     def _any_two(self, reports: int) -> Worst:
@@ -109,11 +90,6 @@ class Terms(ABC):
         Between histories with the same pattern of equal and different permanent responses, and no others.
         D is at most the number of reports, where given, and `most_values`. Where noise is fresh, a value costs
         nothing apart from its reports: the sum of these is the bound.
-
-        Raises
-        ------
-        ParameterError
-            When there is no value or no report.
         """
         distinct = min(n for n in (values, reports, self.most_values) if n is not None)
         if distinct < 1:

@@ -24,18 +24,6 @@ MAX_EPSILON: Final = 700
 class BinaryChannel:
     """A 2 x 2 channel on one bit.
 
-    Parameters
-    ----------
-    keep_one
-        P(1|1). RAPPOR's q (of the instantaneous round), the thesis's p.
-    raise_zero
-        P(1|0). RAPPOR's p, the thesis's q.
-
-    Raises
-    ------
-    ParameterError
-        When one of them is no probability.
-
     Examples
     --------
     >>> warner = BinaryChannel.of(0.75, 0.25)
@@ -73,13 +61,7 @@ class BinaryChannel:
 
     @property
     def thresholds(self) -> tuple[int, int]:
-        """(keep_one, raise_zero) over 2**32, the integers a device compares with.
-
-        Raises
-        ------
-        ParameterError
-            For a product of channels, which lies on a finer grid: sample its rounds one after the other.
-        """
+        """(keep_one, raise_zero) over 2**32, the integers a device compares with."""
         scaled = (self.keep_one * ONE, self.raise_zero * ONE)
         if any(x.denominator != 1 for x in scaled):
             raise ParameterError("this channel is not on the 2**-32 grid: sample the rounds it is composed of")
@@ -132,13 +114,7 @@ class Rounds:
         return self.permanent.then(self.instantaneous)
 
     def losses(self, reports: int = 1) -> tuple[Decimal, Decimal]:
-        """Worst log ratio of `reports` reports of one bit: (was 1 against was 0, was 0 against was 1).
-
-        Raises
-        ------
-        ParameterError
-            When `reports` is not positive.
-        """
+        """Worst log ratio of `reports` reports of one bit: (was 1 against was 0, was 0 against was 1)."""
         if not isinstance(reports, int) or isinstance(reports, bool) or reports < 1:
             raise ParameterError(f"reports = {reports!r}: give a whole number, at least 1")
         later = self.instantaneous
@@ -182,11 +158,6 @@ class SymbolChannel:
         k, at least 2.
     alpha
         Probability of keeping, apart from the uniform draw; a fraction over 2**32 where it is to be sampled.
-
-    Raises
-    ------
-    ParameterError
-        When the domain has fewer than two symbols or `alpha` is no probability.
 
     Examples
     --------
@@ -232,13 +203,7 @@ class SymbolChannel:
         return (1 - self.alpha) / self.domain_size
 
     def then(self, later: SymbolChannel) -> SymbolChannel:
-        """Return the matrix product: this channel, then `later`. Exact.
-
-        Raises
-        ------
-        ParameterError
-            When the domains differ.
-        """
+        """Return the matrix product: this channel, then `later`. Exact."""
         if later.domain_size != self.domain_size:
             raise ParameterError(f"a channel on {self.domain_size} symbols cannot feed one on {later.domain_size}")
         return SymbolChannel(self.domain_size, self.alpha * later.alpha)

@@ -119,13 +119,7 @@ class SeededEntropy(KeyedEntropy):
 
 
 def uniform_below(bound: int, entropy: Entropy) -> int:
-    """Return an exactly uniform integer in ``0 .. bound - 1``, by rejection.
-
-    Raises
-    ------
-    ParameterError
-        When `bound` is not positive.
-    """
+    """Return an exactly uniform integer in ``0 .. bound - 1``, by rejection."""
     if bound < 1:
         raise ParameterError(f"no integer lies in 0 .. {bound - 1}: the bound must be at least 1")
     width = (bound - 1).bit_length()

@@ -25,13 +25,7 @@ _SLACK: Final = Decimal("1e-90")
 
 
 def check_probability(name: str, value: float | Fraction) -> Fraction:
-    """Return `value` as the exact fraction it is, or say that it is no probability.
-
-    Raises
-    ------
-    ParameterError
-        When `value` is not a number from 0 to 1.
-    """
+    """Return `value` as the exact fraction it is, or say that it is no probability."""
     if not isinstance(value, int | float | Fraction) or isinstance(value, bool) or not 0 <= value <= 1:
         raise ParameterError(f"{name} = {value!r} is not a probability: give a number from 0 to 1")
     return Fraction(value)

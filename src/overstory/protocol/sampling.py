@@ -30,8 +30,6 @@ class ChannelSampler:
     ----------
     digits
         Per word, from the last digit up: (digit of keep_one, digit of raise_zero).
-    keep_always, raise_always
-        Whether that threshold is 2**32, which every U is below.
 
     Examples
     --------
@@ -122,11 +120,6 @@ class SymbolRounds:
 
         The permanent symbol z is drawn once, so n reports have probability sum_z P1(z|x) prod_i P2(y_i|z). Between x
         and x' it is largest when every report is x: the ratio rises with z = x's weight and falls with all others'.
-
-        Raises
-        ------
-        ParameterError
-            When `reports` is not positive.
         """
         if reports < 1:
             raise ParameterError(f"reports = {reports}: at least one report is needed to lose privacy")
@@ -141,11 +134,6 @@ class SymbolRounds:
 
 def symbol_drawer(channel: SymbolChannel) -> Draw:
     """Return the function (symbol, random_bits) -> symbol of a channel with alpha on the 2**-32 grid.
-
-    Raises
-    ------
-    ParameterError
-        When alpha is not on the grid (a product of channels): draw its rounds one after the other.
 
     Examples
     --------

@@ -58,21 +58,15 @@ class Counted:
 
     Attributes
     ----------
-    metric
-        Whose.
     first, last
         The periods asked for, both included; None where nothing was ever reported and nothing asked for.
-    counts
-        By period; periods without reports are not listed.
-    others
-        What lies in the same range and was made with other parameters.
     """
 
-    metric: Metric
+    metric: Metric  # whose
     first: int | None
     last: int | None
-    counts: Mapping[int, SupportCounts]
-    others: tuple[Others, ...] = ()
+    counts: Mapping[int, SupportCounts]  # by period; periods without reports are not listed
+    others: tuple[Others, ...] = ()  # what lies in the same range and was made with other parameters
 
     @property
     def num_reports(self) -> int:
@@ -135,13 +129,7 @@ class Counted:
 
 
 def read_store(store: CountsStore, metric: Metric, first: int | None = None, last: int | None = None) -> Counted:
-    """Read a range of periods, both ends included; all there are, unless given.
-
-    Raises
-    ------
-    ParameterError
-        When the range ends before it begins.
-    """
+    """Read a range of periods, both ends included; all there are, unless given."""
     periods = store.periods(metric.id)
     if first is None:
         first = min([*periods, *([] if last is None else [last])], default=None)
@@ -162,13 +150,7 @@ def read_store(store: CountsStore, metric: Metric, first: int | None = None, las
 
 
 def counted_from_json(metric: Metric, parsed: Any) -> Counted:
-    """Read what `Counted.to_json` wrote.
-
-    Raises
-    ------
-    ParameterError
-        When it is something else, or of other parameters.
-    """
+    """Read what `Counted.to_json` wrote."""
     try:
         return _from_json(metric, parsed)
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -193,11 +175,6 @@ def _from_json(metric: Metric, parsed: dict[str, Any]) -> Counted:
 
 def parse_range(metric: Metric, first: str | None, last: str | None) -> tuple[int | None, int | None]:
     """Return the periods that two labels name; a day names all of its shorter periods. None stays None.
-
-    Raises
-    ------
-    ParameterError
-        When a label is none, or the range ends before it begins.
 
     Examples
     --------
@@ -244,17 +221,6 @@ def read_remote(
     ----------
     url
         Where it listens: ``https://collector.example``.
-    token
-        An admin token.
-    timeout
-        Seconds to wait for it.
-
-    Raises
-    ------
-    RemoteError
-        When it does not answer, refuses, or answers something else.
-    ParameterError
-        When its counts are of other parameters than this metric's, or no token looks as this one does.
     """
     ends = {name: None if p is None else metric.period.label(p) for name, p in (("from", first), ("to", last))}
     query = urlencode({name: label for name, label in ends.items() if label is not None})
@@ -263,13 +229,7 @@ def read_remote(
 
 
 def read_remote_metric(url: str, name: str, *, timeout: float = 60.0) -> Metric:
-    """Ask the collector at `url` for a metric of its public registry; candidates are not part of that.
-
-    Raises
-    ------
-    RemoteError
-        When it does not answer, does not list the metric, or lists one that this version does not read.
-    """
+    """Ask the collector at `url` for a metric of its public registry; candidates are not part of that."""
     address = f"{_checked(url)}/v1/metrics/{quote(name, safe='')}"
     try:
         return metric_from_json(_fetched(address, "", timeout))

@@ -51,8 +51,6 @@ class Choices:
         What counts as detected: see `Estimate.detected`.
     method, complete
         For Bloom filters: see `decode`.
-    steps
-        Names of post-processing steps, in order.
     interval_kind
         What intervals are for (see `Estimate`). None: the population where periods stand side by side, and are compared
         therefore; these reports where one estimate of the whole range is asked for.
@@ -64,7 +62,7 @@ class Choices:
     correction: Correction = "fdr"
     method: str = "gls"
     complete: bool = False
-    steps: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()  # names of post-processing steps, in order
     interval_kind: IntervalKind | None = None
 
     def kind_of_intervals(self, reading: Kind) -> IntervalKind:
@@ -157,13 +155,6 @@ def read_estimates(counted: Counted, kind: Kind = "total", choices: Choices | No
         From `read_store`, or `counted_from_json`.
     kind
         See `Kind`. In one period a device reports once, so ``per-period`` supposes nothing about devices.
-    choices
-        How; the defaults unless given.
-
-    Raises
-    ------
-    ParameterError
-        When there is nothing to look for, or a choice does not fit the metric.
     """
     chosen = choices or Choices()
     if kind not in KINDS:

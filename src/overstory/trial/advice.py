@@ -25,21 +25,17 @@ class AtOracle:
 
     Attributes
     ----------
-    name
-        The oracle.
     people
         How many people each of `SHARES` needs, to be detected nine times in ten with a chance of `ALPHA` of any false
         detection.
-    smallest
-        The smallest share that the people of this column show so; None when they show none.
     half, nine_in_ten
         Shares that these people show about half the time, and nine times in ten, by the rule that `detected` used; None
         where no share is shown so often.
     """
 
-    name: str
+    name: str  # the oracle
     people: tuple[int, ...]
-    smallest: float | None
+    smallest: float | None  # the smallest share that the people of this column show so; None when they show none
     half: float | None
     nine_in_ten: float | None
 
@@ -61,16 +57,12 @@ class Advice:
 
     Attributes
     ----------
-    ranking
-        The oracles that keep the budget, the most accurate first.
-    best
-        The one to choose.
     at_used, at_best
         What the oracle that was used, and the best, would show.
     """
 
-    ranking: tuple[Choice, ...]
-    best: Choice
+    ranking: tuple[Choice, ...]  # the oracles that keep the budget, the most accurate first
+    best: Choice  # the one to choose
     at_used: AtOracle
     at_best: AtOracle
 

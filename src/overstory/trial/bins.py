@@ -33,15 +33,7 @@ def count_bins(
     advance: Advance | None = None,
     block: int = BLOCK,
 ) -> People:
-    """Count the rows in every bin; numbers outside go to the nearest bin, what is no finite number is missing.
-
-    Raises
-    ------
-    ParameterError
-        When there is no such column, or it holds no numbers.
-    FormatError
-        When the file is damaged, or holds what is no number.
-    """
+    """Count the rows in every bin; numbers outside go to the nearest bin, what is no finite number is missing."""
     counts, missing, outside = np.zeros(bins.count, np.int64), 0, 0
     for (values,) in blocks(path, [column], numbers=True, form=form, advance=advance, block=block):
         numbers = values[np.isfinite(values)]
@@ -86,15 +78,7 @@ def chosen_bins(
     advance: Advance | None = None,
     block: int = BLOCK,
 ) -> Bins:
-    """Choose round bins, about `count` of them, between the column's extreme quantiles, by a uniform sample.
-
-    Raises
-    ------
-    ParameterError
-        When there is no such column, or it holds no numbers.
-    FormatError
-        When the file is damaged, or holds what is no number.
-    """
+    """Choose round bins, about `count` of them, between the column's extreme quantiles, by a uniform sample."""
     read = blocks(path, [column], numbers=True, form=form, advance=advance, block=block)
     sample, missing = _sampled(read, rng)
     if not sample.size:

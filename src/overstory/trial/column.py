@@ -32,28 +32,18 @@ class Column:
     ----------
     path, name
         The file and its column.
-    bins
-        Minimum, maximum, count, for a column of numbers.
-    candidates
-        A file of the values to look for, one a line.
-    device
-        The column that says whose row it is.
-    most
-        Most distinct values.
     people
         So many devices are drawn from the rows, with replacement; unless given, each row is one.
-    form
-        How a CSV file is written, as far as it is known.
     """
 
     path: str
     name: str
-    bins: tuple[float, float, int] | None = None
-    candidates: str | None = None
-    device: str | None = None
-    most: int = MOST_VALUES
+    bins: tuple[float, float, int] | None = None  # minimum, maximum, count, for a column of numbers
+    candidates: str | None = None  # A file of the values to look for, one a line
+    device: str | None = None  # the column that says whose row it is
+    most: int = MOST_VALUES  # most distinct values
     people: int | None = None
-    form: Form = ANY_FORM
+    form: Form = ANY_FORM  # how a CSV file is written, as far as it is known
 
     def __post_init__(self) -> None:
         if sum(one is not None for one in (self.bins, self.candidates, self.device)) > 1:
@@ -70,15 +60,6 @@ def read_people(column: Column, rng: np.random.Generator, advance: Advance | Non
     """Read who takes part, and what they hold.
 
     Numbers without bins get them chosen when they have more distinct values than `MANY_NUMBERS`.
-
-    Raises
-    ------
-    ParameterError
-        When there is no such column, it holds nothing, or too many distinct values.
-    FormatError
-        When the file is damaged.
-    OSError
-        When it cannot be opened.
     """
     people = _counted(column, rng, advance)
     if column.people is None:

@@ -131,17 +131,7 @@ ESTIMATES: Final = ("truth", "learned", "unbiased", "standard error", "95% inter
 
 
 def write_page(summary: Summary, folder: Path, command: str) -> Path:
-    """Write ``collect.html`` into the folder and return its path.
-
-    Parameters
-    ----------
-    summary
-        What is shown.
-    folder
-        Where; it exists.
-    command
-        The command that gives this page again.
-    """
+    """Write ``collect.html`` into the folder and return its path."""
     path = folder / "collect.html"
     with writing_text(path) as text:
         text.write("".join(_parts(summary, command)))

@@ -31,15 +31,7 @@ I64 = NDArray[np.int64]
 
 
 class TooManyValuesError(ParameterError):
-    """A column of more distinct values than are counted.
-
-    Parameters
-    ----------
-    message
-        What is said.
-    seen
-        The values until then.
-    """
+    """A column of more distinct values than are counted."""
 
     def __init__(self, message: str, seen: Sequence[str]) -> None:
         self.seen = tuple(seen)
@@ -52,26 +44,16 @@ class People:
 
     Attributes
     ----------
-    labels
-        The values there can be: the domain.
     counts : ndarray of int64, shape (d,)
         How many rows hold each.
-    missing
-        Rows without a value; they send nothing.
-    devices
-        Whose rows they are, where several rows belong to one device.
-    edges
-        The bins' edges, where the labels are bins of numbers.
-    notes
-        What a reader must know of how they were read.
     """
 
-    labels: tuple[str, ...]
+    labels: tuple[str, ...]  # the values there can be: the domain
     counts: I64
-    missing: int = 0
-    devices: Devices | None = None
-    edges: tuple[float, ...] = ()
-    notes: tuple[str, ...] = ()
+    missing: int = 0  # rows without a value; they send nothing
+    devices: Devices | None = None  # whose rows they are, where several rows belong to one device
+    edges: tuple[float, ...] = ()  # the bins' edges, where the labels are bins of numbers
+    notes: tuple[str, ...] = ()  # what a reader must know of how they were read
 
     def __len__(self) -> int:
         return int(self.counts.sum())
@@ -103,21 +85,10 @@ def count_values(
     ----------
     path, column
         See `overstory.files.columns.reader.blocks`.
-    most
-        So many distinct values are counted, no more.
     candidates
         The domain, if it is given: all other values count as one, ``(not listed)``.
     form, advance, block
         See `overstory.files.columns.reader.blocks`.
-
-    Raises
-    ------
-    TooManyValuesError
-        When there are more; what was seen by then is told.
-    ParameterError
-        When there is no such column, or it holds nothing.
-    FormatError
-        When the file is damaged.
     """
     listed = None if candidates is None else dict.fromkeys([*candidates, NOT_LISTED], 0)
     read = blocks(path, [column], form=form, advance=advance, block=block)
@@ -251,11 +222,6 @@ def count_devices(
     """Read the rows of every device; see `overstory.trial.population.count_values`.
 
     Memory is 8 bytes a row, beside a dictionary of the devices.
-
-    Raises
-    ------
-    ParameterError
-        Also when a row with a value names no device, or there are too many devices or rows of one.
     """
     values: dict[str, int] = {}
     owners: dict[str, int] = {}

@@ -31,21 +31,11 @@ Advance = Callable[[int], object]
 
 @dataclass(frozen=True)
 class Budget:
-    """What a person may reveal, and how often she is asked.
+    """What a person may reveal, and how often she is asked."""
 
-    Attributes
-    ----------
-    epsilon
-        Of one report.
-    epsilon_permanent
-        Of any number of reports of one value; None: those of one are all there is.
-    reports
-        Of each device, where a row is a device.
-    """
-
-    epsilon: float = 1.0
-    epsilon_permanent: float | None = None
-    reports: int = 1
+    epsilon: float = 1.0  # of one report
+    epsilon_permanent: float | None = None  # of any number of reports of one value; None: those of one are all there is
+    reports: int = 1  # of each device, where a row is a device
 
     def __post_init__(self) -> None:
         if not check_reports_per_device(self.reports).is_integer():
@@ -56,13 +46,7 @@ class Budget:
         return _ranking(domain_size, self.epsilon, num_reports, self.epsilon_permanent)
 
     def mechanism(self, name: str, domain_size: int, num_reports: int) -> Mechanism:
-        """Return the oracle of that name at this budget; ``auto`` is the one that is recommended.
-
-        Raises
-        ------
-        ParameterError
-            When there is none, or it cannot keep the budget; the message lists those that can.
-        """
+        """Return the oracle of that name at this budget; ``auto`` is the one that is recommended."""
         ranking = self.ranking(domain_size, num_reports)
         if name == "rappor":
             ever = self.epsilon if self.epsilon_permanent is None else self.epsilon_permanent
@@ -91,27 +75,13 @@ def _ranking(domain_size: int, epsilon: float, num_reports: int, ever: float | N
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """What was collected, and learned of it.
+    """What was collected, and learned of it."""
 
-    Attributes
-    ----------
-    people
-        Who took part: the truth.
-    budget
-        What they were to reveal at most.
-    oracle
-        What they randomized with.
-    estimate
-        What was learned, in rows, unbiased: its counts compare with `people.counts`.
-    seed
-        What all randomness followed from.
-    """
-
-    people: People
-    budget: Budget
-    oracle: FrequencyOracle
-    estimate: Estimate
-    seed: int
+    people: People  # who took part: the truth
+    budget: Budget  # what they were to reveal at most
+    oracle: FrequencyOracle  # what they randomized with
+    estimate: Estimate  # what was learned, in rows, unbiased: its counts compare with `people.counts`
+    seed: int  # what all randomness followed from
 
     @property
     def mechanism(self) -> Mechanism:
@@ -146,21 +116,8 @@ def collect(people: People, budget: Budget, name: str, seed: int, advance: Advan
 
     Parameters
     ----------
-    people
-        Who takes part.
-    budget
-        What a report, and all of them, may reveal.
     name
         The oracle, or ``auto``.
-    seed
-        The same seed gives the same result.
-    advance
-        Told of every number of reports.
-
-    Raises
-    ------
-    ParameterError
-        When no oracle of that name keeps the budget, or both a device column and reports per device are given.
 
     Examples
     --------

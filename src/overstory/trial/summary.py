@@ -27,21 +27,11 @@ HERE: Final = (
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """Everything there is to say about one column.
+    """Everything there is to say about one column."""
 
-    Attributes
-    ----------
-    column
-        What was read.
-    learned
-        What was collected of it.
-    advice
-        What would be learned.
-    """
-
-    column: Column
-    learned: Learned
-    advice: Advice
+    column: Column  # what was read
+    learned: Learned  # what was collected of it
+    advice: Advice  # what would be learned
 
     @property
     def is_numeric(self) -> bool:

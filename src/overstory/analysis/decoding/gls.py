@@ -153,11 +153,6 @@ class NormalEquations:
 def inverse(matrix: F64) -> F64:
     """Invert a positive definite matrix by Cholesky.
 
-    Raises
-    ------
-    SingularDesignError
-        If it is numerically singular.
-
     Examples
     --------
     >>> inverse(np.array([[2.0, 1.0], [1.0, 2.0]])).round(4).tolist()
@@ -192,15 +187,8 @@ def fit_gls(model: LinearModel, *, complete: bool) -> Fit:
 
     Parameters
     ----------
-    model : LinearModel
-        At least as many used rows as candidates.
     complete : bool
         Whether the list is declared to hold every string: frequencies then sum to one.
-
-    Raises
-    ------
-    SingularDesignError
-        If the columns are linearly dependent.
     """
     normal = NormalEquations.of(model)
     reported = _reported(normal, complete=complete)

@@ -158,11 +158,6 @@ def linear_model(
     """Build the model; its first weights take every bit of a cohort to be set equally often.
 
     Without `permanent`, all noise is taken to be permanent: that is never too little.
-
-    Raises
-    ------
-    ParameterError
-        If counts and map disagree in shape, or the channel says nothing (``p_star == q_star``).
     """
     check_channel(p_star, q_star)
     if (counts.num_cohorts, counts.num_bits) != (candidates.num_cohorts, candidates.num_bits):
@@ -200,16 +195,12 @@ def people_correction(
 
     Parameters
     ----------
-    model
-        With the weights of the fit.
     shares : ndarray, shape (M,)
         Of all candidates, not negative; with those outside the list they add up to at most 1.
     columns : ndarray, shape (S,)
         Which candidates were fitted together.
     covariance : ndarray, shape (S, S)
         (X' W X)^-1 of their columns, as the fit constrains it.
-    centre
-        What the fit subtracts from the columns.
     """
     correction = np.zeros(shares.size)
     held = np.flatnonzero(shares[columns] > 0.0)

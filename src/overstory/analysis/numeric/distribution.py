@@ -137,8 +137,6 @@ def transition_table(channel: WindowChannel, cells: NDArray[np.int64], num_bins:
 
     Parameters
     ----------
-    channel
-        P(cell | position).
     cells
         The buckets' first cells, and the number of cells (`bucket_edges`).
     num_bins

@@ -172,13 +172,7 @@ class MeanOracle:
 
 
 def as_payloads(reports: ArrayLike | Iterable[Report], bound: int) -> NDArray[np.int64]:
-    """Return payloads as an array, from an array or from reports one by one.
-
-    Raises
-    ------
-    ParameterError
-        When one is no whole number in ``0 .. bound - 1``.
-    """
+    """Return payloads as an array, from an array or from reports one by one."""
     if not isinstance(reports, np.ndarray):
         reports = np.array([r.bits if isinstance(r, Report) else r for r in reports])  # type: ignore[union-attr]
     if reports.ndim != 1 or (reports.size and reports.dtype.kind not in "iu"):

@@ -43,8 +43,6 @@ class ConsistentTree:
     ----------
     tree
         Its shape.
-    level_variances
-        Variance of a node's own estimate, by level, level 1 first.
 
     Examples
     --------

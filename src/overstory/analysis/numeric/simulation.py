@@ -25,17 +25,10 @@ def simulate(randomizer: NumericRandomizer, values: ArrayLike, rng: Rng = None) 
 
     Parameters
     ----------
-    randomizer
-        The device's half.
     values : array_like, shape (n,)
         Numbers of its domain.
     rng
         Where all randomness comes from: a seed, a generator, or None for a fresh one.
-
-    Raises
-    ------
-    ParameterError
-        When a value is not finite, or outside a domain that rejects such values.
 
     Examples
     --------
@@ -50,11 +43,6 @@ def positions(randomizer: NumericRandomizer, values: ArrayLike) -> Payloads:
     """Return each value's position, as a device has it.
 
     In floating point; where that comes near a position's edge, exactly, by the device's own code.
-
-    Raises
-    ------
-    ParameterError
-        As `simulate`.
     """
     given, domain = np.asarray(values, np.float64), randomizer.domain
     if given.ndim != 1 or not np.isfinite(given).all():

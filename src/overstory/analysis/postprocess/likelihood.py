@@ -46,11 +46,6 @@ class MaximumLikelihood:
         Support probability of the true value and of any other; p* is the larger.
     supports
         "symbols" when a report supports exactly one value, "bits" when it may support any number of them.
-
-    Raises
-    ------
-    ParameterError
-        When the channel is none, or another step came before.
     """
 
     p_star: float
@@ -182,18 +177,9 @@ def expectation_maximization(
         How often each output was seen.
     table : array_like, shape (m, d)
         P(output | symbol); columns sum to 1.
-    tolerance : float
-        The least gain of the log-likelihood for which another step is taken.
     smooth : bool
         After each step, replace each share by (1, 2, 1) / 4 of it and its neighbours (EMS: Silverman et al. 1990;
         Li et al. 2020). It is then no longer a maximum of anything simple, and `shortfall` is large.
-    most_iterations : int
-        The limit.
-
-    Raises
-    ------
-    ParameterError
-        When shapes disagree, a column is no distribution, or there are no counts.
 
     Examples
     --------

@@ -57,11 +57,6 @@ class EstFreq:
 
     Literally, the sum is over the estimates before clipping, so the result adds up to more than it should (negative
     estimates lower the divisor and are then left out). `clipped` divides by the sum of what is kept: a distribution.
-
-    Raises
-    ------
-    ParameterError
-        When that sum is not above 0.
     """
 
     clipped: bool = False
@@ -118,11 +113,6 @@ class BaseCut:
 
     A value is kept when its one-sided p-value is at most alpha / d, so that of all absent values at most alpha are
     kept on average (the threshold of Bassily and Smith 2015).
-
-    Parameters
-    ----------
-    alpha
-        The estimate's own unless given.
     """
 
     alpha: float | None = None
@@ -146,11 +136,6 @@ def project_simplex(values: ArrayLike, total: float = 1.0) -> F64:
     """Return the nearest point that is not negative and sums to `total`: ``max(values + delta, 0)``.
 
     Sort, and find how many stay above 0 (Held, Wolfe, Crowder 1974; Wang and Carreira-Perpinan, arXiv 1309.1541).
-
-    Raises
-    ------
-    ParameterError
-        When there are no values, or the total is negative.
 
     Examples
     --------
@@ -177,16 +162,6 @@ class Smooth:
     **How smooth** is decided by Stein's unbiased estimate of the squared error (Stein 1981), which the known standard
     errors make possible; with noise that nothing stands out of, everything becomes flat. One spike on a smooth ground
     is blurred: smooth only where spikes are not the question. Counts may still be negative: "norm-sub" after it.
-
-    Parameters
-    ----------
-    penalty
-        Chosen by the rule above unless given.
-
-    Raises
-    ------
-    ParameterError
-        When the penalty is negative, or no standard error is finite.
     """
 
     penalty: float | None = None

@@ -104,13 +104,7 @@ class Support(ABC, Generic[M_co]):
         return debias(counts, float(self.mechanism.p_star), float(self.mechanism.q_star), values, shared, **choices)
 
     def outputs(self, batch: ReportBatch) -> NDArray[np.int64]:
-        """Return the payloads as numbers.
-
-        Raises
-        ------
-        ParameterError
-            When one of them cannot be a report.
-        """
+        """Return the payloads as numbers."""
         drawn = batch.bits[:, 0]
         if drawn.size and int(drawn.max()) >= self.num_outputs:
             raise ParameterError(

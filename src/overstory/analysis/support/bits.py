@@ -63,26 +63,14 @@ class BloomSupport(OneHotSupport):
     cost = "n k bits added, then a regression"
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        """Count bits by cohort.
-
-        Raises
-        ------
-        ParameterError
-            When candidates are given: they are not needed before estimating.
-        """
+        """Count bits by cohort."""
         _whole(self.mechanism, values)
         return batch.accumulate()
 
     def estimate(
         self, counts: SupportCounts, names: Sequence[str] | None, *, reports_per_device: float = 1.0, **choices: Any
     ) -> Estimate:
-        """Decode; see `overstory.analysis.decoding.decode`.
-
-        Raises
-        ------
-        ParameterError
-            Without candidates.
-        """
+        """Decode; see `overstory.analysis.decoding.decode`."""
         encoding = self.mechanism.encoding
         assert isinstance(encoding, Bloom)
         if names is None:
@@ -131,13 +119,7 @@ class SampledSupport(OneHotSupport):
         return bits[:, : -(-asked // 64)]
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        """Count bits by cohort: which symbols they stand for is known when estimating.
-
-        Raises
-        ------
-        ParameterError
-            When symbols are given: choose among the estimates.
-        """
+        """Count bits by cohort: which symbols they stand for is known when estimating."""
         _whole(self.mechanism, values)
         return batch.accumulate()
 

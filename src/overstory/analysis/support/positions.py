@@ -19,11 +19,6 @@ from overstory.protocol.errors import ParameterError
 def symbols_of(values: ArrayLike | range, domain_size: int) -> NDArray[np.int64]:
     """Return symbols as an array, each checked to be in the domain.
 
-    Raises
-    ------
-    ParameterError
-        When they are no column of whole numbers, or one of them is outside the domain.
-
     Examples
     --------
     >>> symbols_of([3, 0], 4).tolist()
@@ -46,17 +41,10 @@ def positions_of(encoding: Encoding, values: Sequence[Any]) -> NDArray[np.intege
     ----------
     encoding
         One-hot (values are symbols) or Bloom (values are strings; an Arrow string array is taken without a copy).
-    values
-        M values.
 
     Returns
     -------
     ndarray of int, shape (num_cohorts, M, num_hashes)
-
-    Raises
-    ------
-    ParameterError
-        When a value is outside the domain.
 
     Examples
     --------
@@ -103,11 +91,6 @@ def _bloom_kernel(encoding: Bloom, values: Sequence[Any]) -> NDArray[np.integer[
 
 def words_of(encoding: LocalHash | SignMatrix | SeededHash, values: Sequence[Any]) -> NDArray[np.uint64]:
     """Return the 64-bit word that each value is hashed from: `value_word` of many.
-
-    Raises
-    ------
-    ParameterError
-        When a value is outside the domain.
 
     Examples
     --------

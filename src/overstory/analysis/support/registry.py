@@ -34,11 +34,6 @@ FAMILIES: Final[dict[type, type[Support[Any]]]] = {
 def support_of(mechanism: Mechanism) -> Support[Any]:
     """Return the server's half of a mechanism.
 
-    Raises
-    ------
-    ParameterError
-        When its encoding is of no known kind.
-
     Examples
     --------
     >>> from overstory.protocol.mechanisms.registry import mechanism

@@ -77,12 +77,6 @@ def estimate_by_seed(
 
     Parameters
     ----------
-    support
-        Whose hashes.
-    counts
-        By seed and symbol.
-    names
-        The domain's labels, or the candidates.
     reports_per_device
         As in `FrequencyOracle.estimate`.
     """

@@ -32,13 +32,7 @@ class SeedSupport(SymbolSupport):
     cost = "n + s d"
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        """Count reports by seed and symbol.
-
-        Raises
-        ------
-        ParameterError
-            When values are given: they are not needed before estimating.
-        """
+        """Count reports by seed and symbol."""
         if values is not None:
             raise ParameterError(
                 f"{self.mechanism.name} counts by seed and symbol, not by value: give candidates to `estimate`"
@@ -49,13 +43,7 @@ class SeedSupport(SymbolSupport):
         return SupportCounts(ones.sum(axis=1), ones)
 
     def values_of(self, names: Sequence[Any] | None) -> Sequence[Any]:
-        """Return what is estimated: the whole domain, of which `names` are the labels, or the strings given.
-
-        Raises
-        ------
-        ParameterError
-            When strings are needed and missing, or the labels are not as many as the domain has values.
-        """
+        """Return what is estimated: the whole domain, of which `names` are the labels, or the strings given."""
         size = self.domain_size
         if size is None:
             if names is None:

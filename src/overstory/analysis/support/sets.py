@@ -63,13 +63,7 @@ class SubsetSupport(SetSupport):
         )
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        """Count bits.
-
-        Raises
-        ------
-        ParameterError
-            When a report has another number of members than every subset.
-        """
+        """Count bits."""
         size, members = self.system.subset_size, np.bitwise_count(batch.bits).sum(axis=1)
         if (wrong := members[members != size]).size:
             raise ParameterError(f"a report of {self.mechanism.name} has {size} members, not {wrong[0]}")

@@ -28,11 +28,6 @@ Rng = int | np.integer[Any] | np.random.Generator | None
 def generator(rng: Rng) -> np.random.Generator:
     """Return a generator for a simulation. Real devices never take one: their bits come from the operating system.
 
-    Raises
-    ------
-    ParameterError
-        When NumPy can make none of it.
-
     Examples
     --------
     >>> bool(generator(1).integers(100) == np.random.default_rng(1).integers(100))
@@ -52,8 +47,6 @@ class SimulatedDevices:
 
     Parameters
     ----------
-    mechanism
-        What they randomize with.
     table : ndarray
         What each value is encoded from: see `Support.table`.
     symbols : ndarray of int32, shape (n,)
@@ -74,13 +67,7 @@ class SimulatedDevices:
     def holding(
         cls, mechanism: Mechanism, values: Sequence[Any], symbols: NDArray[Any], rng: np.random.Generator
     ) -> SimulatedDevices:
-        """Make devices of which number i holds ``values[symbols[i]]``, in cohorts drawn uniformly.
-
-        Raises
-        ------
-        ParameterError
-            When a value is outside the domain or a symbol outside `values`.
-        """
+        """Make devices of which number i holds ``values[symbols[i]]``, in cohorts drawn uniformly."""
         held = symbols_of(symbols, len(values))
         if isinstance(values, range) and len(values) > MAX_COHORTS:  # of a large domain, only what somebody holds
             distinct, held = np.unique(held, return_inverse=True)

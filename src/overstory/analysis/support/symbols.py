@@ -83,13 +83,7 @@ class WordSupport(SymbolSupport):
         return words_of(encoding, values)
 
     def asked(self, values: Sequence[Any] | None) -> NDArray[np.uint64]:
-        """Return the words of the values to count: of the whole domain, unless given.
-
-        Raises
-        ------
-        ParameterError
-            When the values are strings, and none are given.
-        """
+        """Return the words of the values to count: of the whole domain, unless given."""
         if values is None:
             if self.domain_size is None:
                 raise ParameterError(f"{self.mechanism.name} without a domain_size counts given strings: candidates")

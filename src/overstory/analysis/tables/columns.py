@@ -72,11 +72,6 @@ def read_column(values: Any) -> Column:
         A Series of pandas or Polars, an Arrow array, anything with the Arrow C interface, a NumPy array, or a list.
         Text, categories, booleans, whole numbers (as floats too); None, NaN and NA are missing values.
 
-    Raises
-    ------
-    ParameterError
-        When it is not one column, or its values are of another kind.
-
     Examples
     --------
     >>> column = read_column(["b", "a", None, "b"])
@@ -108,11 +103,6 @@ def read_column(values: Any) -> Column:
 def read_numbers(values: Any) -> NDArray[np.float64]:
     """Return a column of any numbers; NaN is a missing one.
 
-    Raises
-    ------
-    ParameterError
-        When it is not one column, or holds something else.
-
     Examples
     --------
     >>> read_numbers([1, None, 2.5]).tolist()
@@ -130,11 +120,6 @@ def read_numbers(values: Any) -> NDArray[np.float64]:
 
 def coded(values: Any, labels: Sequence[Label], *, missing: int | None = None) -> NDArray[np.int64]:
     """Return each row's value as an index into `labels`, and `missing` for one that is missing and not among them.
-
-    Raises
-    ------
-    ParameterError
-        When a row holds no value or one that is not listed.
 
     Examples
     --------
@@ -164,11 +149,6 @@ def missing_values(missing: int, rows: int) -> ParameterError:
 
 def labels_from(values: Any) -> tuple[Label, ...]:
     """Return the labels that are listed: in their order, or the distinct values of a column in which some repeat.
-
-    Raises
-    ------
-    ParameterError
-        When there are fewer than two.
 
     Examples
     --------

@@ -34,8 +34,6 @@ class Row(NamedTuple):
 
     Attributes
     ----------
-    value
-        The value itself; None where it stands for a missing one.
     count, frequency
         The estimate as it is reported, in reports and as a share of them.
     raw_count, standard_error, frequency_standard_error
@@ -44,11 +42,9 @@ class Row(NamedTuple):
         The 95% interval.
     z, p_value, q_value, detected
         Whether the value is surely present: see `Estimate.detected`.
-    interval
-        What the standard errors and the interval are for: ``reports``, or ``population``.
     """
 
-    value: Any
+    value: Any  # the value itself; None where it stands for a missing one
     count: float  # type: ignore[assignment] # a tuple's own `count` is given up for it
     raw_count: float
     standard_error: float | None
@@ -62,7 +58,7 @@ class Row(NamedTuple):
     p_value: float
     q_value: float
     detected: bool
-    interval: IntervalKind
+    interval: IntervalKind  # what the standard errors and the interval are for: ``reports``, or ``population``
 
 
 class UnknownValueError(ParameterError, KeyError):

@@ -21,15 +21,6 @@ def read_symbols(path: str, column: str, num_reports: int | None, seed: int) -> 
         See `overstory.files.columns.reader.blocks`; missing values are left out.
     num_reports
         So many devices, drawn from the rows with replacement; unless given, one a row.
-    seed
-        Of the draw.
-
-    Raises
-    ------
-    ParameterError
-        When there is no such column, or it holds nothing, or `num_reports` is not positive.
-    FormatError
-        When the file is damaged.
     """
     if num_reports is not None:
         check_count("num_reports", num_reports, 1, 1 << 62)

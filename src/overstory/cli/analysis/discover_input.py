@@ -30,17 +30,8 @@ def read_column(path: str, column: str, domain: Domain, form: Form, advance: Adv
     ----------
     path, column, form
         See `overstory.files.columns.reader.blocks`.
-    domain
-        Where the values must lie.
     advance
         Called with the number of bytes that were read.
-
-    Raises
-    ------
-    ParameterError
-        When there is no such column.
-    FormatError
-        When the file is damaged, or a value is outside the domain.
     """
     known: dict[str, int] = {}
     read = [texts.numbered(known) for (texts,) in blocks(path, [column], form=form, advance=advance)]

@@ -25,8 +25,6 @@ class Fleet:
 
     Parameters
     ----------
-    mechanism
-        What every device randomizes with.
     seed
         Makes everything repeatable; without it all secrets and fresh bits are the operating system's.
     kept

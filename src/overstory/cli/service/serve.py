@@ -65,13 +65,7 @@ def add_parser(commands: Any) -> None:
 
 
 def check_settings(args: argparse.Namespace) -> None:
-    """Fill in what the environment and the file say, and see that the settings go together.
-
-    Raises
-    ------
-    ParameterError
-        When a setting is missing, out of its range, or needs another one.
-    """
+    """Fill in what the environment and the file say, and see that the settings go together."""
     from overstory.protocol.errors import ParameterError
 
     fill_in(args, SETTINGS, os.environ)

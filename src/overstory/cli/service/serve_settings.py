@@ -31,19 +31,13 @@ class Setting(NamedTuple):
 
     Attributes
     ----------
-    name
-        As on the command line, without the dashes in front; in a file `-` may be `_`.
-    kind
-        str, int, float, bool or Path.
-    default
-        None where there is none.
     help, metavar, choices
         For the command line.
     """
 
-    name: str
-    kind: Any
-    default: Any
+    name: str  # as on the command line, without the dashes in front; in a file `-` may be `_`
+    kind: Any  # str, int, float, bool or Path
+    default: Any  # none where there is none
     help: str
     metavar: str | None = None
     choices: tuple[str, ...] = ()
@@ -101,17 +95,7 @@ def _wanted(kind: type) -> str:
 
 
 def fill_in(args: argparse.Namespace, settings: tuple[Setting, ...], environ: Mapping[str, str]) -> None:
-    """Give every setting that the command line left out the value of the environment, the file, or its default.
-
-    Raises
-    ------
-    ParameterError
-        When a variable's value is not right, or its name is nearly that of a setting.
-    FormatError
-        When the file is not TOML, has another key than a setting's, or a value of another kind.
-    OSError
-        When the file cannot be read.
-    """
+    """Give every setting that the command line left out the value of the environment, the file, or its default."""
     path = args.config if args.config is not None else environ.get(f"{PREFIX}CONFIG")
     table = {} if not path else _read(path, settings)
     _check_variables(settings, environ)

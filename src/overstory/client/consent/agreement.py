@@ -22,17 +22,13 @@ class Agreement:
 
     Attributes
     ----------
-    digest
-        Of all that a report's meaning or privacy depends on, in hexadecimal.
     title, description, owner, purpose, attribute
         The metric's texts.
     retention_days, grace_days
         How long reports are kept, and how late they are taken.
-    expires
-        The first day without a report, ISO 8601.
     """
 
-    digest: str
+    digest: str  # of all that a report's meaning or privacy depends on, in hexadecimal
     title: str = ""
     description: str = ""
     owner: str = ""
@@ -40,7 +36,7 @@ class Agreement:
     attribute: str | None = None
     retention_days: int = 0
     grace_days: int = 0
-    expires: str = ""
+    expires: str = ""  # the first day without a report, ISO 8601
 
     @classmethod
     def to(cls, metric: Metric) -> Self:
@@ -59,13 +55,7 @@ class Agreement:
 
     @classmethod
     def from_json(cls, read: Mapping[str, Any]) -> Self:
-        """Return what `to_json` wrote.
-
-        Raises
-        ------
-        KeyError, TypeError, ValueError
-            When it is something else.
-        """
+        """Return what `to_json` wrote."""
         values = {field.name: read[field.name] for field in fields(cls)}
         days = [values[name] for name in ("retention_days", "grace_days")]
         texts = [value for name, value in values.items() if not name.endswith("_days") and value is not None]

@@ -23,19 +23,7 @@ Key = tuple[str, bytes]
 
 
 class Allowance:
-    """The reports so far against the registry's budget; a past without a bound leaves nothing of any budget.
-
-    Parameters
-    ----------
-    registry
-        The metrics, with the budget.
-    budget
-        The budget.
-    rows
-        The state, within a transaction.
-    pending
-        The metrics of reports that no transaction holds yet.
-    """
+    """The reports so far against the registry's budget; a past without a bound leaves nothing of any budget."""
 
     def __init__(
         self, registry: MetricRegistry, budget: PersonBudget, rows: Rows, pending: Iterable[Metric] = ()

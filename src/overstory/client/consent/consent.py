@@ -135,13 +135,7 @@ class Consent:
 
 
 def read_consent(paths: StatePaths) -> Consent | None:
-    """Return the person's choice, or None when nobody was asked yet.
-
-    Raises
-    ------
-    ConsentError
-        When the file is not what was written, or cannot be read: to be taken as `off`.
-    """
+    """Return the person's choice, or None when nobody was asked yet."""
     try:
         content = paths.consent.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -208,29 +202,10 @@ def choose(
 
     Parameters
     ----------
-    paths
-        The state.
-    registry
-        What was shown to the person.
-    choice
-        "on", "local" or "off".
     today
         The day of the choice, UTC.
-    server
-        The collector's address that was shown, where it is known.
     moved
         Where the state was begun on another machine: that this one replaces it, secret and ledger included.
-
-    Raises
-    ------
-    ParameterError
-        When there is no such choice.
-    ConsentError
-        When it cannot be kept; the choice before stands.
-    StateError
-        When the choice is `on` and an earlier consent's reports cannot be withdrawn; for any but `off`, when the folder
-        is another user's or open to others, or the state was begun on another machine and has not `moved`; for one that
-        allows no less than the one before, when the state cannot be read. The choice before stands.
     """
     if choice not in list(Choice):
         raise ParameterError(f"choice = {choice!r}: choose one of {', '.join(Choice)}")

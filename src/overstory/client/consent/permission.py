@@ -20,10 +20,6 @@ class Permission:
 
     Parameters
     ----------
-    authority
-        Says what may be done at this moment.
-    registry
-        What the program asks for.
     server
         The address of its collector; None where it sends nothing itself.
     state
@@ -71,13 +67,7 @@ class Permission:
         return consent is not None and self.covers(consent, metric)
 
     def meet(self, consent: Consent) -> None:
-        """Hold the choice to its first collector, and write down that another one was refused.
-
-        Raises
-        ------
-        StateError
-            When the state cannot be used.
-        """
+        """Hold the choice to its first collector, and write down that another one was refused."""
         if self.server is None or self._met == consent.mark:
             return
         with self._state().transaction() as rows:

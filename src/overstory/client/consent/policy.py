@@ -60,21 +60,11 @@ class Ceiling(NamedTuple):
 
 @dataclass(frozen=True)
 class Effective:
-    """What may be done now, and why.
+    """What may be done now, and why."""
 
-    Attributes
-    ----------
-    choice
-        `off`, `local` or `on`.
-    cause
-        The source that allows no more, in words.
-    consent
-        The person's own choice, None before it was asked for or when it cannot be read.
-    """
-
-    choice: Choice
-    cause: str
-    consent: Consent | None
+    choice: Choice  # `off`, `local` or `on`
+    cause: str  # the source that allows no more, in words
+    consent: Consent | None  # the person's own choice, None before it was asked for or when it cannot be read
 
     @property
     def asked(self) -> bool:
@@ -135,17 +125,7 @@ def lowest(*ceilings: Ceiling) -> Ceiling:
 
 
 class Authority:
-    """Asks all sources, and reads a file again only when it has changed.
-
-    Parameters
-    ----------
-    paths
-        The state, for the person's choice.
-    environ
-        The environment, read once.
-    policy
-        The administrator's policy file.
-    """
+    """Asks all sources, and reads a file again only when it has changed."""
 
     def __init__(self, paths: StatePaths, environ: Mapping[str, str], policy: Path) -> None:
         self._paths, self._policy = paths, policy

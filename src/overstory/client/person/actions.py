@@ -32,13 +32,6 @@ def choose(choice: str, setting: Setting, args: argparse.Namespace) -> int:
     """Run `on`, `local` or `off`: show what is asked for, and record the choice, its date and what it is about.
 
     `on` asks first: nobody agrees to what is not read.
-
-    Raises
-    ------
-    ParameterError
-        When no registry says what is asked for, or nobody can be asked and ``--yes`` was not given.
-    ConsentError, StateError
-        When the choice cannot be written.
     """
     from overstory.client.consent import consent as choices
     from overstory.client.person.question import asked_of, question, question_json
@@ -107,13 +100,7 @@ def _chosen(setting: Setting, consent: Consent) -> dict[str, Any]:
 
 
 def _agreed(setting: Setting) -> bool:
-    """Ask; return whether the person agreed.
-
-    Raises
-    ------
-    ParameterError
-        When there is nobody to ask.
-    """
+    """Ask; return whether the person agreed."""
     if not (sys.stdin.isatty() and setting.out.isatty()):
         raise ParameterError("nobody can be asked here: nothing was recorded; to agree without being asked, give --yes")
     metrics = len(setting.registry)
@@ -158,15 +145,7 @@ FORGETTING: Final = (
 
 
 def forget(setting: Setting, args: argparse.Namespace) -> int:
-    """Run `forget`: say what it means, ask, and delete the whole state.
-
-    Raises
-    ------
-    ParameterError
-        When nobody can be asked, and ``--yes`` was not given.
-    StateError
-        When something cannot be deleted.
-    """
+    """Run `forget`: say what it means, ask, and delete the whole state."""
     from overstory.client.state.lifecycle import erase
 
     there = setting.paths.folder.is_dir()
@@ -234,15 +213,7 @@ def show_all(found: Mapping[str, Setting], args: argparse.Namespace, out: TextIO
 
 
 def show_view(setting: Setting, args: argparse.Namespace) -> int:
-    """Run `view`: in the terminal, as JSON, into a file, or as a page until Ctrl-C.
-
-    Raises
-    ------
-    ParameterError
-        When an argument does not fit.
-    OSError
-        When the page cannot be written.
-    """
+    """Run `view`: in the terminal, as JSON, into a file, or as a page until Ctrl-C."""
     from overstory.client.person.document import tell
     from overstory.client.person.render import as_page, as_text
 
@@ -266,13 +237,7 @@ def show_view(setting: Setting, args: argparse.Namespace) -> int:
 
 
 def _look(setting: Setting, explain: Sequence[str]) -> View:
-    """Read everything there is to see.
-
-    Raises
-    ------
-    ParameterError
-        When a value that is to be explained has no metric.
-    """
+    """Read everything there is to see."""
     from overstory.client.errors import StateError
     from overstory.client.person.document import View
     from overstory.client.person.explanation import explain as explained

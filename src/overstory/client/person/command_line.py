@@ -32,12 +32,6 @@ def add_commands(subparsers: Any, prog: str = "overstory", *, app: str | None = 
     ----------
     subparsers
         What `argparse.ArgumentParser.add_subparsers` returned.
-    prog
-        How the program is called, for the examples.
-    app
-        The application, where it is known.
-    embedded
-        Whether the program brings its own registry.
     """
     for name in COMMANDS:
         summary = SUMMARIES[name]

@@ -36,15 +36,7 @@ def run(
     environ: Mapping[str, str] | None = None,
     out: TextIO | None = None,
 ) -> int:
-    """Run the command that was parsed; return the exit status.
-
-    Raises
-    ------
-    OverstoryError
-        When something that was given cannot be used.
-    OSError
-        When a file cannot be read or written.
-    """
+    """Run the command that was parsed; return the exit status."""
     where, to = os.environ if environ is None else environ, sys.stdout if out is None else out
     given = _given_registry(args, registry)
     chosen = None if getattr(args, "all", False) else _chosen(args, where, begins=given is not None)
@@ -67,19 +59,7 @@ def main(
     prog: str = "python -m overstory.client",
     environ: Mapping[str, str] | None = None,
 ) -> int:
-    """Run one command and return the exit status: 0, or 2 for bad input.
-
-    Parameters
-    ----------
-    argv
-        The arguments; the process's, unless given.
-    app, registry
-        The program's own, where it offers these commands itself.
-    prog
-        How it is called.
-    environ
-        The environment to be honoured: the process's, unless given.
-    """
+    """Run one command and return the exit status: 0, or 2 for bad input."""
     parser = argparse.ArgumentParser(prog=prog, description="See what leaves this machine, and decide.")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     add_commands(subparsers, prog, app=app, embedded=registry is not None)
@@ -107,20 +87,7 @@ def main(
 def _chosen(
     args: argparse.Namespace, environ: Mapping[str, str], *, begins: bool
 ) -> tuple[str | None, StatePaths] | None:
-    """Return the application that is meant, and its state; None where a table of all is.
-
-    Parameters
-    ----------
-    args, environ
-        What was given.
-    begins
-        Whether there is a registry to begin a state with.
-
-    Raises
-    ------
-    ParameterError
-        When there is no such state, or more than one could be meant.
-    """
+    """Return the application that is meant, and its state; None where a table of all is."""
     may_begin = begins and args.command not in {"off", "forget", "status"}
     if args.state is not None:
         paths = StatePaths(Path(args.state))

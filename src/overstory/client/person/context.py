@@ -16,30 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Setting:
-    """What a command works on.
+    """What a command works on."""
 
-    Attributes
-    ----------
-    name
-        The application; None where neither the person nor the state names it.
-    paths
-        The state.
-    registry
-        The metrics at hand; empty where none were given and the program left none.
-    environ
-        The environment.
-    out
-        Where to write.
-    no_registry
-        Why there are no metrics at hand; None where there are.
-    """
-
-    name: str | None
-    paths: StatePaths
-    registry: MetricRegistry
-    environ: Mapping[str, str]
-    out: TextIO
-    no_registry: str | None = None
+    name: str | None  # the application; None where neither the person nor the state names it
+    paths: StatePaths  # the state
+    registry: MetricRegistry  # the metrics at hand; empty where none were given and the program left none
+    environ: Mapping[str, str]  # the environment
+    out: TextIO  # where to write
+    no_registry: str | None = None  # why there are no metrics at hand; None where there are
 
     def say(self, *lines: str) -> None:
         """Write lines, without anything that could steer a terminal."""

@@ -65,36 +65,16 @@ Block = Heading | Says | Facts | Grid | Costs
 
 @dataclass(frozen=True)
 class View:
-    """All there is to see.
+    """All there is to see."""
 
-    Attributes
-    ----------
-    app
-        The application; None where it is not known.
-    status
-        What may be done, and what waits.
-    metrics
-        What was recorded.
-    explained
-        Values that were to be explained.
-    """
-
-    app: str | None
-    status: Status
-    metrics: tuple[ShownMetric, ...]
-    explained: tuple[Explanation, ...] = ()
+    app: str | None  # the application; None where it is not known
+    status: Status  # what may be done, and what waits
+    metrics: tuple[ShownMetric, ...]  # what was recorded
+    explained: tuple[Explanation, ...] = ()  # values that were to be explained
 
 
 def tell(view: View, *, reports: int) -> Iterator[Block]:
-    """Return everything about a device, with the bytes of at most so many reports of each metric.
-
-    Parameters
-    ----------
-    view
-        What to tell.
-    reports
-        How many of the newest reports are taken apart.
-    """
+    """Return everything about a device, with the bytes of at most so many reports of each metric."""
     yield Heading(1, f"What {view.app or 'this program'} sends from this device")
     for line in view.status.words():
         yield Says(line)

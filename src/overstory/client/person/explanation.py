@@ -44,20 +44,16 @@ class Inference:
 
     Attributes
     ----------
-    reports
-        How many reports it rests on.
     candidates, prior
         How many values are thought possible, and how likely each was before: all alike.
-    beliefs
-        The likeliest values, likeliest first.
     epsilon, promise
         What is promised of so many reports, and the same in words, with its condition.
     """
 
-    reports: int
+    reports: int  # how many reports it rests on
     candidates: int
     prior: float
-    beliefs: tuple[Belief, ...]
+    beliefs: tuple[Belief, ...]  # the likeliest values, likeliest first
     epsilon: float
     promise: str
 
@@ -74,8 +70,6 @@ def infer(metric: Metric, reports: Sequence[Report]) -> Inference | str:
     ----------
     metric
         The metric; its labels are the values thought possible, all alike beforehand.
-    reports
-        At least one report of this device.
     """
     values = _values(metric)
     if isinstance(values, str):
@@ -114,10 +108,6 @@ class Explanation:
     ----------
     metric, value
         The metric's id, and the value as it was given.
-    encoded
-        What it is to the metric: a symbol and its name, or the string.
-    cohort
-        How this device encodes values.
     true, true_words
         The payload without any noise, which never leaves the device.
     permanent, permanent_words
@@ -125,54 +115,29 @@ class Explanation:
     known
         The number under which this device has reported it before, from 1; None if it never has, or nobody knows
         because all noise is fresh.
-    cap
-        What becomes of the value because the cap on distinct values is reached; empty where it is not.
     report, report_words
         A report: the newest one made from it, or an example.
-    example
-        Whether the report is an example, drawn now and not kept.
-    stranger
-        Whether the device has no secret yet, so that all of this is about an example device.
-    inference
-        What the report alone tells the collector.
     """
 
     metric: str
     value: str
-    encoded: str
-    cohort: int
+    encoded: str  # what it is to the metric: a symbol and its name, or the string
+    cohort: int  # how this device encodes values
     true: str
     true_words: str
     permanent: str
     permanent_words: str
     known: int | None
-    cap: str
+    cap: str  # what becomes of the value because the cap on distinct values is reached; empty where it is not
     report: str
     report_words: str
-    example: bool
-    stranger: bool
-    inference: Inference | str
+    example: bool  # whether the report is an example, drawn now and not kept
+    stranger: bool  # whether the device has no secret yet, so that all of this is about an example device
+    inference: Inference | str  # what the report alone tells the collector
 
 
 def explain(state: State, metric: Metric, value: Any) -> Explanation:
-    """Explain what a value becomes on this device.
-
-    Parameters
-    ----------
-    state
-        The device's; it is only read.
-    metric
-        What it is a value of.
-    value
-        The value.
-
-    Raises
-    ------
-    ParameterError
-        When it is outside the metric's domain.
-    StateError
-        When the state cannot be read, or its secret is lost.
-    """
+    """Explain what a value becomes on this device."""
     encoded = metric.encode(value)
     derived = _derived(state, metric)
     mechanism = metric.mechanism
@@ -204,13 +169,7 @@ def explain(state: State, metric: Metric, value: Any) -> Explanation:
 
 
 def read_value(metric: Metric, text: str) -> Any:
-    """Return the value that a text stands for in a metric's domain.
-
-    Raises
-    ------
-    ParameterError
-        When it stands for none.
-    """
+    """Return the value that a text stands for in a metric's domain."""
     try:
         if isinstance(metric.domain, Integers):
             return int(text)

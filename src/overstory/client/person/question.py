@@ -26,36 +26,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Asked:
-    """One question to a person.
+    """One question to a person."""
 
-    Attributes
-    ----------
-    registry
-        What is asked for.
-    today
-        The day of the question, UTC.
-    server
-        The collector that reports would go to; None where it is not known yet.
-    before
-        The choice before; None where there was none that can be read.
-    costs
-        What each metric costs, or has cost on this device.
-    ends
-        What each metric costs by the day it expires, in one line; none where it has expired.
-    totals
-        What they cost together.
-    changes
-        What of each metric is not as it was agreed to.
-    """
-
-    registry: MetricRegistry
-    today: date
-    server: str | None
-    before: Consent | None
-    costs: Mapping[str, MetricCost]
-    ends: Mapping[str, CostLine]
-    totals: tuple[TotalCost, ...]
-    changes: Mapping[str, tuple[str, ...]]
+    registry: MetricRegistry  # what is asked for
+    today: date  # the day of the question, UTC
+    server: str | None  # the collector that reports would go to; None where it is not known yet
+    before: Consent | None  # the choice before; None where there was none that can be read
+    costs: Mapping[str, MetricCost]  # what each metric costs, or has cost on this device
+    ends: Mapping[str, CostLine]  # what each metric costs by the day it expires, in one line; none where it has expired
+    totals: tuple[TotalCost, ...]  # what they cost together
+    changes: Mapping[str, tuple[str, ...]]  # what of each metric is not as it was agreed to
 
 
 def asked_of(setting: Setting, server: str | None, today: date) -> Asked:

@@ -37,13 +37,6 @@ def dissect(body: bytes, metric: Metric | None) -> tuple[Part, ...]:
     ----------
     body
         The bytes of one upload with one report.
-    metric
-        Its metric, if the registry lists it.
-
-    Raises
-    ------
-    WireError
-        When the bytes are no such upload.
     """
     upload, report = report_in(body)
     batch = ovsb.decode_batch(upload.reports)
@@ -77,13 +70,7 @@ class _Cutter:
 
 
 def report_in(body: bytes) -> tuple[ovsu.Upload, Report]:
-    """Return the upload, and the one report in it.
-
-    Raises
-    ------
-    WireError
-        When the bytes are no upload of one report.
-    """
+    """Return the upload, and the one report in it."""
     (upload,) = ovsu.decode_uploads(body, 1)
     reports = list(ovsb.decode_batch(upload.reports))
     if len(reports) != 1:
@@ -130,8 +117,6 @@ def payload_words(mechanism: Mechanism, payload: int, labels: Sequence[str] = ()
 
     Parameters
     ----------
-    mechanism, payload
-        What made it, and the payload.
     labels
         The names of the metric's values, where the payload may be one of them.
 

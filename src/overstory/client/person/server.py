@@ -27,11 +27,6 @@ HEADERS: Final = {
 class LocalPage(ThreadingHTTPServer):
     """A server of one page.
 
-    Parameters
-    ----------
-    page
-        Returns the page's HTML; asked anew at every request.
-
     Attributes
     ----------
     url

@@ -229,12 +229,6 @@ def read_status(
 
     Parameters
     ----------
-    paths
-        The state.
-    registry
-        The metrics at hand, by id; without them, no budget is stated.
-    effective
-        What may be done, and why.
     now
         The time, in unix seconds.
     pending, dues, problem

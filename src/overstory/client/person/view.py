@@ -34,31 +34,21 @@ class ShownReport:
 
     Attributes
     ----------
-    period
-        The period it is about, as a label.
     state, said
         Where it is, and the same in words.
-    arrived
-        Whether the collector has it, or may have it.
-    response
-        The number of its permanent response, where that is known.
     body, parts
         The bytes that were or will be sent, and what each of them means.
-    report
-        The report in them; None where these are not bytes that this version reads.
-    bits
-        Its payload, bit 0 first.
     """
 
-    period: str
+    period: str  # the period it is about, as a label
     state: RowState
     said: str
-    arrived: bool
-    response: int | None
+    arrived: bool  # whether the collector has it, or may have it
+    response: int | None  # the number of its permanent response, where that is known
     body: bytes
     parts: tuple[Part, ...]
-    report: Report | None
-    bits: str
+    report: Report | None  # the report in them; None where these are not bytes that this version reads
+    bits: str  # its payload, bit 0 first
 
 
 @dataclass(frozen=True)
@@ -67,15 +57,13 @@ class ShownResponse:
 
     Attributes
     ----------
-    number
-        In order of first report, from 1.
     bits, words
         The response, bit 0 first, and in words; empty when other parameters made it.
     reports, kept
         How often it was queued for sending, and how often it was recorded for the person alone.
     """
 
-    number: int
+    number: int  # in order of first report, from 1
     bits: str
     words: str
     reports: int
@@ -108,39 +96,21 @@ class ShownMetric:
 
     Attributes
     ----------
-    id
-        Its id.
-    metric
-        Its entry; None when the registry at hand does not list it.
-    recorded
-        The periods with a report, as labels, oldest first.
     responses, reports
         What is kept of each.
-    told
-        What the reports tell.
-    spent
-        What they cost; None without the entry.
     """
 
-    id: str
-    metric: Metric | None
-    recorded: tuple[str, ...]
+    id: str  # its id
+    metric: Metric | None  # its entry; None when the registry at hand does not list it
+    recorded: tuple[str, ...]  # the periods with a report, as labels, oldest first
     responses: tuple[ShownResponse, ...]
     reports: tuple[ShownReport, ...]
-    told: Told
-    spent: Spent | None
+    told: Told  # what the reports tell
+    spent: Spent | None  # what they cost; None without the entry
 
 
 def shown_metrics(rows: Rows, registry: Mapping[str, Metric]) -> tuple[ShownMetric, ...]:
-    """Return every metric that the registry lists or that this device has reported, in that order.
-
-    Parameters
-    ----------
-    rows
-        The state, within a transaction.
-    registry
-        The metrics at hand, by id.
-    """
+    """Return every metric that the registry lists or that this device has reported, in that order."""
     known = dict.fromkeys(registry)
     known |= dict.fromkeys(row.metric for row in rows.outbox.rows())
     known |= dict.fromkeys(response.metric for response in rows.memo.responses())

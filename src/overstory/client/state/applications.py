@@ -31,18 +31,10 @@ NOT_LEFT: Final = (
 
 @dataclass(frozen=True)
 class Application:
-    """What a program says of itself.
+    """What a program says of itself."""
 
-    Attributes
-    ----------
-    name
-        The application's name; None where the state does not say it.
-    registry
-        The text of its metric registry; None where there is none.
-    """
-
-    name: str | None = None
-    registry: str | None = None
+    name: str | None = None  # the application's name; None where the state does not say it
+    registry: str | None = None  # the text of its metric registry; None where there is none
 
 
 def introduce(paths: StatePaths, name: str | None, registry: MetricRegistry) -> None:
@@ -50,19 +42,8 @@ def introduce(paths: StatePaths, name: str | None, registry: MetricRegistry) -> 
 
     Parameters
     ----------
-    paths
-        The state.
     name
         The application's name; None where it is not given: the one that is there stays.
-    registry
-        What the program asks for.
-
-    Raises
-    ------
-    OSError
-        When it cannot be written.
-    StateError
-        When the folder is another user's, or open to others.
     """
     name = name or read_application(paths).name
     content = json.dumps({"version": VERSION, "name": name, "registry": registry.text}).encode()
@@ -87,15 +68,7 @@ def read_application(paths: StatePaths) -> Application:
 
 
 def left_registry(paths: StatePaths) -> MetricRegistry:
-    """Return the registry that a program left in its state; it lists nothing where there is none.
-
-    Raises
-    ------
-    RegistryError
-        When this version does not understand it.
-    StateError
-        When the folder is another user's, or open to others.
-    """
+    """Return the registry that a program left in its state; it lists nothing where there is none."""
     from overstory.protocol.metrics import MetricRegistry, parse_registry
 
     refuse_foreign(paths)
@@ -107,11 +80,6 @@ def applications(environ: Mapping[str, str]) -> dict[str, StatePaths]:
     """Return the states in this user's usual place, by application; the one that ``OVERSTORY_STATE`` names, if set.
 
     A program that keeps its state in a folder of its own choice is not among them.
-
-    Raises
-    ------
-    ParameterError
-        When no home folder is known.
     """
     if chosen := environ.get("OVERSTORY_STATE"):
         paths = StatePaths(Path(chosen))

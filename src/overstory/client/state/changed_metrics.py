@@ -25,17 +25,8 @@ def retire(state: State, metrics: Mapping[str, Metric], now: float) -> frozenset
 
     Parameters
     ----------
-    state
-        A state that was begun.
-    metrics
-        The registry's: what it says of a metric's end is remembered.
     now
         The time, in unix seconds.
-
-    Raises
-    ------
-    StateError
-        When the state cannot be read, or a key is over and the state cannot be written.
     """
     with state.snapshot() as rows:
         lives, gone = rows.keys.lives(), rows.keys.erased()

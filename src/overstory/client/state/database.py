@@ -95,13 +95,6 @@ def connected(path: Path, mode: str, timeout: float, *, synchronous: str = "EXTR
         Where it is, what it is opened for, and for how many seconds to wait for others.
     synchronous
         What a commit waits for, in SQLite's word: FULL where the caller waits for the folder itself.
-
-    Raises
-    ------
-    StateError
-        `lost` when there is no such file.
-    sqlite3.Error
-        Whatever SQLite finds.
     """
     uri = _uri(os.path.abspath(path), mode)  # noqa: PTH100 - resolve() would follow links
     if not os.path.exists(path):  # noqa: PTH110 - a record begins with this
@@ -207,13 +200,7 @@ def version_of(connection: sqlite3.Connection) -> int:
 
 
 def upgrade(connection: sqlite3.Connection, version: int) -> None:
-    """Bring the schema up to date; the caller's transaction makes that all or nothing.
-
-    Raises
-    ------
-    StateError
-        `newer` when a later version of Overstory wrote the database.
-    """
+    """Bring the schema up to date; the caller's transaction makes that all or nothing."""
     if version > VERSION:
         raise StateError(
             Fault.NEWER,

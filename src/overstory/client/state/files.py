@@ -41,25 +41,13 @@ _FOLDERS_OPEN: Final = hasattr(os, "O_DIRECTORY")
 
 
 def make_folder(folder: Path) -> None:
-    """Make `folder`, closed to others; its parents as the system makes them.
-
-    Raises
-    ------
-    OSError
-        When it cannot be made.
-    """
+    """Make `folder`, closed to others; its parents as the system makes them."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
 
 
 def create(path: Path, content: bytes, *, durable: bool = True) -> None:
-    """Write a new file and, unless told otherwise, wait until it is on the disk; half a file is removed again.
-
-    Raises
-    ------
-    OSError
-        When the file exists, or cannot be written.
-    """
+    """Write a new file and, unless told otherwise, wait until it is on the disk; half a file is removed again."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, PRIVATE)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -78,15 +66,8 @@ def write_atomically(path: Path, content: bytes, *, durable: bool = True) -> Non
 
     Parameters
     ----------
-    path, content
-        The file, and what it is to hold.
     durable
         Whether to wait until it is on the disk. Otherwise a power failure may leave an empty file.
-
-    Raises
-    ------
-    OSError
-        When it cannot be written; the old file is as it was.
     """
     fresh = path.with_name(f"{path.name}.{os.urandom(8).hex()}.new")
     create(fresh, content, durable=durable)
@@ -113,13 +94,7 @@ def is_own(found: os.stat_result) -> bool:
 
 @contextmanager
 def opened_own(path: Path) -> Iterator[BinaryIO]:
-    """Open a file of this user's own, to read it and to write over it.
-
-    Raises
-    ------
-    OSError
-        When it cannot be opened, is a link or another user's, or has a second name.
-    """
+    """Open a file of this user's own, to read it and to write over it."""
     planted = PermissionError(errno.EPERM, "it is a link, another user's, or has a second name", os.fspath(path))
     if not is_own(path.lstat()):
         raise planted
@@ -130,13 +105,7 @@ def opened_own(path: Path) -> Iterator[BinaryIO]:
 
 
 def overwrite(path: Path, content: bytes) -> None:
-    """Write over a file that is there and at least as long, which needs no room; a crash may leave some of both.
-
-    Raises
-    ------
-    OSError
-        When there is no such file, or it cannot be written.
-    """
+    """Write over a file that is there and at least as long, which needs no room; a crash may leave some of both."""
     with opened_own(path) as file:
         if file.seek(0, os.SEEK_END) < len(content):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), os.fspath(path))
@@ -173,18 +142,8 @@ def locked(path: Path, timeout: float) -> Iterator[int]:
 
     Parameters
     ----------
-    path
-        The file.
     timeout
         For how many seconds to try.
-
-    Raises
-    ------
-    StateError
-        `busy` when another holds it for so long.
-        `foreign` when it is a link: what it leads to is no lock, and may be the user's own file.
-    OSError
-        When the file cannot be opened.
     """
     handle = _opened(path)
     try:
@@ -249,13 +208,7 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 def refuse_foreign(paths: StatePaths) -> None:
-    """Raise StateError when what is there of a state is not this user's own, or is open to others.
-
-    Raises
-    ------
-    StateError
-        `foreign`, with what is wrong, where, and what would be right.
-    """
+    """Raise StateError when what is there of a state is not this user's own, or is open to others."""
     user = getattr(os, "geteuid", lambda: None)()
     if user is None:
         return

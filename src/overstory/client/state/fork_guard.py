@@ -62,13 +62,7 @@ def watch(watcher: Forked) -> None:
 
 @contextmanager
 def no_fork() -> Iterator[None]:
-    """Let no fork happen in this block.
-
-    Raises
-    ------
-    StateError
-        `busy` in a child that was forked in the middle of a transaction.
-    """
+    """Let no fork happen in this block."""
     if _gate.broken:
         raise StateError(Fault.BUSY, "this process was forked in the middle of a transaction: it records nothing")
     with _gate.lock:

@@ -35,13 +35,11 @@ class Node:
     ----------
     depth, prefix
         Its place: the first `depth` bits of every leaf below it.
-    key
-        Its 32 bytes.
     """
 
     depth: int
     prefix: int
-    key: bytes = field(repr=False)
+    key: bytes = field(repr=False)  # its 32 bytes
 
     def covers(self, leaf: int) -> bool:
         """Whether a leaf lies below it, or is it."""
@@ -59,11 +57,6 @@ def _child(key: bytes, bit: int) -> bytes:
 class KeyTree:
     """What is left of a tree of keys.
 
-    Parameters
-    ----------
-    nodes
-        Its nodes, none of which lies below another.
-
     Examples
     --------
     >>> whole = KeyTree.of_root(bytes(32))
@@ -79,13 +72,7 @@ class KeyTree:
 
     @classmethod
     def of_root(cls, root: bytes) -> KeyTree:
-        """Return the whole tree.
-
-        Raises
-        ------
-        ValueError
-            When the root has not 32 bytes.
-        """
+        """Return the whole tree."""
         if len(root) != KEY_BYTES:
             raise ValueError(f"the root of a key tree has {KEY_BYTES} bytes, not {len(root)}")
         return cls([Node(0, 0, root)])
@@ -133,18 +120,10 @@ def leaf_of(metric: str) -> int:
 
 @dataclass(frozen=True)
 class MetricKey:
-    """What everything of a metric on this device is derived from.
+    """What everything of a metric on this device is derived from."""
 
-    Attributes
-    ----------
-    mechanism
-        The metric's, with the permanent round that goes with the key.
-    key
-        The metric key; for a metric that version 1 of the secret reported on, that secret.
-    """
-
-    mechanism: Mechanism
-    key: bytes = field(repr=False)
+    mechanism: Mechanism  # the metric's, with the permanent round that goes with the key
+    key: bytes = field(repr=False)  # the metric key; for a metric that version 1 of the secret reported on, that secret
 
 
 def metric_key(secret: DeviceSecret, metric: Metric, *, legacy: bool = False) -> MetricKey | None:
@@ -152,10 +131,6 @@ def metric_key(secret: DeviceSecret, metric: Metric, *, legacy: bool = False) ->
 
     Parameters
     ----------
-    secret
-        The device's.
-    metric
-        The metric.
     legacy
         Whether its reports so far were made with a secret of version 1: it goes on with that one's derivation.
     """

@@ -125,24 +125,12 @@ MARK: Final = b"begun\n"
 
 @dataclass(frozen=True)
 class Known:
-    """What the database says of the secret.
+    """What the database says of the secret."""
 
-    Attributes
-    ----------
-    fingerprint
-        Its fingerprint.
-    machine
-        The mark of the machine that it is on; None where there is none.
-    erased
-        The metrics whose keys it has lost.
-    legacy
-        Whether the secret of version 1 is needed.
-    """
-
-    fingerprint: bytes
-    machine: bytes | None
-    erased: frozenset[str]
-    legacy: bool
+    fingerprint: bytes  # its fingerprint
+    machine: bytes | None  # the mark of the machine that it is on; None where there is none
+    erased: frozenset[str]  # the metrics whose keys it has lost
+    legacy: bool  # whether the secret of version 1 is needed
 
 
 def settle(paths: StatePaths, lock: int, timeout: float) -> DeviceSecret:
@@ -150,19 +138,8 @@ def settle(paths: StatePaths, lock: int, timeout: float) -> DeviceSecret:
 
     Parameters
     ----------
-    paths
-        The state.
-    lock
-        The descriptor of the locked lock file.
     timeout
         For how many seconds to wait for the database.
-
-    Raises
-    ------
-    StateError
-        When a part is lost, altered, damaged or of a later version, or all of it was begun on another machine.
-    OSError, sqlite3.Error
-        When it cannot be read or written.
     """
     secret, marked = read_secret(paths.secret), _is_marked(lock)
     known = _open_database(paths, timeout, legacy=secret is None or secret.legacy is not None)
@@ -195,11 +172,6 @@ def erase(paths: StatePaths, timeout: float = 5.0) -> None:
 
     The folder may be one that others can write to. So nothing is overwritten or emptied but files of this user's own
     that have no second name; whatever else is there under a name of the state's loses that name alone.
-
-    Raises
-    ------
-    StateError
-        When something cannot be deleted; calling it again goes on.
     """
     if not paths.folder.is_dir():
         return

@@ -36,12 +36,10 @@ class Life:
     ends
         The unix time from which it is needed no more, by the latest end that any registry gave the metric; None while
         no registry was seen that lists it.
-    erased
-        Whether it was destroyed.
     """
 
     ends: int | None
-    erased: bool
+    erased: bool  # whether it was destroyed
 
 
 class Lifetimes:
@@ -122,8 +120,6 @@ class Lifetimes:
 
         Parameters
         ----------
-        memo
-            Of the same transaction.
         metrics
             The registry's, for mechanisms whose terms an earlier version did not keep.
         """
@@ -155,17 +151,7 @@ class Lifetimes:
 
 
 def caveats(keys: Lifetimes, memo: Memo, metrics: Mapping[str, Metric], *, copied: bool) -> Iterator[str]:
-    """Yield what a state's ledger does not know, in sentences for a person.
-
-    Parameters
-    ----------
-    keys, memo
-        Of one transaction.
-    metrics
-        The registry's.
-    copied
-        Whether a copy of this state has sent a report too.
-    """
+    """Yield what a state's ledger does not know, in sentences for a person."""
     if copied:
         yield (
             "this state was restored from a backup, or copied: a report of its own had been counted before it left; "

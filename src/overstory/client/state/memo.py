@@ -60,13 +60,7 @@ class Tagger:
         return "Tagger()"
 
     def tag(self, encoded: Any) -> bytes:
-        """Return the tag of what the mechanism takes: equal for values that share a permanent response.
-
-        Raises
-        ------
-        ParameterError
-            When the mechanism does not take it.
-        """
+        """Return the tag of what the mechanism takes: equal for values that share a permanent response."""
         name: Any = self._name(encoded)
         state = self._hash.copy()
         state.update(context(name.encode("utf-8", "surrogatepass") if isinstance(name, str) else name))
@@ -81,22 +75,16 @@ class Response:
     ----------
     metric, mechanism
         Whose it is: the id, and the mechanism's digest.
-    number
-        In order of first report, from 0.
     permanent
         The permanent response; None where all noise is fresh, and nothing is kept, and where it was erased.
-    reports
-        How often it was queued for sending: what the ledger charges.
-    kept
-        How often it was recorded under the choice `local`: nobody was told.
     """
 
     metric: str
     mechanism: bytes
-    number: int
+    number: int  # in order of first report, from 0
     permanent: int | None = field(repr=False)
-    reports: int
-    kept: int
+    reports: int  # how often it was queued for sending: what the ledger charges
+    kept: int  # how often it was recorded under the choice `local`: nobody was told
     tag: bytes = field(repr=False, default=b"")
 
     @property
@@ -143,8 +131,6 @@ class Memo:
 
         Parameters
         ----------
-        metric
-            Its id.
         spare
             Whether nothing has a place of its own: `Metric.nothing_is_spare`.
         """
@@ -173,17 +159,6 @@ class Memo:
         ----------
         metric, mechanism, tag, permanent
             Whose response it is, its tag, and its bytes.
-        most
-            The metric's cap, if it has one.
-        kept
-            Whether it is for the person's eyes alone.
-        spare
-            Whether nothing has a place of its own, beside the cap.
-
-        Raises
-        ------
-        StateError
-            `altered` when the tag had another permanent response before.
         """
         key = (metric, mechanism, tag)
         known = self._connection.execute(

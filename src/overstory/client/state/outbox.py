@@ -72,18 +72,8 @@ class OutboxRow:
 
     Attributes
     ----------
-    id
-        Its number on this device; not sent.
-    batch
-        The upload's id, 16 bytes; of a settled report, words instead.
     metric, period
         What it reports on.
-    body
-        The upload's bytes.
-    due
-        Unix time from which it may be sent; 0 once settled.
-    attempts
-        How often it left, or may have left.
     state, answer
         What became of it, and what the collector said, or why it was dropped.
     response
@@ -91,13 +81,13 @@ class OutboxRow:
         an earlier version did not keep it.
     """
 
-    id: int
-    batch: bytes = field(repr=False)
+    id: int  # its number on this device; not sent
+    batch: bytes = field(repr=False)  # the upload's id, 16 bytes; of a settled report, words instead
     metric: str
     period: int
-    body: bytes = field(repr=False)
-    due: float
-    attempts: int
+    body: bytes = field(repr=False)  # the upload's bytes
+    due: float  # unix time from which it may be sent; 0 once settled
+    attempts: int  # how often it left, or may have left
     state: RowState
     answer: str | None
     response: int | None = field(default=None, repr=False)

@@ -17,13 +17,7 @@ _APP: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True)
 class StatePaths:
-    """The files of one application's state.
-
-    Parameters
-    ----------
-    folder
-        The folder, mode 0700, that holds them and nothing else.
-    """
+    """The files of one application's state."""
 
     folder: Path
 
@@ -88,11 +82,6 @@ def state_folder(app: str, environ: Mapping[str, str], platform: str = sys.platf
 
     ``OVERSTORY_STATE`` names it, if set. Otherwise it is ``overstory/<app>`` in the platform's place for state.
 
-    Raises
-    ------
-    ParameterError
-        When `app` cannot name a folder.
-
     Examples
     --------
     >>> state_folder("editor", {"HOME": "/home/ann"}, "linux").as_posix()
@@ -107,13 +96,7 @@ def state_folder(app: str, environ: Mapping[str, str], platform: str = sys.platf
 
 
 def states_folder(environ: Mapping[str, str], platform: str = sys.platform) -> Path:
-    """Return the folder that holds the states of all applications of this user, where none is named.
-
-    Raises
-    ------
-    ParameterError
-        When no home folder is known.
-    """
+    """Return the folder that holds the states of all applications of this user, where none is named."""
     return _platform_folder(environ, platform) / "overstory"
 
 

@@ -38,17 +38,6 @@ _NODE: Final = struct.Struct("<BQ32s")
 class DeviceSecret:
     """A secret that neither `repr` nor pickle gives away.
 
-    Parameters
-    ----------
-    tree
-        What is left of the metrics' keys.
-    fingerprint
-        Of the root, when the tree was whole.
-    legacy
-        The secret of version 1, while it is needed.
-    version
-        Of the form that it was read in.
-
     Examples
     --------
     >>> DeviceSecret.of_root(bytes(32))
@@ -106,13 +95,7 @@ class DeviceSecret:
 
 
 def read_secret(path: Path) -> DeviceSecret | None:
-    """Return the secret in a file, or None when there is no file.
-
-    Raises
-    ------
-    StateError
-        `damaged` when the file is not what was written, `unreadable` when it cannot be opened.
-    """
+    """Return the secret in a file, or None when there is no file."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -131,13 +114,7 @@ def read_secret(path: Path) -> DeviceSecret | None:
 
 
 def write_secret(path: Path, secret: DeviceSecret) -> None:
-    """Write a secret to a new file.
-
-    Raises
-    ------
-    OSError
-        When the file exists, or cannot be written.
-    """
+    """Write a secret to a new file."""
     body = secret.reveal()
     create(path, body + _checksum(body))
 
@@ -147,11 +124,6 @@ def replace_secret(paths: StatePaths, secret: DeviceSecret) -> None:
 
     A crash leaves the old file or the new one; `discard_replaced` overwrites what else it left. On disks and file
     systems that write elsewhere than they are told, that is all that can be done.
-
-    Raises
-    ------
-    OSError
-        When it cannot be written; the old file is as it was.
     """
     discard_replaced(paths)
     write_secret(paths.next, secret)

@@ -42,13 +42,11 @@ class Claims:
     ----------
     reported, first
         Their numbers.
-    length
-        The seconds of the period that they number; None where an earlier version did not say.
     """
 
     reported: frozenset[int]
     first: int | None
-    length: int | None = None
+    length: int | None = None  # the seconds of the period that they number; None where an earlier version did not say
 
     def by(self, period: Period) -> Claims:
         """Return the same by the metric's period of now.
@@ -160,12 +158,8 @@ class State:
 
     Parameters
     ----------
-    paths
-        Its files.
     timeout
         For how many seconds to wait for other processes.
-    bounds
-        How large the outbox may grow.
 
     Examples
     --------
@@ -194,13 +188,7 @@ class State:
         return self.paths.database.exists()
 
     def begin(self, timeout: float | None = None) -> DeviceSecret:
-        """Make the state, or open and check the one that is there; return its secret.
-
-        Raises
-        ------
-        StateError
-            When it cannot be made or used, or was begun on another machine; nothing that was there is replaced.
-        """
+        """Make the state, or open and check the one that is there; return its secret."""
         wait = self.timeout if timeout is None else timeout
         with saying(self.paths.folder), no_fork():
             make_folder(self.paths.folder)
@@ -212,13 +200,7 @@ class State:
 
     @contextmanager
     def transaction(self, timeout: float | None = None) -> Iterator[Rows]:
-        """Read and write in one transaction: durable when the block ends, undone when it raises.
-
-        Raises
-        ------
-        StateError
-            When the state cannot be used, or is no longer the one that `begin` opened.
-        """
+        """Read and write in one transaction: durable when the block ends, undone when it raises."""
         wait = self.timeout if timeout is None else timeout
         path = self.paths.database
         refuse_foreign(self.paths)
@@ -231,13 +213,7 @@ class State:
 
     @contextmanager
     def snapshot(self) -> Iterator[Rows]:
-        """Read one consistent picture; works where nothing may be written.
-
-        Raises
-        ------
-        StateError
-            When the state cannot be read.
-        """
+        """Read one consistent picture; works where nothing may be written."""
         path = self.paths.database
         refuse_foreign(self.paths)
         self._roll_back()
@@ -257,13 +233,7 @@ class State:
                 yield self._mine(Rows(copy, self.bounds))
 
     def check_machine(self) -> None:
-        """Raise StateError where the state was begun on another machine than this one; a state without a mark is not.
-
-        Raises
-        ------
-        StateError
-            `elsewhere`; or when the state cannot be read.
-        """
+        """Raise StateError where the state was begun on another machine; a state without a mark is accepted."""
         secret = self._secret or read_secret(self.paths.secret)
         here = None if secret is None else mark_of(secret.fingerprint)
         if here is None or not self.exists:
@@ -273,13 +243,7 @@ class State:
                 raise elsewhere(self.paths.folder)
 
     def move_here(self) -> None:
-        """Bind the state to this machine, secret, ledger and all: it replaces the one where it was begun.
-
-        Raises
-        ------
-        StateError
-            When the state cannot be written.
-        """
+        """Bind the state to this machine, secret, ledger and all: it replaces the one where it was begun."""
         secret = read_secret(self.paths.secret)
         here = None if secret is None else mark_of(secret.fingerprint)
         if here is not None and self.exists:

@@ -30,21 +30,15 @@ class Request:
 
     Attributes
     ----------
-    url
-        The whole address that is posted to.
     body, media_type
         The bytes, and what they are.
-    token
-        The application's write token, public by nature; none when empty.
-    timeout
-        Seconds, for everything together.
     """
 
-    url: str
+    url: str  # the whole address that is posted to
     body: bytes
     media_type: str
-    token: str = field(default="", repr=False)
-    timeout: float = 30.0
+    token: str = field(default="", repr=False)  # the application's write token, public by nature; none when empty
+    timeout: float = 30.0  # seconds, for everything together
 
     def headers(self) -> dict[str, str]:
         """Return every header of the request apart from Host and Content-Length, which follow from it."""
@@ -54,24 +48,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back.
+    """What came back."""
 
-    Attributes
-    ----------
-    status
-        The HTTP status; None when there was no answer that HTTP allows.
-    headers
-        By their names in lower case.
-    body
-        At most `MOST_READ` bytes.
-    trouble
-        Why there was no answer, in a few words.
-    """
-
-    status: int | None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = b""
-    trouble: str = ""
+    status: int | None  # the HTTP status; None when there was no answer that HTTP allows
+    headers: Mapping[str, str] = field(default_factory=dict)  # by their names in lower case
+    body: bytes = b""  # at most `MOST_READ` bytes
+    trouble: str = ""  # why there was no answer, in a few words
 
 
 Transport = Callable[[Request], Answer]
@@ -80,11 +62,6 @@ Transport = Callable[[Request], Answer]
 
 def endpoint(server: str) -> str:
     """Return the address that a collector takes reports at.
-
-    Raises
-    ------
-    ParameterError
-        When `server` is no address of an HTTP server.
 
     Examples
     --------

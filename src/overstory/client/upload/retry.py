@@ -71,26 +71,16 @@ class Decision:
 
     Attributes
     ----------
-    state
-        Sent, dropped, or still waiting.
-    answer
-        Why, in a word or a few.
-    due
-        When to try again; meaningless unless it waits.
     resume
         The time before which nothing else is sent to this collector either; None when it is well.
-    pause
-        Over how many seconds after `resume` the reports that have to wait for it are spread.
-    of_metric
-        Whether `resume` and `pause` hold for the row's metric alone.
     """
 
-    state: RowState
-    answer: str
-    due: float = 0.0
+    state: RowState  # sent, dropped, or still waiting
+    answer: str  # why, in a word or a few
+    due: float = 0.0  # when to try again; meaningless unless it waits
     resume: float | None = None
-    pause: float = 0.0
-    of_metric: bool = False
+    pause: float = 0.0  # over how many seconds after `resume` the reports that have to wait for it are spread
+    of_metric: bool = False  # whether `resume` and `pause` hold for the row's metric alone
 
 
 def backoff(failures: int, pace: Pace, uniform: Uniform) -> float:
@@ -143,8 +133,6 @@ def unasked(row: OutboxRow, metric: Metric | None, now: float) -> Decision | Non
 
     Parameters
     ----------
-    row
-        What waits.
     metric
         Its metric; None when the registry no longer lists it.
     now
@@ -176,16 +164,8 @@ def decide(
     ----------
     row
         What was sent; its `attempts` do not count this one.
-    answer
-        What came back.
     now
         The time, in unix seconds.
-    failures
-        How many attempts in a row this collector has failed, this one apart.
-    pace
-        How patient to be.
-    uniform
-        Draws the jitter.
     metric_failures
         How many reports in a row of this metric the collector has refused, this one apart.
 
@@ -231,8 +211,6 @@ def problem_words(why: str, metric: str = "") -> str | None:
     ----------
     why
         The `answer` of a decision.
-    metric
-        The metric that it is about; empty when it is about all.
 
     Examples
     --------

@@ -41,8 +41,6 @@ class Health:
 
     Attributes
     ----------
-    failures
-        Failures in a row.
     resume, pause
         Until when it is left alone, in unix seconds, and for how long that was.
     problem, since
@@ -50,7 +48,7 @@ class Health:
         no finer time is kept. A network that is lost on top of it changes neither.
     """
 
-    failures: int = 0
+    failures: int = 0  # failures in a row
     resume: float = 0.0
     pause: float = 0.0
     problem: str = ""
@@ -106,12 +104,6 @@ def turn_to(rows: Rows, server: str, metrics: Mapping[str, Metric], covers: Cove
 
     Parameters
     ----------
-    rows
-        The state, within a transaction.
-    server
-        The collector's address, of which scheme, host and port count.
-    metrics
-        Those that it may have refused.
     covers
         Which of them may go there: an address that may get none is not turned to.
     """
@@ -144,10 +136,6 @@ def keep_health(rows: Rows, health: Health, metrics: Mapping[str, Decision], now
 
     Parameters
     ----------
-    rows
-        The state, within a transaction.
-    health
-        How the collector was doing before.
     metrics
         One decision of each metric that was asked about: a failure, where one of its reports led to one.
     now
@@ -183,24 +171,12 @@ _warn_once: Final = WarnsOnce(logging.getLogger("overstory.client"))
 
 @dataclass(frozen=True)
 class Round:
-    """What a round of sending did.
+    """What a round of sending did."""
 
-    Attributes
-    ----------
-    sent
-        Reports that the collector has.
-    dropped
-        Reports given up, by reason.
-    put_off
-        Reports that were tried and wait again.
-    trouble
-        What went wrong last; empty when nothing did.
-    """
-
-    sent: int = 0
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    put_off: int = 0
-    trouble: str = ""
+    sent: int = 0  # reports that the collector has
+    dropped: Mapping[str, int] = field(default_factory=dict)  # reports given up, by reason
+    put_off: int = 0  # reports that were tried and wait again
+    trouble: str = ""  # what went wrong last; empty when nothing did
 
     def after(self, decision: Decision) -> Round:
         """Return the round with one more decision."""
@@ -219,29 +195,16 @@ class Courier:
     ----------
     server, token
         The collector's address, and the application's write token.
-    transport
-        How requests travel.
-    pace
-        How patient to be.
-    timeout
-        Seconds for one request, at most.
-    clock
-        The time of day, in unix seconds.
     uniform
         Draws the jitter and the order, from the operating system unless this is an experiment.
-
-    Raises
-    ------
-    ParameterError
-        When the server is no address.
     """
 
     server: str
-    transport: Transport
+    transport: Transport  # how requests travel
     token: str = field(default="", repr=False)
-    pace: Pace = field(default_factory=Pace)
-    timeout: float = 30.0
-    clock: Callable[[], float] = time.time
+    pace: Pace = field(default_factory=Pace)  # how patient to be
+    timeout: float = 30.0  # seconds for one request, at most
+    clock: Callable[[], float] = time.time  # the time of day, in unix seconds
     uniform: Uniform = field(default_factory=lambda: random.SystemRandom().random)
 
     def __post_init__(self) -> None:
@@ -277,19 +240,8 @@ class Courier:
 
         Parameters
         ----------
-        state
-            Where reports wait.
-        metrics
-            The registry's, by id.
         seconds
             How long it may take, all together.
-        permit, covers
-            Asked before every request.
-
-        Raises
-        ------
-        StateError
-            When the state cannot be used. A report that was sent and not settled is sent again, the same bytes.
         """
         return _Delivery(self, state, metrics, permit, covers, time.monotonic() + seconds).run()
 
@@ -369,12 +321,6 @@ def settle(rows: Rows, row: OutboxRow, decision: Decision, *, tried: bool) -> No
 
     Parameters
     ----------
-    rows
-        The state, within a transaction.
-    row
-        As it was taken.
-    decision
-        What became of it.
     tried
         Whether its bytes left.
     """

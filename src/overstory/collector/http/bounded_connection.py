@@ -191,13 +191,7 @@ class BoundedConnection(HttpToolsProtocol):
         super().resume_writing()
 
     def sweep(self, now: float) -> None:
-        """Hang up on a sender that does not take its answers; called every few seconds.
-
-        Parameters
-        ----------
-        now
-            Seconds of a clock that never jumps.
-        """
+        """Hang up on a sender that does not take its answers; called every few seconds."""
         if not self.transport.get_write_buffer_size():
             self._untaken_since = None
         elif self._untaken_since is None:

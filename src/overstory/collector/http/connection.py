@@ -47,13 +47,7 @@ class KnownHeads:
         return len(self._known)
 
     def split(self, data: bytes) -> tuple[Head, bytes] | None:
-        """Return the head and the body of `data` when it is one whole request with a known head; else None.
-
-        Parameters
-        ----------
-        data
-            What arrived where a request begins.
-        """
+        """Return the head and the body of `data` when it is one whole request with a known head; else None."""
         end = data.find(_END) + len(_END)
         head = self._known.get(data[:end])
         if head is None or len(data) - end != head.length:
@@ -61,15 +55,7 @@ class KnownHeads:
         return head, data[end:]
 
     def learn(self, data: bytes, head: Head, names: Sequence[bytes]) -> None:
-        """Remember the head of a request that the parser found to be all of `data`.
-
-        Parameters
-        ----------
-        data
-            One request, nothing before and nothing after it.
-        head, names
-            What the parser made of its head; the names in lower case.
-        """
+        """Remember the head of a request that the parser found to be all of `data`."""
         assert head.length is not None
         end = len(data) - head.length
         # A parser may end a head at other bytes than these, too. Then this is no head that `split` could find.

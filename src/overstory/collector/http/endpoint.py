@@ -42,11 +42,6 @@ class Head(NamedTuple):
 def read_head(headers: Iterable[tuple[bytes, bytes]]) -> Head:
     """Read the headers of a post.
 
-    Parameters
-    ----------
-    headers
-        Names in lower case, as ASGI has them.
-
     Examples
     --------
     >>> read_head([(b"content-type", b"Application/JSON; charset=utf-8"), (b"content-length", b"2")])
@@ -73,8 +68,6 @@ class Intake:
 
     Parameters
     ----------
-    ingest, committer, access, meters
-        The parts.
     clock
         Unix time in seconds.
     """
@@ -181,15 +174,7 @@ class _Gone(Exception):  # noqa: N818 - no error: the other side hung up
 
 
 class HotPath:
-    """Answers POST /v1/reports; hands every other request on.
-
-    Parameters
-    ----------
-    intake
-        What decides.
-    app
-        An ASGI application.
-    """
+    """Answers POST /v1/reports; hands every other request on."""
 
     def __init__(self, intake: Intake, app: Application) -> None:
         self._intake, self._app = intake, app

@@ -36,24 +36,12 @@ _ONE: Final = b'{"results":[{"batch":"%b","accepted":%d,"duplicate":%b,"reason":
 
 
 class Answer(NamedTuple):
-    """An answer of JSON.
+    """An answer of JSON."""
 
-    Attributes
-    ----------
-    status
-        The HTTP status.
-    body
-        The JSON text.
-    retry_after
-        Seconds, where the same request may be sent again.
-    close
-        Whether the connection ends with it: what the sender goes on sending is not read.
-    """
-
-    status: int
-    body: bytes
-    retry_after: int | None = None
-    close: bool = False
+    status: int  # the HTTP status
+    body: bytes  # the JSON text
+    retry_after: int | None = None  # seconds, where the same request may be sent again
+    close: bool = False  # whether the connection ends with it: what the sender goes on sending is not read
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
@@ -70,17 +58,6 @@ class Answer(NamedTuple):
 
 def refusal(reason: Reason, results: Sequence[dict[str, Any]] = (), *, where: str = "", close: bool = False) -> Answer:
     """Return the answer that refuses a request.
-
-    Parameters
-    ----------
-    reason
-        Why.
-    results
-        What was decided about each upload, where they were looked at.
-    where
-        What is wrong at which place of the body, where that is known.
-    close
-        Whether the connection ends with it.
 
     Examples
     --------
@@ -107,8 +84,6 @@ def answer_to(decision: Decision, new: Sequence[bool]) -> Answer:
 
     Parameters
     ----------
-    decision
-        Not refused.
     new
         For each of ``decision.received``, whether the store saw its batch for the first time.
     """

@@ -32,12 +32,6 @@ def inflate(body: bytes, encoding: str, most: int) -> bytes:
 
     No more than `most` bytes are ever inflated, whatever the body announces.
 
-    Raises
-    ------
-    WireError
-        With the reason `wrong-type` for another encoding, `too-large` beyond `most`, `damaged` for anything that is
-        not one complete compressed stream.
-
     Examples
     --------
     >>> inflate(zlib.compress(bytes(1000)), "deflate", 1000) == bytes(1000)
@@ -96,8 +90,6 @@ class Decision:
     ----------
     refused, where
         Why nothing of the body was looked at, or None; and what is wrong at which place of it, where that is known.
-    results
-        One per upload, in the body's order.
     received
         What is to be committed: of the results without a reason, in the same order.
     num_reports, num_bytes
@@ -105,7 +97,7 @@ class Decision:
     """
 
     refused: Reason | None = None
-    results: list[Result] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)  # one per upload, in the body's order
     received: list[Received] = field(default_factory=list)
     num_reports: int = 0
     num_bytes: int = 0
@@ -113,15 +105,7 @@ class Decision:
 
 
 class Ingest:
-    """The collector's judgement.
-
-    Parameters
-    ----------
-    registry
-        What is collected. Anything else is refused.
-    limits
-        How much of it at once.
-    """
+    """The collector's judgement."""
 
     def __init__(self, registry: MetricRegistry, limits: Limits | None = None) -> None:
         self.registry, self.limits = registry, limits or Limits()
@@ -133,8 +117,6 @@ class Ingest:
 
         Parameters
         ----------
-        body
-            As it travelled.
         content_type, encoding
             The media type, without parameters, and the Content-Encoding, both in lower case.
         now

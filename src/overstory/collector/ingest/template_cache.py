@@ -37,15 +37,13 @@ class Pattern:
     ----------
     shape, like
         The metric's reports, and one that was sound.
-    length
-        Of the upload.
     opens, closes
         From when until when, in unix time, such uploads are taken.
     """
 
     shape: Shape
     like: Received
-    length: int
+    length: int  # of the upload
     opens: float
     closes: float
 

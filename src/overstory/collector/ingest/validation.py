@@ -41,17 +41,13 @@ class Shape:
     ----------
     digest, num_bits, num_cohorts
         As a batch's header must say.
-    below
-        Every payload is a number below this.
-    weight
-        How many bits of a payload are set, where that is fixed (subset selection); else None.
     """
 
     digest: bytes
     num_bits: int
     num_cohorts: int
-    below: int
-    weight: int | None = None
+    below: int  # every payload is a number below this
+    weight: int | None = None  # how many bits of a payload are set, where that is fixed (subset selection); else None
 
     @classmethod
     def of(cls, mechanism: Mechanism) -> Shape:

@@ -183,13 +183,7 @@ def _digests(connection: Connection) -> dict[str, str]:
 
 
 def verify(database: Database) -> int:
-    """See that the database is sound and its counts agree with its reports; return how many reports it has taken.
-
-    Raises
-    ------
-    StoreError
-        When something is damaged.
-    """
+    """See that the database is sound and its counts agree with its reports; return how many reports it has taken."""
     with database.snapshot() as connection:
         database.check_sound(connection)
         counted = sum(_counted(connection, database.url))

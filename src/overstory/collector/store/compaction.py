@@ -36,13 +36,7 @@ SHARE: Final = 4
 
 
 class Ripening:
-    """Remembers since when each key has had reports in the inbox: the store itself keeps no times.
-
-    Parameters
-    ----------
-    clock
-        Seconds of a clock that never jumps.
-    """
+    """Remembers since when each key has had reports in the inbox: the store itself keeps no times."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -225,13 +219,7 @@ def _partial(connection: Connection, key: Key, like: Row[Any]) -> Sequence[Row[A
 
 
 def _take(connection: Connection, table: Table, rows: Sequence[Row[Any]]) -> None:
-    """Delete these rows, all of them.
-
-    Raises
-    ------
-    _OvertakenError
-        When one of them is gone.
-    """
+    """Delete these rows, all of them."""
     if rows and connection.execute(delete(table).where(table.c.id.in_([row.id for row in rows]))).rowcount != len(rows):
         raise _OvertakenError
 

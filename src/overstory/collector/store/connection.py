@@ -22,13 +22,7 @@ class MissingStoreError(StoreError):
 
 
 def connect(url: str, *, create: bool = False) -> Database:
-    """Return the database that `url` names, without a look at what is in it.
-
-    Raises
-    ------
-    StoreError
-        When the URL is none of ours, or its file does not exist and is not to be made.
-    """
+    """Return the database that `url` names, without a look at what is in it."""
     parsed = _parsed(url)
     if parsed.get_backend_name() == "postgresql":
         return _postgres(parsed)
@@ -66,13 +60,7 @@ def _postgres(url: URL) -> PostgresDatabase:
 
 
 def revision(connection: Connection, url: str) -> str | None:
-    """Return the schema's revision; None where there is no table at all.
-
-    Raises
-    ------
-    StoreError
-        When the tables are somebody else's.
-    """
+    """Return the schema's revision; None where there is no table at all."""
     tables = set(inspect(connection).get_table_names())
     if not tables:
         return None
@@ -83,13 +71,7 @@ def revision(connection: Connection, url: str) -> str | None:
 
 
 def check(database: Database) -> None:
-    """See that the schema is this program's.
-
-    Raises
-    ------
-    StoreError
-        When it is older, newer, or not there.
-    """
+    """See that the schema is this program's."""
     with database.snapshot() as connection:
         found = revision(connection, database.url)
     if found is None:
@@ -107,13 +89,7 @@ def _differs(url: str, found: str) -> str:
 
 
 def migrate(database: Database, *, folder: Path = migrations.FOLDER, create: bool = False) -> tuple[str | None, str]:
-    """Bring the schema to the newest revision; return the one it had and the one it has.
-
-    Raises
-    ------
-    StoreError
-        When the tables are somebody else's or newer, or there are none and they are not to be made.
-    """
+    """Bring the schema to the newest revision; return the one it had and the one it has."""
     before = database.write(lambda connection: upgraded(database, connection, folder=folder, create=create))
     return before, migrations.newest(folder)
 

@@ -153,13 +153,7 @@ def pack_counts(counts: SupportCounts) -> bytes:
 
 
 def unpack_counts(raw: bytes) -> SupportCounts:
-    """Read counts.
-
-    Raises
-    ------
-    StoreError
-        When they were damaged.
-    """
+    """Read counts."""
     import numpy as np
 
     from overstory.analysis.reports import SupportCounts
@@ -198,13 +192,7 @@ def _counted(connection: Connection, table: Table, known: Known, key: Key) -> Su
 
 
 def folded(connection: Connection, known: Known, key: Key) -> SupportCounts:
-    """Return the counts of what was folded, counted anew where they were counted by other candidates.
-
-    Raises
-    ------
-    RecountError
-        When they would have to be counted anew, and the reports are past retention.
-    """
+    """Return the counts of what was folded, counted anew where they were counted by other candidates."""
     row = connection.execute(select(COUNTS).where(key.of(COUNTS))).one()
     if bytes(row.counts_digest) == known.counts_digest:
         return unpack_counts(bytes(row.counts))

@@ -108,15 +108,7 @@ ATTEMPTS: Final = 6
 
 
 class Database(ABC):
-    """An engine, and how one takes what the other does differently.
-
-    Parameters
-    ----------
-    url
-        The database as messages name it, without a password.
-    engine
-        SQLAlchemy's.
-    """
+    """An engine, and how one takes what the other does differently."""
 
     kind: ClassVar[str]
 
@@ -145,13 +137,7 @@ class Database(ABC):
 
     @abstractmethod
     def snapshot(self) -> AbstractContextManager[Connection]:
-        """Open a transaction that reads, and sees one moment however long it takes.
-
-        Raises
-        ------
-        StoreError
-            When the database cannot be read.
-        """
+        """Open a transaction that reads, and sees one moment however long it takes."""
 
     @abstractmethod
     def claims(self) -> AbstractContextManager[Callable[[Hashable], bool]]:
@@ -162,13 +148,7 @@ class Database(ABC):
 
     @abstractmethod
     def check_sound(self, connection: Connection) -> None:
-        """Let the database look itself through, where it can.
-
-        Raises
-        ------
-        StoreError
-            When it finds damage.
-        """
+        """Let the database look itself through, where it can."""
 
     @abstractmethod
     def settle(self) -> None:
@@ -181,11 +161,6 @@ class Database(ABC):
     @abstractmethod
     def erase(self, at_once: Iterable[str] = ()) -> tuple[str, ...]:
         """Take deleted rows out of the database's files, of all tables that are owed it.
-
-        Parameters
-        ----------
-        at_once
-            Tables that do not rest first.
 
         Returns
         -------
@@ -200,24 +175,13 @@ class Database(ABC):
 
     @abstractmethod
     def serve_alone(self) -> None:
-        """See that no other process serves this database, where only one may.
-
-        Raises
-        ------
-        StoreError
-            When another one does.
-        """
+        """See that no other process serves this database, where only one may."""
 
     def write(self, work: Callable[[Connection], Result]) -> Result:
         """Run `work` in one transaction, durable when this returns.
 
         A transaction that met another one is run again from its start, a few times. So is, once, one whose connection
         broke: whether it was committed is then unknown, and what `work` does must bear to be done twice.
-
-        Raises
-        ------
-        StoreError
-            When it cannot be committed; then nothing of it is.
         """
         with said(self.url):
             for attempt in range(ATTEMPTS):

@@ -50,13 +50,7 @@ class Received(NamedTuple):
 
 
 def merged(batches: Iterable[Received]) -> list[dict[str, Any]]:
-    """Return one row of the inbox for each (metric, period, digest) that there are reports of.
-
-    Raises
-    ------
-    ParameterError
-        When a row's columns are not as long as its number of reports says.
-    """
+    """Return one row of the inbox for each (metric, period, digest) that there are reports of."""
     groups: dict[tuple[str, int, bytes, int, int], list[Received]] = {}
     for one in batches:
         groups.setdefault((one.metric, one.period, one.digest, one.num_bits, one.num_cohorts), []).append(one)

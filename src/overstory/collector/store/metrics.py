@@ -34,16 +34,10 @@ class Known:
 
     Parameters
     ----------
-    metric
-        The metric's id.
-    mechanism
-        What its reports are.
     period, retention_days
         How long a period lasts, and how many days after its end its reports are kept.
     counts_digest
         Stands for all that stored counts depend on; see `Metric.counts_digest`.
-    labels
-        The candidates, where reports are counted by candidate; else none.
     """
 
     metric: str
@@ -55,13 +49,7 @@ class Known:
 
     @classmethod
     def of(cls, metric: Metric) -> Known:
-        """Return what the store needs to know of a metric.
-
-        Raises
-        ------
-        ParameterError
-            When its reports are counted by candidate, and the candidates were not read.
-        """
+        """Return what the store needs to know of a metric."""
         labels = metric.labels if metric.counted_by_label and not _has_domain(metric.mechanism) else ()
         return cls(metric.id, metric.mechanism, metric.period, metric.retention_days, metric.counts_digest, labels)
 
@@ -153,15 +141,7 @@ def read_known(connection: Connection) -> Knowledge:
 
 
 def remember(database: Database, metrics: Iterable[Metric]) -> None:
-    """Keep what is new about these metrics.
-
-    Raises
-    ------
-    StoreError
-        When a metric's periods have another length than those already stored: they could not be told apart.
-    ParameterError
-        When a metric's candidates were not read.
-    """
+    """Keep what is new about these metrics."""
     wanted = {(known.metric, known.mechanism.digest): known for known in map(Known.of, metrics)}
     with database.snapshot() as connection:
         stored = {(row.metric, bytes(row.digest)): row for row in connection.execute(select(METRICS))}
@@ -205,8 +185,6 @@ class MetricSummary:
     ----------
     metric, digest
         The metric's id, the mechanism's digest in hexadecimal.
-    mechanism
-        Its registry name; None when no registry has named it.
     first, last
         The labels of the first and the last period, or their numbers while the period's length is not known.
     counted, kept, waiting
@@ -215,7 +193,7 @@ class MetricSummary:
 
     metric: str
     digest: str
-    mechanism: str | None
+    mechanism: str | None  # its registry name; None when no registry has named it
     first: str
     last: str
     counted: int

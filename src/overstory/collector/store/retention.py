@@ -202,8 +202,6 @@ class Eraser:
 
     Parameters
     ----------
-    database
-        Where the tables are.
     clock
         Unix time in seconds.
     """

@@ -137,13 +137,7 @@ class SqliteDatabase(Database):
         return result
 
     def check_in_place(self) -> None:
-        """See that the file still has its name.
-
-        Raises
-        ------
-        StoreError
-            When it was deleted, moved or replaced: what is written now would be lost with the process.
-        """
+        """See that the file still has its name."""
         if self._file is not None and _identity(self.path) != self._file:
             raise StoreError(
                 f"{self.url}: the file was deleted, moved or replaced while it was open: nothing is taken any more; "
@@ -154,11 +148,6 @@ class SqliteDatabase(Database):
         """Lock a small file of its own: the system lets go of it however this process ends.
 
         The database's own file is SQLite's to lock, and closing it once would undo SQLite's locks.
-
-        Raises
-        ------
-        StoreError
-            When another process holds it.
         """
         beside = Path(f"{self.path}-serving")
         try:

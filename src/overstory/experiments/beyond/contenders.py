@@ -28,21 +28,11 @@ _CHAINS: Final = ("l-grr", "l-sue", "l-osue", "l-soue", "loloha")
 
 @dataclass(frozen=True)
 class Contender:
-    """An oracle within the budget.
+    """An oracle within the budget."""
 
-    Attributes
-    ----------
-    name
-        What it is called here.
-    kind
-        What its second report is.
-    mechanism
-        What devices randomize with.
-    """
-
-    name: str
-    kind: str
-    mechanism: Mechanism
+    name: str  # what it is called here
+    kind: str  # what its second report is
+    mechanism: Mechanism  # what devices randomize with
 
     def error(self, shares: list[float], num_reports: int) -> float:
         """Return the root mean square error that theory states, of shares."""

@@ -45,16 +45,12 @@ class Collection:
 
     Attributes
     ----------
-    counts
-        The support counts.
-    candidates
-        The bits of every string, listed or not.
     held : ndarray of int, shape (strings,)
         How many reports hold each string.
     """
 
-    counts: SupportCounts
-    candidates: CandidateMap
+    counts: SupportCounts  # the support counts
+    candidates: CandidateMap  # the bits of every string, listed or not
     held: NDArray[np.int64]
 
     def decoded(self, mechanism: BitMechanism, listed: int | None = None, **choices: Any) -> Decoded:
@@ -81,10 +77,6 @@ def count_reports(
         The bits that each string sets in each cohort.
     shares : ndarray, shape (strings,)
         How frequent each string is in the population; they sum to one.
-    num_reports
-        N.
-    rng
-        Where all randomness comes from.
     p_star, q_star
         P(report bit 1 | Bloom bit 1) and P(1 | Bloom bit 0), over both rounds.
     """

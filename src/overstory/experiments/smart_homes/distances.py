@@ -50,11 +50,6 @@ def maximum_error(first: ArrayLike, second: ArrayLike) -> float:
 def total_variation(first: ArrayLike, second: ArrayLike) -> float:
     """Half the sum of absolute differences: the largest difference in any event's share.
 
-    Raises
-    ------
-    ParameterError
-        When the two have different totals.
-
     Examples
     --------
     >>> total_variation([1, 0, 0], [0, 0.5, 0.5])
@@ -70,11 +65,6 @@ def jensen_shannon(first: ArrayLike, second: ArrayLike) -> float:
 
     Each is divided by its own total first, as SciPy does; so the thesis's Est_Freq, which does not add up to one,
     has a distance too.
-
-    Raises
-    ------
-    ParameterError
-        When a share is negative, or all are 0: post-process a raw estimate first.
 
     Examples
     --------
@@ -102,11 +92,6 @@ def wasserstein(first: ArrayLike, second: ArrayLike, *, width: float = 1.0) -> f
         Shares of symbols that lie `width` apart.
     width
         Distance between neighbouring symbols: 1 / d measures a range as 1.
-
-    Raises
-    ------
-    ParameterError
-        When the two have different totals.
 
     Examples
     --------

@@ -44,13 +44,11 @@ class Homes:
 
     Attributes
     ----------
-    description
-        What they are, in words.
     windows : ndarray of float32, shape (windows, READINGS), or None
         Real readings in kWh; None: made up.
     """
 
-    description: str
+    description: str  # what they are, in words
     windows: NDArray[np.float32] | None = None
 
     def draw(self, number: int, rng: np.random.Generator, *, bins: int = BINS) -> Symbols:
@@ -100,11 +98,6 @@ def sampled_windows(path: Path, rng: np.random.Generator) -> NDArray[np.float32]
     """Return a uniform sample of windows of consecutive readings of one meter, the file read in a stream.
 
     Algorithm R over the windows: memory is that of the sample, however long the file.
-
-    Raises
-    ------
-    FormatError
-        When no column of readings is found, or no meter has enough of them.
     """
     kept = np.empty((POOL, READINGS), np.float32)
     seen = 0

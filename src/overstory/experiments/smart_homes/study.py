@@ -39,19 +39,15 @@ class Distances:
 
     Attributes
     ----------
-    mse
-        Mean squared error of the frequencies (Definition 18).
     raw_mse, literal_mse
         The same of the unbiased estimates, as they are, and of Est_Freq literally, divided by the unclipped sum (None
         where that sum is not positive).
-    jsd
-        Jensen-Shannon distance, base 2 (Definition 19).
     """
 
-    mse: float
+    mse: float  # mean squared error of the frequencies (Definition 18)
     raw_mse: float
     literal_mse: float | None
-    jsd: float
+    jsd: float  # jensen-Shannon distance, base 2 (Definition 19)
 
 
 def distances(oracle: FrequencyOracle, counts: SupportCounts, truth: NDArray[np.float64]) -> Distances:

@@ -28,23 +28,15 @@ class Form:
 
     Attributes
     ----------
-    delimiter
-        Between fields; None: sniffed from the first line.
-    missing
-        Texts that stand for no value, beside the empty field.
     strip
         Whether blanks around a field are dropped; they are, too, where one follows each delimiter of the first line.
-    encoding
-        As Python calls it; None: UTF-8, or UTF-16 where the file begins with its mark.
-    header
-        Whether the first line names the columns; else they are called 1, 2, and so on.
     """
 
-    delimiter: str | None = None
-    missing: tuple[str, ...] = ()
+    delimiter: str | None = None  # between fields; None: sniffed from the first line
+    missing: tuple[str, ...] = ()  # texts that stand for no value, beside the empty field
     strip: bool = False
-    encoding: str | None = None
-    header: bool = True
+    encoding: str | None = None  # as Python calls it; None: UTF-8, or UTF-16 where the file begins with its mark
+    header: bool = True  # whether the first line names the columns; else they are called 1, 2, and so on
 
     def __post_init__(self) -> None:
         if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
@@ -61,16 +53,12 @@ class Layout:
 
     Attributes
     ----------
-    names
-        Of the columns, as a person writes them.
-    raw_names
-        The same, as the header has them.
     delimiter, strip, encoding, header
         See `Form`.
     """
 
-    names: tuple[str, ...]
-    raw_names: tuple[str, ...]
+    names: tuple[str, ...]  # of the columns, as a person writes them
+    raw_names: tuple[str, ...]  # the same, as the header has them
     delimiter: str
     strip: bool
     encoding: str
@@ -82,17 +70,8 @@ def layout_of(path: str, form: Form, wanted: Sequence[str] = ()) -> Layout:
 
     Parameters
     ----------
-    path
-        The file, plain or gz.
-    form
-        What is known.
     wanted
         Columns that will be asked for: a delimiter that gives them is the right one.
-
-    Raises
-    ------
-    FormatError
-        When the file is empty or no text.
     """
     with reading(path) as stream:
         head = stream.read(HEAD)
@@ -172,12 +151,8 @@ def fault(path: str, layout: Layout, column: str | None, no_numbers: frozenset[s
 
     Parameters
     ----------
-    path, layout
-        The file.
     column
         One that must hold numbers; None: only the file's form is looked at.
-    no_numbers
-        Texts that may stand there instead.
     """
     index = None if column is None else layout.names.index(column)
     try:

@@ -30,15 +30,7 @@ Fields = list[str | None]
 
 
 def read_plain(path: str, layout: Layout, columns: Sequence[str]) -> list[Fields] | None:
-    """Return some columns of a small CSV file, None in them being an empty, unquoted field; or None: ask Arrow.
-
-    Parameters
-    ----------
-    path, layout
-        The file.
-    columns
-        Their names, as a person writes them.
-    """
+    """Return some columns of a small CSV file, None in them being an empty, unquoted field; or None: ask Arrow."""
     with reading(path) as stream:
         raw = stream.read(SMALLEST + 1)
     try:
@@ -85,13 +77,7 @@ LONGEST: Final = 1 << 26
 
 
 def is_json(path: str) -> bool:
-    """Whether the file begins as JSON lines do, or as one JSON text.
-
-    Raises
-    ------
-    FormatError
-        When it is JSON, but one list of all objects.
-    """
+    """Whether the file begins as JSON lines do, or as one JSON text."""
     with reading(path) as stream:
         first = stream.read(1 << 12).removeprefix(b"\xef\xbb\xbf").lstrip()
     if first.startswith(b"[") and first[1:].lstrip().startswith(b"{"):
@@ -105,13 +91,7 @@ def keys_of(path: str) -> tuple[str, ...]:
 
 
 def texts_of(path: str, columns: Sequence[str], advance: Advance | None) -> Iterator[list[list[str | None]]]:
-    """Yield blocks of some columns as text, None where a key is missing, null or an empty text.
-
-    Raises
-    ------
-    FormatError
-        When a line is no object, or what stands under a key is a list or an object.
-    """
+    """Yield blocks of some columns as text, None where a key is missing, null or an empty text."""
     block: list[list[str | None]] = [[] for _ in columns]
     for line, record in _records(path, advance):
         for texts, column in zip(block, columns, strict=True):

@@ -34,15 +34,7 @@ Advance = Callable[[int], object]
 
 
 def columns_of(path: str, form: Form = ANY_FORM) -> tuple[str, ...]:
-    """Return the names of the file's columns.
-
-    Raises
-    ------
-    FormatError
-        When the file is neither CSV nor Parquet.
-    OSError
-        When it cannot be opened.
-    """
+    """Return the names of the file's columns."""
     if is_json(path):
         return keys_of(path)
     if not is_parquet(path):
@@ -79,21 +71,10 @@ def blocks(
     numbers
         Whether the first column holds numbers: it is then an ndarray of float64, NaN where there is none, as for
         `NO_NUMBERS`. Otherwise all columns are text.
-    form
-        What is known of a CSV file.
     advance
         Told of the progress, in bytes.
     block
         Bytes of CSV, at least, in a block.
-
-    Raises
-    ------
-    ParameterError
-        When there is no such column; the message names those there are.
-    FormatError
-        When the file is damaged, or a field is no number where numbers are asked for.
-    OSError
-        When it cannot be opened.
     """
     if is_json(path):
         yield from _json(path, columns, form, advance, numbers=numbers)

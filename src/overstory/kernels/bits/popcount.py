@@ -241,8 +241,6 @@ def count_bits(reports: NDArray[np.uint64], *, threads: int | None = None) -> ND
     ----------
     reports : uint64[n, words]
         Packed reports (see docs/explanation/architecture.md).
-    threads : int, optional
-        The most threads; as many as there are cores unless given.
 
     Returns
     -------
@@ -270,8 +268,6 @@ def count_bits_grouped(
         Packed reports.
     offsets : int64[m + 1]
         Rows ``offsets[c] .. offsets[c + 1]`` are cohort ``c``'s.
-    threads : int, optional
-        The most threads; as many as there are cores unless given.
 
     Returns
     -------
@@ -305,8 +301,6 @@ def count_bits_by_cohort(
         Each report's cohort, below ``num_cohorts``.
     num_cohorts : int
         m, at least 1.
-    threads : int, optional
-        The most threads; as many as there are cores unless given.
 
     Returns
     -------

@@ -110,15 +110,11 @@ def simulate_bits(
         Thresholds of the two channels, 0 to 2 ** 32 for probabilities 0 to 1; None changes nothing.
     key : bytes
         32 bytes; the same key gives the same reports.
-    num_bits : int
-        Bits of a report.
     first_device : int
         Number of the first row's device.  Each device's randomness is its own: a device gets the same report in
         whatever rows it is computed with.
     report_index : int
         Which of the devices' reports.  The permanent response does not depend on it.
-    threads : int, optional
-        The most threads; as many as there are cores unless given.
     out : uint64[n, words], optional
         Where to write; made unless given.
 
@@ -184,10 +180,6 @@ def assign_cohorts(key: bytes, num_cohorts: int, n: int, first_device: int = 0) 
     ----------
     key : bytes
         32 bytes.
-    num_cohorts : int
-        1 to 65,536.
-    n, first_device : int
-        How many devices, and the first one's number.
 
     Returns
     -------

@@ -62,8 +62,6 @@ def digest64(
         At most 64 bytes; none for no key.
     person : bytes
         At most 16 bytes that say what the digest is for.
-    threads : int, optional
-        The most threads; as many as there are cores unless given.
 
     Returns
     -------
@@ -139,8 +137,6 @@ def positions_v1(
         From `digest64`.
     num_bits, num_hashes, num_cohorts : int
         k, h and m, with h at most k.
-    threads : int, optional
-        The most threads; as many as there are cores unless given.
 
     Returns
     -------
@@ -170,8 +166,6 @@ def positions_google(
     data : uint8[]
     num_bits, num_hashes, num_cohorts : int
         k, h and m, with h at most 16.
-    threads : int, optional
-        The most threads; as many as there are cores unless given.
 
     Returns
     -------

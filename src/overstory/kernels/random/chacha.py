@@ -47,8 +47,6 @@ def blocks(key: U32, names: tuple[Any, Any, Any, Any], rounds: int) -> U32:
         See `key_words`.
     names
         The four words of each name: columns of n, or one word that all share; taken modulo 2 ** 32.
-    rounds : int
-        20 or 12.
 
     Returns
     -------

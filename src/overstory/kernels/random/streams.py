@@ -92,14 +92,10 @@ def fill_blocks(key: Any, counter: Any, names: Any, out: Any, lanes: Any, rounds
     ----------
     key : uint32[8]
         The key's little-endian words.
-    counter : int
-        The first of the four words that name a block; the same for all.
     names : uint32[3 * LANES]
         The other three words: row ``i`` of ``(3, LANES)`` holds word ``i`` of every block's name.
     out : uint32[16 * LANES]
         Row ``i`` of ``(16, LANES)`` receives word ``i`` of every block.
-    lanes, rounds : int
-        How many blocks; 20 or 12.
     """
     if rounds == 20:
         for lane in range(0, lanes, WIDTH):

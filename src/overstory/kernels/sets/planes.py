@@ -41,13 +41,7 @@ MAX_DIMENSION = 32
 
 
 def check_space(field_size: int, dimension: int) -> None:
-    """Refuse what is no space: a field that there is not, or fewer than two coordinates.
-
-    Raises
-    ------
-    ValueError
-        When there is no such space here.
-    """
+    """Refuse what is no space: a field that there is not, or fewer than two coordinates."""
     degree = characteristic(field_size)[1] if 2 <= field_size <= MAX_PRIME else 0
     if not degree or (degree > 1 and field_size > MAX_POWER):
         raise ValueError(f"field_size must be a prime below 2 ** 15, or a prime power up to 2 ** 10, not {field_size}")
@@ -205,11 +199,6 @@ def count_plane_support(
     -------
     int64[d]
         For value v, the sum of the histogram over the points orthogonal to point v.
-
-    Raises
-    ------
-    ValueError
-        When the histogram is not that of the space, or has not as many points as there are values.
 
     Examples
     --------

@@ -138,23 +138,14 @@ def simulate_points(
         Each device's value, which is a point's number.
     field_size, dimension : int
         q, a prime below 2 ** 15 or a prime power up to 2 ** 10, and t, at least 2; at most 2 ** 32 points in all.
-    inside : int
-        Probability over 2 ** 32 that the point is one of the value's own.
     key : bytes
         32 bytes; the same key gives the same points.
     first_device : int
         Number of the first row's device; a device's point does not depend on the rows beside it.
-    threads : int, optional
-        The most threads; as many as there are cores unless given.
 
     Returns
     -------
     uint32[n]
-
-    Raises
-    ------
-    ValueError
-        When a value or a number is out of its range.
 
     Examples
     --------

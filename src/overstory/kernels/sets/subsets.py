@@ -112,26 +112,15 @@ def simulate_subsets(
     ----------
     symbols : int32[n]
         Each device's value.
-    domain_size, subset_size : int
-        d, and w from 1 to d - 1.
-    inside : int
-        Probability over 2 ** 32 that the subset holds the device's value.
     key : bytes
         32 bytes; the same key gives the same subsets.
     first_device : int
         Number of the first row's device; a device's subset does not depend on the rows beside it.
-    threads : int, optional
-        The most threads; as many as there are cores unless given.
 
     Returns
     -------
     uint64[n, words]
         Packed indicator bits (see docs/explanation/architecture.md).
-
-    Raises
-    ------
-    ValueError
-        When a value or a number is out of its range.
 
     Examples
     --------

@@ -60,11 +60,6 @@ def count_hadamard_support(rows: NDArray[Any], reported: NDArray[Any], domain_si
     -------
     int64[d]
 
-    Raises
-    ------
-    ValueError
-        When a row is none of the matrix, or a reported sign is neither 0 nor 1.
-
     Examples
     --------
     >>> import numpy as np

@@ -32,7 +32,6 @@ def masks_of(seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U64:
 
     Parameters
     ----------
-    seeds : unsigned[n]
     num_bits, hash_bits : int
         b, at most 64, and m.
 
@@ -55,10 +54,6 @@ def encode_linear(
     ----------
     words : uint64[d]
         The values.
-    symbols : int[n]
-        Which of them each device holds.
-    seeds : unsigned[n]
-    num_bits, hash_bits : int
 
     Returns
     -------
@@ -84,7 +79,6 @@ def count_blocks(masks: U64, reported: NDArray[np.uint32], parents: U64, step: i
         The reported symbols.
     parents : uint64[b]
         Their lowest `step` bits are zero.
-    step : int
 
     Returns
     -------

@@ -46,13 +46,7 @@ def looked_up(
     seeds: NDArray[Any],
     threads: int | None,
 ) -> NDArray[np.uint32]:
-    """Call ``rows_kernel(words, symbols, seeds, out)`` over all devices, once every entry is checked.
-
-    Raises
-    ------
-    ValueError
-        When a symbol is none of the words, or a seed (called ``name``) is none.
-    """
+    """Call ``rows_kernel(words, symbols, seeds, out)`` over all devices, once every entry is checked."""
     words = checked_words(words)
     symbols = column("symbols", symbols, words.size)
     seeds = column(name, seeds, ONE, symbols.size)
@@ -142,11 +136,6 @@ def _check_range(hash_range: int) -> None:
 def value_words(symbols: ArrayLike) -> NDArray[np.uint64]:
     """Return the word that each symbol is hashed from; `overstory.protocol.encodings.symbols.value_word`.
 
-    Parameters
-    ----------
-    symbols : int[n]
-        At most 2 ** 31 - 1.
-
     Returns
     -------
     uint64[n]
@@ -187,20 +176,11 @@ def encode_hash(
     symbols : int32[n]
         Each device's value.
     seeds : uint32[n]
-    hash_range : int
-        g, from 2 to 65,536.
-    threads : int, optional
-        The most threads; as many as there are cores unless given.
 
     Returns
     -------
     uint32[n]
         ``hash_word(words[symbols[i]], seeds[i]) * hash_range >> 32``.
-
-    Raises
-    ------
-    ValueError
-        When a symbol or a number is out of its range.
 
     Examples
     --------
@@ -232,19 +212,10 @@ def count_hash_support(
         The reports.
     words : uint64[d]
         The word of each value that is asked for.
-    hash_range : int
-        g, from 2 to 65,536.
-    threads : int, optional
-        The most threads; as many as there are cores unless given.
 
     Returns
     -------
     int64[d]
-
-    Raises
-    ------
-    ValueError
-        When a report or a number is out of its range.
 
     Examples
     --------

@@ -143,18 +143,11 @@ def encode_signs(
     symbols : int32[n]
         Each device's value.
     rows : uint32[n]
-    threads : int, optional
-        The most threads; as many as there are cores unless given.
 
     Returns
     -------
     uint32[n]
         0 for +1, 1 for -1.
-
-    Raises
-    ------
-    ValueError
-        When a symbol is none of the values.
 
     Examples
     --------
@@ -176,17 +169,10 @@ def count_sign_support(
         The reports.
     words : uint64[d]
         The word of each value that is asked for.
-    threads : int, optional
-        The most threads; as many as there are cores unless given.
 
     Returns
     -------
     int64[d]
-
-    Raises
-    ------
-    ValueError
-        When a reported sign is neither 0 nor 1.
 
     Examples
     --------

@@ -113,8 +113,6 @@ def simulate_symbols(
         Each device's symbol, below ``num_symbols``.
     cohorts : uint32[n]
         Each device's cohort.
-    num_symbols : int
-        k, from 1 to 2 ** 31.
     permanent, instantaneous : int or None
         alpha of the two channels over 2 ** 32: the symbol is kept with probability alpha, and any of the k is drawn
         otherwise; None changes nothing.
@@ -124,17 +122,10 @@ def simulate_symbols(
         Number of the first row's device; a device's report does not depend on the rows beside it.
     report_index : int
         Which of the devices' reports.  The permanent symbol does not depend on it.
-    threads : int, optional
-        The most threads; as many as there are cores unless given.
 
     Returns
     -------
     uint32[n]
-
-    Raises
-    ------
-    ValueError
-        When a symbol, a threshold or a number is out of its range.
 
     Examples
     --------
@@ -173,20 +164,11 @@ def assign_seeds(key: bytes, num_cohorts: int, n: int, first_device: int = 0) ->
     ----------
     key : bytes
         32 bytes.
-    num_cohorts : int
-        1 to 2 ** 31.
-    n, first_device : int
-        How many devices, and the first one's number.
 
     Returns
     -------
     uint32[n]
         Each cohort's probability is exact to 2 ** -64.
-
-    Raises
-    ------
-    ValueError
-        When a number is out of its range.
 
     Examples
     --------

@@ -37,12 +37,8 @@ class Likeness:
 
     Attributes
     ----------
-    bits
-        The rounds of each bit, where a report is a vector of bits.
     patterns
         How many of a value's bits are (ones, zeros), on average over cohorts; of several the worst is taken.
-    symbol
-        The rounds of the symbol, where a report is a symbol.
     levels
         The likenesses of several mechanisms, of which a device has one, public, drawn uniformly.
 
@@ -54,9 +50,9 @@ class Likeness:
     [26.6, 168.0, 527.0]
     """
 
-    bits: Rounds | None = None
+    bits: Rounds | None = None  # the rounds of each bit, where a report is a vector of bits
     patterns: tuple[tuple[float, float], ...] = ()
-    symbol: SymbolRounds | None = None
+    symbol: SymbolRounds | None = None  # the rounds of the symbol, where a report is a symbol
     levels: tuple[Likeness, ...] = ()
 
     def beyond(self, reports: int) -> float:

@@ -152,12 +152,8 @@ class Linkability:
 
     Attributes
     ----------
-    always
-        What is the same in every report, whatever the value: cohort, seed, level.
     unchanged
         What is the same while the value does not change: the same, and the payload where its noise is drawn once.
-    likeness
-        What reports share that are drawn afresh from one permanent response.
 
     Examples
     --------
@@ -170,9 +166,9 @@ class Linkability:
     'nothing stays the same from report to report'
     """
 
-    always: Constant
+    always: Constant  # what is the same in every report, whatever the value: cohort, seed, level
     unchanged: Constant
-    likeness: Likeness = NO_LIKENESS
+    likeness: Likeness = NO_LIKENESS  # what reports share that are drawn afresh from one permanent response
 
     @property
     def bits(self) -> float:
@@ -254,13 +250,7 @@ class Linkability:
 
 
 def linkability(mechanism: Mechanism | NumericMechanism) -> Linkability:
-    """Return what stays the same in the reports of one device.
-
-    Raises
-    ------
-    ParameterError
-        When the mechanism is of no known kind.
-    """
+    """Return what stays the same in the reports of one device."""
     if isinstance(mechanism, RangeRandomizer):
         levels = mechanism.num_cohorts
         each = [linkability(level) for level in mechanism.mechanisms]

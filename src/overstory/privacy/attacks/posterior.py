@@ -41,18 +41,10 @@ def posterior(mechanism: Mechanism, reports: Iterable[Report], prior: Mapping[V,
 
     Parameters
     ----------
-    mechanism
-        The mechanism.
     reports
         All reports that the attacker has of one device, of one unchanged value.
     prior
         From each candidate value to how likely it was before; any positive scale.
-
-    Raises
-    ------
-    ParameterError
-        When no candidate has a positive weight, a weight is no number from 0, a value is outside the domain, a report
-        is not the mechanism's, or no device with one unchanged value could have sent these reports.
 
     Examples
     --------
@@ -74,13 +66,7 @@ def posterior(mechanism: Mechanism, reports: Iterable[Report], prior: Mapping[V,
 
 
 def evidence_of(mechanism: Mechanism, reports: Sequence[Report]) -> Evidence:
-    """Return the function from a value to ln P(reports | value), up to one constant, for reports of one cohort.
-
-    Raises
-    ------
-    ParameterError
-        When nobody could have sent these reports, or the mechanism is of an unknown kind.
-    """
+    """Return the function from a value to ln P(reports | value), up to one constant, for reports of one cohort."""
     if isinstance(mechanism, BitMechanism):
         return _bits_evidence(mechanism, reports)
     if isinstance(mechanism, SymbolMechanism):
@@ -182,15 +168,8 @@ def posterior_of_bits(mechanism: BitMechanism, frequency: float, ones: int) -> f
     ----------
     mechanism
         The mechanism; its encoding sets h bits for a value.
-    frequency
-        The share of clients who hold v.
     ones
         How many of v's bits are set, 0 to h.
-
-    Raises
-    ------
-    ParameterError
-        When `frequency` is no share, or `ones` no number of bits.
 
     Examples
     --------
@@ -208,11 +187,6 @@ def posterior_of_bits(mechanism: BitMechanism, frequency: float, ones: int) -> f
 
 def false_discovery_rate(mechanism: BitMechanism, frequency: float) -> float:
     """Return the share of strangers among the reports that have all of v's bits set: RAPPOR's figure 7.
-
-    Raises
-    ------
-    ParameterError
-        When `frequency` is no share.
 
     Examples
     --------

@@ -48,18 +48,10 @@ Atom = tuple[Decimal, Decimal]
 
 @dataclass(frozen=True)
 class Success:
-    """Probabilities, rounded up.
+    """Probabilities, rounded up."""
 
-    Attributes
-    ----------
-    guess
-        That the best guess among the values is right.
-    true_positives
-        That the worst pair's value is recognized, at 1% false positives.
-    """
-
-    guess: float
-    true_positives: float
+    guess: float  # that the best guess among the values is right
+    true_positives: float  # that the worst pair's value is recognized, at 1% false positives
 
     def to_json(self) -> dict[str, float]:
         """Return JSON values."""

@@ -45,14 +45,10 @@ def worst_of_bits(rounds: Rounds, shapes: tuple[Shape, ...], most_values: int | 
 
     Parameters
     ----------
-    rounds
-        The channels; the instantaneous one must not be the identity.
     shapes
         How two values' bits can lie to each other.
     most_values
         How many values there are; None: as many as there are reports.
-    reports
-        n.
     """
     values = _Values.of(shapes, most_values)
     if values.disjoint and reports <= MOST_DISJOINT:

@@ -42,8 +42,6 @@ def extreme_shapes(encoding: Encoding, *, equal_bits: bool) -> tuple[Shape, ...]
 
     Parameters
     ----------
-    encoding
-        The encoding.
     equal_bits
         Whether to count two different values whose bits are all equal.
 
@@ -72,11 +70,6 @@ def with_nothing(shapes: Sequence[Shape]) -> tuple[Shape, ...]:
 
     They follow from how many ones a value's encoding has. Nothing has none; where filters are crowded (all of h
     distinct positions, h > k/2), it is a filter as any, and may be a value's own: see `Encoding.nothing`.
-
-    Raises
-    ------
-    ParameterError
-        When there are no shapes.
 
     Examples
     --------
@@ -138,11 +131,6 @@ def bits_change(rounds: Rounds, shapes: tuple[Shape, ...], reports: int) -> floa
     """Exact epsilon between n reports of a and n of a that become b on the way: bits. Rounded up.
 
     One of a and b may be nothing. `shapes` are those of two values; what nothing adds follows from them.
-
-    Raises
-    ------
-    ParameterError
-        When there are fewer than two reports, or more than `MAX_REPORTS`.
     """
     check_reports(reports, 2, MAX_REPORTS)
     pairs = with_nothing(shapes)
@@ -155,11 +143,6 @@ def symbol_change(rounds: SymbolRounds, reports: int) -> float:
 
     Of values with different symbols, or of a value and nothing, a uniform symbol; a change between values that share a
     symbol shows nothing.
-
-    Raises
-    ------
-    ParameterError
-        When there are fewer than two reports, or more than `MAX_REPORTS`.
     """
     check_reports(reports, 2, MAX_REPORTS)
     pairs = (0, 1), (0, UNIFORM), (UNIFORM, 0)

@@ -72,13 +72,7 @@ def check_reports(reports: int, least: int = 1, most: int = MAX_REPORTS) -> int:
 
 
 def blocks_of(first: Sequence[Entry], second: Sequence[Entry]) -> Blocks:
-    """Return the blocks of two histories.
-
-    Raises
-    ------
-    ParameterError
-        When the histories differ in length, are empty or too long.
-    """
+    """Return the blocks of two histories."""
     if len(first) != len(second) or not first:
         raise ParameterError(f"histories of {len(first)} and {len(second)} reports: give two of one length, not empty")
     check_reports(len(first))
@@ -96,17 +90,8 @@ def worst_ratios(blocks: Blocks, symbols: Iterable[int], likelihood: Likelihood)
 
     Parameters
     ----------
-    blocks
-        The histories' blocks.
     symbols
         What the reports of a block can all be: one symbol of each sort that the histories tell apart is enough.
-    likelihood
-        Of what is seen through one permanent response.
-
-    Raises
-    ------
-    ParameterError
-        When there are too many outcomes to enumerate.
     """
     choices = tuple(symbols)
     if len(choices) ** len(blocks) > MAX_OUTCOMES:
@@ -221,13 +206,7 @@ def redraws_for_equal_bits(mechanism: BitMechanism) -> bool:
 
 
 def bit_losses(rounds: Rounds, first: Sequence[Entry], second: Sequence[Entry]) -> tuple[Decimal, Decimal]:
-    """Worst log ratios at one position of an encoding: (first against second, second against first).
-
-    Raises
-    ------
-    ParameterError
-        When the histories differ in length, are empty, or have too many outcomes to enumerate.
-    """
+    """Worst log ratios at one position of an encoding: (first against second, second against first)."""
     return worst_losses(blocks_of(first, second), (0, 1), _bits_seen(rounds))
 
 
@@ -236,11 +215,6 @@ def symbol_ratios(rounds: SymbolRounds, first: Sequence[Entry], second: Sequence
 
     All symbols that neither history holds are alike, so as many of them are looked at as there are blocks. `UNIFORM`
     for a symbol is nothing to report.
-
-    Raises
-    ------
-    ParameterError
-        When the histories differ in length, are empty, or have too many outcomes to enumerate.
     """
     blocks = blocks_of(first, second)
     held = {symbol for history in (first, second) for _, symbol in history} - {UNIFORM}

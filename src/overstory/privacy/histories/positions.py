@@ -34,22 +34,18 @@ class Position:
 
     Attributes
     ----------
-    weights
-        P(permanent bit is 1 | true bit), for a true 0 and 1.
     ones, zeros
         Logarithms of P(a one), P(a zero) through a permanent 1 and 0.
     reports, blocks
         n, and how many permanent responses there can be among them.
-    single
-        Whether at most one of a history's values has a one at a position.
     """
 
-    weights: tuple[float, float]
+    weights: tuple[float, float]  # P(permanent bit is 1 | true bit), for a true 0 and 1
     ones: tuple[float, float]
     zeros: tuple[float, float]
     reports: int
     blocks: int
-    single: bool
+    single: bool  # whether at most one of a history's values has a one at a position
 
     @classmethod
     def of(cls, rounds: Rounds, reports: int, blocks: int, *, single: bool) -> Position:

@@ -34,17 +34,7 @@ Counts = tuple[int, ...]
 
 
 def worst_of_symbols(rounds: SymbolRounds, most_values: int, reports: int) -> Worst:
-    """Return epsilon between any two histories of `reports` reports, at least two, through memoized symbols.
-
-    Parameters
-    ----------
-    rounds
-        The channels; the instantaneous one must not be the identity.
-    most_values
-        How many symbols a device can hold.
-    reports
-        n.
-    """
+    """Return epsilon between any two histories of `reports` reports, at least two, through memoized symbols."""
     if reports > MOST_SYMBOLS:
         return Worst(_bound(rounds, most_values, reports), exact=False)
     worst = Decimal(1)

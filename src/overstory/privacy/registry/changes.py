@@ -43,24 +43,12 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Change:
-    """One difference between two registries.
+    """One difference between two registries."""
 
-    Attributes
-    ----------
-    metric
-        The metric's id; empty for the registry as a whole.
-    what
-        The key, or the promise, that changed.
-    kind
-        Whether it weakens privacy, breaks stored counts, or neither.
-    said
-        In a sentence.
-    """
-
-    metric: str
-    what: str
-    kind: Kind
-    said: str
+    metric: str  # the metric's id; empty for the registry as a whole
+    what: str  # the key, or the promise, that changed
+    kind: Kind  # whether it weakens privacy, breaks stored counts, or neither
+    said: str  # in a sentence
 
     def to_json(self) -> dict[str, str]:
         """Return JSON values."""

@@ -44,30 +44,14 @@ FORGOTTEN: Final = "an earlier version did not keep what the noise of some repor
 
 @dataclass(frozen=True)
 class CostLine:
-    """One epsilon, with its condition in its own words.
+    """One epsilon, with its condition in its own words."""
 
-    Attributes
-    ----------
-    kind
-        "any", "report", "unchanged", "permanent", "values", "pattern" or "change".
-    about
-        What is seen, and under which condition.
-    epsilon
-        In nats, rounded up.
-    assumption
-        What it rests on, at length.
-    reason
-        Why there is no bound; None where there is one.
-    caution
-        Where the number means less than it seems to.
-    """
-
-    kind: str
-    about: str
-    epsilon: float
-    assumption: str
-    reason: str | None = None
-    caution: str | None = None
+    kind: str  # "any", "report", "unchanged", "permanent", "values", "pattern" or "change"
+    about: str  # what is seen, and under which condition
+    epsilon: float  # in nats, rounded up
+    assumption: str  # what it rests on, at length
+    reason: str | None = None  # why there is no bound; None where there is one
+    caution: str | None = None  # where the number means less than it seems to
 
     @property
     def conditional(self) -> bool:
@@ -108,22 +92,14 @@ class MetricCost:
     ----------
     metric, attribute
         The metric's id, and what it tells of.
-    reports
-        How many reports the first line is about.
-    planned
-        Whether they are still to come.
-    lines
-        The first is `headline`; the others have a condition, but for "one report".
-    pattern
-        What these reports cost against values that change at the same times.
     """
 
     metric: str
     attribute: str | None
-    reports: int
-    planned: bool
-    lines: tuple[CostLine, ...]
-    pattern: float
+    reports: int  # how many reports the first line is about
+    planned: bool  # whether they are still to come
+    lines: tuple[CostLine, ...]  # the first is `headline`; the others have a condition, but for "one report"
+    pattern: float  # what these reports cost against values that change at the same times
 
     @property
     def headline(self) -> CostLine:
@@ -163,15 +139,11 @@ def metric_cost(
 
     Parameters
     ----------
-    metric
-        The metric.
     reports
         How many reports to state it for, before there are any; unless given, the metric's window, or 30.
     so_far
         The reports that a device has made of this metric, under any parameters; where it has made none, what is stated
         is planned.
-    forgotten
-        Whether it has made others, of which nothing more is known.
 
     Examples
     --------

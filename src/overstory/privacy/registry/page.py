@@ -43,24 +43,12 @@ MOST_NAMES = 20
 
 @dataclass(frozen=True)
 class MetricPage:
-    """The page's content, for the terminal, Markdown, JSON, or a web page.
+    """The page's content, for the terminal, Markdown, JSON, or a web page."""
 
-    Attributes
-    ----------
-    metric
-        Whose page it is.
-    facts
-        What a person asks first, each with its answer.
-    privacy
-        The statement of the metric's mechanism.
-    cost
-        What its reports cost the person who sends them.
-    """
-
-    metric: Metric
-    facts: tuple[tuple[str, str], ...]
-    privacy: PrivacyStatement
-    cost: MetricCost
+    metric: Metric  # whose page it is
+    facts: tuple[tuple[str, str], ...]  # what a person asks first, each with its answer
+    privacy: PrivacyStatement  # the statement of the metric's mechanism
+    cost: MetricCost  # what its reports cost the person who sends them
 
     @property
     def claims(self) -> tuple[Claim, ...]:
@@ -95,8 +83,6 @@ def metric_page(metric: Metric, *, reports: int | None = None) -> MetricPage:
 
     Parameters
     ----------
-    metric
-        The metric.
     reports
         How many reports to state it for; see `overstory.privacy.registry.cost`.
 

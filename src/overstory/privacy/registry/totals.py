@@ -25,27 +25,13 @@ from overstory.protocol.metrics.budget import Against
 
 @dataclass(frozen=True)
 class TotalCost:
-    """What several metrics cost together: epsilons of one person add up.
+    """What several metrics cost together: epsilons of one person add up."""
 
-    Attributes
-    ----------
-    attribute
-        What they have in common; None: all metrics.
-    metrics
-        Their ids.
-    epsilon_any
-        Whatever the person holds and however it changes.
-    epsilon_pattern
-        Against values that change at the same times.
-    reports
-        Which reports these are.
-    """
-
-    attribute: str | None
-    metrics: tuple[str, ...]
-    epsilon_any: float
-    epsilon_pattern: float
-    reports: str
+    attribute: str | None  # what they have in common; None: all metrics
+    metrics: tuple[str, ...]  # their ids
+    epsilon_any: float  # whatever the person holds and however it changes
+    epsilon_pattern: float  # against values that change at the same times
+    reports: str  # which reports these are
 
     @property
     def about(self) -> str:
@@ -81,11 +67,6 @@ class TotalCost:
 
 def total_costs(costs: Sequence[MetricCost]) -> tuple[TotalCost, ...]:
     """Return what metrics cost together: all of them, then those of each attribute that several share.
-
-    Parameters
-    ----------
-    costs
-        One a metric.
 
     Examples
     --------
@@ -132,17 +113,6 @@ def charge(against: Against, terms: Terms, reports: int, most_responses: int | N
 
     Against any history: what tells any two histories of as many reports apart. Against the same pattern: as if every
     report were of another value, up to the cap; or what the former charges, where that is less.
-
-    Parameters
-    ----------
-    against
-        What the budget is against.
-    terms
-        The mechanism's.
-    reports
-        How many there were.
-    most_responses
-        The metric's cap on permanent responses, nothing included.
 
     Examples
     --------

@@ -37,10 +37,6 @@ def registry_warnings(registry: MetricRegistry, text: str, today: dt.date) -> li
 
     Parameters
     ----------
-    registry
-        What was read.
-    text
-        What it was read from.
     today
         The day to judge expiries by.
 
@@ -160,10 +156,6 @@ def seed_notes(registry: MetricRegistry, text: str, going_on: MetricRegistry | N
 
     Parameters
     ----------
-    registry
-        What was read.
-    text
-        What it was read from.
     going_on
         The registry that is to replace it: only metrics that keep their oracle there are noted.
 

@@ -51,13 +51,9 @@ class Encoding(Protocol):
 def encode(encoding: Encoding, value: Any, cohort: int) -> int:
     """Return the bits of `value` as an integer, bit i of the vector being bit i of the integer.
 
-    Raises
-    ------
-    ParameterError
-        When the value is outside the domain or the cohort does not exist.
-
     Examples
     --------
+    >>> from overstory.protocol.encodings.bits import OneHot
     >>> bin(encode(OneHot(4), 2, 0))
     '0b100'
     """

@@ -19,13 +19,7 @@ from overstory.protocol.errors import ParameterError
 
 @dataclass(frozen=True)
 class OneHot:
-    """Symbol s of ``0 .. domain_size - 1`` sets bit s alone ("Basic RAPPOR", unary encoding).
-
-    Raises
-    ------
-    ParameterError
-        When the domain has fewer than two values.
-    """
+    """Symbol s of ``0 .. domain_size - 1`` sets bit s alone ("Basic RAPPOR", unary encoding)."""
 
     domain_size: int
 
@@ -64,18 +58,6 @@ class OneHot:
 @dataclass(frozen=True)
 class Bloom:
     """A string sets `num_hashes` of `num_bits` bits, other ones in every cohort (RAPPOR, section 2).
-
-    Parameters
-    ----------
-    num_bits, num_hashes, num_cohorts
-        RAPPOR's k, h and m.
-    family, hash_key
-        The hash family's name, and its public key where it takes one.
-
-    Raises
-    ------
-    ParameterError
-        When a size is out of range, the hashes do not fit the filter, or the family does not exist.
 
     Examples
     --------
@@ -161,8 +143,6 @@ class SampledBits:
     ----------
     domain_size
         d, at least 2.
-    sampled_bits
-        d', from 1 to d.
 
     Examples
     --------

@@ -169,11 +169,6 @@ def _degree(size: int, prime: int) -> int:
 def field_of(size: int) -> Field:
     """Return the field of `size` elements.
 
-    Raises
-    ------
-    ParameterError
-        When there is none: a field has p^k elements, p a prime.
-
     Examples
     --------
     >>> field_of(9).polynomial, field_of(7).polynomial  # x^2 + x + 2

@@ -124,11 +124,6 @@ FAMILIES: Final = (OverstoryV1.name, GoogleRapporPython.name)
 def hash_family(name: str, key: str = "") -> HashFamily:
     """Return the family of that name.
 
-    Raises
-    ------
-    ParameterError
-        When there is none, or when the family takes no key and one was given.
-
     Examples
     --------
     >>> hash_family("overstory-v1").name

@@ -48,17 +48,10 @@ class BalancedHash:
 
     Parameters
     ----------
-    hash_range
-        g, a prime or a power of one.
     num_seeds
         s = g^m, the number of vectors; digit i of a seed in base g is coordinate i, the lowest first.
     domain_size
         d, at most (s - 1) / (g - 1).
-
-    Raises
-    ------
-    ParameterError
-        When there is no such array.
 
     Examples
     --------
@@ -173,8 +166,6 @@ class SeededHash:
     ----------
     hash_range
         g, at least 2.
-    num_seeds
-        s, from 64 to 1,024.
     domain_size
         d for symbols; None for strings, of which any candidate can be asked later.
     key

@@ -46,13 +46,7 @@ class SymbolEncoding(Protocol):
 
 @dataclass(frozen=True)
 class Direct:
-    """The value is the symbol (direct encoding, GRR).
-
-    Raises
-    ------
-    ParameterError
-        When the domain has fewer than two values.
-    """
+    """The value is the symbol (direct encoding, GRR)."""
 
     domain_size: int
 
@@ -91,13 +85,7 @@ def mix32(word: int) -> int:
 
 
 def value_word(value: Any, domain_size: int | None, key: str) -> int:
-    """Return the 64-bit word that a value is hashed from: a symbol's own mix, or a string's keyed digest.
-
-    Raises
-    ------
-    ParameterError
-        When the value is outside the domain.
-    """
+    """Return the 64-bit word that a value is hashed from: a symbol's own mix, or a string's keyed digest."""
     if domain_size is not None:
         symbol = check_symbol(value, domain_size)
         return mix32(2 * symbol + 1) | mix32(2 * symbol + 2) << 32
@@ -120,8 +108,6 @@ class LocalHash:
         g, at least 2.
     domain_size
         d for symbols; None for strings, of which any candidate can be asked later.
-    key
-        Public key of the strings' digest: a metric's id.
     """
 
     hash_range: int

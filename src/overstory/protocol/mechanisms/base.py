@@ -95,13 +95,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
-        """Return the function from a value to the permanent response that `secret` gives to it, for ever the same.
-
-        Raises
-        ------
-        ParameterError
-            Here when the cohort or the secret is not usable; from the function when the value is not.
-        """
+        """Return the function from a value to the permanent response that `secret` gives to it, for ever the same."""
 
     @abstractmethod
     def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
@@ -139,11 +133,6 @@ class Mechanism(ABC):
         """Return one report of a device that nobody has seen before (both rounds drawn from `entropy`).
 
         A device that reports more than once must keep its permanent response: use `overstory.client.Randomizer`.
-
-        Raises
-        ------
-        ParameterError
-            When the value or the cohort is outside the domain.
         """
         chosen = uniform_below(self.num_cohorts, entropy) if cohort is None else whole_number(cohort)
         permanent = self.draw_permanent(whole_number(value), chosen, entropy)

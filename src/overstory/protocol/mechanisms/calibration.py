@@ -41,17 +41,8 @@ def least_noise(
 
     Parameters
     ----------
-    promised
-        The exact epsilon at a threshold; it never rises with the threshold.
-    epsilon
-        What may not be exceeded.
     near
         Where to look first, such as what a formula says in floats; the answer does not depend on it.
-
-    Raises
-    ------
-    ParameterError
-        When not even the most noise keeps the promise.
     """
     under = promised(high) - epsilon
     if under > 0:
@@ -116,13 +107,7 @@ def one_round(family: Family, epsilon: float) -> BinaryChannel:
 
 
 def second_round(permanent: BinaryChannel, family: Family, epsilon: float) -> BinaryChannel:
-    """Return the family's channel that, after `permanent`, brings one report down to `epsilon`; the least noise.
-
-    Raises
-    ------
-    ParameterError
-        When one permanent response is already below `epsilon`: then no second round is needed.
-    """
+    """Return the family's channel that, after `permanent`, brings one report down to `epsilon`; the least noise."""
     if permanent.epsilon < epsilon:
         raise ParameterError(
             f"epsilon_report = {epsilon} is above what the permanent round leaves ({permanent.epsilon:.6f}): "

@@ -37,21 +37,10 @@ class BitMechanism(Mechanism):
 
     Parameters
     ----------
-    name
-        The registry's name.
-    parameters
-        As the caller gave them, completed by the defaults.
     encoding
         From a value to bits.
     rounds
         The permanent and the instantaneous channel; either may be the identity.
-    permanence
-        How a device derives its permanent responses.
-
-    Raises
-    ------
-    ParameterError
-        When the channels carry no signal, or protect nothing.
 
     Examples
     --------
@@ -170,10 +159,6 @@ class SymbolMechanism(Mechanism):
 
     Parameters
     ----------
-    name, parameters
-        The registry's name, and the parameters completed by the defaults.
-    encoding
-        From a value to a symbol.
     rounds
         The permanent and the instantaneous channel; alpha = 1 changes nothing.
     """

@@ -43,11 +43,6 @@ Built = TypeVar("Built")
 def mechanism(name: str, **parameters: Any) -> Mechanism:
     """Build the mechanism of that name.
 
-    Raises
-    ------
-    ParameterError
-        When there is none, or a parameter is unknown, missing or out of range.
-
     Examples
     --------
     >>> mechanism("basic-rappor-one-time", domain_size=4, p=0.5, q=0.75).epsilon_report < 1.0987
@@ -57,13 +52,7 @@ def mechanism(name: str, **parameters: Any) -> Mechanism:
 
 
 def rebuilt(name: str, parameters: dict[str, Any], expected: bytes) -> Mechanism:
-    """Build a mechanism that was pickled.
-
-    Raises
-    ------
-    ParameterError
-        When these parameters are another mechanism here: it was made by hand, or by another version.
-    """
+    """Build a mechanism that was pickled."""
     built = mechanism(name, **parameters)
     if built.digest != expected:
         raise ParameterError(f"the {name} that was pickled is another than these parameters make here")

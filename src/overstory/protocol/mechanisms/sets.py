@@ -24,17 +24,7 @@ from overstory.protocol.sampling import Draw
 
 @dataclass(frozen=True)
 class SetMechanism(Mechanism):
-    """Draw the output from the value's set with probability `inside`, else from outside it; memoized.
-
-    Parameters
-    ----------
-    name, parameters
-        The registry's name, and the parameters completed by the defaults.
-    encoding
-        The set system.
-    inside
-        P(output in the value's set), a fraction over 2**32.
-    """
+    """Draw the output from the value's set with probability `inside`, else from outside it; memoized."""
 
     name: str
     parameters: Mapping[str, Any] = field(hash=False)
@@ -111,15 +101,7 @@ class SetMechanism(Mechanism):
 
 
 def set_epsilon(outputs: int, own: int, inside: Fraction) -> float:
-    """Return ln((inside / c_set) / ((1 - inside) / (K - c_set))), rounded up; either way round.
-
-    Parameters
-    ----------
-    outputs, own
-        K, and c_set.
-    inside
-        P(output in the value's set).
-    """
+    """Return ln((inside / c_set) / ((1 - inside) / (K - c_set))), rounded up; either way round."""
     within, without = Fraction(inside, own), Fraction(1 - inside, outputs - own)
     return round_up(log_ratio(max(within, without), min(within, without)))
 

@@ -71,10 +71,6 @@ def small_set(
         The range of least variance where nothing collides more often than it should.
     domain_size
         d; None for strings, of which nobody knows how many there are.
-    key
-        The metric's.
-    hash_range, num_seeds
-        Where they are given.
 
     Examples
     --------

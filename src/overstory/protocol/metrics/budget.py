@@ -82,13 +82,6 @@ def read_budget(root: Fields, metrics: Mapping[str, Metric]) -> PersonBudget | N
     """Return a registry's budget, or None where it has none or a fault, which is noted.
 
     A budget that one report of a metric exceeds is a fault: the metric could never be reported.
-
-    Parameters
-    ----------
-    root
-        The document.
-    metrics
-        Those without a fault.
     """
     if "budget" not in root.table:
         return None

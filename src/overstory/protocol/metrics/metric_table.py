@@ -35,11 +35,6 @@ def read_candidate_file(folder: Folder, name: str) -> tuple[str, ...]:
     r"""Return the candidates of a file beside the registry.
 
     The file is UTF-8 text, one candidate per line; lines end in ``\n`` or ``\r\n``, and blank lines count for nothing.
-
-    Raises
-    ------
-    FormatError
-        When the name is no relative path, the file cannot be read, is not UTF-8, holds a candidate twice, or none.
     """
     if not name or "\\" in name or PurePosixPath(name).is_absolute():
         raise FormatError(f"{name!r} is no path relative to the registry's folder, with / between its parts")
@@ -111,8 +106,6 @@ def build_metric(fields: Fields, folder: Folder | None) -> Metric | None:
 
     Parameters
     ----------
-    fields
-        Its table.
     folder
         Where candidate files lie; None to leave them unread.
     """

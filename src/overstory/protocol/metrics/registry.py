@@ -230,13 +230,7 @@ def metric_from_json(entry: Mapping[str, Any]) -> Metric:
 
 
 def read_root(text: str, *, source: str | None = None) -> Fields:
-    """Return the document's root with the places of its keys, nothing checked but that it is TOML.
-
-    Raises
-    ------
-    RegistryError
-        With the place at which it is none.
-    """
+    """Return the document's root with the places of its keys, nothing checked but that it is TOML."""
     try:
         return Fields(tomllib.loads(text), (), places(text))
     except (ValueError, RecursionError) as error:  # a ValueError is also what a number of 5,000 digits gives

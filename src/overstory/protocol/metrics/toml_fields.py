@@ -76,15 +76,13 @@ class Fields:
     ----------
     table, path
         What the parser read, and where it lies.
-    places
-        Where each key stands.
     faults
         Shared by all tables of a document; every method that finds a fault adds it here, and returns None.
     """
 
     table: Mapping[str, Any]
     path: Path
-    places: Mapping[Path, Place]
+    places: Mapping[Path, Place]  # where each key stands
     faults: list[Fault] = field(default_factory=list)
 
     def fault(self, key: str | None, message: str) -> None:

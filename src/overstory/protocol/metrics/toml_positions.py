@@ -22,13 +22,11 @@ class Place:
 
     Attributes
     ----------
-    line
-        The line on which the key starts, from 1.
     start, value, stop
         Offsets in the text: of the key, of its value, and of the value's end. A table's header is its value.
     """
 
-    line: int
+    line: int  # the line on which the key starts, from 1
     start: int
     value: int
     stop: int

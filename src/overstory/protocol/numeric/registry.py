@@ -63,11 +63,6 @@ NUMERIC: Final[dict[str, Callable[..., NumericMechanism]]] = {
 def numeric(name: str, **parameters: Any) -> NumericMechanism:
     """Build the randomizer of that name.
 
-    Raises
-    ------
-    ParameterError
-        When there is none, or a parameter is unknown, missing or out of range.
-
     Examples
     --------
     >>> 1 - 1e-8 < numeric("duchi", epsilon=1.0).epsilon_report <= 1

@@ -46,13 +46,6 @@ class WindowChannel:
         R, at least 2.
     window
         W, at least 1.
-    alpha
-        Probability of drawing from the window alone; a fraction over 2**32.
-
-    Raises
-    ------
-    ParameterError
-        When a size is out of range, or `alpha` is no probability on the 2**-32 grid below 1.
 
     Examples
     --------
@@ -119,13 +112,7 @@ class WindowChannel:
         return self.inside if 0 <= cell - position < self.window else self.outside
 
     def draw(self, position: int, entropy: Entropy) -> int:
-        """Return a cell drawn exactly.
-
-        Raises
-        ------
-        ParameterError
-            When the position does not exist.
-        """
+        """Return a cell drawn exactly."""
         check_symbol(position, self.num_positions)
         if entropy.bits(THRESHOLD_BITS) < self.threshold:
             return position + uniform_below(self.window, entropy)
@@ -138,13 +125,7 @@ class WindowChannel:
         )
 
     def debias(self, cell: Fraction) -> Fraction:
-        """Return the position that a cell is an unbiased estimate of: `mean` inverted.
-
-        Raises
-        ------
-        ParameterError
-            When alpha is 0: then nothing can be learned.
-        """
+        """Return the position that a cell is an unbiased estimate of: `mean` inverted."""
         if not self.alpha:
             raise ParameterError("alpha = 0: the report does not depend on the value, and nothing can be learned")
         return (cell - self.mean(Fraction(0))) / self.alpha

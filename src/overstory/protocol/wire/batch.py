@@ -34,10 +34,6 @@ class Batch:
 
     Parameters
     ----------
-    digest
-        The mechanism's digest.
-    num_bits, num_cohorts, num_reports
-        The batch's dimensions.
     cohorts, bits
         The two columns' bytes.
     """
@@ -96,11 +92,6 @@ class Sender(Protocol):
 def encode_reports(mechanism: Sender, reports: Iterable[Report]) -> bytes:
     """Write `reports` of `mechanism` as one batch.
 
-    Raises
-    ------
-    ParameterError
-        When a report cannot be one of this mechanism.
-
     Examples
     --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
@@ -120,13 +111,7 @@ def encode_reports(mechanism: Sender, reports: Iterable[Report]) -> bytes:
 
 
 def batch_length(header: bytes) -> int:
-    """Return the whole length in bytes of the batch that starts with these `HEADER.size` bytes.
-
-    Raises
-    ------
-    WireError
-        `short`, `magic` or `version`.
-    """
+    """Return the whole length in bytes of the batch that starts with these `HEADER.size` bytes."""
     if len(header) < HEADER.size:
         raise WireError("short", f"a batch's header has {HEADER.size} bytes; {len(header)} are here")
     magic, version, zero, num_bits, num_cohorts, num_reports, _ = HEADER.unpack_from(header)
@@ -139,13 +124,7 @@ def batch_length(header: bytes) -> int:
 
 
 def decode_batch(raw: bytes) -> Batch:
-    """Read one batch, all of `raw`.
-
-    Raises
-    ------
-    WireError
-        With the reason `short`, `magic`, `version`, `length`, `checksum`, `cohort` or `bits`.
-    """
+    """Read one batch, all of `raw`."""
     expected = batch_length(raw[: HEADER.size])
     if len(raw) != expected:
         raise WireError("length", f"the header announces a batch of {expected} bytes; {len(raw)} are here")

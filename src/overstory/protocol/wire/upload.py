@@ -45,27 +45,18 @@ class Upload:
 
     Attributes
     ----------
-    batch
-        Its id, 16 bytes: another upload has the same only where it is a copy of this one.
     metric, period
         The metric's id, and the period's number.
-    reports
-        A packed batch, still undecoded; `overstory.protocol.wire.batch.decode_batch` reads it.
     """
 
-    batch: bytes
+    batch: bytes  # its id, 16 bytes: another upload has the same only where it is a copy of this one
     metric: str
     period: int
-    reports: bytes
+    reports: bytes  # A packed batch, still undecoded; `overstory.protocol.wire.batch.decode_batch` reads it
 
 
 def encode_upload(upload: Upload) -> bytes:
     """Write one upload.
-
-    Raises
-    ------
-    ParameterError
-        When the batch id has not 16 bytes, the id is no metric's, or the period is no 32-bit number.
 
     Examples
     --------
@@ -85,13 +76,7 @@ def encode_upload(upload: Upload) -> bytes:
 
 
 def decode_uploads(body: bytes, max_uploads: int) -> list[Upload]:
-    """Read a request's body, all of it.
-
-    Raises
-    ------
-    WireError
-        With the reason `short`, `magic`, `version`, `metric`, `length` or `too-many`.
-    """
+    """Read a request's body, all of it."""
     return list(_uploads(body, max_uploads))
 
 
@@ -147,15 +132,8 @@ def uploads_from_json(parsed: Any, metrics: Mapping[str, Entry], max_uploads: in
     ----------
     parsed
         The body, through `json.loads`.
-    metrics
-        By id.
     max_uploads
         How many are taken at most.
-
-    Raises
-    ------
-    WireError
-        With the reason `json`, `too-many`, `cohort` or `bits`, saying where.
 
     Examples
     --------

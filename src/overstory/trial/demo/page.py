@@ -60,15 +60,7 @@ def privacy_spent(collection: Collection, most: int = 30) -> Picture:
 
 
 def write_page(collection: Collection, command: str) -> Path:
-    """Write ``demo.html`` beside the collection's files and return its path.
-
-    Parameters
-    ----------
-    collection
-        What happened.
-    command
-        The command that gives this page again.
-    """
+    """Write ``demo.html`` beside the collection's files and return its path."""
     known = as_json(collection, None)
     template = templates("overstory.trial.demo").get_template("demo.html")
     html = template.render(

@@ -50,12 +50,8 @@ class Population:
 
     Parameters
     ----------
-    states
-        The candidate strings.
     symbols : ndarray of int32, shape (n,)
         Each respondent's state, as an index.
-    description
-        Where the states come from, in words.
     """
 
     states: tuple[str, ...]
@@ -79,11 +75,6 @@ def choose_states(choice: str) -> tuple[tuple[str, ...], str]:
     choice
         ``all``, a number of states with the most cases, or names separated by commas.
 
-    Raises
-    ------
-    ParameterError
-        When a name is unknown or fewer than two states are left.
-
     Examples
     --------
     >>> choose_states("2")
@@ -106,13 +97,7 @@ def choose_states(choice: str) -> tuple[tuple[str, ...], str]:
 
 
 def draw_population(choice: str, num_reports: int, rng: np.random.Generator) -> Population:
-    """Draw respondents with replacement from the true distribution over the chosen states.
-
-    Raises
-    ------
-    ParameterError
-        When there is nobody to draw, or nobody to draw from.
-    """
+    """Draw respondents with replacement from the true distribution over the chosen states."""
     states, words = choose_states(choice)
     cases = np.array([CONFIRMED[state] for state in states], dtype=np.float64)
     if num_reports < 1:
@@ -204,21 +189,7 @@ class Paths:
 
 @dataclass(frozen=True, eq=False)
 class Collection:
-    """What happened, for the terminal, the page and JSON.
-
-    Parameters
-    ----------
-    population
-        Who took part; its counts are the truth.
-    parameters, oracle
-        What their devices randomized with.
-    decoded
-        What was learned.
-    seed
-        What all the randomness followed from.
-    paths
-        Where the files lie.
-    """
+    """What happened, for the terminal, the page and JSON."""
 
     population: Population
     parameters: RapporParameters
@@ -254,15 +225,7 @@ class Collection:
 def collect(
     population: Population, parameters: RapporParameters, seed: int, folder: Path, advance: Callable[[int], None]
 ) -> Collection:
-    """Randomize every respondent's state, send it to a collector, count and decode; leave every file in `folder`.
-
-    Raises
-    ------
-    ParameterError
-        When the parameters do not fit the population.
-    ServiceError
-        When the collector does not start or does not take the reports.
-    """
+    """Randomize every respondent's state, send it to a collector, count and decode; leave every file in `folder`."""
     paths = Paths(folder)
     folder.mkdir(parents=True, exist_ok=True)
     oracle = FrequencyOracle(parameters.mechanism())

@@ -30,8 +30,6 @@ class CollectorService:
     ----------
     registry, store
         The metric registry, and the store: two files, or a database's address.
-    log
-        Where what the collector prints goes.
     """
 
     def __init__(self, registry: Path, store: Path | str, log: Path) -> None:
@@ -46,13 +44,7 @@ class CollectorService:
         return self
 
     def post(self, metric: str, period: int, reports: bytes) -> int:
-        """Send one packed batch; return how many reports the collector has committed.
-
-        Raises
-        ------
-        ServiceError
-            When it is not there, or takes less than the whole batch.
-        """
+        """Send one packed batch; return how many reports the collector has committed."""
         body = encode_upload(Upload(secrets.token_bytes(ID_BYTES), metric, period, reports))
         connection = self._connection = self._connection or self._connected()
         try:
@@ -69,13 +61,7 @@ class CollectorService:
         return int(said["results"][0]["accepted"])
 
     def url(self) -> str:
-        """Wait until the collector says where it listens, and return that.
-
-        Raises
-        ------
-        ServiceError
-            When it ends before.
-        """
+        """Wait until the collector says where it listens, and return that."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if READY in line:

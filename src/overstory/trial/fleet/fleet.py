@@ -55,13 +55,7 @@ class FleetError(OverstoryError):
 
 
 class MemoryState(State):
-    """A device's state without files: the client's tables and transactions, gone when the process ends.
-
-    Parameters
-    ----------
-    secret
-        The device's.
-    """
+    """A device's state without files: the client's tables and transactions, gone when the process ends."""
 
     def __init__(self, secret: DeviceSecret) -> None:
         super().__init__(StatePaths(Path("memory")))
@@ -119,13 +113,7 @@ class Moment:
 
 
 def moments(metrics: Iterable[Metric], periods: int, now: float) -> list[Moment]:
-    """Return the last periods of each metric in order of time, the current one included.
-
-    Raises
-    ------
-    ParameterError
-        When a metric has expired, or a collector no longer takes reports of the first of these periods.
-    """
+    """Return the last periods of each metric in order of time, the current one included."""
     if not 1 <= periods <= MOST_PERIODS:
         raise ParameterError(f"--periods {periods}: give a whole number from 1 to {MOST_PERIODS:,}")
     listed = []
@@ -145,24 +133,12 @@ def moments(metrics: Iterable[Metric], periods: int, now: float) -> list[Moment]
 
 @dataclass
 class Outcomes:
-    """What became of one metric's reports.
+    """What became of one metric's reports."""
 
-    Attributes
-    ----------
-    made
-        Reports that devices made.
-    not_made
-        Reports that no device made, by the answer of `record`.
-    accepted
-        Reports that the collector has.
-    dropped
-        Reports that it refused for good, by reason.
-    """
-
-    made: int = 0
-    not_made: Counter[str] = field(default_factory=Counter)
-    accepted: int = 0
-    dropped: Counter[str] = field(default_factory=Counter)
+    made: int = 0  # reports that devices made
+    not_made: Counter[str] = field(default_factory=Counter)  # reports that no device made, by the answer of `record`
+    accepted: int = 0  # reports that the collector has
+    dropped: Counter[str] = field(default_factory=Counter)  # reports that it refused for good, by reason
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -177,16 +153,8 @@ class Fleet:
 
     Parameters
     ----------
-    registry
-        What they were built with.
-    server, token
-        The collector's address, and a write token.
-    transport
-        How requests travel.
     roots
         Gives each device's root secret, 32 bytes; the operating system's randomness unless given.
-    sleep
-        Waits for a collector that is busy.
     """
 
     def __init__(
@@ -213,22 +181,7 @@ class Fleet:
     def run(
         self, devices: Iterable[Sequence[Any]], when: Sequence[Moment], advance: Callable[[int], object] | None = None
     ) -> None:
-        """Let every device live through all moments, group by group.
-
-        Parameters
-        ----------
-        devices
-            For each device, the value that it holds at each moment.
-        when
-            The moments.
-        advance
-            Called with every number of reports that are done with.
-
-        Raises
-        ------
-        FleetError
-            When the collector does not answer, or refuses all requests.
-        """
+        """Let every device live through all moments, group by group."""
         self.outcomes = {moment.metric.id: Outcomes() for moment in when}
         held = iter(devices)
         while values := list(islice(held, GROUP)):
@@ -291,13 +244,7 @@ class Fleet:
                 outcomes.dropped.update(_given_up(state, answers))
 
     def _wait(self, waiting: Iterable[tuple[MemoryState, object]], waited: float, attempt: int, why: str) -> float:
-        """Leave a busy collector alone as long as it asks, and let the devices' clock jump to when they try again.
-
-        Raises
-        ------
-        FleetError
-            When that has taken too long already.
-        """
+        """Leave a busy collector alone as long as it asks, and let the devices' clock jump to when they try again."""
         pause = max(self._asked, min(0.1 * 2.0**attempt, 5.0))
         if waited + pause > PATIENCE:
             raise FleetError(f"{self._server}: {why}; gave up after {waited:.0f} s of trying again")

@@ -22,30 +22,15 @@ OUTSIDE: Final = "outside the domain"
 
 @dataclass(frozen=True)
 class Population:
-    """The values of a metric, and how often each is held.
+    """The values of a metric, and how often each is held."""
 
-    Attributes
-    ----------
-    values
-        What a program records.
-    labels
-        What each is counted as.
-    weights
-        Their shares, in any unit.
-    """
-
-    values: Sequence[Any]
-    labels: Sequence[str]
-    weights: Sequence[float]
+    values: Sequence[Any]  # what a program records
+    labels: Sequence[str]  # what each is counted as
+    weights: Sequence[float]  # their shares, in any unit
 
     @classmethod
     def of_shape(cls, metric: Metric, shape: Shape, candidates: Sequence[str] | None = None) -> Population:
         """Return one over a metric's values: equally frequent, or the n-th with a share proportional to 1/n.
-
-        Raises
-        ------
-        ParameterError
-            When the metric takes strings, and no candidates are known.
 
         Examples
         --------
@@ -104,14 +89,8 @@ class Holders:
 
     Parameters
     ----------
-    populations
-        By metric.
-    when
-        The moments.
     change
         The chance that a device holds another value, drawn afresh, at its next period.
-    rng
-        Where the draws come from.
 
     Attributes
     ----------
@@ -145,17 +124,7 @@ class Holders:
 
 
 def read_texts(path: str, column: str) -> Counter[str]:
-    """Return how often each text stands in a column of a CSV or Parquet file; what is missing is left out.
-
-    Raises
-    ------
-    ParameterError
-        When there is no such column, or nothing in it.
-    FormatError
-        When the file is damaged.
-    OSError
-        When it cannot be opened.
-    """
+    """Return how often each text stands in a column of a CSV or Parquet file; what is missing is left out."""
     from overstory.files.columns.reader import blocks
 
     counts: Counter[str] = Counter()
