@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from overstory.cli import main as main_module
-from overstory.cli.main import COMMANDS, SUMMARIES, TOGETHER, explain, main
+from overstory.cli.main import COMMANDS, MODULES, SUMMARIES, explain, main
 from overstory.cli.parser import Parser
 from overstory.protocol.errors import FormatError
 from support.running import overstory, python, within
@@ -161,7 +161,7 @@ def test_the_version(capsys: Any) -> None:
 
 def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
     commands = Parser().add_subparsers()
-    for name in dict.fromkeys(TOGETHER.get(name, name) for name in COMMANDS):
+    for name in dict.fromkeys(MODULES[name] for name in COMMANDS):
         import_module(f"overstory.cli.{name}").add_parser(commands)
     assert {action.dest: action.help for action in commands._choices_actions} == SUMMARIES
 

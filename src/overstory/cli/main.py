@@ -143,7 +143,7 @@ def _parser(named: str, module: ModuleType | None, listed: Iterable[str]) -> arg
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and leave")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", prog=parser.prog)
     for name in listed:
-        if module is None or MODULES[name] != MODULES[named]:
+        if module is None or MODULES.get(name) != MODULES.get(named):
             commands.add_parser(name, help=SUMMARIES[name], add_help=False)
         elif name not in commands.choices:
             module.add_parser(commands)
