@@ -95,6 +95,19 @@ def test_a_column_in_another_form_is_the_same_column(folder):
     assert [within(*ask, name, cwd=folder).stdout for name in ("data.csv.gz", "numbers.parquet")] == [written] * 2
 
 
+def test_a_file_without_a_header_is_read_as_collect_reads_it(folder):
+    """A10: Adult as downloaded has no header, blanks after its commas, and `?` for what is missing."""
+    (folder / "adult.data").write_text("39, State-gov, Male\n50, ?, Male\n38, Private, Female\n28, Private, Female\n")
+    ask = ("compare", "adult.data", "--epsilon", 2, "--json", "--no-header", "--strip", "--missing", "?")
+    compared = within(*ask, "--column", 2, cwd=folder)
+    assert compared.returncode == 0, compared.stderr
+    (folder / "plain.csv").write_text("work\nState-gov\nPrivate\nPrivate\n")
+    assert (
+        compared.stdout
+        == within("compare", "plain.csv", "--epsilon", 2, "--json", "--column", "work", cwd=folder).stdout
+    )
+
+
 def test_the_same_seed_measures_the_same(folder):
     ask = ("compare", "--epsilon", 2, "--data", "data.csv", "--column", "state", "--reports", 300, "--json")
     first, again, other = (within(*ask, "--seed", s, cwd=folder).stdout for s in (1, 1, 2))

@@ -461,7 +461,7 @@ def test_a_plan_says_what_will_not_be_seen(folder):
     text = REGISTRY_OF_ONE.replace('oracle = "grr"\nparameters = {epsilon = 1.0}', needs)
     (folder / "few.toml").write_text(re.sub("domain = .*", f"domain = {domain}", text))
     said = within("metrics", "plan", "few.toml", "-o", "out.toml", cwd=folder).stdout
-    assert "a share below about 36% will not be detected (36% half the time, 56% nine times in ten)" in said
+    assert "a value is detected about half the time from a share of 36%, nine times in ten from 56%" in said
     (planned,) = json.loads(within("metrics", "plan", "few.toml", "--json", cwd=folder).stdout)["planned"]
     assert 0.355 < planned["detected_half"] < 0.365 < planned["detected_nine_in_ten"] < 0.57
     (folder / "few.toml").write_text(re.sub("domain = .*", f"domain = {domain}", text.replace("200", "9")))

@@ -65,12 +65,12 @@ class Planned:
         return smallest_share(self.mechanism, self.num_reports, self.num_values, alpha=ALPHA)
 
     def unseen(self) -> str:
-        """Say what will not be detected."""
+        """Return from which share a value is detected, half the time and nine times in ten."""
         half, nine = self.detected_half, self.detected_nine_in_ten
         if half >= 1:
             return "no value will be detected: plan for more reports, or a larger epsilon"
-        reliable = "no value nine times in ten" if nine is None else f"{_percent(nine)} nine times in ten"
-        return f"a share below about {_percent(half)} will not be detected ({_percent(half)} half the time, {reliable})"
+        reliable = "no value nine times in ten" if nine is None else f"nine times in ten from {_percent(nine)}"
+        return f"a value is detected about half the time from a share of {_percent(half)}, {reliable}"
 
     def toml(self) -> str:
         """Return the two lines for the registry."""

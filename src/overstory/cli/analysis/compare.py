@@ -8,6 +8,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from overstory.cli.arguments import add_command, check_plot, check_seed
+from overstory.cli.csv_options import add_form, form_of, seekable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,6 +52,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--reports", type=int, metavar="N", help="devices that report once (default: FILE's rows)")
     parser.add_argument("--data", help=argparse.SUPPRESS)  # what FILE was called
     parser.add_argument("--column", metavar="C", help="FILE's column")
+    add_form(parser)
     parser.add_argument(
         "--measure", type=int, metavar="R", help="simulate R collections of each oracle (with FILE: enough)"
     )
@@ -112,10 +114,9 @@ def _symbols(args: argparse.Namespace) -> NDArray[np.integer[Any]] | None:
             raise ParameterError("give --domain-size D and --reports N, or FILE and --column C")
         return None
     from overstory.cli.analysis.compare_input import read_symbols
-    from overstory.cli.csv_options import seekable
 
     with seekable(args.data) as path:
-        symbols, distinct = read_symbols(path, args.column, args.reports, args.seed)
+        symbols, distinct = read_symbols(path, args.column, args.reports, args.seed, form_of(args))
     if args.domain_size is not None and args.domain_size < distinct:
         raise ParameterError(f"--domain-size {args.domain_size}: the column has {distinct} different values")
     args.domain_size = max(distinct, 2) if args.domain_size is None else args.domain_size

@@ -7,17 +7,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.files.columns.reader import blocks
+from overstory.files.columns.layout import Form
+from overstory.files.columns.reader import ANY_FORM, blocks
 from overstory.protocol.encodings.base import check_count
 from overstory.protocol.errors import ParameterError
 
 
-def read_symbols(path: str, column: str, num_reports: int | None, seed: int) -> tuple[NDArray[np.integer[Any]], int]:
+def read_symbols(
+    path: str, column: str, num_reports: int | None, seed: int, form: Form = ANY_FORM
+) -> tuple[NDArray[np.integer[Any]], int]:
     """Return what each device holds, as numbers, and how many different values there are.
 
     Parameters
     ----------
-    path, column
+    path, column, form
         See `overstory.files.columns.reader.blocks`; missing values are left out.
     num_reports
         So many devices, drawn from the rows with replacement; unless given, one a row.
@@ -25,7 +28,7 @@ def read_symbols(path: str, column: str, num_reports: int | None, seed: int) -> 
     if num_reports is not None:
         check_count("num_reports", num_reports, 1, 1 << 62)
     known: dict[str, int] = {}
-    numbers = [values.numbered(known) for (values,) in blocks(path, [column])]
+    numbers = [values.numbered(known) for (values,) in blocks(path, [column], form=form)]
     if not known:
         raise ParameterError(f"{path}: the column {column!r} holds no values")
     symbols: NDArray[np.integer[Any]] = np.concatenate([some[some >= 0] for some in numbers])

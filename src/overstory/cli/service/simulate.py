@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from overstory.cli.arguments import add_command, add_reporting, check_seed, token_of_environment
+from overstory.cli.csv_options import add_form, form_of
 from overstory.presentation.streams import printable
 from overstory.protocol.errors import ParameterError
 
@@ -60,6 +61,7 @@ def add_parser(commands: Any) -> None:
     held.add_argument("--candidates", metavar="FILE", help="of a metric of strings: the values, one a line")
     held.add_argument("--data", metavar="FILE", help="draw the values from a column of a CSV or Parquet file")
     held.add_argument("--column", metavar="C", help="the column")
+    add_form(parser)
     held.add_argument(
         "--change",
         type=float,
@@ -119,7 +121,7 @@ def _populations(args: argparse.Namespace, metrics: Sequence[Metric]) -> dict[st
         if len(metrics) > 1:
             named = ", ".join(metric.id for metric in metrics)
             raise ParameterError(f"--data gives the values of one metric: choose one of {named} with --metric ID")
-        return {metrics[0].id: Population.of_texts(metrics[0], read_texts(args.data, args.column))}
+        return {metrics[0].id: Population.of_texts(metrics[0], read_texts(args.data, args.column, form_of(args)))}
     candidates = None
     if args.candidates is not None:
         from overstory.files.candidates import read_candidates

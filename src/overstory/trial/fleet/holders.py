@@ -7,12 +7,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from overstory.protocol.domains import Bins, Categories, Domain, Integers
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
 from overstory.trial.fleet.fleet import Moment
+
+if TYPE_CHECKING:
+    from overstory.files.columns.layout import Form
 
 Shape = Literal["uniform", "zipf"]
 SHAPES: Final[tuple[Shape, ...]] = ("uniform", "zipf")
@@ -123,12 +126,12 @@ class Holders:
             yield values
 
 
-def read_texts(path: str, column: str) -> Counter[str]:
+def read_texts(path: str, column: str, form: Form | None = None) -> Counter[str]:
     """Return how often each text stands in a column of a CSV or Parquet file; what is missing is left out."""
-    from overstory.files.columns.reader import blocks
+    from overstory.files.columns.reader import ANY_FORM, blocks
 
     counts: Counter[str] = Counter()
-    for (texts,) in blocks(path, [column]):
+    for (texts,) in blocks(path, [column], form=form or ANY_FORM):
         counts.update(texts.counted())
     if not counts:
         raise ParameterError(f"{path}: the column {column!r} holds no value")
