@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from overstory.client.outcomes import WarnsOnce
 from overstory.client.person.status import read_status
-from overstory.client.settings import WarnsOnce
 from overstory.client.state.outbox import OutboxRow, RowState
 from overstory.client.state.paths import StatePaths
 from overstory.client.state.state import State

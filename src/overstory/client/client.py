@@ -25,12 +25,11 @@ from overstory.client.consent.permission import Permission
 from overstory.client.consent.policy import UNASKED, Authority, Effective
 from overstory.client.errors import ConsentError, Fault, StateError
 from overstory.client.lazy_session import LateSession
-from overstory.client.outcomes import MADE, Flushed, Outcome
+from overstory.client.outcomes import MADE, Flushed, Outcome, WarnsOnce
 from overstory.client.settings import (
     CLEAR,
     HOUR,
     WEEK,
-    WarnsOnce,
     courier,
     delays,
     in_the_clear,

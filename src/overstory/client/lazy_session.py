@@ -15,8 +15,8 @@ from overstory.client.errors import Fault, StateError
 
 if TYPE_CHECKING:
     from overstory.client.consent.policy import Authority
+    from overstory.client.outcomes import WarnsOnce
     from overstory.client.session import Session
-    from overstory.client.settings import WarnsOnce
 
 RETRY: Final = 10.0
 """Seconds until a state that could not be opened is tried again."""

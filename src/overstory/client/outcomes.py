@@ -1,8 +1,12 @@
-"""What the client answers, instead of raising."""
+"""What the client answers and warns of, instead of raising."""
 
 from __future__ import annotations
 
+import logging
+import sys
+import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
@@ -79,3 +83,33 @@ class Flushed:
     written: Mapping[str, int] = field(default_factory=dict)
     sent: Round | None = None
     problem: str | None = None
+
+
+MOST_WARNINGS: Final = 100
+
+
+class WarnsOnce:
+    """Warns once about each thing, and about so many things at most; in development mode Python shows it, too."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._warned: set[str] = set()
+
+    def __call__(self, about: str, message: str, *details: object) -> None:
+        """Warn, unless it was done before."""
+        if about not in self._warned and len(self._warned) < MOST_WARNINGS:
+            self._warned.add(about)
+            self._log.warning(message, *details)
+            if sys.flags.dev_mode:
+                with suppress(UserWarning):  # where warnings are errors: only a strict client raises
+                    warnings.warn(message % details, stacklevel=_frames_of_ours())
+
+
+def _frames_of_ours() -> int:
+    """Return how many frames lie between a warning and the program's own call."""
+    import inspect
+
+    frame, count = inspect.currentframe(), 0
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("overstory."):
+        frame, count = frame.f_back, count + 1
+    return count

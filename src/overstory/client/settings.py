@@ -5,14 +5,10 @@ The optional thread that flushes now and then, so that a program need not.
 
 from __future__ import annotations
 
-import logging
 import os
 import random
-import sys
 import threading
-import warnings
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from overstory.protocol.errors import FormatError, ParameterError
@@ -25,38 +21,10 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric, MetricRegistry
 
 
-MOST_WARNINGS: Final = 100
 HOUR: Final = 3600.0
 WEEK: Final = 7 * 86_400.0
 DEFAULT_SPREAD: Final = 6 * 3600.0
 _uniform: Final = random.SystemRandom().random
-
-
-class WarnsOnce:
-    """Warns once about each thing, and about so many things at most; in development mode Python shows it, too."""
-
-    def __init__(self, log: logging.Logger) -> None:
-        self._log = log
-        self._warned: set[str] = set()
-
-    def __call__(self, about: str, message: str, *details: object) -> None:
-        """Warn, unless it was done before."""
-        if about not in self._warned and len(self._warned) < MOST_WARNINGS:
-            self._warned.add(about)
-            self._log.warning(message, *details)
-            if sys.flags.dev_mode:
-                with suppress(UserWarning):  # where warnings are errors: only a strict client raises
-                    warnings.warn(message % details, stacklevel=_frames_of_ours())
-
-
-def _frames_of_ours() -> int:
-    """Return how many frames lie between a warning and the program's own call."""
-    import inspect
-
-    frame, count = inspect.currentframe(), 0
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("overstory."):
-        frame, count = frame.f_back, count + 1
-    return count
 
 
 def load(registry: MetricRegistry | str | os.PathLike[str] | Traversable) -> MetricRegistry:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 ONE = 1 << 32
 MOST_DEVICES = 1 << 48
+C1, C2 = 0x21F0AAAD, 0x735A2D97  # multipliers of the 32-bit mixer that hashes a value's word under a seed
 
 
 def column(name: str, values: NDArray[Any], limit: int, size: int | None = None) -> NDArray[np.uint32]:

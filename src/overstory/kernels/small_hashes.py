@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from overstory.kernels.columns import ONE, column
+from overstory.kernels.columns import C1, C2, ONE, column
 from overstory.kernels.small_devices import are_few
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     U64 = NDArray[np.uint64]
 
 MAX_ROWS = 1 << 31
-C1, C2 = 0x21F0AAAD, 0x735A2D97
 MASK, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 TOGETHER = 1 << 8

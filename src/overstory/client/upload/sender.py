@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from overstory.client.consent.consent import origin
-from overstory.client.settings import WarnsOnce
+from overstory.client.outcomes import WarnsOnce
 from overstory.client.state.lifetimes import COPIED
 from overstory.client.state.outbox import LONGEST_DELAY, OutboxRow, RowState
 from overstory.client.state.state import Rows, State

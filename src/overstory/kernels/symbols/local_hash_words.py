@@ -17,8 +17,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from overstory.kernels.columns import C1, C2
 from overstory.kernels.compiled import kernel
-from overstory.kernels.small_hashes import C1, C2
 from overstory.kernels.vectors import Lanes, is_flat
 
 if TYPE_CHECKING:

@@ -25,6 +25,10 @@ class Report(NamedTuple):
     bits: int
 
 
+REBUILD: dict[str, Callable[[str, dict[str, Any], bytes], Mechanism]] = {}
+"""What makes a pickled mechanism of that name again, from its parameters and digest; the registry fills it."""
+
+
 class Mechanism(ABC):
     """The device's half of a frequency oracle.
 
@@ -53,10 +57,8 @@ class Mechanism(ABC):
 
         One that no registry knows travels by its parts.
         """
-        from overstory.protocol.mechanisms.registry import REGISTRY, rebuilt  # it imports this module
-
-        if self.name in REGISTRY:
-            return rebuilt, (self.name, dict(self.parameters), self.digest)
+        if self.name in REBUILD:
+            return REBUILD[self.name], (self.name, dict(self.parameters), self.digest)
         parts = {part.name: getattr(self, part.name) for part in fields(self)}  # type: ignore[arg-type] # a dataclass
         return type(self), tuple((parts | {"parameters": dict(self.parameters)}).values())
 

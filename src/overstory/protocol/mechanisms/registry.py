@@ -10,7 +10,7 @@ from overstory.protocol.encodings.base import whole_number
 from overstory.protocol.errors import ParameterError, suggestion
 from overstory.protocol.mechanisms import rappor, sets, symbols, unary
 from overstory.protocol.mechanisms import unary as sampled
-from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.base import REBUILD, Mechanism
 
 REGISTRY: Final[dict[str, Callable[..., Mechanism]]] = {
     "grr": symbols.grr,
@@ -57,6 +57,9 @@ def rebuilt(name: str, parameters: dict[str, Any], expected: bytes) -> Mechanism
     if built.digest != expected:
         raise ParameterError(f"the {name} that was pickled is another than these parameters make here")
     return built
+
+
+REBUILD.update(dict.fromkeys(REGISTRY, rebuilt))
 
 
 def build_from(registry: Mapping[str, Callable[..., Built]], name: str, parameters: Mapping[str, Any]) -> Built:
