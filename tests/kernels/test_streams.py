@@ -3,7 +3,6 @@ import struct
 import numpy as np
 import pytest
 
-from overstory.kernels.compiled import SOURCES
 from overstory.kernels.random.streams import LANES, fill_blocks, key_words
 from support.kernel_twins import chacha_block
 
@@ -55,8 +54,3 @@ def test_domains_have_keys_of_their_own():
     assert not np.array_equal(key_words(RFC_KEY, b"perm-v1"), key_words(RFC_KEY, b"inst-v1"))
     with pytest.raises(ValueError, match="32 bytes, not 31"):
         key_words(bytes(31), b"perm-v1")
-
-
-def test_compiled_code_is_retired_with_any_source():
-    # If Numba renames what `kernel` reaches into, code compiled from older sources would be used again: notice it here.
-    assert fill_blocks._cache._cache_file._source_stamp[1] == SOURCES

@@ -1,13 +1,12 @@
-"""`kernel`: Numba's ``njit`` as every kernel here uses it.
+"""How kernels are compiled and run: `kernel` is Numba's ``njit`` as all of them use it, `in_parts` is their threads.
 
-Numba keeps compiled code beside the source and compiles anew when *that file* changes, though a kernel also contains
-what it calls in other files.  Here one changed line in any file of this package (after an upgrade, say) retires all
-its compiled code.
+Numba keeps compiled code next to the source and compiles again when *that file* changes, though a kernel also contains
+what it calls in other files.  `kernel` therefore stamps the code with a digest of every source of this package and its
+sub-packages: one changed line in any of them (after an upgrade, say) retires all the compiled code.
 
-Run a kernel that releases the interpreter's lock on several parts of the rows at once.
-
-Plain threads rather than Numba's ``parallel=True``: its default scheduler ends the whole program when two Python
-threads enter it together, and a collector does just that; plain kernels also compile several times faster.
+`in_parts` runs a kernel that releases the interpreter's lock on several parts of the rows at once.  It uses plain
+threads rather than Numba's ``parallel=True``: Numba's default scheduler ends the process when two Python threads enter
+it together, and a collector does just that; plain kernels also compile several times faster.
 """
 
 from __future__ import annotations

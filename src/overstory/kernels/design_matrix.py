@@ -1,11 +1,12 @@
-"""Products with a design matrix held as bit positions: one byte a hash, never a sparse matrix.
+"""Products with a design matrix X held as bit positions, one byte a hash, and coordinate descent on its columns.
 
 Shared notation: ``positions`` has shape (num_cohorts, M, num_hashes); a ``table`` holds one number per row of the
 design matrix, as (num_cohorts, num_bits). ``distinct`` says that no candidate names a bit twice in a cohort; otherwise
 repeats are skipped, since a Bloom bit is set once. A call works on the candidates ``first .. stop``, so that threads
-can share them, in blocks whose results and one cohort's row of the table stay in the first-level cache.
+can share them, in blocks whose results and one cohort's row of the table stay in the first-level cache. X itself, even
+as a sparse matrix, is never built.
 
-Cyclic coordinate descent for the Lasso over a working set of 0/1 columns held as lists of their rows.
+`descend` is cyclic coordinate descent for the Lasso: its working set of 0/1 columns is held as lists of their rows.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from overstory.kernels.compiled import kernel
 
 BLOCK = 2048
 TILE = 128  # candidates whose directions are summed together
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel
 def _repeated(positions: Any, cohort: Any, candidate: Any, index: Any) -> Any:
     """Whether an earlier hash of this candidate in this cohort fell on the same bit."""
     for earlier in range(index):  # noqa: SIM110 (a generator would not compile)
@@ -28,7 +30,7 @@ def _repeated(positions: Any, cohort: Any, candidate: Any, index: Any) -> Any:
     return False
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def correlate(positions: Any, table: Any, distinct: Any, first: Any, stop: Any, out: Any) -> None:
     """Write X' t into ``out``: for every candidate the sum of the table over the bits it sets."""
     cohorts, _, hashes = positions.shape
@@ -37,6 +39,7 @@ def correlate(positions: Any, table: Any, distinct: Any, first: Any, stop: Any, 
         out[low:high] = 0.0
         for j in range(cohorts):
             row = table[j]
+            # (X' t)_s = sum over cohorts j and set bits i of t_ji; two hashes, the common case, without an inner loop.
             if distinct and hashes == 2:
                 for s in range(low, high):
                     out[s] += row[positions[j, s, 0]] + row[positions[j, s, 1]]
@@ -51,7 +54,7 @@ def correlate(positions: Any, table: Any, distinct: Any, first: Any, stop: Any, 
                             out[s] += row[positions[j, s, t]]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def squared_lengths(positions: Any, basis: Any, centre: Any, distinct: Any, first: Any, stop: Any, out: Any) -> None:
     """Write ||B' x_s - c||^2 into ``out`` for every column x_s; ``basis`` is (num_cohorts, num_bits, directions)."""
     cohorts, _, hashes = positions.shape
@@ -59,20 +62,22 @@ def squared_lengths(positions: Any, basis: Any, centre: Any, distinct: Any, firs
     totals = np.empty((TILE, directions), basis.dtype)
     for low in range(first, stop, TILE):
         high = min(low + TILE, stop)
+        # Start at -c and add the rows of B that the column sets: the total is B' x_s - c.
         totals[:] = -centre
         for j in range(cohorts):
             for s in range(low, high):
                 total = totals[s - low]
                 if distinct and hashes == 2:
-                    one, two = basis[j, positions[j, s, 0]], basis[j, positions[j, s, 1]]
+                    first_row, second_row = basis[j, positions[j, s, 0]], basis[j, positions[j, s, 1]]
                     for d in range(directions):
-                        total[d] += one[d] + two[d]
+                        total[d] += first_row[d] + second_row[d]
                     continue
                 for t in range(hashes):
                     if distinct or not _repeated(positions, j, s, t):
                         line = basis[j, positions[j, s, t]]
                         for d in range(directions):
                             total[d] += line[d]
+        # ||B' x_s - c||^2, the squares added in the order of the directions.
         for s in range(low, high):
             length = 0.0
             for d in range(directions):
@@ -80,7 +85,7 @@ def squared_lengths(positions: Any, basis: Any, centre: Any, distinct: Any, firs
             out[s] = length
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gram(positions: Any, table: Any, distinct: Any, out: Any) -> None:
     """Add X' diag(t) X to ``out``, bit by bit: only candidates that share a bit meet."""
     cohorts, candidates, hashes = positions.shape
@@ -88,6 +93,7 @@ def gram(positions: Any, table: Any, distinct: Any, out: Any) -> None:
     members = np.empty(candidates * hashes, np.int64)
     starts = np.empty(bits + 2, np.int64)
     for j in range(cohorts):
+        # Counting sort of the candidates by bit: sizes, running starts, then each candidate into its place.
         starts[:] = 0
         for s in range(candidates):
             for t in range(hashes):
@@ -101,6 +107,7 @@ def gram(positions: Any, table: Any, distinct: Any, out: Any) -> None:
                     bit = positions[j, s, t] + 1
                     members[starts[bit]] = s
                     starts[bit] += 1
+        # (X' diag(t) X)_ab = sum of t_ji over the bits that a and b both set.
         for i in range(bits):
             weight = table[j, i]
             for a in range(starts[i], starts[i + 1]):
@@ -108,7 +115,7 @@ def gram(positions: Any, table: Any, distinct: Any, out: Any) -> None:
                     out[members[a], members[b]] += weight
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel
 def _mix(word: Any) -> Any:
     """Finalizer of SplitMix64 (Steele, Lea, Flood, 2014): every input bit reaches every output bit."""
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -116,12 +123,13 @@ def _mix(word: Any) -> Any:
     return word ^ (word >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fingerprints(positions: Any, distinct: Any, first: Any, stop: Any, out: Any) -> None:
     """Write a 64-bit fingerprint of each column: equal columns agree, whatever the order of their hashes."""
     cohorts, _, hashes = positions.shape
     for low in range(first, stop, BLOCK):
         high = min(low + BLOCK, stop)
+        # A column's fingerprint is the sum of its rows' mixed numbers modulo 2^64, so the order of hashes is lost.
         out[low:high] = np.uint64(0)
         for j in range(cohorts):
             for s in range(low, high):
@@ -131,7 +139,7 @@ def fingerprints(positions: Any, distinct: Any, first: Any, stop: Any, out: Any)
                         out[s] += _mix((row + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def descend(
     rows: Any, residual: Any, coefficients: Any, penalty: Any, positive: Any, tolerance: Any, max_sweeps: Any
 ) -> Any:
@@ -146,8 +154,10 @@ def descend(
         largest = 0.0
         for s in range(columns):
             old = coefficients[s]
+            # Between full sweeps only the active set (b_s != 0) is swept.
             if old == 0.0 and not everything:
                 continue
+            # slope = x_s' (y - X b) and length = ||x_s||^2, the number of rows that the 0/1 column sets.
             slope = 0.0
             length = 0.0
             for e in range(entries):
@@ -156,12 +166,14 @@ def descend(
                     length += 1.0
             if length == 0.0:
                 continue
+            # The minimum in b_s alone is soft thresholding: sign(pull) max(|pull| - penalty, 0) / length.
             pull = slope + length * old
             new = 0.0
             if pull > penalty:
                 new = (pull - penalty) / length
             elif pull < -penalty and not positive:
                 new = (pull + penalty) / length
+            # Keep residual = y - X b true after the step.
             step = new - old
             if step != 0.0:
                 coefficients[s] = new
@@ -169,6 +181,7 @@ def descend(
                     if rows[s, e] >= 0:
                         residual[rows[s, e]] -= step
                 largest = max(largest, abs(step))
+        # Converged when a full sweep moves no coordinate by more than the tolerance.
         if largest <= tolerance:
             if everything:
                 return sweep + 1
