@@ -10,7 +10,7 @@ from overstory.analysis.candidates import CandidateMap
 from overstory.analysis.decoding import decode
 from overstory.analysis.decoding.diagnostics import cohort_balance
 from overstory.analysis.reports import SupportCounts
-from overstory.analysis.variance import ONE_EACH, Sharing, design_effect, reports_per_device, sharing
+from overstory.analysis.variance import ONE_EACH, Clustering, clustering, design_effect, reports_per_device
 from overstory.protocol.errors import ParameterError
 from support.random_collections import FALSE_ALARM, two_sided
 
@@ -128,7 +128,7 @@ def test_one_report_each_changes_nothing(name):
     plain, one = oracle.estimate(counts, values), oracle.estimate(counts, values, reports_per_device=1.0)
     assert plain.rows() == one.rows()
     assert plain.notes == one.notes
-    assert sharing(oracle.mechanism).note == ONE_EACH.note == ()
+    assert clustering(oracle.mechanism).note == ONE_EACH.note == ()
 
 
 def test_the_lectures_bound_counts_devices():
@@ -158,7 +158,7 @@ def test_a_reports_device_sent_at_least_the_mean(numbers):
 @pytest.mark.parametrize("number", [0, 0.5, -1, float("nan"), float("inf"), True])
 def test_fewer_than_one_report_is_refused(number):
     with pytest.raises(ParameterError, match="at least 1"):
-        Sharing(number)
+        Clustering(number)
     oracle = overstory.oracle("grr", domain_size=3, epsilon=1.0)
     with pytest.raises(ParameterError, match="at least 1"):
         oracle.estimate(SupportCounts([4], [[1, 1, 2]]), reports_per_device=number)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.analysis.oracle import frequency_oracle
-from overstory.planning.sample_size import people_needed, smallest_share, variance_per_person
+from overstory.planning.sample_size import required_sample_size, smallest_share, variance_per_person
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.trial.advice import SHARES, advise
@@ -156,7 +156,7 @@ def test_nine_in_ten_are_detected_with_the_people_needed(name):
     built = mechanism(name, domain_size=16, epsilon=2.0)
     found = []
     for part in (1.0, 0.66):
-        people = round(part * people_needed(built, 0.05, 16))
+        people = round(part * required_sample_size(built, 0.05, 16))
         counts = np.diff(np.round(np.linspace(0.05, 1, 16) * people), prepend=0).astype(int)
         symbols, rng = np.repeat(np.arange(16), counts), np.random.default_rng(7)
         oracle = frequency_oracle(name, domain_size=16, epsilon=2.0)
@@ -171,18 +171,18 @@ def test_nine_in_ten_are_detected_with_the_people_needed(name):
 def test_the_smallest_share_and_the_people_needed_are_inverse(share, name, each):
     budget = Budget(1.0, 2.0) if name == "l-osue" else Budget(1.0)
     built = budget.mechanism(name, 10, 10_000)
-    people = people_needed(built, share, 10, reports_per_device=each)
+    people = required_sample_size(built, share, 10, reports_per_device=each)
     found = smallest_share(built, people, 10, reports_per_device=each)
     assert found == pytest.approx(share, rel=1e-3)
-    assert people_needed(built, share, 1_000, reports_per_device=each) > people
+    assert required_sample_size(built, share, 1_000, reports_per_device=each) > people
 
 
 def test_people_have_limits():
     built = mechanism("grr", domain_size=4, epsilon=1.0)
     with pytest.raises(ParameterError, match="share = 0"):
-        people_needed(built, 0.0, 4)
+        required_sample_size(built, 0.0, 4)
     with pytest.raises(ParameterError, match="share = 2"):
-        people_needed(built, 2.0, 4)
+        required_sample_size(built, 2.0, 4)
     assert smallest_share(built, 5, 4) is None
     assert smallest_share(built, 0, 4) is None
 

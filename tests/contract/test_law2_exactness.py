@@ -17,7 +17,7 @@ from overstory.protocol.channels import BinaryChannel, SymbolChannel
 from overstory.protocol.encodings import sets
 from overstory.protocol.entropy import uniform_below
 from overstory.protocol.probability import ONE
-from overstory.protocol.sampling import ChannelSampler, drawer, symbol_drawer
+from overstory.protocol.sampling import ChannelSampler, bit_sampler, symbol_sampler
 from support.contract_cases import SMALL_CASES, TYPICAL_CASES
 
 
@@ -52,7 +52,7 @@ def test_every_random_word_together_gives_exactly_the_channel(keep):
     for raised, bits in product(EIGHTHS, (0b000, 0b101, 0b111)):
         channel = BinaryChannel(keep, raised)
         words = 1 << size * len(ChannelSampler.of(channel).digits)
-        draw = drawer(channel, size)
+        draw = bit_sampler(channel, size)
         seen = Counter(draw(bits, Scripted(pool).bits) for pool in range(words))
         assert seen == {y: words * p for y in range(1 << size) if (p := share(y, bits, channel, size))}
 
@@ -81,7 +81,7 @@ def test_a_bit_is_its_own_number_against_the_threshold_of_its_input(keep, raised
     channel, size = BinaryChannel(Fraction(keep, ONE), Fraction(raised, ONE)), len(uniforms)
     bits = data.draw(st.integers(0, (1 << size) - 1)) if data else 0b01
     expected = sum((u < (keep if bits >> i & 1 else raised)) << i for i, u in enumerate(uniforms))
-    assert drawer(channel, size)(bits, Scripted(pool_of(uniforms, channel)).bits) == expected
+    assert bit_sampler(channel, size)(bits, Scripted(pool_of(uniforms, channel)).bits) == expected
 
 
 @pytest.mark.parametrize("case", SMALL_CASES + TYPICAL_CASES, ids=str)
@@ -109,7 +109,7 @@ class Sequence:
 @pytest.mark.parametrize("threshold", [0, 1, ONE // 3, ONE - 1])
 def test_a_symbol_is_kept_below_its_threshold_and_uniform_from_it_on(size, threshold):
     """Numbers next to the threshold, and every second draw there is; one that fits no symbol is drawn again."""
-    draw = symbol_drawer(SymbolChannel(size, Fraction(threshold, ONE)))
+    draw = symbol_sampler(SymbolChannel(size, Fraction(threshold, ONE)))
     for number in {0, threshold - 1} if threshold else ():
         assert [draw(symbol, Sequence(number).bits) for symbol in range(size)] == list(range(size))
     width = (size - 1).bit_length()

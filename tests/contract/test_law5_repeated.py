@@ -10,7 +10,7 @@ from scipy.stats import binom, chi2
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.support.simulation import SimulatedDevices
-from overstory.analysis.variance import design_effect, reports_per_device, sharing
+from overstory.analysis.variance import clustering, design_effect, reports_per_device
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from support.contract_cases import DEBIASED_CASES, SMALL_CASES, domain_of, is_counted_by_seed, some_values
 from support.contract_statistics import LEVEL, Alarm
@@ -81,7 +81,7 @@ def test_what_reports_of_one_device_share_is_counted(case):
     check_coverage(truth, raw, errors)
     if isinstance(oracle.mechanism, BitMechanism) and oracle.mechanism.rounds.permanent.is_identity:
         assert np.array_equal(naive, right), "all noise is fresh: nothing is shared"
-        assert not sharing(oracle.mechanism, REPEATS).note
+        assert not clustering(oracle.mechanism, REPEATS).note
     else:
         with pytest.raises(Alarm):
             check_spread(raw, naive)
@@ -130,7 +130,7 @@ def test_it_lies_between_all_fresh_and_all_memoized(case):
     for frequency in (0.0, 0.3, 1.0):
         assert design_effect(mechanism, 1.0, frequency) == 1.0
         assert 1.0 <= design_effect(mechanism, 7.0, frequency) <= 7.0 * (1 + 1e-12)
-    shared = sharing(mechanism, 7.0)
+    shared = clustering(mechanism, 7.0)
     p_star, q_star = float(mechanism.p_star), float(mechanism.q_star)
     assert 0 <= shared.own <= p_star * (1 - p_star) * (1 + 1e-12)
     assert 0 <= shared.other <= q_star * (1 - q_star) * (1 + 1e-12)

@@ -58,7 +58,7 @@ def test_the_error_in_theory_is_that_of_the_shares():
 def test_the_best_families_are_what_the_theory_of_wang_says():
     needed = {
         epsilon: {
-            name: sample_size.people_needed(people_needed.family(name, epsilon), 0.01, people_needed.VALUES)
+            name: sample_size.required_sample_size(people_needed.family(name, epsilon), 0.01, people_needed.VALUES)
             for name in people_needed.FAMILIES
         }
         for epsilon in people_needed.EPSILONS
@@ -76,7 +76,9 @@ def test_too_few_people_are_noticed(monkeypatch):
     context = Context(EXPERIMENTS[name])
     honest = people_needed._tried(context, 0, 200)
     monkeypatch.setattr(
-        people_needed, "people_needed", lambda *args, **more: sample_size.people_needed(*args, **more) // 2
+        people_needed,
+        "required_sample_size",
+        lambda *args, **more: sample_size.required_sample_size(*args, **more) // 2,
     )
     half = people_needed._tried(context, 0, 200)
     assert half.people < honest.people

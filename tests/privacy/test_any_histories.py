@@ -21,7 +21,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.payloads import SymbolMechanism
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 from overstory.protocol.mechanisms.sets import SetMechanism
-from overstory.protocol.sampling import symbol_drawer
+from overstory.protocol.sampling import symbol_sampler
 from support.enumerated_tables import TableDevice, bit_table, set_table, symbol_table
 
 PRECISE = Context(prec=60)
@@ -58,7 +58,7 @@ def tables(built):
         return values, TableDevice(table, {output: {output: 1} for output in outputs})
     if isinstance(built, SymbolMechanism):
         size = built.encoding.num_symbols
-        both = [symbol_table(symbol_drawer(c), size) for c in (built.rounds.permanent, built.rounds.instantaneous)]
+        both = [symbol_table(symbol_sampler(c), size) for c in (built.rounds.permanent, built.rounds.instantaneous)]
         held = sorted({built.encoding.symbol(v, cohort) for v in range(built.encoding.domain_size)})
         size = Fraction(1, size)
         both[0][NOTHING] = Counter(dict.fromkeys(both[1], size))
@@ -199,7 +199,7 @@ def test_a_device_that_keeps_more_than_it_says_is_caught():
     for permanent, instantaneous in ((1.05, 1), (1, 1.05)):
         channels = built.rounds.permanent, built.rounds.instantaneous
         kept = [c.alpha * int(100 * by) / 100 for c, by in zip(channels, (permanent, instantaneous), strict=True)]
-        broken = [symbol_table(symbol_drawer(on_grid(3, alpha)), 3) for alpha in kept]
+        broken = [symbol_table(symbol_sampler(on_grid(3, alpha)), 3) for alpha in kept]
         broken[0][NOTHING] = Counter(dict.fromkeys(range(3), Fraction(1, 3)))
         assert worst_of_all(built, 2, TableDevice(*broken)) > stated
 

@@ -12,7 +12,7 @@ from overstory.protocol.mechanisms import sets, symbols, unary
 from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 from overstory.protocol.mechanisms.sets import SetMechanism
-from overstory.protocol.sampling import symbol_drawer
+from overstory.protocol.sampling import symbol_sampler
 from support.enumerated_tables import (
     TableDevice,
     apart,
@@ -71,7 +71,7 @@ def device_of(built, **broken):
         device = TableDevice(table, {output: {output: 1} for output in outputs})
     elif isinstance(built, SymbolMechanism):
         size = built.encoding.num_symbols
-        tables = [symbol_table(symbol_drawer(c), size) for c in (built.rounds.permanent, built.rounds.instantaneous)]
+        tables = [symbol_table(symbol_sampler(c), size) for c in (built.rounds.permanent, built.rounds.instantaneous)]
         device = TableDevice(*tables, encode=lambda value: built.encoding.symbol(value, cohort))
     else:
         tables = [bit_table(c, built.encoding.num_bits) for c in (built.rounds.permanent, built.rounds.instantaneous)]
@@ -215,7 +215,7 @@ def test_a_device_that_memoizes_values_instead_of_symbols_is_caught():
 def test_a_sampler_that_keeps_too_often_is_caught():
     built = made("grr", domain_size=3, epsilon=1.0)
     lazy = SymbolChannel(3, built.rounds.permanent.alpha * 2)
-    broken, _ = device_of(built, permanent=symbol_table(symbol_drawer(lazy), 3))
+    broken, _ = device_of(built, permanent=symbol_table(symbol_sampler(lazy), 3))
     assert not holds(built.epsilon_report, worst_of_reports(broken, range(3), 1))
     assert not holds(built.epsilon_permanent, worst_of_reports(broken, range(3), 1))
 

@@ -15,7 +15,7 @@ from overstory.privacy import Event, Ledger, OverspentError, Spend, across_devic
 from overstory.privacy.accounts import Account
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms import rappor, sets, symbols, unary
-from overstory.protocol.sampling import symbol_drawer
+from overstory.protocol.sampling import symbol_sampler
 from support.enumerated_tables import TableDevice, log_worst, symbol_table, worst_of_pattern
 
 CHAIN = symbols.l_grr(domain_size=3, epsilon_permanent=2.0, epsilon_report=1.0)
@@ -131,7 +131,7 @@ def test_the_budget_is_never_exceeded_and_the_dry_run_is_right(made, budget):
 
 def device():
     rounds = CHAIN.rounds
-    return TableDevice(*(symbol_table(symbol_drawer(c), 3) for c in (rounds.permanent, rounds.instantaneous)))
+    return TableDevice(*(symbol_table(symbol_sampler(c), 3) for c in (rounds.permanent, rounds.instantaneous)))
 
 
 def close(stated, exact):

@@ -14,7 +14,7 @@ from overstory.privacy.ledger import Ledger
 from overstory.privacy.statement import statement
 from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.mechanisms.registry import REGISTRY
-from overstory.protocol.sampling import drawer
+from overstory.protocol.sampling import bit_sampler
 from support.referee_cases import SIZED, cases, of_case, truth_of
 from support.referee_device import ENDLESS, BitDevice, Device, SymbolDevice, Truth, device
 
@@ -134,7 +134,7 @@ class OftenKept(BitDevice):
     def permanent(self, draw: Any) -> Any:
         channel = self.mechanism.rounds.permanent
         more = BinaryChannel(channel.keep_one + Fraction(1, 1 << 20), channel.raise_zero)
-        return drawer(more, self.mechanism.payload_bits)
+        return bit_sampler(more, self.mechanism.payload_bits)
 
 
 class Redrawn(SymbolDevice):

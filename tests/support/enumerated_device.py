@@ -12,8 +12,8 @@ from decimal import Context, Decimal
 from itertools import product
 from unittest import mock
 
-from overstory.protocol.permanent_response import GooglePermanence, Subject
-from overstory.protocol.sampling import drawer
+from overstory.protocol.permanent_response import GooglePermanence, ResponseContext
+from overstory.protocol.sampling import bit_sampler
 
 PRECISE = Context(prec=60)
 
@@ -38,12 +38,14 @@ class Device:
     def permanent_runs(self, word):
         if isinstance(self.mechanism.permanence, GooglePermanence) and not self.mechanism.rounds.permanent.is_identity:
             return self.google_runs(word)
-        return runs(drawer(self.mechanism.rounds.permanent, self.num_bits), word)
+        return runs(bit_sampler(self.mechanism.rounds.permanent, self.num_bits), word)
 
     def google_runs(self, word):
         """Every byte of the digest, for every bit: bytes of a digest are independent."""
         permanent = self.mechanism.rounds.permanent
-        responder = self.mechanism.permanence.responder(permanent, self.num_bits, b"s" * 16, Subject("m", b"", 0))
+        responder = self.mechanism.permanence.responder(
+            permanent, self.num_bits, b"s" * 16, ResponseContext("m", b"", 0)
+        )
         responses = []
         for byte in range(256):
             with mock.patch.object(hmac, "digest", lambda *_, byte=byte: bytes([byte]) * 32):

@@ -15,7 +15,7 @@ from math import prod
 from unittest import mock
 
 from overstory.protocol.encodings import sets
-from overstory.protocol.sampling import drawer
+from overstory.protocol.sampling import bit_sampler
 
 WORDS = 2**32
 PRECISE = Context(prec=60)
@@ -47,7 +47,7 @@ def scripted(*words):
 
 
 def symbol_table(draw, size):
-    """P(output | symbol) of a sampler of `symbol_drawer`."""
+    """P(output | symbol) of a sampler of `symbol_sampler`."""
     return {symbol: _symbol_row(draw, symbol, size) for symbol in range(size)}
 
 
@@ -80,7 +80,7 @@ def bit_table(channel, num_bits):
     """P(output bits | bits) of a channel whose thresholds have many binary digits, from its one-bit sampler."""
     if channel.is_identity:
         return {word: Counter({word: Fraction(1)}) for word in range(1 << num_bits)}
-    ones = [Fraction(_ones(drawer(channel, 1), bit), WORDS) for bit in (0, 1)]
+    ones = [Fraction(_ones(bit_sampler(channel, 1), bit), WORDS) for bit in (0, 1)]
     table = {}
     for word, output in product(range(1 << num_bits), repeat=2):
         chances = ((ones[word >> i & 1], output >> i & 1) for i in range(num_bits))

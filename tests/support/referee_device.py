@@ -17,7 +17,7 @@ from unittest import mock
 
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
-from overstory.protocol.sampling import drawer
+from overstory.protocol.sampling import bit_sampler
 from support.referee_laws import BitLaw, Law, Script, law, scripted
 
 PRECISE = Context(prec=50)
@@ -71,7 +71,7 @@ class BitDevice(Device):
         super().__init__(mechanism, cohort)
         rounds, bits = mechanism.rounds, mechanism.encoding.num_bits
         identity = rounds.permanent.is_identity
-        first = (lambda word, _: word) if identity else drawer(rounds.permanent, bits)
+        first = (lambda word, _: word) if identity else bit_sampler(rounds.permanent, bits)
         self.rounds = BitLaw(self.permanent(first), bits), BitLaw(mechanism.instantaneous, bits)
 
     def permanent(self, draw: Any) -> Any:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from overstory.analysis.reports import SupportCounts
     from overstory.analysis.selection import Correction, IntervalKind
-    from overstory.analysis.variance import Sharing
+    from overstory.analysis.variance import Clustering
 
     F64 = NDArray[np.float64]
 
@@ -219,7 +219,7 @@ def freeze_columns(result: Any, *names: str) -> None:
 
 
 def debias(
-    counts: SupportCounts, p_star: float, q_star: float, values: Sequence[str], shared: Sharing = ONE_EACH
+    counts: SupportCounts, p_star: float, q_star: float, values: Sequence[str], shared: Clustering = ONE_EACH
 ) -> Estimate:
     """Estimate counts from one-hot reports, where bit ``i`` stands for ``values[i]``.
 
@@ -230,7 +230,7 @@ def debias(
     ----------
     values : sequence of str, length num_bits
         What the bits stand for.
-    shared : Sharing
+    shared : Clustering
         What reports of one device have in common; nothing, where every device reported once.
 
     Examples

@@ -185,7 +185,7 @@ def check_reports_per_device(number: float) -> float:
 
 
 @dataclass(frozen=True)
-class Sharing:
+class Clustering:
     """How many reports share what was drawn once, and what two of them then have in common.
 
     Parameters
@@ -197,7 +197,7 @@ class Sharing:
 
     Examples
     --------
-    >>> Sharing(3.0, own=0.1, other=0.05).excess(holders=10.0, others=20.0)
+    >>> Clustering(3.0, own=0.1, other=0.05).excess(holders=10.0, others=20.0)
     4.0
     """
 
@@ -218,7 +218,7 @@ class Sharing:
         return repeated_note(self.reports_per_device) if self.own or self.other else ()
 
 
-ONE_EACH: Final = Sharing()
+ONE_EACH: Final = Clustering()
 """Every device reported once."""
 
 
@@ -250,7 +250,7 @@ def repeated_note(per_device: float) -> tuple[str, ...]:
     return (said,)
 
 
-def sharing(mechanism: Mechanism, per_device: float = 1.0) -> Sharing:
+def clustering(mechanism: Mechanism, per_device: float = 1.0) -> Clustering:
     """Return what a mechanism's reports share when a device sends `per_device` of one value.
 
     - Bits: the permanent bit, 1 with probability y, moves a report's bit by the second round's span s: ``y (1 - y)
@@ -262,7 +262,7 @@ def sharing(mechanism: Mechanism, per_device: float = 1.0) -> Sharing:
     Examples
     --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> sharing(mechanism("basic-rappor", domain_size=4, f=0.5, p=0.5, q=0.75)).own  # .75 * .25 * .25**2
+    >>> clustering(mechanism("basic-rappor", domain_size=4, f=0.5, p=0.5, q=0.75)).own  # .75 * .25 * .25**2
     0.01171875
     """
     if isinstance(mechanism, BitMechanism):
@@ -277,7 +277,7 @@ def sharing(mechanism: Mechanism, per_device: float = 1.0) -> Sharing:
     else:
         raise ParameterError(f"what reports of {mechanism.name} share is not known: it is of no known kind")
     own, other = (y * (1 - y) * span * span for y in drawn)
-    return Sharing(per_device, own, other)
+    return Clustering(per_device, own, other)
 
 
 def design_effect(mechanism: Mechanism, per_device: float, frequency: float = 0.0) -> float:
@@ -305,7 +305,7 @@ def design_effect(mechanism: Mechanism, per_device: float, frequency: float = 0.
     """
     if not 0 <= frequency <= 1:
         raise ParameterError(f"a frequency is a share, 0 to 1, not {frequency}")
-    shared, (load, sampling) = sharing(mechanism, per_device), supporting(mechanism, frequency)
+    shared, (load, sampling) = clustering(mechanism, per_device), supporting(mechanism, frequency)
     kept, raised = float(mechanism.p_star), float(mechanism.q_star)
     noise = support_noise(load, 1 - load, kept, raised)
     sampled = sampling * (kept - raised) ** 2

@@ -17,8 +17,7 @@ from overstory.collector.store import Store, open_store
 from overstory.collector.store.connection import MissingStoreError
 from overstory.collector.store.metrics import Known
 from overstory.privacy.registry.changes import Kind, compare_registries
-from overstory.privacy.registry.cost import counted
-from overstory.privacy.text import epsilon_text
+from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry
 
@@ -65,7 +64,7 @@ def _weakened(metric: Metric, stored: Sequence[tuple[Known, int]]) -> str | None
             promised = _epsilons(before, metric)
             other = weaker.get("parameters") or next(iter(weaker.values()))
             said = f"{were} promised {promised}" if promised else f"{are} stored, and {other}"
-            return f"{metric.id}: {counted(reports)} {said}; run overstory metrics diff"
+            return f"{metric.id}: {plural(reports, 'report')} {said}; run overstory metrics diff"
     return None
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.support.base import Cohorts, Simulation, Support, pooled
+from overstory.analysis.support.base import Cohorts, StreamKey, Support, pooled
 from overstory.analysis.support.registry import support_of
 from overstory.analysis.support.simulation import Rng, generator
 from overstory.analysis.support.symbols import SymbolSupport
@@ -78,7 +78,7 @@ def respond(mechanism: Mechanism, names: Sequence[Any], symbols: NDArray[np.int6
     else:  # the whole domain is one range, and a name is its place in it
         table, held = reader.table(range(size)), np.asarray(names, np.int64)[symbols]
     cohorts = reader.assign_cohorts(key, len(symbols))
-    bits = reader.respond(table, held.astype(np.int32), cohorts, Simulation(key))
+    bits = reader.respond(table, held.astype(np.int32), cohorts, StreamKey(key))
     return ReportBatch(cohorts, bits, mechanism.payload_bits, mechanism.num_cohorts)
 
 

@@ -18,7 +18,7 @@ from overstory.analysis.support.positions import positions_of
 from overstory.files.arrow_csv import SMALLEST, read_block
 from overstory.files.csv import Block, all_records, blocks, quoted, records
 from overstory.files.io import reading, writing_text
-from overstory.privacy.text import counted
+from overstory.privacy.text import plural
 from overstory.protocol.errors import FormatError
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _named_once(names: list[str], source: str, notes: list[str] | None) -> tuple
         for row, name in enumerate(names):
             first.setdefault(name, row)
         left = len(names) - len(first)
-        said.append(f"{source}: {counted(left, 'row')} with an earlier row's candidate left out, as by Google's tools")
+        said.append(f"{source}: {plural(left, 'row')} with an earlier row's candidate left out, as by Google's tools")
     if notes is not None:
         notes += said
     return (list(first), np.array(list(first.values()), np.intp)) if first else (names, None)

@@ -55,7 +55,7 @@ def variance_per_person(
     return naive * design_effect(mechanism, each, frequency)
 
 
-def people_needed(
+def required_sample_size(
     mechanism: Mechanism,
     share: float,
     num_candidates: int,
@@ -76,7 +76,7 @@ def people_needed(
     --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
     >>> oue = mechanism("oue", domain_size=100, epsilon=1.0)
-    >>> [people_needed(oue, share, 100) for share in (0.1, 0.01, 0.001)]
+    >>> [required_sample_size(oue, share, 100) for share in (0.1, 0.01, 0.001)]
     [7866, 771496, 76999362]
     """
     if not 0 < share <= 1:

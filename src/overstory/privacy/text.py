@@ -132,12 +132,12 @@ def _change(reports: int, leak: float) -> str:
     )
 
 
-def counted(number: int, thing: str) -> str:
+def plural(number: int, thing: str) -> str:
     """Return a number of things, in words that agree with it.
 
     Examples
     --------
-    >>> counted(1, "report"), counted(0, "report"), counted(1200, "distinct value")
+    >>> plural(1, "report"), plural(0, "report"), plural(1200, "distinct value")
     ('1 report', '0 reports', '1,200 distinct values')
     """
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"

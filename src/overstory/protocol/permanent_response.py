@@ -1,4 +1,4 @@
-"""The permanent response: the same for ever on one device, and independent on any other.
+"""The permanent response: always the same on one device, and independent of any other device's.
 
 It is derived from a device secret whenever it is needed, so no file has to hold a value to find it again, and a crash,
 a restart or a second process cannot draw it twice (RAPPOR, section 2, asks for it to be memoized; drawing it again
@@ -20,7 +20,7 @@ from overstory.protocol.canonical import context
 from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.entropy import KeyedEntropy
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.sampling import drawer
+from overstory.protocol.sampling import bit_sampler
 
 MIN_SECRET: Final = 16
 
@@ -30,8 +30,8 @@ Responder = Callable[[bytes, int], int]
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What permanent responses are of, apart from the value. Subjects that differ in anything are independent."""
+class ResponseContext:
+    """What a permanent response depends on besides the value. Contexts that differ in anything are independent."""
 
     metric: str
     mechanism: bytes  # the parameters' digest: other parameters get other noise, or a change would reveal its U
@@ -45,7 +45,9 @@ class Permanence(Protocol):
         """Return the permanent channel really used for RAPPOR's f."""
         ...
 
-    def responder(self, channel: BinaryChannel, num_bits: int, secret: bytes, subject: Subject) -> Responder:
+    def responder(
+        self, channel: BinaryChannel, num_bits: int, secret: bytes, response_context: ResponseContext
+    ) -> Responder:
         """Return the function from (value, true bits) to the permanent response."""
         ...
 
@@ -56,16 +58,18 @@ def halves(f: Fraction) -> BinaryChannel:
 
 
 class KeyedPermanence:
-    """The project's derivation: the channel's U's are a keyed BLAKE2b stream of the subject."""
+    """The project's derivation: the channel's U's are a keyed BLAKE2b stream of the response's context."""
 
     def channel(self, f: Fraction) -> BinaryChannel:
         """Return f's channel on the 2**-32 grid."""
         return halves(f)
 
-    def responder(self, channel: BinaryChannel, num_bits: int, secret: bytes, subject: Subject) -> Responder:
+    def responder(
+        self, channel: BinaryChannel, num_bits: int, secret: bytes, response_context: ResponseContext
+    ) -> Responder:
         """Return the function from (value, true bits) to the permanent response."""
-        draw = drawer(channel, num_bits)
-        about = context(subject.metric, subject.mechanism, subject.cohort)
+        draw = bit_sampler(channel, num_bits)
+        about = context(response_context.metric, response_context.mechanism, response_context.cohort)
         bits_about = KeyedEntropy(check_secret(secret), about, purpose=b"permanent").bits_about
 
         def respond(value: bytes, bits: int) -> int:
@@ -79,7 +83,7 @@ class GooglePermanence:
 
     A byte's lowest bit is the uniform bit, its upper seven say whether it replaces the true one: f is rounded up
     to a multiple of 1/128. Two values with one filter share one response. The HMAC's key is derived from the secret
-    for each subject: one key for two metrics, or for two f, would share their noise, and two responses with shared
+    for each context: one key for two metrics, or for two f, would share their noise, and two responses with shared
     noise give bits away (test_law4_permanence).
     """
 
@@ -89,9 +93,11 @@ class GooglePermanence:
         """Return the channel of ``ceil(128 f) / 128``, the f that this derivation really uses."""
         return halves(Fraction(math.ceil(f * 128), 128))
 
-    def responder(self, channel: BinaryChannel, num_bits: int, secret: bytes, subject: Subject) -> Responder:
+    def responder(
+        self, channel: BinaryChannel, num_bits: int, secret: bytes, response_context: ResponseContext
+    ) -> Responder:
         """Return the function to ``(bits and not noise) or (uniform and noise)``."""
-        about = context(subject.metric, subject.mechanism, subject.cohort)
+        about = context(response_context.metric, response_context.mechanism, response_context.cohort)
         key = hashlib.blake2b(about, key=check_secret(secret), digest_size=32, person=b"google response").digest()
         return google_response(channel, num_bits, key)
 
@@ -102,7 +108,13 @@ class GoogleClientPermanence(GooglePermanence):
     All metrics and parameters of one secret share their noise.
     """
 
-    def responder(self, channel: BinaryChannel, num_bits: int, secret: bytes, subject: Subject) -> Responder:  # noqa: ARG002
+    def responder(
+        self,
+        channel: BinaryChannel,
+        num_bits: int,
+        secret: bytes,
+        response_context: ResponseContext,  # noqa: ARG002
+    ) -> Responder:
         """Return `google_response` under the secret itself."""
         return google_response(channel, num_bits, secret)
 

@@ -50,7 +50,7 @@ class ChannelSampler:
         digits = tuple((bool(keep >> i & 1), bool(raised >> i & 1)) for i in range(spare, THRESHOLD_BITS))
         return cls(digits, keep == ONE, raised == ONE)
 
-    def drawer(self, num_bits: int) -> Draw:
+    def sampler(self, num_bits: int) -> Draw:
         """Return the function that passes vectors of `num_bits` bits through the channel.
 
         It computes ``(bits & U < keep_one) | (~bits & U < raise_zero)`` with fresh U's.
@@ -80,16 +80,16 @@ class ChannelSampler:
 
 
 @lru_cache(maxsize=256)
-def drawer(channel: BinaryChannel, num_bits: int) -> Draw:
+def bit_sampler(channel: BinaryChannel, num_bits: int) -> Draw:
     """Return the function (bits, random_bits) -> bits of a channel on the 2**-32 grid, made once.
 
     Examples
     --------
     >>> from overstory.protocol.entropy import SeededEntropy
-    >>> drawer(BinaryChannel.identity(), 8)(0b1010, SeededEntropy(1).bits) == 0b1010
+    >>> bit_sampler(BinaryChannel.identity(), 8)(0b1010, SeededEntropy(1).bits) == 0b1010
     True
     """
-    return ChannelSampler.of(channel).drawer(num_bits)
+    return ChannelSampler.of(channel).sampler(num_bits)
 
 
 @dataclass(frozen=True)
@@ -132,13 +132,13 @@ class SymbolRounds:
         return self.permanent.epsilon
 
 
-def symbol_drawer(channel: SymbolChannel) -> Draw:
+def symbol_sampler(channel: SymbolChannel) -> Draw:
     """Return the function (symbol, random_bits) -> symbol of a channel with alpha on the 2**-32 grid.
 
     Examples
     --------
     >>> from overstory.protocol.entropy import SeededEntropy
-    >>> symbol_drawer(SymbolChannel(5, 1))(3, SeededEntropy(1).bits)
+    >>> symbol_sampler(SymbolChannel(5, 1))(3, SeededEntropy(1).bits)
     3
     """
     scaled = channel.alpha * ONE

@@ -17,7 +17,7 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.processed import postprocess
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.tables.output import CSV_HEADER, csv_cells, csv_line
-from overstory.analysis.variance import check_reports_per_device, sharing
+from overstory.analysis.variance import check_reports_per_device, clustering
 from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.encodings.seeds import SeededHash
 from overstory.protocol.errors import ParameterError
@@ -229,7 +229,7 @@ def _check_repeats(counted: Counted, kind: Kind, choices: Choices) -> None:
 def _notes(counted: Counted, kind: Kind, choices: Choices) -> Iterator[str]:
     if not counted.periods:
         yield NO_REPORTS
-    shared = sharing(counted.metric.mechanism)
+    shared = clustering(counted.metric.mechanism)
     several = len(counted.periods) > 1
     shares_noise = shared.own or shared.other
     counts_people = choices.kind_of_intervals(kind) == "population"

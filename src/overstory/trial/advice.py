@@ -10,7 +10,7 @@ import numpy as np
 
 from overstory.analysis.comparison import Choice, recommend
 from overstory.planning.detection import NINE_IN_TEN, critical_value
-from overstory.planning.sample_size import people_needed, smallest_share, variance_per_person
+from overstory.planning.sample_size import required_sample_size, smallest_share, variance_per_person
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.trial.run import Learned
@@ -120,7 +120,7 @@ def _at(built: Mechanism, learned: Learned) -> AtOracle:
     people = _people(learned)
     return AtOracle(
         built.name,
-        tuple(people_needed(built, share, values, alpha=ALPHA, reports_per_device=each) for share in SHARES),
+        tuple(required_sample_size(built, share, values, alpha=ALPHA, reports_per_device=each) for share in SHARES),
         smallest_share(built, people, values, alpha=ALPHA, reports_per_device=each),
         _threshold(built, learned, 0.0),
         _threshold(built, learned, NINE_IN_TEN),

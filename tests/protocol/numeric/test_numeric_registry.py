@@ -17,7 +17,7 @@ from overstory.protocol.errors import FormatError, ParameterError, WireError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.numeric import RangeRandomizer, SquareWave, means, windows
 from overstory.protocol.numeric.registry import NUMERIC, numeric
-from overstory.protocol.sampling import symbol_drawer
+from overstory.protocol.sampling import symbol_sampler
 from overstory.protocol.wire.batch import decode_batch, encode_reports
 from support.exact_draws import exact_distribution, worst_ratio
 from support.numeric_vectors import PATH, answer, travelling
@@ -110,14 +110,14 @@ class EagerDuchi(means.Duchi):
 
     def draw(self, position, entropy):
         end = int(means.uniform_below(self.resolution, entropy) < position)
-        return symbol_drawer(SymbolChannel(2, self.channel.alpha + Fraction(1, 8)))(end, entropy.bits)
+        return symbol_sampler(SymbolChannel(2, self.channel.alpha + Fraction(1, 8)))(end, entropy.bits)
 
 
 class NearestDuchi(means.Duchi):
     """Rounds to the nearer end instead of at random: as private, and biased."""
 
     def draw(self, position, entropy):
-        return symbol_drawer(self.channel)(int(2 * position > self.resolution), entropy.bits)
+        return symbol_sampler(self.channel)(int(2 * position > self.resolution), entropy.bits)
 
 
 class LookingHybrid(means.Hybrid):

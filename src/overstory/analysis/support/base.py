@@ -31,8 +31,8 @@ Cohorts = NDArray[np.uint16] | NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
-class Simulation:
-    """Whose randomness a simulated report takes: everything follows from it.
+class StreamKey:
+    """Which random stream a simulated report takes: with the value it decides the report.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Support(ABC, Generic[M_co]):
         """Return what a value is encoded from, a row (of the last but one axis, or the only one) for each."""
 
     @abstractmethod
-    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, whose: Simulation) -> Words:
+    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
         """Return the packed reports of devices that hold ``table[symbols]``."""
 
     @abstractmethod
@@ -97,10 +97,10 @@ class Support(ABC, Generic[M_co]):
     ) -> Estimate:
         """Debias the counts: (supports - n q*) / (p* - q*)."""
         from overstory.analysis.estimate import debias
-        from overstory.analysis.variance import sharing
+        from overstory.analysis.variance import clustering
 
         values = [str(symbol) for symbol in range(counts.num_bits)] if names is None else names
-        shared = sharing(self.mechanism, reports_per_device)
+        shared = clustering(self.mechanism, reports_per_device)
         return debias(counts, float(self.mechanism.p_star), float(self.mechanism.q_star), values, shared, **choices)
 
     def outputs(self, batch: ReportBatch) -> NDArray[np.int64]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.support.base import Cohorts, Simulation, Support, Words, chosen
+from overstory.analysis.support.base import Cohorts, StreamKey, Support, Words, chosen
 from overstory.analysis.support.positions import positions_of
 from overstory.analysis.variance import support_noise
 from overstory.protocol.channels import BinaryChannel
@@ -30,12 +30,12 @@ class OneHotSupport(Support[BitMechanism]):
         """Return the positions that each value sets in each cohort."""
         return positions_of(self.mechanism.encoding, values)
 
-    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, whose: Simulation) -> Words:
+    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
         """Pass the values' bits through both channels."""
-        return self._simulate(table, symbols, cohorts, whose, self.mechanism.encoding.num_bits)
+        return self._simulate(table, symbols, cohorts, stream, self.mechanism.encoding.num_bits)
 
     def _simulate(
-        self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, whose: Simulation, num_bits: int
+        self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey, num_bits: int
     ) -> Words:
         from overstory.kernels.small_devices import simulate_bits
 
@@ -46,10 +46,10 @@ class OneHotSupport(Support[BitMechanism]):
             cohorts.astype(np.uint16, copy=False),
             _thresholds(rounds.permanent),
             _thresholds(rounds.instantaneous),
-            whose.key,
+            stream.key,
             num_bits=num_bits,
-            first_device=whose.first_device,
-            report_index=whose.report_index,
+            first_device=stream.first_device,
+            report_index=stream.report_index,
         )
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
@@ -110,11 +110,11 @@ class SampledSupport(OneHotSupport):
         none, distances = self.sample.num_bits, range(self.sample.domain_size)
         return np.array([self.sample.places.get(distance, none) for distance in distances], np.int32).reshape(1, -1, 1)
 
-    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, whose: Simulation) -> Words:
+    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
         """Encode distances from the cohort, with a bit more for what is not asked for; then drop that bit."""
         asked, size = self.sample.num_bits, self.sample.domain_size
         distances = ((symbols.astype(np.int64) - cohorts) % size).astype(np.int32)
-        bits = self._simulate(table, distances, np.zeros(len(symbols), np.uint16), whose, asked + 1)
+        bits = self._simulate(table, distances, np.zeros(len(symbols), np.uint16), stream, asked + 1)
         bits[:, asked // 64] &= np.uint64((1 << asked % 64) - 1)
         return bits[:, : -(-asked // 64)]
 
@@ -141,14 +141,14 @@ class SampledSupport(OneHotSupport):
         the s are a sample adds ``x (1 - x) (1 - s/n) / s`` to its variance. What nobody was asked for is unknown.
         """
         from overstory.analysis.estimate import Estimate
-        from overstory.analysis.variance import sharing
+        from overstory.analysis.variance import clustering
 
         asked, ones = self.asked(counts)
         p_star, q_star, reports = float(self.mechanism.p_star), float(self.mechanism.q_star), counts.num_reports
         reached = np.maximum(asked, 1)
         shares = np.where(asked, (ones / reached - q_star) / (p_star - q_star), 0.0)
         held = np.clip(shares, 0, 1)
-        shared = sharing(self.mechanism, reports_per_device)
+        shared = clustering(self.mechanism, reports_per_device)
         noise = support_noise(held, 1 - held, p_star, q_star) + shared.excess(held, 1 - held)
         sampling = reports_per_device * held * (1 - held) * (1 - reached / max(reports, 1))  # devices were sampled
         spread = (noise / (p_star - q_star) ** 2 + sampling) / reached

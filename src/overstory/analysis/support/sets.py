@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.support.base import Cohorts, Simulation, Support, Words, chosen, pooled
+from overstory.analysis.support.base import Cohorts, StreamKey, Support, Words, chosen, pooled
 from overstory.analysis.support.positions import symbols_of
 from overstory.kernels.random.chacha import blocks, key_words
 from overstory.kernels.small_devices import are_few, below
@@ -49,7 +49,7 @@ class SubsetSupport(SetSupport):
         assert isinstance(system, Subsets)
         return system
 
-    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, whose: Simulation) -> Words:  # noqa: ARG002
+    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:  # noqa: ARG002
         """Draw subsets; they are memoized, so all reports of a device are one."""
         from overstory.kernels.small_devices import simulate_subsets
 
@@ -58,8 +58,8 @@ class SubsetSupport(SetSupport):
             self.system.domain_size,
             self.system.subset_size,
             self.inside,
-            whose.key,
-            first_device=whose.first_device,
+            stream.key,
+            first_device=stream.first_device,
         )
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
@@ -87,9 +87,9 @@ class PointSupport(SetSupport):
         """The space's points."""
         return self.space.sizes[0]
 
-    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, whose: Simulation) -> Words:  # noqa: ARG002
+    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:  # noqa: ARG002
         """Draw points; they are memoized, so all reports of a device are one."""
-        points = simulate_points(table[symbols], self.space, self.inside, whose.key, first_device=whose.first_device)
+        points = simulate_points(table[symbols], self.space, self.inside, stream.key, first_device=stream.first_device)
         return points.astype(np.uint64).reshape(-1, 1)
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch
-from overstory.analysis.support.base import Cohorts, Simulation
+from overstory.analysis.support.base import Cohorts, StreamKey
 from overstory.analysis.support.positions import symbols_of
 from overstory.analysis.support.registry import support_of
 from overstory.protocol.encodings.base import MAX_COHORTS
@@ -85,9 +85,9 @@ class SimulatedDevices:
     def report(self, index: int = 0, *, start: int = 0, stop: int | None = None) -> ReportBatch:
         """Return report number `index` of the devices ``start .. stop - 1``; the same call gives the same bits."""
         rows = slice(start, len(self) if stop is None else stop)
-        whose = Simulation(self.key, first_device=start, report_index=index)
+        stream = StreamKey(self.key, first_device=start, report_index=index)
         cohorts, built = self.cohorts[rows], self.mechanism
-        bits = support_of(built).respond(self.table, self.symbols[rows], cohorts, whose)
+        bits = support_of(built).respond(self.table, self.symbols[rows], cohorts, stream)
         return ReportBatch(cohorts, bits, built.payload_bits, built.num_cohorts)
 
     def batches(self, index: int = 0, *, size: int = 1 << 17) -> Iterator[ReportBatch]:

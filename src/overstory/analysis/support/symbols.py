@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.support.base import Cohorts, Simulation, Support, Words, chosen, pooled
+from overstory.analysis.support.base import Cohorts, StreamKey, Support, Words, chosen, pooled
 from overstory.analysis.support.positions import symbols_of, words_of
 from overstory.analysis.variance import error_bound
 from overstory.protocol.encodings.base import SEEDS
@@ -38,7 +38,7 @@ class SymbolSupport(Support[SymbolMechanism]):
     def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
         """Return the symbol that the channels work on, for each device."""
 
-    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, whose: Simulation) -> Words:
+    def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
         """Pass the encoded symbols through both channels."""
         encoded, rounds = self.encode(table, symbols, cohorts), self.mechanism.rounds
         alphas = [int(channel.alpha * ONE) for channel in (rounds.permanent, rounds.instantaneous)]
@@ -51,9 +51,9 @@ class SymbolSupport(Support[SymbolMechanism]):
             self.num_outputs,
             permanent,
             instantaneous,
-            whose.key,
-            first_device=whose.first_device,
-            report_index=whose.report_index,
+            stream.key,
+            first_device=stream.first_device,
+            report_index=stream.report_index,
         )
         return reported.astype(np.uint64).reshape(-1, 1)
 

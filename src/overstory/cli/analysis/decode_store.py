@@ -160,7 +160,7 @@ def summary(reading: Reading) -> list[str]:
     from overstory.analysis.selection import INTERVAL_KINDS
     from overstory.cli.output import bound_text
     from overstory.files.rappor import epsilon_text
-    from overstory.privacy.text import counted
+    from overstory.privacy.text import plural
 
     said, metric = reading.summary(), reading.metric
     between = f" between {said['from']} and {said['to']}" if said["from"] else ""
@@ -170,8 +170,8 @@ def summary(reading: Reading) -> list[str]:
     one, ever = epsilon_text(said["epsilon_report"]), epsilon_text(said["epsilon_permanent"])
     oracle = f"{metric.mechanism.name}, epsilon {one} for one report, {ever} for any number of reports of one value"
     read = f"estimated {kinds[reading.kind]}; {bound_text(reading.choices.correction, reading.choices.alpha)}"
-    periods = counted(said["periods_with_reports"], "period")
-    there = f"{counted(said['reports'], 'report')} of {metric.id} in {periods}{between}"
+    periods = plural(said["periods_with_reports"], "period")
+    there = f"{plural(said['reports'], 'report')} of {metric.id} in {periods}{between}"
     intervals = f"intervals: {INTERVAL_KINDS[reading.interval_kind]}"
     return ["", f"{there}; {read}", intervals, f"privacy: {oracle}"]
 

@@ -14,7 +14,7 @@ from overstory.cli.output import bound_text
 from overstory.cli.table import print_line
 from overstory.discovery.result_table import cells
 from overstory.presentation.streams import printable
-from overstory.privacy.text import counted, epsilon_text
+from overstory.privacy.text import epsilon_text, plural
 
 if TYPE_CHECKING:
     from overstory.discovery import Discovered, PrefixPlan
@@ -41,8 +41,8 @@ def show(found: Discovered, plan: PrefixPlan) -> None:
 
 def sentences(found: Discovered, plan: PrefixPlan) -> list[str]:
     """Return the discovery as a whole in sentences."""
-    values = f"{counted(len(found.found()), 'value')} found in {counted(found.num_reports, 'report')}"
-    asked = f"each device answered one of {counted(len(plan.groups), 'question')}, once"
+    values = f"{plural(len(found.found()), 'value')} found in {plural(found.num_reports, 'report')}"
+    asked = f"each device answered one of {plural(len(plan.groups), 'question')}, once"
     said = [
         f"{values}, out of {found.tried:,} that were tried ({bound_text(found.correction, found.alpha)})",
         f"intervals: {INTERVAL_KINDS[found.interval_kind]}",

@@ -120,6 +120,7 @@ def lint(file: str, *, strict: bool = False, as_json: bool = False) -> int:
     import datetime as dt
 
     from overstory.privacy.registry.warnings import registry_notes, registry_warnings, seed_notes
+    from overstory.privacy.text import plural
     from overstory.protocol.metrics import RegistryError, parse_registry, registry_folder, registry_text
 
     text = registry_text(file)
@@ -140,17 +141,15 @@ def lint(file: str, *, strict: bool = False, as_json: bool = False) -> int:
                 print(f"{file}:{fault.line}: {kind}{fault.field}{': ' if fault.field else ''}{fault.message}")
         for note in notes:
             print(f"{file}: note: {note}")
-        print(f"{file}: {_counted(len(faults), 'fault')}" if faults else _fine(file, count, len(warnings)))
+        print(f"{file}: {plural(len(faults), 'fault')}" if faults else _fine(file, count, len(warnings)))
     return BAD_INPUT if faults else FOUND if warnings and strict else 0
 
 
 def _fine(file: str, metrics: int, warnings: int) -> str:
-    said = f"{file}: {_counted(metrics, 'metric')}, no fault"
-    return f"{said}, {_counted(warnings, 'warning')}" if warnings else said
+    from overstory.privacy.text import plural
 
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s' * (count != 1)}"
+    summary = f"{file}: {plural(metrics, 'metric')}, no fault"
+    return f"{summary}, {plural(warnings, 'warning')}" if warnings else summary
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -230,6 +229,7 @@ def _plan(args: argparse.Namespace) -> int:
 
     from overstory.files.io import replacing
     from overstory.planning.registry import plan_registry
+    from overstory.privacy.text import plural
     from overstory.protocol.errors import ParameterError
     from overstory.protocol.metrics import registry_folder, registry_text
 
@@ -245,7 +245,5 @@ def _plan(args: argparse.Namespace) -> int:
     else:
         for one in planned:
             print(one.plain_words())
-        print(
-            f"{_counted(len(planned), 'metric')} planned in {target}" if planned else "every metric has its parameters"
-        )
+        print(f"{plural(len(planned), 'metric')} planned in {target}" if planned else "every metric has its parameters")
     return 0

@@ -151,18 +151,18 @@ def _sink(args: argparse.Namespace, opened: ExitStack) -> Sink | None:
 
 def words(outcome: dict[str, Any]) -> list[str]:
     """Return what became of everything, in sentences."""
-    from overstory.privacy.text import counted
+    from overstory.privacy.text import plural
 
     lines, seen, spent = outcome["lines"], outcome["readings"], outcome["privacy"]
     dropped = sum(outcome["dropped"].values())
     made = outcome["reports"].get("recorded", 0)
     refused = ", ".join(f"{n:,} {word}" for word, n in outcome["reports"].items() if word != "recorded")
     readings = (
-        f"{counted(lines['read'], 'line')}, {lines['bad']:,} bad; readings: {seen['used']:,} used, "
+        f"{plural(lines['read'], 'line')}, {lines['bad']:,} bad; readings: {seen['used']:,} used, "
         f"{seen['late']:,} late, {seen['duplicate']:,} duplicate, {seen['already']:,} reported before"
     )
     reports = (
-        f"{counted(made, 'period')} reported{f' ({refused})' if refused else ''}, {seen['missing']:,} missing, "
+        f"{plural(made, 'period')} reported{f' ({refused})' if refused else ''}, {seen['missing']:,} missing, "
         f"of which {seen['filled']:,} filled; {outcome['handed_over']:,} handed over, {dropped:,} refused, "
         f"{outcome['waiting']:,} waiting" + (f" ({outcome['trouble']})" if outcome["trouble"] else "")
     )

@@ -15,7 +15,7 @@ from overstory.privacy.attacks.linkability import linkability
 from overstory.privacy.payload_terms import terms_of
 from overstory.privacy.registry.page import how_many_values, how_often
 from overstory.privacy.registry.totals import TotalCost
-from overstory.privacy.text import counted, share
+from overstory.privacy.text import plural, share
 from overstory.protocol.metrics import Metric
 
 PERIODS_SHOWN: Final = 30
@@ -137,7 +137,7 @@ def _metric(shown: ShownMetric, reports: int) -> Iterator[Block]:
                 ("why", metric.purpose),
                 ("how often", how_often(metric)),
                 ("until", metric.expires.isoformat()),
-                ("reports are kept", f"{counted(metric.retention_days, 'day')}; counts stay"),
+                ("reports are kept", f"{plural(metric.retention_days, 'day')}; counts stay"),
                 ("different values", how_many_values(metric)),
                 ("method", _method(metric)),
                 ("linkable", linkability(metric.mechanism).words()),

@@ -19,7 +19,7 @@ from overstory.client.state.state import State
 from overstory.privacy.attacks.posterior import posterior
 from overstory.privacy.payload_terms import terms_of
 from overstory.privacy.registry.cost import unchanged_cost
-from overstory.privacy.text import counted
+from overstory.privacy.text import plural
 from overstory.protocol.domains import Bins, Integers
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism, Report
@@ -209,7 +209,7 @@ def _before(state: State, metric: Metric, secret: bytes, cohort: int, encoded: A
         queue, distinct = rows.outbox.rows(metric.id), rows.memo.distinct(metric.id, spare=metric.nothing_is_spare)
     if not found:
         full = metric.max_values is not None and distinct >= metric.max_values
-        return Before(cap=CAPPED.format(counted(distinct, "distinct value"), BEYOND[metric.beyond]) if full else "")
+        return Before(cap=CAPPED.format(plural(distinct, "distinct value"), BEYOND[metric.beyond]) if full else "")
     number = found[0].number
     made = [report_in(row.body)[1] for row in queue if row.response == number and made_by(row.body, metric)]
     return Before(number + 1, made[-1] if made else None)

@@ -17,7 +17,7 @@ from overstory.privacy.attacks.linkability import linkability
 from overstory.privacy.registry.cost import CostLine, MetricCost, metric_cost
 from overstory.privacy.registry.page import how_many_values, how_often
 from overstory.privacy.registry.totals import TotalCost, budget_words, total_costs
-from overstory.privacy.text import counted
+from overstory.privacy.text import plural
 from overstory.protocol.metrics import Metric, MetricRegistry
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _facts(metric: Metric) -> Iterator[tuple[str, str]]:
     if metric.attribute is not None:
         yield "it tells of", metric.attribute
     yield "how often", f"{how_often(metric)}, until {metric.expires.isoformat()}"
-    yield "reports are kept", f"{counted(metric.retention_days, 'day')}; counts stay"
+    yield "reports are kept", f"{plural(metric.retention_days, 'day')}; counts stay"
     yield "different values", how_many_values(metric)
     yield "linkable", linkability(metric.mechanism).words()
 
@@ -130,8 +130,8 @@ def _each(metric: Metric) -> str:
 
 def _spoken(cost: MetricCost) -> str:
     if cost.planned:
-        return f"What {counted(cost.reports, 'report')} can tell of you:"
-    return f"What your {counted(cost.reports, 'report')} so far can have told of you:"
+        return f"What {plural(cost.reports, 'report')} can tell of you:"
+    return f"What your {plural(cost.reports, 'report')} so far can have told of you:"
 
 
 def _ending(asked: Asked) -> Iterator[str]:

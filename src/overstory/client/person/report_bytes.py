@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from overstory.privacy.text import counted
+from overstory.privacy.text import plural
 from overstory.protocol.encodings.symbols import Direct
 from overstory.protocol.errors import WireError
 from overstory.protocol.mechanisms.base import Mechanism, Report
@@ -48,7 +48,7 @@ def dissect(body: bytes, metric: Metric | None) -> tuple[Part, ...]:
     cut("length", 4, f"{len(upload.reports)} bytes of reports follow")
     cut("metric", len(upload.metric), upload.metric)
     cut("format", 6, "a batch of reports, version 1")
-    cut("bits", 2, f"a report has {counted(batch.num_bits, 'bit')}")
+    cut("bits", 2, f"a report has {plural(batch.num_bits, 'bit')}")
     cut("cohorts", 4, f"there {_are(batch.num_cohorts)} {batch.num_cohorts}")
     cut("reports", 4, "there is 1")
     cut("parameters", 16, _parameters(metric, batch.digest))
@@ -130,7 +130,7 @@ def payload_words(mechanism: Mechanism, payload: int, labels: Sequence[str] = ()
     """
     if isinstance(mechanism, BitMechanism):
         ones = payload.bit_count()
-        return f"{ones} of {counted(mechanism.payload_bits, 'bit')} {_are(ones)} 1"
+        return f"{ones} of {plural(mechanism.payload_bits, 'bit')} {_are(ones)} 1"
     if isinstance(mechanism, SymbolMechanism):
         if isinstance(mechanism.encoding, Direct) and payload < len(labels):
             return f'says "{labels[payload]}" (by chance, not necessarily yours)'

@@ -16,7 +16,7 @@ from overstory.client.state.outbox import LONGEST_DELAY
 from overstory.client.state.paths import StatePaths
 from overstory.client.upload.retry import DAY, problem_words
 from overstory.client.upload.sender import ASKED, Health
-from overstory.privacy.text import columns, counted, duration
+from overstory.privacy.text import columns, duration, plural
 
 if TYPE_CHECKING:
     from overstory.client.budget import Spent
@@ -154,8 +154,8 @@ class Status:
     def costs(self) -> Iterator[str]:
         """Say what the reports have cost, a line at a time: each metric, and all of them together."""
         for spent in self.spent:
-            values = f" of {counted(spent.distinct, 'distinct value')}" if spent.distinct else ""
-            yield f"{spent.metric}: {counted(spent.reports, 'report')}{values}"
+            values = f" of {plural(spent.distinct, 'distinct value')}" if spent.distinct else ""
+            yield f"{spent.metric}: {plural(spent.reports, 'report')}{values}"
             if not spent.cost.planned:
                 yield from columns(spent.cost.pairs())
         for total in self.totals:

@@ -15,7 +15,7 @@ from overstory.experiments.comparison import LEVEL, Comparison, Published, exact
 from overstory.experiments.registry import Context
 from overstory.experiments.result import Cell, Result, Table
 from overstory.planning.design import design
-from overstory.planning.sample_size import people_needed
+from overstory.planning.sample_size import required_sample_size
 from overstory.presentation import figures
 from overstory.presentation.figures import Picture
 from overstory.protocol.mechanisms.base import Mechanism
@@ -106,7 +106,7 @@ def _tried(context: Context, index: int, runs: int) -> Tried:
     """Ask the people needed, `runs` times over; the others spread evenly over the other values."""
     name, epsilon, share = POINTS[index]
     built = family(name, epsilon)
-    people = people_needed(built, share, VALUES, alpha=ALPHA)
+    people = required_sample_size(built, share, VALUES, alpha=ALPHA)
     holders = round(share * people)
     held = np.append(np.zeros(holders, np.int32), 1 + np.arange(people - holders, dtype=np.int32) % (VALUES - 1))
     oracle, found = FrequencyOracle(built), 0
@@ -163,7 +163,8 @@ def _rare(built: Mechanism) -> float:
 def _at_one_percent() -> list[Comparison]:
     return [
         exact(
-            f"people that {name} needs for a share of 1% at epsilon 1", people_needed(family(name, 1.0), 0.01, VALUES)
+            f"people that {name} needs for a share of 1% at epsilon 1",
+            required_sample_size(family(name, 1.0), 0.01, VALUES),
         )
         for name in FAMILIES
     ]
@@ -171,7 +172,7 @@ def _at_one_percent() -> list[Comparison]:
 
 def _table() -> Table:
     rows: list[tuple[Cell, ...]] = [
-        (epsilon, f"{share:.1%}", *(people_needed(family(name, epsilon), share, VALUES) for name in FAMILIES))
+        (epsilon, f"{share:.1%}", *(required_sample_size(family(name, epsilon), share, VALUES) for name in FAMILIES))
         for epsilon in EPSILONS
         for share in (0.1, 0.01, 0.001)
     ]
@@ -186,10 +187,12 @@ def _points(tried: Sequence[Tried], runs: int) -> Table:
 def _draw() -> Picture:
     figure, (left, right) = figures.panels(width=9.6, height=4.4, columns=2)
     epsilons = np.linspace(EPSILONS[0], EPSILONS[-1], 15).tolist()
-    fewest = [min(people_needed(family(name, epsilon), 0.01, VALUES) for name in FAMILIES) for epsilon in epsilons]
+    fewest = [
+        min(required_sample_size(family(name, epsilon), 0.01, VALUES) for name in FAMILIES) for epsilon in epsilons
+    ]
     ends = []
     for colour, (name, label) in zip(figures.SERIES, DRAWN.items(), strict=True):
-        people = [people_needed(family(name, epsilon), 0.01, VALUES) for epsilon in epsilons]
+        people = [required_sample_size(family(name, epsilon), 0.01, VALUES) for epsilon in epsilons]
         times = [one / least for one, least in zip(people, fewest, strict=True)]
         left.semilogy(epsilons, times, color=colour)
         ends.append((times[-1], label, colour))
@@ -198,7 +201,9 @@ def _draw() -> Picture:
     figures.labels(left, EPSILONS[-1], ends)
     ends = []
     for colour, epsilon in zip(figures.SERIES, EPSILONS, strict=False):
-        needed = [min(people_needed(family(name, epsilon), share, VALUES) for name in FAMILIES) for share in SHARES]
+        needed = [
+            min(required_sample_size(family(name, epsilon), share, VALUES) for name in FAMILIES) for share in SHARES
+        ]
         right.loglog([100 * share for share in SHARES], needed, color=colour)
         ends.append((float(needed[-1]), f"epsilon {epsilon:g}", colour))
     right.set(xlabel="share (%), by the best family", ylabel="people needed", xlim=(10, 0.1))

@@ -84,7 +84,7 @@ def fold_rows(data: Any, first: Any, width: Any, state: Any, at: Any, out: Any, 
 
 
 @kernel
-def take_apart(trees: Any, row: Any, width: Any, weight: Any) -> None:
+def unpack_counters(trees: Any, row: Any, width: Any, weight: Any) -> None:
     """Add ``weight`` to the counters for each bit set in a row of ``trees`` (see `fold_blocks`)."""
     for place in range(64):
         for column in range(width):
@@ -125,7 +125,7 @@ def fold_blocks(flat: Any, first: Any, stop: Any, width: Any, trees: Any, filled
         filled += 1
         if filled == TREE:
             fold_rows(trees, 8 * width, width, trees, 4 * width, trees, 24 * width)
-            take_apart(trees, 24, width, 256)
+            unpack_counters(trees, 24, width, 256)
             filled = 0
     return filled
 
@@ -134,9 +134,9 @@ def fold_blocks(flat: Any, first: Any, stop: Any, width: Any, trees: Any, filled
 def finish_trees(trees: Any, filled: Any, width: Any, words: Any, counts: Any) -> None:
     """Add what `fold_blocks` has gathered to ``counts`` int64[words * 64]."""
     for i in range(filled):
-        take_apart(trees, 8 + i, width, 16)
+        unpack_counters(trees, 8 + i, width, 16)
     for level in range(8):
-        take_apart(trees, level, width, 1 << level)
+        unpack_counters(trees, level, width, 1 << level)
     for place in range(64):
         for column in range(width):
             counts[column % words * 64 + place] += np.int64(trees[(25 + place) * width + column])

@@ -18,12 +18,12 @@ from overstory.kernels.random.bernoulli import (
     RESULT,
     ROWS,
     SECTION,
-    close_up,
+    compact_lanes,
     compare_block,
     find_open,
     finish_channel,
-    put_away,
     start_channel,
+    store_results,
 )
 from overstory.kernels.random.streams import LANES, fill_blocks
 
@@ -95,13 +95,13 @@ def apply_channel(
         if ALWAYS_READ <= digit < depth:
             still_open = find_open(tile, is_open, kept, rows, lanes)
             if still_open <= lanes - lanes // 8:
-                put_away(tile, origin, rows, lanes)
-                close_up(tile, names, origin, kept, rows, still_open)
+                store_results(tile, origin, rows, lanes)
+                compact_lanes(tile, names, origin, kept, rows, still_open)
                 lanes, closed_up = still_open, True
             if still_open == 0:
                 break
     if closed_up:
-        put_away(tile, origin, rows, lanes)
+        store_results(tile, origin, rows, lanes)
     finish_channel(tile, rows, RESULT if closed_up else LESS)
 
 

@@ -139,7 +139,7 @@ def find_open(tile: Any, is_open: Any, kept: Any, rows: Any, lanes: Any) -> Any:
 
 
 @kernel
-def put_away(tile: Any, origin: Any, rows: Any, lanes: Any) -> None:
+def store_results(tile: Any, origin: Any, rows: Any, lanes: Any) -> None:
     """Copy what is known of the first ``lanes`` columns to where their devices stand in the tile."""
     for row in range(rows):
         less, result = row_of(tile, LESS, row), row_of(tile, RESULT, row)
@@ -148,7 +148,7 @@ def put_away(tile: Any, origin: Any, rows: Any, lanes: Any) -> None:
 
 
 @kernel
-def close_up(tile: Any, names: Any, origin: Any, kept: Any, rows: Any, still_open: Any) -> None:
+def compact_lanes(tile: Any, names: Any, origin: Any, kept: Any, rows: Any, still_open: Any) -> None:
     """Move the ``still_open`` columns in ``kept`` together, so that no vector computes for the finished."""
     for row in range(rows):
         bits, less, undecided = row_of(tile, BITS, row), row_of(tile, LESS, row), row_of(tile, UNDECIDED, row)

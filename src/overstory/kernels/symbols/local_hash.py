@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 ENOUGH = 1 << 16  # devices worth a thread
 
 
-def looked_up(
+def map_symbols(
     name: str,
     rows_kernel: Callable[..., None],
     words: NDArray[np.uint64],
@@ -59,7 +59,7 @@ def looked_up(
     return out
 
 
-def summed(
+def sum_parts(
     support_kernel: Callable[[int, int, NDArray[np.int64]], None],
     rows: int,
     values: int,
@@ -193,7 +193,7 @@ def encode_hash(
     def rows(words: Any, symbols: Any, seeds: Any, out: Any) -> None:
         encode_rows(words, symbols, seeds, hash_range, out)
 
-    return looked_up("seeds", rows, words, symbols, seeds, threads)
+    return map_symbols("seeds", rows, words, symbols, seeds, threads)
 
 
 def count_hash_support(
@@ -234,4 +234,4 @@ def count_hash_support(
     def part(start: int, stop: int, out: NDArray[np.int64]) -> None:
         support_rows(seeds[start:stop], reported[start:stop], low, high, hash_range, out)
 
-    return summed(part, seeds.size, low.size, threads, smallest=SMALLEST)[: words.size]
+    return sum_parts(part, seeds.size, low.size, threads, smallest=SMALLEST)[: words.size]

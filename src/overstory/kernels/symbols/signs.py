@@ -16,7 +16,7 @@ from llvmlite import ir
 
 from overstory.kernels.columns import ONE, column
 from overstory.kernels.compiled import kernel
-from overstory.kernels.symbols.local_hash import looked_up, summed
+from overstory.kernels.symbols.local_hash import map_symbols, sum_parts
 from overstory.kernels.symbols.local_hash_words import (
     BLOCK,
     LANES,
@@ -155,7 +155,7 @@ def encode_signs(
     >>> encode_signs(np.array([5], np.uint64), np.zeros(4, np.int32), np.arange(4))
     array([1, 1, 1, 0], dtype=uint32)
     """
-    return looked_up("rows", encode_rows, words, symbols, rows, threads)
+    return map_symbols("rows", encode_rows, words, symbols, rows, threads)
 
 
 def count_sign_support(
@@ -191,4 +191,4 @@ def count_sign_support(
     def part(start: int, stop: int, out: NDArray[np.int64]) -> None:
         support_words(*(column[start:stop] for column in packed), low, high, single, out)
 
-    return summed(part, packed[0].size, low.size, threads, smallest=SMALLEST)[: words.size]
+    return sum_parts(part, packed[0].size, low.size, threads, smallest=SMALLEST)[: words.size]

@@ -18,7 +18,7 @@ from overstory.privacy.payload_terms import terms_of
 from overstory.privacy.registry.changes import most_responses
 from overstory.privacy.terms import Terms, add_up
 from overstory.privacy.text import CERTAIN as PRACTICALLY
-from overstory.privacy.text import MOST, epsilon_text, factor
+from overstory.privacy.text import MOST, epsilon_text, factor, plural
 from overstory.protocol.metrics import Metric
 
 PLANNED: Final = 30
@@ -166,7 +166,7 @@ def metric_cost(
 def _planned(metric: Metric, reports: int) -> MetricCost:
     terms = terms_of(metric.mechanism)
     lines = [
-        _any(terms, counted(reports), terms.epsilon_any(reports), metric),
+        _any(terms, plural(reports, "report"), terms.epsilon_any(reports), metric),
         *_of_the_parameters(metric, terms, reports),
         *_change(metric, terms, reports),
     ]
@@ -177,7 +177,7 @@ def _planned(metric: Metric, reports: int) -> MetricCost:
 
 def _so_far(metric: Metric, ledger: Ledger, made: int, *, forgotten: bool) -> MetricCost:
     terms = terms_of(metric.mechanism)
-    yours = f"your {counted(made)}"
+    yours = f"your {plural(made, 'report')}"
     alone = made if not forgotten and all(account.terms == terms for account in ledger.accounts) else 0
     unbounded = FORGOTTEN if forgotten else None
     any_history, pattern = (math.inf, math.inf) if forgotten else (ledger.epsilon_any, ledger.epsilon)
@@ -214,7 +214,7 @@ def unchanged_cost(metric: Metric, reports: int, under: str = "") -> CostLine:
     epsilon, warn = terms.epsilon_n(reports), cautions(metric.mechanism, terms).get
     if reports == 1:
         return CostLine("report", f"one report{under}", epsilon, REPORT, caution=warn("report"))
-    about, rests = f"{counted(reports)}, {UNCHANGED}", FRESH if terms.fresh else MEMO
+    about, rests = f"{plural(reports, 'report')}, {UNCHANGED}", FRESH if terms.fresh else MEMO
     return CostLine("unchanged", about, epsilon, rests, ADDS_UP, warn("several"))
 
 
@@ -232,21 +232,16 @@ def _change(metric: Metric, terms: Terms, reports: int) -> Iterator[CostLine]:
     if terms.fresh or not 1 < reports <= MOST_CHANGES:
         return  # the first line says as much
     caution = cautions(metric.mechanism, terms).get("change")
-    about = f"{counted(reports)}, {ONCE}"
+    about = f"{plural(reports, 'report')}, {ONCE}"
     yield CostLine("change", about, terms.change_leak(reports), CHANGE, _why(terms), caution)
 
 
 def _values_words(metric: Metric, terms: Terms, most: int) -> str:
     """Return how many values a device may tell of, and whether it may report nothing by a response of its own."""
     values = min(number for number in (metric.max_values, terms.most_values) if number is not None)
-    return counted(values, "value") + (" and nothing" if most > values else "")
+    return plural(values, "value") + (" and nothing" if most > values else "")
 
 
 def _why(terms: Terms) -> str:
     """Say why any two histories have no bound, where they have none."""
     return CERTAIN if math.isinf(terms.change_leak(2)) else NOT_BOUNDED
-
-
-def counted(number: int, thing: str = "report") -> str:
-    """Return a number of things, in words that agree with it."""
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"

@@ -12,8 +12,9 @@ from typing import Any, Final
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.claims import Claim, notes_of, rows_of
 from overstory.privacy.payload_terms import terms_of
-from overstory.privacy.registry.cost import MetricCost, counted, metric_cost
+from overstory.privacy.registry.cost import MetricCost, metric_cost
 from overstory.privacy.statement import PrivacyStatement, statement
+from overstory.privacy.text import plural
 from overstory.protocol.domains import Bins, Categories, Domain, Integers
 from overstory.protocol.metrics import Metric, Strings
 
@@ -163,7 +164,7 @@ def how_many_values(metric: Metric) -> str:
         "first": "are reported as if they were the first",
         "nearest": "are reported as if they were the nearest",
     }[metric.beyond]
-    return f"at most {counted(metric.max_values, 'different value')} from one device, ever; later values {then}"
+    return f"at most {plural(metric.max_values, 'different value')} from one device, ever; later values {then}"
 
 
 def _kept(metric: Metric) -> str:

@@ -17,8 +17,9 @@ from typing import Any, Final
 from overstory.privacy.claims import SAME_PATTERN, finite
 from overstory.privacy.ledger import Ledger
 from overstory.privacy.payload_terms import terms_of
-from overstory.privacy.registry.cost import ALWAYS, ANY, PATTERN, CostLine, MetricCost, counted
+from overstory.privacy.registry.cost import ALWAYS, ANY, PATTERN, CostLine, MetricCost
 from overstory.privacy.terms import Terms, add_up
+from overstory.privacy.text import plural
 from overstory.protocol.metrics import Metric, PersonBudget
 from overstory.protocol.metrics.budget import Against
 
@@ -90,7 +91,7 @@ def total_costs(costs: Sequence[MetricCost]) -> tuple[TotalCost, ...]:
 def total_so_far(ledger: Ledger, attribute: str | None = None, *, forgotten: bool = False) -> TotalCost:
     """Return what a ledger's reports have cost together; unbounded where there were others that nobody knows."""
     names = tuple(dict.fromkeys(account.metric for account in ledger.accounts))
-    reports = f"your {counted(sum(account.reports for account in ledger.accounts))}"
+    reports = f"your {plural(sum(account.reports for account in ledger.accounts), 'report')}"
     epsilons = (math.inf, math.inf) if forgotten else (ledger.epsilon_any, ledger.epsilon)
     return TotalCost(attribute, names, *epsilons, reports)
 
@@ -98,7 +99,7 @@ def total_so_far(ledger: Ledger, attribute: str | None = None, *, forgotten: boo
 def _total(attribute: str | None, costs: Sequence[MetricCost]) -> TotalCost:
     numbers = [cost.reports for cost in costs]
     same = len(set(numbers)) == 1
-    reports = f"{counted(numbers[0])} of each" if same else f"{', '.join(map(str, numbers))} reports of these"
+    reports = f"{plural(numbers[0], 'report')} of each" if same else f"{', '.join(map(str, numbers))} reports of these"
     any_history = add_up((1, cost.headline.epsilon) for cost in costs)
     pattern = add_up((1, cost.pattern) for cost in costs)
     return TotalCost(attribute, tuple(cost.metric for cost in costs), any_history, pattern, reports)
@@ -198,4 +199,4 @@ def budget_words(budget: PersonBudget, metrics: Iterable[Metric]) -> Iterator[st
         for attribute, days in days_until_the_end(budget, listed).items():
             if days is not None:
                 what = "every metric" if attribute is None else f"everything about {attribute}"
-                yield f"With {what} reported in each of its periods, that is after about {counted(days, 'day')}."
+                yield f"With {what} reported in each of its periods, that is after about {plural(days, 'day')}."

@@ -22,11 +22,11 @@ from overstory.protocol.permanent_response import (
     GooglePermanence,
     KeyedPermanence,
     Permanence,
-    Subject,
+    ResponseContext,
     check_secret,
 )
 from overstory.protocol.probability import ONE
-from overstory.protocol.sampling import Draw, SymbolRounds, drawer, symbol_drawer
+from overstory.protocol.sampling import Draw, SymbolRounds, bit_sampler, symbol_sampler
 
 _NOTHING: Final = b"nothing"  # after a digest's 16 bytes: no mechanism has this digest
 
@@ -100,8 +100,8 @@ class BitMechanism(Mechanism):
         permanent, positions = self.rounds.permanent, self.encoding.positions
         if permanent.is_identity:
             return lambda value: bits_at(positions(value, cohort))
-        subject = Subject(metric, self.digest, cohort)
-        respond = self.permanence.responder(permanent, self.encoding.num_bits, secret, subject)
+        context = ResponseContext(metric, self.digest, cohort)
+        respond = self.permanence.responder(permanent, self.encoding.num_bits, secret, context)
         return lambda value: respond(_as_bytes(value), bits_at(positions(value, cohort)))
 
     def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
@@ -110,22 +110,22 @@ class BitMechanism(Mechanism):
         permanent, bits = self.rounds.permanent, self.encoding.nothing
         if permanent.is_identity:
             return bits
-        subject = Subject(metric, self.digest + _NOTHING, cohort)
-        return self.permanence.responder(permanent, self.encoding.num_bits, secret, subject)(_NOTHING, bits)
+        context = ResponseContext(metric, self.digest + _NOTHING, cohort)
+        return self.permanence.responder(permanent, self.encoding.num_bits, secret, context)(_NOTHING, bits)
 
     @cached_property
     def instantaneous(self) -> Draw:
         """The function (permanent response, random_bits) -> the bits of a fresh report."""
         if self.rounds.instantaneous.is_identity:
             return lambda permanent, random_bits: permanent  # noqa: ARG005 - one round draws nothing afresh
-        return drawer(self.rounds.instantaneous, self.encoding.num_bits)
+        return bit_sampler(self.rounds.instantaneous, self.encoding.num_bits)
 
     def draw_permanent(self, value: Any, cohort: int, entropy: Entropy) -> int:
         """Return permanent bits drawn from `entropy`."""
         bits = self.encode(value, cohort)
         if self.rounds.permanent.is_identity:
             return bits
-        return drawer(self.rounds.permanent, self.encoding.num_bits)(bits, entropy.bits)
+        return bit_sampler(self.rounds.permanent, self.encoding.num_bits)(bits, entropy.bits)
 
     def canonical(self) -> dict[str, Any]:
         """Return all that a report's meaning and privacy depend on, as JSON values."""
@@ -221,12 +221,12 @@ class SymbolMechanism(Mechanism):
 
     @cached_property
     def _permanent(self) -> Draw:
-        return symbol_drawer(self.rounds.permanent)
+        return symbol_sampler(self.rounds.permanent)
 
     @cached_property
     def instantaneous(self) -> Draw:
         """The function (permanent symbol, random_bits) -> a fresh report's symbol."""
-        return symbol_drawer(self.rounds.instantaneous)
+        return symbol_sampler(self.rounds.instantaneous)
 
     def draw_permanent(self, value: Any, cohort: int, entropy: Entropy) -> int:
         """Return a permanent symbol drawn from `entropy`."""

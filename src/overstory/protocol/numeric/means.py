@@ -30,7 +30,7 @@ from overstory.protocol.entropy import Entropy, uniform_below
 from overstory.protocol.numeric.randomizer import Interval, NumericRandomizer
 from overstory.protocol.numeric.windows import WindowChannel
 from overstory.protocol.probability import ONE, THRESHOLD_BITS
-from overstory.protocol.sampling import symbol_drawer
+from overstory.protocol.sampling import symbol_sampler
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Duchi(MeanRandomizer):
         """Return the bit."""
         check_symbol(position, self.resolution + 1)
         end = int(uniform_below(self.resolution, entropy) < position)
-        return symbol_drawer(self.channel)(end, entropy.bits)
+        return symbol_sampler(self.channel)(end, entropy.bits)
 
     def debiased_share(self, payload: int) -> Fraction:
         """Return (bit - P(1|0)) / alpha."""
