@@ -20,7 +20,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from overstory.collector.http.endpoint import PATH, Intake
-from overstory.collector.http.responses import Answer, too_slow, trouble
+from overstory.collector.http.responses import Response, error_response, request_timeout
 
 PIPELINED: Final = 16
 """With more requests of one connection than this waiting for their answers, nothing more is parsed."""
@@ -84,7 +84,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._going_on = False
         self._deaf = False  # nothing more is parsed
         self._leaving = False  # nothing more is answered either
-        self._last: Answer | None = None
+        self._last: Response | None = None
         self._thrown_away = 0
         self._half_closed = False
         self._untaken_since: float | None = None
@@ -202,7 +202,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP."""
-        self._end(trouble(400, "http", msg, close=True))
+        self._end(error_response(400, "http", msg, close=True))
 
     def _hand_on(self) -> None:
         """Let uvicorn begin a cycle for the request whose head has arrived."""
@@ -255,7 +255,7 @@ class BoundedConnection(HttpToolsProtocol):
             self._failed(error)
         else:
             if self._loose > self.intake.limits.head_bytes:
-                self._end(trouble(431, "head", "The request's head is too large.", close=True))
+                self._end(error_response(431, "head", "The request's head is too large.", close=True))
         return len(piece)
 
     def _ignore_offer(self) -> None:
@@ -276,7 +276,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._loose = 0
         self._parse(memoryview(b"\r\n".join([*lines, b"", b""])))
 
-    def _refused_head(self) -> Answer | None:
+    def _refused_head(self) -> Response | None:
         """Return the answer to a head that says too little or too much to be understood; see RFC 9112, 3.2 and 6.1."""
         hosts, length, codings = 0, 0, []
         for name, value in self.headers:
@@ -288,18 +288,18 @@ class BoundedConnection(HttpToolsProtocol):
                 codings.append(value.strip().lower())
         self._body_left = length
         if hosts > 1 or (hosts == 0 and self.parser.get_http_version() == "1.1"):
-            return trouble(400, "http", "A request has one Host.", close=True)
+            return error_response(400, "http", "A request has one Host.", close=True)
         if codings and codings != [b"chunked"]:
-            return trouble(501, "transfer-encoding", "Transfer-Encoding is chunked or nothing.", close=True)
+            return error_response(501, "transfer-encoding", "Transfer-Encoding is chunked or nothing.", close=True)
         if self.url != URL and not _has_path(self.url):
-            return trouble(400, "http", "The request names no page.", close=True)
+            return error_response(400, "http", "The request names no page.", close=True)
         return None
 
     def _failed(self, error: BaseException) -> None:
         """Answer for a fault of ours: the same bytes may be sent again."""
         self._end(self.intake.fault(error, close=True))
 
-    def _end(self, answer: Answer) -> None:
+    def _end(self, answer: Response) -> None:
         """Answer once all requests before are answered, and hang up."""
         if self._deaf:
             return
@@ -331,7 +331,7 @@ class BoundedConnection(HttpToolsProtocol):
             self._write(self._last)
         self._close()
 
-    def _write(self, answer: Answer) -> None:
+    def _write(self, answer: Response) -> None:
         raise NotImplementedError
 
     def _close(self) -> None:
@@ -366,17 +366,17 @@ class BoundedConnection(HttpToolsProtocol):
                 self._finish()
 
     def _await_more(self) -> None:
-        self._deadline = self.loop.call_later(self.intake.limits.reading_seconds, self._too_slow)
+        self._deadline = self.loop.call_later(self.intake.limits.reading_seconds, self._reading_timed_out)
 
     def _arrived(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
-    def _too_slow(self) -> None:
+    def _reading_timed_out(self) -> None:
         self._deadline = None
         if not self.transport.is_closing():
-            self._end(too_slow())
+            self._end(request_timeout())
 
 
 def _has_path(url: bytes) -> bool:

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final
 
 from overstory.collector.http.bounded_connection import URL, BoundedConnection
 from overstory.collector.http.endpoint import Head, Intake, read_head
-from overstory.collector.http.responses import ALWAYS, Answer
+from overstory.collector.http.responses import ALWAYS, Response
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE
 
@@ -218,7 +218,7 @@ class Connection(BoundedConnection):
             return None
         return _Exchange(head, self.intake.admit(head), keep_alive=self.parser.should_keep_alive())
 
-    def _answer(self, exchange: _Exchange, answer: Answer) -> None:
+    def _answer(self, exchange: _Exchange, answer: Response) -> None:
         if exchange.disconnected or self._leaving or self.transport.is_closing():
             return
         self._write(answer if exchange.keep_alive else answer._replace(close=True))
@@ -227,7 +227,7 @@ class Connection(BoundedConnection):
             self._close()
         self.on_response_complete()
 
-    def _write(self, answer: Answer) -> None:
+    def _write(self, answer: Response) -> None:
         status, body, _, close = answer
         own = self.own.written(self.server_state.default_headers)
         if status == 200 and not close:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from overstory.collector.auth import WRITE, Access
 from overstory.collector.committer import Committer
-from overstory.collector.http.responses import Answer, answer_to, refusal, too_slow, trouble
+from overstory.collector.http.responses import Response, answer_to, error_response, refusal, request_timeout
 from overstory.collector.ingest.ingest import JSON, Decision, Ingest
 from overstory.collector.log import SparseLog
 from overstory.collector.telemetry import Meters
@@ -27,7 +27,7 @@ _TYPES: Final = {MEDIA_TYPE.encode(): MEDIA_TYPE, JSON.encode(): JSON}
 
 _log: Final = logging.getLogger("overstory.collector")
 
-Answered = Callable[[Answer], None]
+Answered = Callable[[Response], None]
 
 
 class Head(NamedTuple):
@@ -115,12 +115,12 @@ class Intake:
         """Whether a body of that kind may not have that many bytes."""
         return size > (self.limits.json_bytes if head.content_type == JSON else self.limits.body_bytes)
 
-    def refuse(self, reason: Reason, *, close: bool = False) -> Answer:
+    def refuse(self, reason: Reason, *, close: bool = False) -> Response:
         """Return the answer that refuses a request for one reason, and count it."""
         self.meters.rejected[reason] += 1
         return self._counted(refusal(reason, close=close))
 
-    def fault(self, error: BaseException, *, close: bool = False) -> Answer:
+    def fault(self, error: BaseException, *, close: bool = False) -> Response:
         """Return the answer to a request that something of ours failed on; log and count it."""
         self.meters.faults += 1
         self._faults.error("a request failed by a fault of ours", error, trace=True)
@@ -149,7 +149,7 @@ class Intake:
         self.meters.stored(decision, new)
         answered(self._counted(answer_to(decision, new)))
 
-    def _counted(self, answer: Answer) -> Answer:
+    def _counted(self, answer: Response) -> Response:
         self.meters.requests[answer.status] += 1
         return answer
 
@@ -191,7 +191,7 @@ class HotPath:
         elif scope["method"] == "POST":
             await self._post(scope, receive, send)
         else:
-            await respond(send, trouble(405, "method", f"{PATH} takes POST alone."), (b"allow", b"POST"))
+            await respond(send, error_response(405, "method", f"{PATH} takes POST alone."), (b"allow", b"POST"))
 
     async def _post(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         head = read_head(scope["headers"])
@@ -202,16 +202,16 @@ class HotPath:
         try:
             async with asyncio.timeout(self._intake.limits.reading_seconds):
                 body = await self._body(head, receive)
-            answer = body if isinstance(body, Answer) else await self._answer(head, body)
+            answer = body if isinstance(body, Response) else await self._answer(head, body)
         except TimeoutError:
-            answer = too_slow()
+            answer = request_timeout()
         except _Gone:
             return
         except Exception as error:  # noqa: BLE001 - whatever it is, it is ours, and the reports may come again
             answer = self._intake.fault(error)
         await respond(send, answer)
 
-    async def _body(self, head: Head, receive: Receive) -> bytes | Answer:
+    async def _body(self, head: Head, receive: Receive) -> bytes | Response:
         """Read the body, as long as all the bodies that are being read fit."""
         chunks: list[bytes] = []
         size = 0
@@ -233,8 +233,8 @@ class HotPath:
         finally:
             self._reading -= size
 
-    async def _answer(self, head: Head, body: bytes) -> Answer:
-        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    async def _answer(self, head: Head, body: bytes) -> Response:
+        answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._intake.take(await self._decide(head, body), lambda answer: _settle(answered, answer))
         return await answered
 
@@ -248,7 +248,7 @@ class HotPath:
         return self._intake.decide(head, body)
 
 
-def _settle(answered: asyncio.Future[Answer], answer: Answer) -> None:
+def _settle(answered: asyncio.Future[Response], answer: Response) -> None:
     if not answered.done():  # a server that is stopped for good cancels who still waits
         answered.set_result(answer)
 
@@ -259,7 +259,7 @@ async def _without_body(send: Send, message: Message) -> None:
     await send(message)
 
 
-async def respond(send: Send, answer: Answer, *more: tuple[bytes, bytes]) -> None:
+async def respond(send: Send, answer: Response, *more: tuple[bytes, bytes]) -> None:
     """Send an answer."""
     await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers, *more]})
     await send({"type": "http.response.body", "body": answer.body})

@@ -9,7 +9,8 @@ import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Request
+from fastapi import Response as FastAPIResponse
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
@@ -35,7 +36,7 @@ ALWAYS: Final = (
 _ONE: Final = b'{"results":[{"batch":"%b","accepted":%d,"duplicate":%b,"reason":null,"rejected":[]}]}'
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """An answer of JSON."""
 
     status: int  # the HTTP status
@@ -56,7 +57,9 @@ class Answer(NamedTuple):
         return headers
 
 
-def refusal(reason: Reason, results: Sequence[dict[str, Any]] = (), *, where: str = "", close: bool = False) -> Answer:
+def refusal(
+    reason: Reason, results: Sequence[dict[str, Any]] = (), *, where: str = "", close: bool = False
+) -> Response:
     """Return the answer that refuses a request.
 
     Examples
@@ -66,20 +69,20 @@ def refusal(reason: Reason, results: Sequence[dict[str, Any]] = (), *, where: st
     (429, 5, b'{"reason":"queue-full"')
     """
     said = {"reason": reason.value, "said": reason.said, "results": list(results)} | ({"where": where} if where else {})
-    return Answer(reason.status, _dumped(said), RETRY_AFTER.get(reason), close)
+    return Response(reason.status, _dumped(said), RETRY_AFTER.get(reason), close)
 
 
-def trouble(status: int, reason: str, said: str, *, close: bool = False) -> Answer:
+def error_response(status: int, reason: str, said: str, *, close: bool = False) -> Response:
     """Return an error that is not about reports."""
-    return Answer(status, _dumped({"reason": reason, "said": said}), close=close)
+    return Response(status, _dumped({"reason": reason, "said": said}), close=close)
 
 
-def too_slow() -> Answer:
+def request_timeout() -> Response:
     """Return the answer to a request that does not arrive: it may be sent again."""
-    return trouble(408, "slow", "The request did not arrive in time: send it again.", close=True)
+    return error_response(408, "slow", "The request did not arrive in time: send it again.", close=True)
 
 
-def answer_to(decision: Decision, new: Sequence[bool]) -> Answer:
+def answer_to(decision: Decision, new: Sequence[bool]) -> Response:
     """Return the answer to a decision, once what it took is committed.
 
     Parameters
@@ -89,13 +92,13 @@ def answer_to(decision: Decision, new: Sequence[bool]) -> Answer:
     """
     results = decision.results
     if len(results) == 1 and len(new) == 1 and not results[0].rejected:
-        return Answer(200, _ONE % _single(results[0], new=new[0]))
+        return Response(200, _ONE % _single(results[0], new=new[0]))
     fresh = iter(new)
     listed = [_listed(result, fresh) for result in results]
     if not new:
         reason = next(result.reason for result in results if result.reason is not None)
         return refusal(reason, listed)
-    return Answer(200, _dumped({"results": listed}))
+    return Response(200, _dumped({"results": listed}))
 
 
 def _single(result: Result, *, new: bool) -> tuple[bytes, int, bytes]:
@@ -128,15 +131,15 @@ class AccessError(Exception):
         super().__init__(reason.value)
 
 
-def as_response(answer: Answer, **headers: str) -> Response:
+def as_response(answer: Response, **headers: str) -> FastAPIResponse:
     """Return an answer as the framework's response."""
     own = {name.decode(): value.decode() for name, value in answer.headers}
-    return Response(answer.body, answer.status, own | headers)
+    return FastAPIResponse(answer.body, answer.status, own | headers)
 
 
 def handle_errors(app: FastAPI) -> None:
     """Let every error of `app` be answered in JSON."""
-    handlers: dict[Any, Callable[[Request, Any], Awaitable[Response]]] = {
+    handlers: dict[Any, Callable[[Request, Any], Awaitable[FastAPIResponse]]] = {
         AccessError: _access,
         UnknownMetricError: _unknown,
         ParameterError: _parameters,
@@ -150,38 +153,38 @@ def handle_errors(app: FastAPI) -> None:
         app.add_exception_handler(kind, handler)
 
 
-async def _access(_: Request, error: AccessError) -> Response:
+async def _access(_: Request, error: AccessError) -> FastAPIResponse:
     said = {
         Reason.NO_TOKEN: "This page needs an admin token: send it as Authorization: Bearer.",
         Reason.UNKNOWN_TOKEN: "The admin token is not known here, was revoked, or has expired.",
     }[error.reason]
-    return as_response(trouble(401, error.reason, said))
+    return as_response(error_response(401, error.reason, said))
 
 
-async def _unknown(_: Request, error: UnknownMetricError) -> Response:
-    return as_response(trouble(404, Reason.UNKNOWN_METRIC, str(error)))
+async def _unknown(_: Request, error: UnknownMetricError) -> FastAPIResponse:
+    return as_response(error_response(404, Reason.UNKNOWN_METRIC, str(error)))
 
 
-async def _parameters(_: Request, error: ParameterError | RecountError) -> Response:
-    return as_response(trouble(400, "parameters", str(error)))
+async def _parameters(_: Request, error: ParameterError | RecountError) -> FastAPIResponse:
+    return as_response(error_response(400, "parameters", str(error)))
 
 
-async def _invalid(_: Request, error: RequestValidationError) -> Response:
+async def _invalid(_: Request, error: RequestValidationError) -> FastAPIResponse:
     said = "; ".join(f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors())
-    return as_response(trouble(400, "parameters", said))
+    return as_response(error_response(400, "parameters", said))
 
 
-async def _store(_: Request, error: StoreError) -> Response:  # noqa: ARG001 - it names the store, which is nobody's business
+async def _store(_: Request, error: StoreError) -> FastAPIResponse:  # noqa: ARG001 - it names the store, which is nobody's business
     return as_response(
-        trouble(503, Reason.STORE, "The collector cannot read its store at the moment."),
+        error_response(503, Reason.STORE, "The collector cannot read its store at the moment."),
         **{"retry-after": str(RETRY_AFTER[Reason.STORE])},
     )
 
 
-async def _http(_: Request, error: HTTPException) -> Response:
-    answer = trouble(error.status_code, NAMES.get(error.status_code, "request"), str(error.detail))
+async def _http(_: Request, error: HTTPException) -> FastAPIResponse:
+    answer = error_response(error.status_code, NAMES.get(error.status_code, "request"), str(error.detail))
     return as_response(answer, **dict(error.headers or {}))
 
 
-async def _fault(_: Request, error: Exception) -> Response:  # noqa: ARG001 - it is logged where it was raised
-    return as_response(trouble(500, "fault", "This is a fault of ours; please report it."))
+async def _fault(_: Request, error: Exception) -> FastAPIResponse:  # noqa: ARG001 - it is logged where it was raised
+    return as_response(error_response(500, "fault", "This is a fault of ours; please report it."))
