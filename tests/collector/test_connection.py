@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from overstory.collector.http.connection import KnownHeads
+from overstory.collector.http.connection import HeaderCache
 from overstory.collector.http.endpoint import Head
 from overstory.collector.limits import Limits
 from overstory.protocol.mechanisms.base import Report
@@ -54,7 +54,7 @@ def test_every_request_is_answered_as_by_the_application_alone() -> None:
         assert ours.meters.requests == theirs.meters.requests
 
 
-class Seen(KnownHeads):
+class Seen(HeaderCache):
     """Notes what was taken without the parser."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Seen(KnownHeads):
 def heads(monkeypatch) -> Seen:
     """The known heads of the collector that a test serves next."""
     seen = Seen()
-    monkeypatch.setattr("overstory.collector.http.connection.KnownHeads", lambda: seen)
+    monkeypatch.setattr("overstory.collector.http.connection.HeaderCache", lambda: seen)
     return seen
 
 

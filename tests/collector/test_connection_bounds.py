@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from overstory.collector.ingest.template_cache import Patterns
+from overstory.collector.ingest.template_cache import TemplateCache
 from overstory.collector.limits import MEBIBYTE, Limits
 from support.collector_in_process import REGISTRY, batch_id, upload
 from support.collector_processes import CollectorProcess
@@ -247,7 +247,7 @@ def broken(monkeypatch):
     def recognise(self, body, now):
         raise MemoryError
 
-    monkeypatch.setattr(Patterns, "recognise", recognise)
+    monkeypatch.setattr(TemplateCache, "recognise", recognise)
 
 
 @pytest.mark.parametrize("count", [1, 20_000])

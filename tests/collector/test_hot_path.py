@@ -32,7 +32,7 @@ async def collecting(limits: Limits | None = None, *, open_writes: bool = True):
     """A collector on a store in memory, and a client to it."""
     collector = Collector(METRICS, FakeStore(), limits=limits, rhythm=NEVER, open_writes=open_writes, clock=lambda: NOW)
     await collector.start()
-    transport = httpx.ASGITransport(HotPath(collector.intake, elsewhere))
+    transport = httpx.ASGITransport(HotPath(collector.endpoint, elsewhere))
     async with httpx.AsyncClient(transport=transport, base_url="http://collector") as client:
         yield collector, client
     await collector.stop()
@@ -289,13 +289,13 @@ def test_bodies_that_wait_for_a_thread_are_bounded_with_those_being_read() -> No
 
     async def main():
         async with collecting(Limits(reading_bytes=100_000)) as (collector, client):
-            judged, decide = threading.Event(), collector.intake.decide
+            judged, decide = threading.Event(), collector.endpoint.decide
 
             def busy(head, body):
                 judged.wait(10)
                 return decide(head, body)
 
-            collector.intake.decide = busy
+            collector.endpoint.decide = busy
             first = asyncio.create_task(client.post("/v1/reports", content=packed_up, headers=kind))
             await asyncio.sleep(0.05)
             second = await client.post("/v1/reports", content=packed_up, headers=kind)

@@ -95,7 +95,7 @@ def test_a_bad_report_is_rejected_alone_by_its_index(name, count) -> None:
 @pytest.mark.parametrize("name", [name for name in METRICS if name != "ended"])
 @given(st.data())
 def test_few_and_many_are_judged_alike(name, data) -> None:
-    metric, shape = METRICS[name], INGEST._known[name][1]
+    metric, shape = METRICS[name], INGEST._metrics[name][1]
     cohorts = st.integers(0, (1 << 8 * shape.cohort_bytes) - 1) | st.integers(
         0, min(metric.mechanism.num_cohorts, 65_535)
     )

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overstory.collector.http.connection import LONGEST, MOST, KnownHeads
+from overstory.collector.http.connection import LONGEST, MOST, HeaderCache
 from overstory.collector.http.endpoint import Head
 
 NAMES = (b"host", b"content-length")
@@ -14,8 +14,8 @@ def request(body: bytes = b"abc", more: bytes = b"") -> bytes:
     return b"POST /v1/reports HTTP/1.1\r\nHost: c\r\nContent-Length: %d\r\n%b\r\n%b" % (len(body), more, body)
 
 
-def heads(*requests: bytes, names: tuple[bytes, ...] = NAMES, length: int = 3) -> KnownHeads:
-    known = KnownHeads()
+def heads(*requests: bytes, names: tuple[bytes, ...] = NAMES, length: int = 3) -> HeaderCache:
+    known = HeaderCache()
     for one in requests:
         known.learn(one, Head(length=length), names)
     return known

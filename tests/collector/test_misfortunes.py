@@ -295,7 +295,7 @@ def test_while_memory_is_short_reports_wait_and_the_collector_is_not_ready(monke
     at_level = caplog.at_level(logging.WARNING, "overstory.collector")
     with at_level, served() as (collector, address), Wire(address) as wire:
         monkeypatch.setattr("overstory.collector.upkeep.mmap.mmap", _no_memory)
-        until(lambda: collector.intake.reserve.short, 5)
+        until(lambda: collector.endpoint.reserve.short, 5)
         status, headers, body = wire.send(post(upload())).answer()
         assert (status, json.loads(body)["reason"], headers["retry-after"]) == (503, "fault", "60")
         assert ready(wire)[0] == 503

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from overstory.collector.ingest import template_cache
 from overstory.collector.ingest.ingest import Ingest
-from overstory.collector.ingest.template_cache import Patterns
+from overstory.collector.ingest.template_cache import TemplateCache
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.wire.upload import MEDIA_TYPE
 from support.collector_in_process import DAY, METRICS, NOW, TODAY, batch_id, packed, sound, upload
@@ -23,7 +23,7 @@ def warmed() -> Ingest:
 
 
 WARM, COLD = warmed(), Ingest(METRICS)
-COLD._patterns.remember = lambda *_: None
+COLD._templates.remember = lambda *_: None
 
 
 def alike(body: bytes, now: float) -> None:
@@ -35,7 +35,7 @@ def alike(body: bytes, now: float) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_second_report_is_recognised_and_taken_alike(name) -> None:
     body = upload(name, raw=packed(METRICS[name], sound(METRICS[name], 1, seed=9)))
-    assert WARM._patterns.recognise(body, NOW) is not None
+    assert WARM._templates.recognise(body, NOW) is not None
     alike(body, NOW)
 
 
@@ -53,7 +53,7 @@ def test_any_alteration_is_decided_alike(name, data) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @given(st.data())
 def test_any_report_with_a_right_checksum_is_decided_alike(name, data) -> None:
-    metric, shape = METRICS[name], COLD._known[name][1]
+    metric, shape = METRICS[name], COLD._metrics[name][1]
     cohort = data.draw(st.integers(0, (1 << 8 * shape.cohort_bytes) - 1) | st.integers(0, metric.mechanism.num_cohorts))
     cohort = min(cohort, (1 << 8 * shape.cohort_bytes) - 1)
     bits = data.draw(st.integers(0, (1 << 8 * shape.width) - 1))
@@ -72,13 +72,13 @@ def test_late_reports_of_before_a_metric_expired_are_recognised_until_their_grac
     ends, ingest = metric.expires_at, Ingest(METRICS)
     last = metric.period.number(ends - 1)
     assert ingest.decide(upload(period=last), MEDIA_TYPE, ends - 1).num_reports == 1
-    assert ingest._patterns.recognise(upload(period=last), ends - 1) is not None
+    assert ingest._templates.recognise(upload(period=last), ends - 1) is not None
     closes = metric.accept_until(last)
     assert closes > ends
-    assert ingest._patterns.recognise(upload(period=last), closes - 1) is not None
-    assert ingest._patterns.recognise(upload(period=last), closes) is None
+    assert ingest._templates.recognise(upload(period=last), closes - 1) is not None
+    assert ingest._templates.recognise(upload(period=last), closes) is None
     ingest.decide(upload(period=last + 1), MEDIA_TYPE, ends)
-    assert ingest._patterns.recognise(upload(period=last + 1), ends) is None
+    assert ingest._templates.recognise(upload(period=last + 1), ends) is None
 
 
 def test_patterns_are_bounded(monkeypatch) -> None:
@@ -86,9 +86,9 @@ def test_patterns_are_bounded(monkeypatch) -> None:
     ingest = Ingest(METRICS)
     for period in range(TODAY - 25, TODAY):
         ingest.decide(upload(period=period), MEDIA_TYPE, NOW)
-        assert len(ingest._patterns._known) <= 10
+        assert len(ingest._templates._by_key) <= 10
 
 
 def test_nothing_is_recognised_by_who_has_seen_nothing() -> None:
-    assert Patterns().recognise(upload(batch=batch_id()), NOW) is None
-    assert Patterns().recognise(b"", NOW) is None
+    assert TemplateCache().recognise(upload(batch=batch_id()), NOW) is None
+    assert TemplateCache().recognise(b"", NOW) is None

@@ -56,7 +56,7 @@ def counted(url, bodies):
         rhythm = Rhythm(tokens=0, compact=0, retain=0, settle=0)
         collector = Collector(METRICS, store, rhythm=rhythm, open_writes=True, clock=lambda: NOON)
         await collector.start()
-        transport = httpx.ASGITransport(HotPath(collector.intake, elsewhere))
+        transport = httpx.ASGITransport(HotPath(collector.endpoint, elsewhere))
         answers = []
         async with httpx.AsyncClient(transport=transport, base_url="http://collector") as client:
             for body in bodies:

@@ -23,14 +23,14 @@ def test_nothing_differs_in_two_thousand_requests() -> None:
 
 def test_a_shortcut_that_does_something_else_is_noticed() -> None:
     sides = Side(shortcuts=True), Side(shortcuts=False)
-    patterns: Any = sides[0].kind.intake._ingest._patterns
-    recognise = patterns.recognise
+    templates: Any = sides[0].kind.endpoint._ingest._templates
+    recognise = templates.recognise
 
     def twisted(body: bytes, now: float) -> Any:
         found = recognise(body, now)
         return None if found is None else found._replace(bits=bytes(len(found.bits)))
 
-    patterns.recognise = twisted
+    templates.recognise = twisted
     assert fuzz(1_000, seed=2, sides=sides).differences
 
 

@@ -99,7 +99,7 @@ class General(Connection):
         return None
 
 
-class NoPatterns:
+class NoTemplates:
     """Bodies are never alike."""
 
     def recognise(self, *_: object) -> None:
@@ -115,12 +115,12 @@ class Side:
     def __init__(self, *, shortcuts: bool) -> None:
         self.store = FakeStore()
         collector = Collector(METRICS, self.store, open_writes=True, clock=lambda: NOW)
-        self.meters, intake = collector.meters, collector.intake
-        intake._committer = AtOnce(self.store, collector.meters.committed)  # type: ignore[assignment]
+        self.meters, endpoint = collector.meters, collector.endpoint
+        endpoint._committer = AtOnce(self.store, collector.meters.committed)  # type: ignore[assignment]
         if not shortcuts:
-            intake._ingest._patterns = NoPatterns()  # type: ignore[assignment]
+            endpoint._ingest._templates = NoTemplates()  # type: ignore[assignment]
         self._config = _config(collector, Listening(port=0))
-        self.kind: Any = Connection.for_intake(intake)
+        self.kind: Any = Connection.for_endpoint(endpoint)
         if not shortcuts:
             self.kind = type("General", (General, self.kind), {})
 

@@ -83,7 +83,7 @@ def build_app(collector: Collector) -> HotPath:
     _add_admin_pages(app, collector)
     _add_health(app, collector)
     _describe(app)
-    return HotPath(collector.intake, app)
+    return HotPath(collector.endpoint, app)
 
 
 def _add_public_pages(app: FastAPI, collector: Collector) -> None:

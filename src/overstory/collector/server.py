@@ -140,7 +140,7 @@ class Server(uvicorn.Server):
         """Tick until it is time to end, however often a tick is lost or fails."""
         loop = asyncio.get_running_loop()
         over: asyncio.Future[None] = loop.create_future()
-        reserve = self._collector.intake.reserve
+        reserve = self._collector.endpoint.reserve
         pulse = Pulse(loop, partial(self._begin_tick, over), reserve.look, TICK)
         await self._tick(over)  # before the first request: its answer has a date
         pulse.start()
@@ -182,7 +182,7 @@ class Server(uvicorn.Server):
             self._told(f"listening on {address}")
 
     def _reload_soon(self) -> None:
-        if not self._collector.intake.closing:
+        if not self._collector.endpoint.closing:
             task = asyncio.get_running_loop().create_task(self.reload())
             self._reloads.add(task)
             task.add_done_callback(self._reloads.discard)
@@ -229,12 +229,12 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Refuse posts from now on, stop listening after the grace; at a second signal, at once."""
         del sig, frame
-        self._ends_at = 0.0 if self._collector.intake.closing else time.monotonic() + self._listening.grace
-        self._collector.intake.closing = True
+        self._ends_at = 0.0 if self._collector.endpoint.closing else time.monotonic() + self._listening.grace
+        self._collector.endpoint.closing = True
 
     async def on_tick(self, counter: int) -> bool:
         """Say whether it is time to end, and hang up on senders that take no answers; asked ten times a second."""
-        if self._collector.intake.closing and not self._said_closing:
+        if self._collector.endpoint.closing and not self._said_closing:
             self._said_closing = True
             log_event(
                 f"stopping: posts are refused; it stops listening in {self._listening.grace:g} s", event="stopping"
@@ -244,7 +244,7 @@ class Server(uvicorn.Server):
             for connection in list(self.server_state.connections):
                 if hasattr(connection, "sweep"):  # ours
                     connection.sweep(time.monotonic())
-        if counter % SWEEP == 0 and not self._collector.intake.closing:
+        if counter % SWEEP == 0 and not self._collector.endpoint.closing:
             try:
                 await self._see_that_senders_are_accepted()
             except (OSError, MemoryError) as error:
@@ -252,7 +252,7 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter) or time.monotonic() >= self._ends_at
 
     def _say_whether_memory_is_short(self) -> None:
-        short = self._collector.intake.reserve.short
+        short = self._collector.endpoint.reserve.short
         if short and not self._short:
             LOG.error("memory is short: reports are refused with 503 until there is more, senders will retry")
         elif self._short and not short:
@@ -374,4 +374,4 @@ def _http(collector: Collector) -> Any:
         return "h11"
     from overstory.collector.http.connection import Connection
 
-    return Connection.for_intake(collector.intake)
+    return Connection.for_endpoint(collector.endpoint)

@@ -13,7 +13,7 @@ from typing import Final
 
 from overstory.collector.auth import Access
 from overstory.collector.committer import Committed, Committer
-from overstory.collector.http.endpoint import Intake
+from overstory.collector.http.endpoint import ReportEndpoint
 from overstory.collector.http.pages import PublicPages
 from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.limits import Limits
@@ -73,7 +73,7 @@ class Collector:
         self.meters = Meters()
         self.access = Access(store.tokens, open_writes=open_writes)
         self.committer = Committer(store, self.limits, self._committed)
-        self.intake = Intake(Ingest(registry, self.limits), self.committer, self.access, self.meters, clock)
+        self.endpoint = ReportEndpoint(Ingest(registry, self.limits), self.committer, self.access, self.meters, clock)
         self.meters.queue = lambda: (self.committer.reports, self.committer.size)
         self._upkeep = Upkeep(self.meters)
         self._started = False
@@ -88,12 +88,12 @@ class Collector:
         The last means that the last commit failed within a minute, that tokens cannot be read or the embedded store's
         log not be copied, that a task of the upkeep is late, that memory is short, or that nothing commits any more.
         """
-        if self.intake.closing:
+        if self.endpoint.closing:
             return "closing"
         if not self._started:
             return "starting"
         failed = time.monotonic() - self._failed_commit < FAILED_SECONDS
-        troubled = failed or self._upkeep.troubled or self.intake.reserve.short or not self.committer.alive
+        troubled = failed or self._upkeep.troubled or self.endpoint.reserve.short or not self.committer.alive
         return "store" if troubled else "ready"
 
     async def start(self) -> None:
@@ -120,11 +120,11 @@ class Collector:
         pages.prepare()
         self.store.remember(registry)
         self.registry, self.pages = registry, pages
-        self.intake.judge_by(ingest)
+        self.endpoint.judge_by(ingest)
 
     async def stop(self) -> None:
         """Refuse what comes from now on, commit what is queued, end the upkeep, close the store."""
-        self.intake.closing = True
+        self.endpoint.closing = True
         await self.committer.drain()
         await self._upkeep.stop()
         with suppress(Exception):  # a day of use that is not noted is no reason to end otherwise
@@ -136,7 +136,7 @@ class Collector:
         self.meters.committed(commit)
 
     def _compact(self) -> None:
-        if self.intake.reserve.short:
+        if self.endpoint.reserve.short:
             raise MemoryError("it waits until there is more memory")
         now = self._watch.read()
         done = self.store.compact(int(now), within=self._rhythm.within, forgetting=self._forgetting(now))

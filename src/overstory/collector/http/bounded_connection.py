@@ -19,7 +19,7 @@ import httptools
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from overstory.collector.http.endpoint import PATH, Intake
+from overstory.collector.http.endpoint import PATH, ReportEndpoint
 from overstory.collector.http.responses import Response, error_response, request_timeout
 
 PIPELINED: Final = 16
@@ -70,7 +70,7 @@ class _Outward:
 class BoundedConnection(HttpToolsProtocol):
     """One connection of a collector; see the module."""
 
-    intake: ClassVar[Intake]
+    endpoint: ClassVar[ReportEndpoint]
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -196,8 +196,8 @@ class BoundedConnection(HttpToolsProtocol):
             self._untaken_since = None
         elif self._untaken_since is None:
             self._untaken_since = now
-        elif now - self._untaken_since > self.intake.limits.taking_seconds:
-            self.intake.meters.untaken += 1
+        elif now - self._untaken_since > self.endpoint.limits.taking_seconds:
+            self.endpoint.meters.untaken += 1
             self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
@@ -254,7 +254,7 @@ class BoundedConnection(HttpToolsProtocol):
         except Exception as error:  # noqa: BLE001 - the parser found no memory, perhaps
             self._failed(error)
         else:
-            if self._loose > self.intake.limits.head_bytes:
+            if self._loose > self.endpoint.limits.head_bytes:
                 self._end(error_response(431, "head", "The request's head is too large.", close=True))
         return len(piece)
 
@@ -297,7 +297,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def _failed(self, error: BaseException) -> None:
         """Answer for a fault of ours: the same bytes may be sent again."""
-        self._end(self.intake.fault(error, close=True))
+        self._end(self.endpoint.fault(error, close=True))
 
     def _end(self, answer: Response) -> None:
         """Answer once all requests before are answered, and hang up."""
@@ -366,7 +366,7 @@ class BoundedConnection(HttpToolsProtocol):
                 self._finish()
 
     def _await_more(self) -> None:
-        self._deadline = self.loop.call_later(self.intake.limits.reading_seconds, self._reading_timed_out)
+        self._deadline = self.loop.call_later(self.endpoint.limits.reading_seconds, self._reading_timed_out)
 
     def _arrived(self) -> None:
         if self._deadline is not None:

@@ -19,7 +19,7 @@ from http import HTTPStatus
 from typing import Any, ClassVar, Final
 
 from overstory.collector.http.bounded_connection import URL, BoundedConnection
-from overstory.collector.http.endpoint import Head, Intake, read_head
+from overstory.collector.http.endpoint import Head, ReportEndpoint, read_head
 from overstory.collector.http.responses import ALWAYS, Response
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE
@@ -37,19 +37,19 @@ MOST: Final = 1024
 _END: Final = b"\r\n\r\n"
 
 
-class KnownHeads:
+class HeaderCache:
     """The heads seen so far, of posts that were admitted and kept their connection."""
 
     def __init__(self) -> None:
-        self._known: dict[bytes, Head] = {}
+        self._heads: dict[bytes, Head] = {}
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._heads)
 
     def split(self, data: bytes) -> tuple[Head, bytes] | None:
         """Return the head and the body of `data` when it is one whole request with a known head; else None."""
         end = data.find(_END) + len(_END)
-        head = self._known.get(data[:end])
+        head = self._heads.get(data[:end])
         if head is None or len(data) - end != head.length:
             return None
         return head, data[end:]
@@ -61,9 +61,9 @@ class KnownHeads:
         # A parser may end a head at other bytes than these, too. Then this is no head that `split` could find.
         if end > LONGEST or data.find(_END) + len(_END) != end or not PLAIN.issuperset(names):
             return
-        if len(self._known) >= MOST:
-            self._known.clear()
-        self._known[data[:end]] = head
+        if len(self._heads) >= MOST:
+            self._heads.clear()
+        self._heads[data[:end]] = head
 
 
 SMALL: Final = 16 * 1024
@@ -111,9 +111,9 @@ class _OwnHeaders:
 
 
 class Connection(BoundedConnection):
-    """One connection of a collector; see the module. `for_intake` makes the class that uvicorn is given."""
+    """One connection of a collector; see the module. `for_endpoint` makes the class that uvicorn is given."""
 
-    heads: ClassVar[KnownHeads]
+    heads: ClassVar[HeaderCache]
     own: ClassVar[_OwnHeaders]
 
     def __init__(self, *args: Any, **named: Any) -> None:
@@ -122,14 +122,14 @@ class Connection(BoundedConnection):
         self._between = True
 
     @classmethod
-    def for_intake(cls, intake: Intake) -> type[Connection]:
-        """Return the class of connections whose posts go to `intake`."""
-        return type("Connection", (cls,), {"intake": intake, "heads": KnownHeads(), "own": _OwnHeaders()})
+    def for_endpoint(cls, endpoint: ReportEndpoint) -> type[Connection]:
+        """Return the class of connections whose posts go to `endpoint`."""
+        return type("Connection", (cls,), {"endpoint": endpoint, "heads": HeaderCache(), "own": _OwnHeaders()})
 
     def data_received(self, data: bytes) -> None:
         """Take a post that begins as an earlier one did; parse anything else."""
         between, begun = self._between and not self._deaf and self._rest is None, self._begun
-        if between and self._take_known(data):
+        if between and self._take_repeated(data):
             return
         super().data_received(data)
         if between and self._between and self._begun == begun + 1 and self._rest is None and not self._deaf:
@@ -172,7 +172,7 @@ class Connection(BoundedConnection):
         self._receiving = None
         return super()._abandon()
 
-    def _take_known(self, data: bytes) -> bool:
+    def _take_repeated(self, data: bytes) -> bool:
         """Take a request that arrived whole and begins as an earlier one did; say whether it was one."""
         known = None if self._answering else self.heads.split(data)
         if known is None:
@@ -181,7 +181,7 @@ class Connection(BoundedConnection):
         self._unset_keepalive_if_required()
         self._arrived()
         self._unanswered += 1
-        self.cycle = exchange = _Exchange(head, self.intake.admit(head), keep_alive=True)  # type: ignore[assignment]
+        self.cycle = exchange = _Exchange(head, self.endpoint.admit(head), keep_alive=True)  # type: ignore[assignment]
         self._judge(exchange, body)
         return True
 
@@ -194,14 +194,14 @@ class Connection(BoundedConnection):
     def _judge(self, exchange: _Exchange, body: bytes) -> None:
         answered = partial(self._answer, exchange)
         if exchange.refused is not None:
-            answered(self.intake.refuse(exchange.refused))
+            answered(self.endpoint.refuse(exchange.refused))
             return
         try:
-            decision = self.intake.decide(exchange.head, body)
+            decision = self.endpoint.decide(exchange.head, body)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is ours, and the report may come again
-            answered(self.intake.fault(error))
+            answered(self.endpoint.fault(error))
         else:
-            self.intake.take(decision, answered)
+            self.endpoint.take(decision, answered)
 
     @property
     def _answering(self) -> bool:
@@ -216,7 +216,7 @@ class Connection(BoundedConnection):
         head = read_head(self.headers)
         if head.length is None or head.length > SMALL or head.encoding or head.content_type != MEDIA_TYPE:
             return None
-        return _Exchange(head, self.intake.admit(head), keep_alive=self.parser.should_keep_alive())
+        return _Exchange(head, self.endpoint.admit(head), keep_alive=self.parser.should_keep_alive())
 
     def _answer(self, exchange: _Exchange, answer: Response) -> None:
         if exchange.disconnected or self._leaving or self.transport.is_closing():

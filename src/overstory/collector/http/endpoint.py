@@ -61,7 +61,7 @@ def read_head(headers: Iterable[tuple[bytes, bytes]]) -> Head:
     return Head(authorization, _media_type(kind), encoding.strip().lower().decode("latin-1"), length)
 
 
-class Intake:
+class ReportEndpoint:
     """Admits a request by its head, judges its body, and answers once what is sound is committed.
 
     Everything is called on the event loop.
@@ -176,8 +176,8 @@ class _Gone(Exception):  # noqa: N818 - no error: the other side hung up
 class HotPath:
     """Answers POST /v1/reports; hands every other request on."""
 
-    def __init__(self, intake: Intake, app: Application) -> None:
-        self._intake, self._app = intake, app
+    def __init__(self, endpoint: ReportEndpoint, app: Application) -> None:
+        self._endpoint, self._app = endpoint, app
         self._reading = 0
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -195,12 +195,12 @@ class HotPath:
 
     async def _post(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         head = read_head(scope["headers"])
-        reason = self._intake.admit(head)
+        reason = self._endpoint.admit(head)
         if reason is not None:
-            await respond(send, self._intake.refuse(reason, close=reason is Reason.TOO_LARGE))
+            await respond(send, self._endpoint.refuse(reason, close=reason is Reason.TOO_LARGE))
             return
         try:
-            async with asyncio.timeout(self._intake.limits.reading_seconds):
+            async with asyncio.timeout(self._endpoint.limits.reading_seconds):
                 body = await self._body(head, receive)
             answer = body if isinstance(body, Response) else await self._answer(head, body)
         except TimeoutError:
@@ -208,7 +208,7 @@ class HotPath:
         except _Gone:
             return
         except Exception as error:  # noqa: BLE001 - whatever it is, it is ours, and the reports may come again
-            answer = self._intake.fault(error)
+            answer = self._endpoint.fault(error)
         await respond(send, answer)
 
     async def _body(self, head: Head, receive: Receive) -> bytes | Response:
@@ -224,10 +224,10 @@ class HotPath:
                 chunks.append(chunk)
                 size += len(chunk)
                 self._reading += len(chunk)
-                if self._intake.too_large(head, size):
-                    return self._intake.refuse(Reason.TOO_LARGE, close=True)
-                if self._reading > self._intake.limits.reading_bytes:
-                    return self._intake.refuse(Reason.QUEUE_FULL, close=True)
+                if self._endpoint.too_large(head, size):
+                    return self._endpoint.refuse(Reason.TOO_LARGE, close=True)
+                if self._reading > self._endpoint.limits.reading_bytes:
+                    return self._endpoint.refuse(Reason.QUEUE_FULL, close=True)
                 if not message.get("more_body"):
                     return b"".join(chunks)
         finally:
@@ -235,17 +235,17 @@ class HotPath:
 
     async def _answer(self, head: Head, body: bytes) -> Response:
         answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        self._intake.take(await self._decide(head, body), lambda answer: _settle(answered, answer))
+        self._endpoint.take(await self._decide(head, body), lambda answer: _settle(answered, answer))
         return await answered
 
     async def _decide(self, head: Head, body: bytes) -> Decision:
         if len(body) > LONG and (head.encoding or head.content_type == JSON):
             self._reading += len(body)  # however many wait for a thread, they are held within the same bound
             try:
-                return await asyncio.to_thread(self._intake.decide, head, body)
+                return await asyncio.to_thread(self._endpoint.decide, head, body)
             finally:
                 self._reading -= len(body)
-        return self._intake.decide(head, body)
+        return self._endpoint.decide(head, body)
 
 
 def _settle(answered: asyncio.Future[Response], answer: Response) -> None:

@@ -12,8 +12,8 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Final
 
-from overstory.collector.ingest.template_cache import Pattern, Patterns
-from overstory.collector.ingest.validation import Shape
+from overstory.collector.ingest.template_cache import Template, TemplateCache
+from overstory.collector.ingest.validation import ReportFormat
 from overstory.collector.limits import Limits
 from overstory.collector.store import Received
 from overstory.protocol.errors import WireError
@@ -109,8 +109,8 @@ class Ingest:
 
     def __init__(self, registry: MetricRegistry, limits: Limits | None = None) -> None:
         self.registry, self.limits = registry, limits or Limits()
-        self._patterns = Patterns()
-        self._known = {name: (metric, Shape.of(metric.mechanism)) for name, metric in registry.metrics.items()}
+        self._templates = TemplateCache()
+        self._metrics = {name: (metric, ReportFormat.of(metric.mechanism)) for name, metric in registry.metrics.items()}
 
     def decide(self, body: bytes, content_type: str, now: float, *, encoding: str = "") -> Decision:
         """Decide about one request's body.
@@ -123,8 +123,8 @@ class Ingest:
             Unix time in seconds.
         """
         plain = content_type == MEDIA_TYPE and not encoding
-        if plain and (known := self._patterns.recognise(body, now)) is not None:
-            return Decision(None, [Result(known.batch, known.metric, 1)], [known], 1, len(body) + OVERHEAD)
+        if plain and (received := self._templates.recognise(body, now)) is not None:
+            return Decision(None, [Result(received.batch, received.metric, 1)], [received], 1, len(body) + OVERHEAD)
         try:
             uploads = self._uploads(body, content_type, encoding)
         except WireError as error:
@@ -138,10 +138,10 @@ class Ingest:
         return decision
 
     def _remember(self, body: bytes, received: Received) -> None:
-        metric, shape = self._known[received.metric]
+        metric, report_format = self._metrics[received.metric]
         opens = metric.period.start(received.period - EARLY)
         closes = metric.accept_until(received.period)
-        self._patterns.remember(body, Pattern(shape, received, len(body), opens, closes))
+        self._templates.remember(body, Template(report_format, received, len(body), opens, closes))
 
     def _uploads(self, body: bytes, content_type: str, encoding: str) -> list[Upload]:
         most = self.limits.json_bytes if content_type == JSON else self.limits.inflated_bytes
@@ -167,15 +167,15 @@ class Ingest:
         """Add one upload to the decision; False when the request holds too many reports."""
         result = Result(upload.batch, upload.metric)
         decision.results.append(result)
-        known = self._known.get(upload.metric)
-        if known is None:
+        entry = self._metrics.get(upload.metric)
+        if entry is None:
             result.reason = Reason.UNKNOWN_METRIC
             return True
-        metric, shape = known
+        metric, report_format = entry
         result.reason = out_of_time(metric, upload.period, now)
         if result.reason is not None:
             return True
-        columns = shape.read(upload.reports)
+        columns = report_format.read(upload.reports)
         if isinstance(columns, Reason):
             result.reason = columns
             return True
@@ -191,9 +191,9 @@ class Ingest:
                 metric=upload.metric,
                 period=upload.period,
                 batch=upload.batch,
-                digest=shape.digest,
-                num_bits=shape.num_bits,
-                num_cohorts=shape.num_cohorts,
+                digest=report_format.digest,
+                num_bits=report_format.num_bits,
+                num_cohorts=report_format.num_cohorts,
                 num_reports=columns.num_reports,
                 cohorts=columns.cohorts,
                 bits=columns.bits,

@@ -11,7 +11,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Final
 
-from overstory.collector.ingest.validation import Shape
+from overstory.collector.ingest.validation import ReportFormat
 from overstory.collector.store import Received
 from overstory.protocol.wire import batch, upload
 
@@ -19,7 +19,7 @@ LONGEST: Final = 1024
 """Longer uploads are not looked up: for those the saving is small."""
 
 MOST: Final = 4096
-"""So many patterns are remembered; a registry has fewer metrics with open periods than that."""
+"""So many templates are remembered; a registry has fewer metrics with open periods than that."""
 
 _ID_AT: Final = 8
 _ID_ENDS: Final = _ID_AT + upload.ID_BYTES
@@ -30,51 +30,51 @@ Key = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class Template:
     """What is known of uploads of one report with the same fixed bytes.
 
     Attributes
     ----------
-    shape, like
+    report_format, like
         The metric's reports, and one that was sound.
     opens, closes
         From when until when, in unix time, such uploads are taken.
     """
 
-    shape: Shape
+    report_format: ReportFormat
     like: Received
     length: int  # of the upload
     opens: float
     closes: float
 
 
-class Patterns:
-    """The patterns seen so far."""
+class TemplateCache:
+    """The templates seen so far."""
 
     def __init__(self) -> None:
-        self._known: dict[Key, Pattern] = {}
+        self._by_key: dict[Key, Template] = {}
 
-    def remember(self, body: bytes, pattern: Pattern) -> None:
-        """Keep the pattern of a body that was one sound upload of one report."""
-        if len(self._known) >= MOST:
-            self._known.clear()
-        self._known[_key(body, _batch_at(body))] = pattern
+    def remember(self, body: bytes, template: Template) -> None:
+        """Keep the template of a body that was one sound upload of one report."""
+        if len(self._by_key) >= MOST:
+            self._by_key.clear()
+        self._by_key[_key(body, _batch_at(body))] = template
 
     def recognise(self, body: bytes, now: float) -> Received | None:
-        """Return what is to be stored of a sound upload of a known pattern; None for anything else."""
+        """Return what is to be stored of a sound upload of a known template; None for anything else."""
         if not _ID_ENDS < len(body) <= LONGEST:
             return None
         at = _batch_at(body)
-        pattern = self._known.get(_key(body, at))
-        if pattern is None or len(body) != pattern.length or not pattern.opens <= now < pattern.closes:
+        template = self._by_key.get(_key(body, at))
+        if template is None or len(body) != template.length or not template.opens <= now < template.closes:
             return None
         if zlib.crc32(body[at:-_TRAILER]) != int.from_bytes(body[-_TRAILER:], "little"):
             return None
-        shape, like = pattern.shape, pattern.like
+        report_format, like = template.report_format, template.like
         columns = at + batch.HEADER.size
-        split = columns + shape.cohort_bytes
+        split = columns + report_format.cohort_bytes
         cohort, bits = body[columns:split], body[split:-_TRAILER]
-        if shape.refuse(cohort, bits) is not None:
+        if report_format.refuse(cohort, bits) is not None:
             return None
         return Received(
             like.metric,
@@ -96,5 +96,5 @@ def _batch_at(body: bytes) -> int:
 
 
 def _key(body: bytes, at: int) -> Key:
-    """Return the bytes that all uploads of a pattern share: around the batch id, up to the packed batch's columns."""
+    """Return the bytes that all uploads of a template share: around the batch id, up to the packed batch's columns."""
     return body[:_ID_AT], body[_ID_ENDS : at + batch.HEADER.size]

@@ -34,7 +34,7 @@ class Columns(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Shape:
+class ReportFormat:
     """What every report of a mechanism looks like.
 
     Attributes
@@ -50,14 +50,14 @@ class Shape:
     weight: int | None = None  # how many bits of a payload are set, where that is fixed (subset selection); else None
 
     @classmethod
-    def of(cls, mechanism: Mechanism) -> Shape:
-        """Return the shape of a mechanism's reports.
+    def of(cls, mechanism: Mechanism) -> ReportFormat:
+        """Return the format of a mechanism's reports.
 
         Examples
         --------
         >>> from overstory.protocol.mechanisms.registry import mechanism
-        >>> shape = Shape.of(mechanism("grr", domain_size=5, epsilon=1.0))
-        >>> shape.num_bits, shape.below
+        >>> report_format = ReportFormat.of(mechanism("grr", domain_size=5, epsilon=1.0))
+        >>> report_format.num_bits, report_format.below
         (3, 5)
         """
         below, weight = 1 << mechanism.payload_bits, None
