@@ -2,7 +2,7 @@
 
 import pytest
 
-from overstory.collector.auth import Access
+from overstory.collector.auth import TokenTable
 from overstory.collector.store import open_store
 from overstory.protocol.wire.reasons import Reason
 
@@ -21,38 +21,38 @@ def store(tmp_path):
 
 def test_a_token_does_what_its_role_may_and_nothing_else(store) -> None:
     write, admin = store.add_token("write", "app"), store.add_token("admin", "ops")
-    access = Access(store.tokens)
-    access.refresh()
-    assert access.refuse(header(write), "write", NOW) is None
-    assert access.refuse(header(admin), "admin", NOW) is None
-    assert access.refuse(header(write), "admin", NOW) is Reason.UNKNOWN_TOKEN
-    assert access.refuse(header(admin), "write", NOW) is Reason.UNKNOWN_TOKEN
-    assert access.refuse(b"", "write", NOW) is Reason.NO_TOKEN
+    tokens = TokenTable(store.tokens)
+    tokens.refresh()
+    assert tokens.refuse(header(write), "write", NOW) is None
+    assert tokens.refuse(header(admin), "admin", NOW) is None
+    assert tokens.refuse(header(write), "admin", NOW) is Reason.UNKNOWN_TOKEN
+    assert tokens.refuse(header(admin), "write", NOW) is Reason.UNKNOWN_TOKEN
+    assert tokens.refuse(b"", "write", NOW) is Reason.NO_TOKEN
 
 
 def test_rotation_a_new_token_beside_the_old_then_the_old_one_revoked(store) -> None:
-    access = Access(store.tokens)
+    tokens = TokenTable(store.tokens)
     old = store.add_token("write", "app")
-    access.refresh()
+    tokens.refresh()
     new = store.add_token("write", "app")
-    assert access.refuse(header(new), "write", NOW) is Reason.UNKNOWN_TOKEN
-    access.refresh()
-    assert [access.refuse(header(token), "write", NOW) for token in (old, new)] == [None, None]
+    assert tokens.refuse(header(new), "write", NOW) is Reason.UNKNOWN_TOKEN
+    tokens.refresh()
+    assert [tokens.refuse(header(token), "write", NOW) for token in (old, new)] == [None, None]
     by_hash = {token.sha256: token.id for token in store.tokens()}
     from overstory.collector.store.tokens import sha256
 
     store.revoke_token(by_hash[sha256(old)])
-    access.refresh()
-    assert access.refuse(header(old), "write", NOW) is Reason.UNKNOWN_TOKEN
-    assert access.refuse(header(new), "write", NOW) is None
+    tokens.refresh()
+    assert tokens.refuse(header(old), "write", NOW) is Reason.UNKNOWN_TOKEN
+    assert tokens.refuse(header(new), "write", NOW) is None
 
 
 def test_a_token_expires_between_two_readings(store) -> None:
     token = store.add_token("write", "app", expires=int(NOW) + 10)
-    access = Access(store.tokens)
-    access.refresh()
-    assert access.refuse(header(token), "write", NOW + 9) is None
-    assert access.refuse(header(token), "write", NOW + 10) is Reason.UNKNOWN_TOKEN
+    tokens = TokenTable(store.tokens)
+    tokens.refresh()
+    assert tokens.refuse(header(token), "write", NOW + 9) is None
+    assert tokens.refuse(header(token), "write", NOW + 10) is Reason.UNKNOWN_TOKEN
 
 
 @pytest.mark.parametrize(
@@ -60,34 +60,34 @@ def test_a_token_expires_between_two_readings(store) -> None:
     [b"Basic abc", b"Bearer", b"Bearer ", b"Bearer a b", b"Bearer \xff", b"bearer " + b"x" * 10_000, b"token"],
 )
 def test_anything_else_is_an_unknown_token(store, authorization) -> None:
-    access = Access(store.tokens)
-    access.refresh()
-    assert access.refuse(authorization, "write", NOW) is Reason.UNKNOWN_TOKEN
+    tokens = TokenTable(store.tokens)
+    tokens.refresh()
+    assert tokens.refuse(authorization, "write", NOW) is Reason.UNKNOWN_TOKEN
 
 
 def test_open_writes_are_open_for_writes_alone(store) -> None:
-    access = Access(store.tokens, open_writes=True)
-    assert access.refuse(b"", "write", NOW) is None
-    assert access.refuse(b"", "admin", NOW) is Reason.NO_TOKEN
+    tokens = TokenTable(store.tokens, open_writes=True)
+    assert tokens.refuse(b"", "write", NOW) is None
+    assert tokens.refuse(b"", "admin", NOW) is Reason.NO_TOKEN
 
 
 def test_the_last_day_of_use_is_kept_a_day_and_not_a_time_and_written_once_a_day(store) -> None:
     """FINDINGS A16: an operator could not see which tokens are still in use."""
     day = 86_400
     token, other = store.add_token("write", "app"), store.add_token("write", "unused")
-    access = Access(store.tokens)
-    access.refresh()
-    assert access.used() == {}
+    tokens = TokenTable(store.tokens)
+    tokens.refresh()
+    assert tokens.used() == {}
     for second in range(0, day, 3600):
-        assert access.refuse(header(token), "write", 20_000 * day + second) is None
-        access.refuse(b"Bearer guess", "write", 20_000 * day)
-    (used,) = access.used().items()
+        assert tokens.refuse(header(token), "write", 20_000 * day + second) is None
+        tokens.refuse(b"Bearer guess", "write", 20_000 * day)
+    (used,) = tokens.used().items()
     assert used[1] == 20_000
     store.note_token_days(dict([used]))
-    access.noted(dict([used]))
-    assert access.refuse(header(token), "write", 20_000 * day + 86_399) is None
-    assert access.used() == {}  # nothing to write until the next day
-    again = Access(store.tokens)  # nor by another collector, or after a start
+    tokens.noted(dict([used]))
+    assert tokens.refuse(header(token), "write", 20_000 * day + 86_399) is None
+    assert tokens.used() == {}  # nothing to write until the next day
+    again = TokenTable(store.tokens)  # nor by another collector, or after a start
     again.refresh()
     assert again.refuse(header(token), "write", 20_000 * day) is None
     assert again.used() == {}

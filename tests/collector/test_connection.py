@@ -50,8 +50,8 @@ def test_every_request_is_answered_as_by_the_application_alone() -> None:
                 answers = told(fast.send(request).answer()), told(slow.send(request).answer())
                 assert answers[0] == answers[1], name
         assert ours.store.kept == theirs.store.kept
-        assert ours.meters.rejected == theirs.meters.rejected
-        assert ours.meters.requests == theirs.meters.requests
+        assert ours.telemetry.rejected == theirs.telemetry.rejected
+        assert ours.telemetry.requests == theirs.telemetry.requests
 
 
 class Seen(HeaderCache):
@@ -88,7 +88,7 @@ def test_a_head_like_an_earlier_one_is_not_parsed_on_whatever_connection(heads) 
 def test_a_known_head_gives_no_right_that_has_ended(heads) -> None:
     with served() as (collector, address), Wire(address) as wire:
         assert [wire.send(post(upload(batch=batch_id()))).answer()[0] for _ in range(2)] == [200, 200]
-        collector.access.open_writes = False
+        collector.tokens.open_writes = False
         assert wire.send(post(upload(batch=batch_id()))).answer()[0] == 401
         assert (heads.taken, len(collector.store.kept)) == (2, 2)
 

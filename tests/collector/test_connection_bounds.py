@@ -209,7 +209,7 @@ def test_answers_that_nobody_takes_end_their_connection() -> None:
     with served(Limits(taking_seconds=0.5)) as (collector, address), Wire(address) as wire:
         wire.flood(b"GET /v1/metrics HTTP/1.1\r\nHost: c\r\n\r\n" * 3_000)  # of some 10 kB each: no buffer holds them
         deadline = time.monotonic() + 8
-        while collector.meters.untaken == 0 and time.monotonic() < deadline:
+        while collector.telemetry.untaken == 0 and time.monotonic() < deadline:
             time.sleep(0.1)
         with pytest.raises((OSError, AssertionError)):  # reset, or ended in the middle
             [wire.answer() for _ in range(3_000)]
@@ -258,7 +258,7 @@ def test_a_fault_of_ours_is_no_refusal(broken, caplog, monkeypatch, count) -> No
             status, headers, answer = wire.send(post(body)).answer()
             assert (status, json.loads(answer)["reason"]) == (503, "fault")
             assert int(headers["retry-after"]) > 0
-        assert b"overstory_faults_total 2.0" in collector.meters.expose()
+        assert b"overstory_faults_total 2.0" in collector.telemetry.expose()
         assert any("MemoryError" in record.getMessage() for record in caplog.records)
         monkeypatch.undo()
         assert wire.send(post(body)).answer()[0] == 200  # the same bytes

@@ -8,7 +8,7 @@ import random
 import httpx
 
 from overstory.collector.app import build_app
-from overstory.collector.service import Collector, Rhythm
+from overstory.collector.service import Collector, UpkeepIntervals
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
@@ -24,7 +24,9 @@ def asked(metrics, url, *paths):
     async def main():
         store = open_store(url, metrics)
         headers = {"authorization": f"Bearer {store.add_token('admin', 'ops')}"}
-        collector = Collector(metrics, store, rhythm=Rhythm(tokens=0, compact=0, retain=0), clock=lambda: NOW)
+        collector = Collector(
+            metrics, store, intervals=UpkeepIntervals(tokens=0, compact=0, retain=0), clock=lambda: NOW
+        )
         transport = httpx.ASGITransport(build_app(collector))
         await collector.start()
         try:

@@ -12,14 +12,14 @@ import pytest
 
 from overstory.collector.http.endpoint import HotPath
 from overstory.collector.limits import Limits
-from overstory.collector.service import Collector, Rhythm
+from overstory.collector.service import Collector, UpkeepIntervals
 from overstory.collector.store import StoreError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.wire.upload import MEDIA_TYPE
 from support.collector_in_process import METRICS, NOW, FakeStore, batch_id, packed, sound, until, upload
 
 KIND = {"content-type": MEDIA_TYPE}
-NEVER = Rhythm(tokens=0, compact=0, retain=0, settle=0)
+NEVER = UpkeepIntervals(tokens=0, compact=0, retain=0, settle=0)
 
 
 async def elsewhere(scope, receive, send) -> None:
@@ -30,7 +30,9 @@ async def elsewhere(scope, receive, send) -> None:
 @asynccontextmanager
 async def collecting(limits: Limits | None = None, *, open_writes: bool = True):
     """A collector on a store in memory, and a client to it."""
-    collector = Collector(METRICS, FakeStore(), limits=limits, rhythm=NEVER, open_writes=open_writes, clock=lambda: NOW)
+    collector = Collector(
+        METRICS, FakeStore(), limits=limits, intervals=NEVER, open_writes=open_writes, clock=lambda: NOW
+    )
     await collector.start()
     transport = httpx.ASGITransport(HotPath(collector.endpoint, elsewhere))
     async with httpx.AsyncClient(transport=transport, base_url="http://collector") as client:
@@ -78,8 +80,8 @@ def test_a_retry_is_a_success_that_counts_nothing() -> None:
         "reason": None,
         "rejected": [],
     }
-    assert collector.meters.accepted == {"bloom": 3}
-    assert collector.meters.duplicates == {"bloom": 3}
+    assert collector.telemetry.accepted == {"bloom": 3}
+    assert collector.telemetry.duplicates == {"bloom": 3}
 
 
 def test_every_upload_has_its_result_in_order() -> None:
@@ -95,7 +97,7 @@ def test_every_upload_has_its_result_in_order() -> None:
         (0, True, None, []),
     ]
     assert collector.store.num_reports == 3
-    assert collector.meters.rejected["cohort"] == collector.meters.rejected["metric-expired"] == 1
+    assert collector.telemetry.rejected["cohort"] == collector.telemetry.rejected["metric-expired"] == 1
 
 
 @pytest.mark.parametrize(
@@ -123,8 +125,8 @@ def test_a_refusal_has_a_code_and_a_sentence(body, headers, status, reason) -> N
     assert (answer.status_code, said["reason"]) == (status, reason)
     assert said["said"].endswith(".")
     assert collector.store.kept == {}
-    assert collector.meters.rejected[reason] >= 1
-    assert collector.meters.requests == {status: 1}
+    assert collector.telemetry.rejected[reason] >= 1
+    assert collector.telemetry.requests == {status: 1}
 
 
 def test_a_body_without_a_length_is_bounded_as_it_comes() -> None:
@@ -221,7 +223,7 @@ def test_a_store_that_fails_acknowledges_nothing() -> None:
     assert int(answer.headers["retry-after"]) > 0
     assert again.status_code == 200
     assert collector.store.num_reports == 1
-    assert collector.meters.failed_commits == 1
+    assert collector.telemetry.failed_commits == 1
 
 
 def test_a_collector_that_closes_refuses_but_finishes_what_it_has() -> None:

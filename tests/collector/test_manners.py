@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from overstory.collector.app import build_app
-from overstory.collector.auth import Access
+from overstory.collector.auth import TokenTable
 from overstory.collector.http.responses import ALWAYS
-from overstory.collector.service import Collector, Rhythm
+from overstory.collector.service import Collector, UpkeepIntervals
 from overstory.collector.store.tokens import Token, sha256
 from support.collector_in_process import METRICS, NOW, TODAY, FakeStore, batch_id, upload
 from support.served import Wire, served
@@ -62,10 +62,10 @@ def test_nothing_is_redirected_to_where_the_host_header_says(listening, path) ->
 @pytest.mark.parametrize("scheme", [b"Bearer", b"bearer", b"BEARER"])
 def test_the_scheme_of_a_token_may_have_any_case(scheme) -> None:
     token = Token("1", sha256("ovw_x"), "write", "app", 0, None, None)
-    access = Access(lambda: [token])
-    access.refresh()
-    assert access.refuse(scheme + b" ovw_x", "write", 0.0) is None
-    assert access.refuse(scheme + b"ovw_x", "write", 0.0) is not None
+    tokens = TokenTable(lambda: [token])
+    tokens.refresh()
+    assert tokens.refuse(scheme + b" ovw_x", "write", 0.0) is None
+    assert tokens.refuse(scheme + b"ovw_x", "write", 0.0) is not None
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ def test_what_an_operator_watches_is_for_this_machine_or_an_admin(client, token,
     async def main() -> int:
         store = FakeStore()
         store.listed = [Token("1", sha256(ADMIN), "admin", "app", 0, None, None)]
-        never = Rhythm(tokens=0, compact=0, retain=0, settle=0)
-        collector = Collector(METRICS, store, rhythm=never, clock=lambda: NOW)
+        never = UpkeepIntervals(tokens=0, compact=0, retain=0, settle=0)
+        collector = Collector(METRICS, store, intervals=never, clock=lambda: NOW)
         await collector.start()
         transport = httpx.ASGITransport(build_app(collector), client=client)
         async with httpx.AsyncClient(transport=transport, base_url="http://collector") as http:

@@ -22,7 +22,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from overstory.collector.server import queued
-from overstory.collector.service import Rhythm
+from overstory.collector.service import UpkeepIntervals
 from overstory.collector.store import StoreError, open_store
 from overstory.collector.store.compaction import CHUNKS, INBOX, Compacted, Ripening
 from overstory.collector.store.connection import connect
@@ -35,7 +35,7 @@ from support.collector_processes import CollectorProcess
 from support.served import Wire, post, served
 from support.store_databases import fresh
 
-OFTEN = Rhythm(tokens=0.05, compact=0.05, retain=0.05, settle=0.05)
+OFTEN = UpkeepIntervals(tokens=0.05, compact=0.05, retain=0.05, settle=0.05)
 
 
 class Upset(FakeStore):
@@ -89,17 +89,17 @@ def ready(wire: Wire) -> tuple[int, Any]:
 def test_no_task_of_the_upkeep_ends_by_an_error(error, monkeypatch) -> None:
     monkeypatch.setattr("overstory.collector.upkeep.AGAIN", 0.05)
     store = Upset()
-    with served(store=store, rhythm=OFTEN) as (collector, address), Wire(address) as wire:
+    with served(store=store, intervals=OFTEN) as (collector, address), Wire(address) as wire:
         until(lambda: len(store.done) == 4)
         assert ready(wire)[0] == 200
         store.error = error
-        until(lambda: set(collector.meters.failed_upkeep) == {"tokens", "compact", "retain", "settle"})
+        until(lambda: set(collector.telemetry.failed_upkeep) == {"tokens", "compact", "retain", "settle"})
         assert ready(wire) == (503, ready(wire)[1])
         assert ready(wire)[1]["reason"] == "store"
         store.error, store.done = None, {}
         until(lambda: len(store.done) == 4)  # all of them go on
         until(lambda: ready(wire)[0] == 200)
-        shown = collector.meters.expose().decode()
+        shown = collector.telemetry.expose().decode()
         for task in store.done:
             age = next(
                 line for line in shown.splitlines() if line.startswith(f'overstory_upkeep_age_seconds{{task="{task}"')
@@ -115,7 +115,10 @@ def test_a_task_that_never_comes_back_is_noticed(monkeypatch) -> None:
     store, stuck = Upset(), threading.Event()
     store.compact = lambda *_, **__: stuck.wait(20)  # type: ignore[method-assign]
     try:
-        with served(store=store, rhythm=Rhythm(tokens=0.05, compact=0.05, retain=0, settle=0.05)) as (_, address):
+        with served(store=store, intervals=UpkeepIntervals(tokens=0.05, compact=0.05, retain=0, settle=0.05)) as (
+            _,
+            address,
+        ):
             with Wire(address) as wire:
                 until(lambda: ready(wire)[0] == 503)
             stuck.set()
@@ -129,7 +132,7 @@ def test_a_failing_commit_keeps_the_collector_from_being_ready_whatever_else_suc
     def full() -> None:
         raise StoreError("the disk is full")
 
-    with served(store=store, rhythm=OFTEN) as (_, address), Wire(address) as wire, Wire(address) as poll:
+    with served(store=store, intervals=OFTEN) as (_, address), Wire(address) as wire, Wire(address) as poll:
         store.before = full
         seen = []
         for _ in range(10):
@@ -175,7 +178,7 @@ def test_what_retention_leaves_readable_is_logged(caplog) -> None:
     store = Upset()
     store.url = "postgresql://db/reports"
     store.remains = ("chunks: another transaction holds it",)
-    with caplog.at_level(logging.WARNING, "overstory.collector"), served(store=store, rhythm=OFTEN):
+    with caplog.at_level(logging.WARNING, "overstory.collector"), served(store=store, intervals=OFTEN):
         until(lambda: "rows can still be read in its files: chunks: another transaction holds it" in caplog.text)
 
 
@@ -186,7 +189,7 @@ def test_a_store_that_is_away_is_logged_once_and_counted(caplog) -> None:
         raise StoreError("the database server cannot be reached")
 
     store.before = away
-    with caplog.at_level(logging.ERROR, "overstory.collector"), served(store=store, rhythm=OFTEN) as (_, address):
+    with caplog.at_level(logging.ERROR, "overstory.collector"), served(store=store, intervals=OFTEN) as (_, address):
         store.error = StoreError("the database server cannot be reached")
         with Wire(address) as wire:
             for _ in range(300):
@@ -253,7 +256,7 @@ def test_ticks_and_upkeep_go_on_where_no_task_ever_wakes_up(monkeypatch) -> None
         await stuck.wait()
 
     monkeypatch.setattr("asyncio.sleep", lost)
-    with served(store=store, rhythm=OFTEN) as (_, address), Wire(address) as wire:
+    with served(store=store, intervals=OFTEN) as (_, address), Wire(address) as wire:
         date = wire.send(b"GET /healthz HTTP/1.1\r\nHost: c\r\n\r\n").answer()[1]["date"]
         until(lambda: wire.send(b"GET /healthz HTTP/1.1\r\nHost: c\r\n\r\n").answer()[1]["date"] != date, 5)
         store.done = {}
@@ -383,7 +386,7 @@ class Clocks:
 def on_a_store(folder: Path, clocks: Clocks, **named: Any) -> Iterator[Any]:
     store = open_store(str(folder / "store.db"), METRICS, create=not (folder / "store.db").exists())
     at_once = dataclasses.replace(OFTEN, within=0.0)
-    with served(store=store, rhythm=at_once, clock=clocks.now, even=clocks.even, **named) as (collector, address):
+    with served(store=store, intervals=at_once, clock=clocks.now, even=clocks.even, **named) as (collector, address):
         yield collector, address, store
 
 
@@ -415,7 +418,7 @@ def test_a_start_with_a_wrong_clock_forgets_nothing_either(tmp_path) -> None:
         assert {wire.send(one).answer()[0] for one in posts} == {200}
         until(lambda: store.last_day() == TODAY)
     with on_a_store(tmp_path, wrong) as (collector, _, _):
-        until(lambda: collector.meters.upkeep()["compact"] < 0.05)
+        until(lambda: collector.telemetry.upkeep()["compact"] < 0.05)
         time.sleep(0.5)
     with on_a_store(tmp_path, right) as (_, address, store), Wire(address) as wire:
         for one in posts:

@@ -21,7 +21,7 @@ from typing import Any, Self
 import pytest
 from sqlalchemy import create_engine, text
 
-from overstory.collector.service import Rhythm
+from overstory.collector.service import UpkeepIntervals
 from overstory.collector.store import open_store
 from overstory.collector.store.compaction import INBOX
 from support.collector_in_process import METRICS, REGISTRY, batch_id, upload
@@ -280,10 +280,10 @@ def test_a_start_on_a_read_only_disk_refuses_posts_until_it_can_be_written(tmp_p
 @pytest.mark.slow
 def test_after_ten_seconds_without_a_new_thread_everything_goes_on(tmp_path, monkeypatch) -> None:
     """In this process: the number of threads is no limit to root, nor of a process alone."""
-    often = Rhythm(tokens=0.5, compact=0.5, retain=0.5, settle=0.5, within=0.0)
+    often = UpkeepIntervals(tokens=0.5, compact=0.5, retain=0.5, settle=0.5, within=0.0)
     store = open_store(f"{tmp_path}/store.db", METRICS, create=True)
     token = store.add_token("write", "app")
-    with served(store=store, rhythm=often, open_writes=False) as (collector, address):
+    with served(store=store, intervals=often, open_writes=False) as (collector, address):
         header = b"Authorization: Bearer " + token.encode()
         long_json = b'{"uploads": [' + b" " * 40_000 + b"]}"
         as_json = post(long_json, header).replace(b"application/vnd.overstory.reports", b"application/json")

@@ -13,8 +13,8 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import SupportCounts
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
-from overstory.queries.counts import Counted, RemoteError, counted_from_json, parse_range, read_remote, read_store
-from overstory.queries.estimates import Choices, read_estimates
+from overstory.queries.counts import PeriodCounts, RemoteError, counted_from_json, parse_range, read_remote, read_store
+from overstory.queries.estimates import EstimateOptions, read_estimates
 
 REGISTRY = """
 registry = "2026-11-21"
@@ -110,7 +110,7 @@ def test_in_all_every_device_is_supposed_to_have_reported_in_every_period(store)
     assert np.all(np.abs(part.estimate.raw_counts - [6000, 3000, 0]) < 6 * part.estimate.standard_errors)
     assert part.estimate.detected().tolist() == [True, True, False]
     assert reading.notes[0].startswith("standard errors assume 3 reports per device, the worst case")
-    known = read_estimates(read_store(store, COLOUR), "total", Choices(reports_per_device=1.0))
+    known = read_estimates(read_store(store, COLOUR), "total", EstimateOptions(reports_per_device=1.0))
     assert (known.parts[0].estimate.standard_errors < part.estimate.standard_errors).all()
     assert not known.notes
 
@@ -127,8 +127,8 @@ def test_by_period_and_over_all_so_far(store):
         (20_700, 20_703, 3.0),
     ]
     assert so_far.parts[0].estimate.rows() == alone.parts[0].estimate.rows()
-    compared = Choices(interval_kind="population")
-    total = read_estimates(read_store(store, COLOUR), choices=compared).parts[0].estimate
+    compared = EstimateOptions(interval_kind="population")
+    total = read_estimates(read_store(store, COLOUR), options=compared).parts[0].estimate
     assert so_far.parts[-1].estimate.rows() == total.rows()
 
 
@@ -141,17 +141,17 @@ def test_periods_that_are_compared_count_the_sampling_of_people(store):
         "per-period": "population",
         "cumulative": "population",
     }
-    asked = read_estimates(counted, "per-period", Choices(interval_kind="reports"))
+    asked = read_estimates(counted, "per-period", EstimateOptions(interval_kind="reports"))
     rows = {one["interval"]: one["readings"][0]["estimates"][0] for one in (asked.to_json(), kinds["per-period"])}
     assert {row["interval"] for row in rows.values()} == set(rows)
     share = rows["reports"]["frequency"]
     more = rows["population"]["frequency_standard_error"] ** 2 - rows["reports"]["frequency_standard_error"] ** 2
     assert more == pytest.approx(share * (1 - share) / DEVICES)
-    total = read_estimates(counted, choices=Choices(interval_kind="population")).parts[0].estimate
+    total = read_estimates(counted, options=EstimateOptions(interval_kind="population")).parts[0].estimate
     noise, people = total.errors("reports")[0], total.errors("population")[0]
     share = total.raw_frequencies[0]  # three reports of each device, at worst: a third as many people
     assert people**2 - noise**2 == pytest.approx((3 * DEVICES) ** 2 * share * (1 - share) / DEVICES)
-    known = read_estimates(read_store(store, COLOUR), "cumulative", Choices(reports_per_device=1.5))
+    known = read_estimates(read_store(store, COLOUR), "cumulative", EstimateOptions(reports_per_device=1.5))
     assert [p.reports_per_device for p in known.parts] == [1.0, 1.5, 1.5]
     assert "1.5 reports per device" in known.notes[0]
 
@@ -159,7 +159,7 @@ def test_periods_that_are_compared_count_the_sampling_of_people(store):
 def test_intervals_of_a_supposition_are_never_narrower(store):
     counted = read_store(store, COLOUR)
     widths = [
-        read_estimates(counted, "total", Choices(reports_per_device=r)).parts[0].estimate.standard_errors.max()
+        read_estimates(counted, "total", EstimateOptions(reports_per_device=r)).parts[0].estimate.standard_errors.max()
         for r in (1.0, 2.0, None)
     ]
     assert widths == sorted(widths)
@@ -171,7 +171,7 @@ def test_fresh_noise_shares_nothing():
     reading = read_estimates(read_store(Kept(ENERGY, collected(ENERGY, periods)), ENERGY))
     assert not reading.notes
     assert not reading.parts[0].estimate.notes
-    one = read_estimates(read_store(Kept(ENERGY, collected(ENERGY, periods)), ENERGY), "total", Choices(1.0))
+    one = read_estimates(read_store(Kept(ENERGY, collected(ENERGY, periods)), ENERGY), "total", EstimateOptions(1.0))
     assert one.parts[0].estimate.rows() == reading.parts[0].estimate.rows()
 
 
@@ -193,16 +193,16 @@ def test_strings_take_their_candidates_from_the_registry_or_the_analyst():
     store = Kept(PAGE, collected(PAGE, [2960, 2961], PAGES))
     with pytest.raises(ParameterError, match="no candidates"):
         read_estimates(read_store(store, PAGE))
-    chosen = Choices(candidates=(*PAGES, "d.example"), correction="bonferroni", alpha=0.01)
+    chosen = EstimateOptions(candidates=(*PAGES, "d.example"), correction="bonferroni", alpha=0.01)
     estimate = read_estimates(read_store(store, PAGE), "total", chosen).parts[0].estimate
     assert estimate.detected().tolist() == [True, True, False, False]
     assert (estimate.correction, estimate.alpha) == ("bonferroni", 0.01)
-    lasso = Choices(candidates=tuple(PAGES), method="lasso")
+    lasso = EstimateOptions(candidates=tuple(PAGES), method="lasso")
     assert read_estimates(read_store(store, PAGE), "total", lasso).parts[0].estimate.summary()["method"] == "lasso"
 
 
 def test_steps_are_named(store):
-    reading = read_estimates(read_store(store, COLOUR), "total", Choices(steps=("norm-sub",)))
+    reading = read_estimates(read_store(store, COLOUR), "total", EstimateOptions(steps=("norm-sub",)))
     shown = reading.to_json()["readings"][0]
     assert shown["steps"] == ["norm-sub"]
     assert sum(row["count"] for row in shown["estimates"]) == pytest.approx(3 * DEVICES)
@@ -234,7 +234,7 @@ def test_no_reports_is_said():
 )
 def test_what_does_not_fit_is_refused(store, kind, choices, said):
     with pytest.raises(ParameterError, match=said):
-        read_estimates(read_store(store, COLOUR), kind, Choices(**choices))
+        read_estimates(read_store(store, COLOUR), kind, EstimateOptions(**choices))
 
 
 def test_json_and_csv_agree(store):
@@ -263,9 +263,9 @@ def test_counts_survive_json_and_show_as_csv(store):
     assert header == ["period", "cohort", "reports", "red", "green", "blue"]
     assert lines[0][:3] == ["2026-09-04", "0", str(DEVICES)]
     assert [int(x) for x in lines[1][3:]] == store.by_period[20_701].ones[0].tolist()
-    page = Counted(PAGE, 2960, 2961, collected(PAGE, [2960], PAGES))
+    page = PeriodCounts(PAGE, 2960, 2961, collected(PAGE, [2960], PAGES))
     assert next(csv.reader(page.csv_lines()))[3:] == [f"bit{i}" for i in range(32)]
-    assert next(iter(Counted(PAGE, 1, 2, {}).csv_lines())).count("bit") == 32
+    assert next(iter(PeriodCounts(PAGE, 1, 2, {}).csv_lines())).count("bit") == 32
 
 
 @pytest.mark.parametrize(
@@ -393,4 +393,4 @@ def test_nobody_there():
 
 def test_uneven_shapes_are_refused():
     with pytest.raises(ParameterError):
-        read_estimates(Counted(COLOUR, 1, 2, {1: SupportCounts([2], [[1, 1]])}))
+        read_estimates(PeriodCounts(COLOUR, 1, 2, {1: SupportCounts([2], [[1, 1]])}))

@@ -9,7 +9,7 @@ import pytest
 from overstory.client import Client
 from overstory.client.upload.http import Answer
 from overstory.collector.http.endpoint import HotPath
-from overstory.collector.service import Collector, Rhythm
+from overstory.collector.service import Collector, UpkeepIntervals
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
@@ -53,8 +53,8 @@ def counted(url, bodies):
     """What a collector answers, and what its store has of the day."""
 
     async def main(store):
-        rhythm = Rhythm(tokens=0, compact=0, retain=0, settle=0)
-        collector = Collector(METRICS, store, rhythm=rhythm, open_writes=True, clock=lambda: NOON)
+        intervals = UpkeepIntervals(tokens=0, compact=0, retain=0, settle=0)
+        collector = Collector(METRICS, store, intervals=intervals, open_writes=True, clock=lambda: NOON)
         await collector.start()
         transport = httpx.ASGITransport(HotPath(collector.endpoint, elsewhere))
         answers = []

@@ -115,8 +115,8 @@ class Side:
     def __init__(self, *, shortcuts: bool) -> None:
         self.store = FakeStore()
         collector = Collector(METRICS, self.store, open_writes=True, clock=lambda: NOW)
-        self.meters, endpoint = collector.meters, collector.endpoint
-        endpoint._committer = AtOnce(self.store, collector.meters.committed)  # type: ignore[assignment]
+        self.telemetry, endpoint = collector.telemetry, collector.endpoint
+        endpoint._committer = AtOnce(self.store, collector.telemetry.committed)  # type: ignore[assignment]
         if not shortcuts:
             endpoint._ingest._templates = NoTemplates()  # type: ignore[assignment]
         self._config = _config(collector, Listening(port=0))
@@ -131,7 +131,7 @@ class Side:
         protocol = self.kind(config=self._config, server_state=state, app_state={}, _loop=loop)
         transport = Gathering()
         self.store.kept.clear()
-        self.meters.requests.clear()
+        self.telemetry.requests.clear()
         protocol.connection_made(transport)
         for piece in pieces:
             if not transport.closed:
@@ -139,7 +139,7 @@ class Side:
             await _quiet(protocol)
         answers = re.split(rb"(?=HTTP/1\.1 \d{3} )", bytes(transport.written))[1:]
         outcome = Answered(
-            answers, transport.closed, dict(self.store.kept), +self.meters.requests, whole=not protocol._midway
+            answers, transport.closed, dict(self.store.kept), +self.telemetry.requests, whole=not protocol._midway
         )
         protocol.connection_lost(None)
         while state.tasks:  # noqa: ASYNC110 - what is waited for is not ours to set an event in

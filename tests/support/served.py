@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from overstory.collector.limits import Limits
 from overstory.collector.server import Listening, Server, _config
-from overstory.collector.service import Collector, Rhythm
+from overstory.collector.service import Collector, UpkeepIntervals
 from overstory.protocol.metrics import MetricRegistry
 from support.collector_in_process import METRICS, NOW, FakeStore
 
@@ -21,7 +21,7 @@ def served(
     *,
     http: str | None = None,
     store: Any = None,
-    rhythm: Rhythm | None = None,
+    intervals: UpkeepIntervals | None = None,
     metrics: MetricRegistry = METRICS,
     port: int = 0,
     **named: Any,
@@ -30,12 +30,12 @@ def served(
 
     `http` is another of uvicorn's protocols than ours, to compare with.
     """
-    never = Rhythm(tokens=0, compact=0, retain=0, settle=0)
+    never = UpkeepIntervals(tokens=0, compact=0, retain=0, settle=0)
     collector = Collector(
         metrics,
         FakeStore() if store is None else store,
         limits=limits,
-        rhythm=rhythm or never,
+        intervals=intervals or never,
         **{"open_writes": True, "clock": lambda: NOW} | named,
     )
     listening, ready = Listening(port=port, grace=0.0), threading.Event()

@@ -24,8 +24,8 @@ from overstory.collector.http.responses import ALWAYS, AccessError, as_response,
 from overstory.collector.service import Collector
 from overstory.files.spreadsheet import for_spreadsheet
 from overstory.protocol.wire.reasons import Reason
-from overstory.queries.counts import Counted, parse_range, read_store
-from overstory.queries.estimates import Choices, Kind, Reading, read_estimates
+from overstory.queries.counts import PeriodCounts, parse_range, read_store
+from overstory.queries.estimates import Aggregation, EstimateOptions, EstimateSeries, read_estimates
 
 READERS: Final = 2
 """So many requests for counts or estimates are worked on at once; others wait."""
@@ -43,7 +43,8 @@ Form = Annotated[
     Query(alias="format", description="Spreadsheet is CSV in which no cell is a formula, whatever a value is."),
 ]
 Reads = Annotated[
-    Kind, Query(description="One estimate of the whole range; one of each period; one of each and all before it.")
+    Aggregation,
+    Query(description="One estimate of the whole range; one of each period; one of each and all before it."),
 ]
 Intervals = Annotated[
     IntervalKind | None,
@@ -113,7 +114,7 @@ def _add_public_pages(app: FastAPI, collector: Collector) -> None:
 
 def _need_admin(collector: Collector, request: Request) -> None:
     authorization = request.headers.get("authorization", "").encode("latin-1")
-    reason = collector.access.refuse(authorization, ADMIN, collector.clock())
+    reason = collector.tokens.refuse(authorization, ADMIN, collector.clock())
     if reason is not None:
         raise AccessError(reason)
 
@@ -139,7 +140,7 @@ def _add_admin_pages(app: FastAPI, collector: Collector) -> None:
         async with readers:
             return await asyncio.to_thread(work)
 
-    def counted(metric: str, first: str | None, last: str | None) -> Counted:
+    def counted(metric: str, first: str | None, last: str | None) -> PeriodCounts:
         asked = collector.registry[metric]
         return read_store(collector.store, asked, *parse_range(asked, first, last))
 
@@ -162,8 +163,8 @@ def _add_admin_pages(app: FastAPI, collector: Collector) -> None:
         interval: Intervals = None,
         form: Form = "json",
     ) -> Response:
-        choices = Choices(interval_kind=interval)
-        return await read(lambda: _shown(read_estimates(counted(metric, first, last), reading, choices), form))
+        options = EstimateOptions(interval_kind=interval)
+        return await read(lambda: _shown(read_estimates(counted(metric, first, last), reading, options), form))
 
 
 def _add_health(app: FastAPI, collector: Collector) -> None:
@@ -187,7 +188,7 @@ def _add_health(app: FastAPI, collector: Collector) -> None:
     async def metrics(request: Request) -> Response:
         if not _is_local(request):
             _need_admin(collector, request)
-        return _text(collector.meters.expose(), "text/plain; version=0.0.4; charset=utf-8")
+        return _text(collector.telemetry.expose(), "text/plain; version=0.0.4; charset=utf-8")
 
 
 def _describe(app: FastAPI) -> None:
@@ -213,7 +214,7 @@ def _describe(app: FastAPI) -> None:
         return _json(described())
 
 
-def _shown(found: Counted | Reading, form: str) -> Response:
+def _shown(found: PeriodCounts | EstimateSeries, form: str) -> Response:
     if form in {"csv", "spreadsheet"}:
         lines = found.csv_lines() if form == "csv" else for_spreadsheet(found.csv_lines())
         return _text("".join(lines).encode(), "text/csv; charset=utf-8")

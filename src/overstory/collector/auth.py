@@ -58,7 +58,7 @@ class _Grant:
     expires: float
 
 
-class Access:
+class TokenTable:
     """Decides by the Authorization header alone.
 
     Looking a hash up in a table says nothing, by the time it takes, about the tokens in it.
@@ -70,8 +70,8 @@ class Access:
 
     Examples
     --------
-    >>> access = Access(lambda: [], open_writes=False)
-    >>> access.refuse(b"Bearer guess", "write", now=0.0)
+    >>> tokens = TokenTable(lambda: [], open_writes=False)
+    >>> tokens.refuse(b"Bearer guess", "write", now=0.0)
     <Reason.UNKNOWN_TOKEN: 'unknown-token'>
     """
 

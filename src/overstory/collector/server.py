@@ -197,7 +197,7 @@ class Server(uvicorn.Server):
             for name, work in (
                 ("registry", self._reload_registry),
                 ("certificate", self._reload_certificate),
-                ("tokens", partial(asyncio.to_thread, self._collector.access.refresh)),
+                ("tokens", partial(asyncio.to_thread, self._collector.tokens.refresh)),
             ):
                 try:
                     await work()
@@ -315,7 +315,7 @@ def serve(
     reread: Callable[[], MetricRegistry] | None = None,
 ) -> None:
     """Serve until a signal ends it; everything acknowledged is then in the store, and the store is closed."""
-    collector.access.refresh()  # a store that does not answer is told of before anything listens
+    collector.tokens.refresh()  # a store that does not answer is told of before anything listens
     with listening.bind() as bound:
         server = Server(_config(collector, listening), collector, listening, told, reread)
         _settle()

@@ -11,14 +11,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from overstory.collector.auth import Access
+from overstory.collector.auth import TokenTable
 from overstory.collector.committer import Committed, Committer
 from overstory.collector.http.endpoint import ReportEndpoint
 from overstory.collector.http.pages import PublicPages
 from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.limits import Limits
 from overstory.collector.store import Store
-from overstory.collector.telemetry import Meters
+from overstory.collector.telemetry import Telemetry
 from overstory.collector.upkeep import ClockWatch, Task, Upkeep, steady
 from overstory.protocol.metrics import MetricRegistry
 from overstory.protocol.metrics.metric import DAY
@@ -34,7 +34,7 @@ PATIENCE: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Rhythm:
+class UpkeepIntervals:
     """How often, in seconds, something is done beside taking reports: 0 is never."""
 
     tokens: float = 2.0  # tokens are read again: one that was revoked works for no longer than this
@@ -62,20 +62,22 @@ class Collector:
         store: Store,
         *,
         limits: Limits | None = None,
-        rhythm: Rhythm | None = None,
+        intervals: UpkeepIntervals | None = None,
         open_writes: bool = False,
         clock: Callable[[], float] = time.time,
         even: Callable[[], float] = steady,
     ) -> None:
         self.registry, self.store, self.clock = registry, store, clock
         self.pages = PublicPages(registry)
-        self.limits, self._rhythm = limits or Limits(), rhythm or Rhythm()
-        self.meters = Meters()
-        self.access = Access(store.tokens, open_writes=open_writes)
+        self.limits, self._intervals = limits or Limits(), intervals or UpkeepIntervals()
+        self.telemetry = Telemetry()
+        self.tokens = TokenTable(store.tokens, open_writes=open_writes)
         self.committer = Committer(store, self.limits, self._committed)
-        self.endpoint = ReportEndpoint(Ingest(registry, self.limits), self.committer, self.access, self.meters, clock)
-        self.meters.queue = lambda: (self.committer.reports, self.committer.size)
-        self._upkeep = Upkeep(self.meters)
+        self.endpoint = ReportEndpoint(
+            Ingest(registry, self.limits), self.committer, self.tokens, self.telemetry, clock
+        )
+        self.telemetry.queue = lambda: (self.committer.reports, self.committer.size)
+        self._upkeep = Upkeep(self.telemetry)
         self._started = False
         self._remains = 0  # compactions in a row after which deleted rows could still be read
         self._failed_commit = -math.inf
@@ -98,20 +100,20 @@ class Collector:
 
     async def start(self) -> None:
         """Read the tokens, start the writer and the upkeep."""
-        await asyncio.to_thread(self.access.refresh)
+        await asyncio.to_thread(self.tokens.refresh)
         self.committer.start()
-        rhythm = self._rhythm
+        intervals = self._intervals
         # A thread each for what goes on for ever: it keeps its memory and its connection, and tokens are read however
         # long a compaction takes.
         tasks = (
-            Task("tokens", rhythm.tokens, 10.0, needed=True, thread="tokens", work=self.access.refresh),
-            Task("compact", rhythm.compact, 300.0, needed=False, thread="upkeep", work=self._compact),
-            Task("retain", rhythm.retain, 7200.0, needed=False, thread="upkeep", work=self._retain),
-            Task("uses", rhythm.uses, 7200.0, needed=False, thread="upkeep", work=self._note_uses),
-            Task("settle", rhythm.settle, 30.0, needed=True, thread="settle", work=self.store.settle),
+            Task("tokens", intervals.tokens, 10.0, needed=True, thread="tokens", work=self.tokens.refresh),
+            Task("compact", intervals.compact, 300.0, needed=False, thread="upkeep", work=self._compact),
+            Task("retain", intervals.retain, 7200.0, needed=False, thread="upkeep", work=self._retain),
+            Task("uses", intervals.uses, 7200.0, needed=False, thread="upkeep", work=self._note_uses),
+            Task("settle", intervals.settle, 30.0, needed=True, thread="settle", work=self.store.settle),
         )
         prepare = Task("prepare", 0.0, 0.0, needed=False, thread="upkeep", work=self.store.prepare)
-        self._upkeep.start((task for task in tasks if task.seconds), first=[prepare] if rhythm.compact else [])
+        self._upkeep.start((task for task in tasks if task.seconds), first=[prepare] if intervals.compact else [])
         self._started = True
 
     def renew(self, registry: MetricRegistry) -> None:
@@ -133,23 +135,23 @@ class Collector:
 
     def _committed(self, commit: Committed) -> None:
         self._failed_commit = time.monotonic() if commit.failed else -math.inf
-        self.meters.committed(commit)
+        self.telemetry.committed(commit)
 
     def _compact(self) -> None:
         if self.endpoint.reserve.short:
             raise MemoryError("it waits until there is more memory")
         now = self._watch.read()
-        done = self.store.compact(int(now), within=self._rhythm.within, forgetting=self._forgetting(now))
+        done = self.store.compact(int(now), within=self._intervals.within, forgetting=self._forgetting(now))
         self._remains = self._remains + 1 if done.remains else 0
         if self._remains % PATIENCE == 1 and self._remains > 1:
             remains = "; ".join(done.remains)
             _log.warning("%s: deleted rows can still be read in its files: %s", self.store.url, remains)
 
     def _note_uses(self) -> None:
-        days = self.access.used()
+        days = self.tokens.used()
         if days:
             self.store.note_token_days(days)
-            self.access.noted(days)
+            self.tokens.noted(days)
 
     def _retain(self) -> None:
         now = self._watch.read()

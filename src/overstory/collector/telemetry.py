@@ -50,7 +50,7 @@ class Histogram:
         return [(bound, int(count)) for bound, count in buckets]
 
 
-class Meters(Collector):
+class Telemetry(Collector):
     """All that is counted. Nothing in it says who sent what, or when.
 
     The event loop counts, and each task of the upkeep its own failures; `expose` reads whole integers.

@@ -34,7 +34,7 @@ from typing import Any, Final
 
 from overstory.collector.limits import MEBIBYTE
 from overstory.collector.log import SparseLog
-from overstory.collector.telemetry import Meters
+from overstory.collector.telemetry import Telemetry
 
 AGAIN: Final = 60.0
 """A task that failed is tried again after this many seconds, where it is not due earlier."""
@@ -68,14 +68,14 @@ class Task:
 class Upkeep:
     """Runs tasks until it is stopped, whatever they raise."""
 
-    def __init__(self, meters: Meters, clock: Callable[[], float] = time.monotonic) -> None:
-        self._meters, self._clock = meters, clock
+    def __init__(self, telemetry: Telemetry, clock: Callable[[], float] = time.monotonic) -> None:
+        self._telemetry, self._clock = telemetry, clock
         self._tasks: list[Task] = []
         self._threads: list[threading.Thread] = []
         self._going = threading.Lock()  # held until all of it ends: to wait for a lock takes no memory
         self._going.acquire()
         self._faults = SparseLog(_log)
-        meters.upkeep = self.ages
+        telemetry.upkeep = self.ages
 
     def start(self, tasks: Iterable[Task], first: Iterable[Task] = ()) -> None:
         """Begin; each task is due for the first time after its `seconds`, those of `first` at once and once."""
@@ -140,7 +140,7 @@ class Upkeep:
 
     def _failed(self, task: Task, error: Exception) -> None:
         task.failing = True
-        self._meters.failed_upkeep[task.name] += 1
+        self._telemetry.failed_upkeep[task.name] += 1
         with suppress(Exception):
             self._faults.error(f"upkeep ({task.name})", error)
 

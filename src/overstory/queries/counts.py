@@ -43,7 +43,7 @@ class CountsStore(Protocol):
 
 
 @dataclass(frozen=True)
-class Others:
+class OtherParameters:
     """Reports of the metric that were made with other parameters: they mean something else, and are only told of."""
 
     digest: bytes
@@ -53,7 +53,7 @@ class Others:
 
 
 @dataclass(frozen=True, eq=False)
-class Counted:
+class PeriodCounts:
     """Support counts of a metric, by period.
 
     Attributes
@@ -66,7 +66,7 @@ class Counted:
     first: int | None
     last: int | None
     counts: Mapping[int, SupportCounts]  # by period; periods without reports are not listed
-    others: tuple[Others, ...] = ()  # what lies in the same range and was made with other parameters
+    others: tuple[OtherParameters, ...] = ()  # what lies in the same range and was made with other parameters
 
     @property
     def num_reports(self) -> int:
@@ -128,7 +128,7 @@ class Counted:
         return list(labels)
 
 
-def read_store(store: CountsStore, metric: Metric, first: int | None = None, last: int | None = None) -> Counted:
+def read_store(store: CountsStore, metric: Metric, first: int | None = None, last: int | None = None) -> PeriodCounts:
     """Read a range of periods, both ends included; all there are, unless given."""
     periods = store.periods(metric.id)
     if first is None:
@@ -136,28 +136,28 @@ def read_store(store: CountsStore, metric: Metric, first: int | None = None, las
     if last is None:
         last = max([*periods, *([] if first is None else [first])], default=None)
     if first is None or last is None:
-        return Counted(metric, None, None, {})
+        return PeriodCounts(metric, None, None, {})
     _check_order(metric, first, last)
     own, found = metric.mechanism.digest, dict[bytes, list[tuple[int, int]]]()
     for (period, digest), reports in store.tally(metric.id, first, last).items():
         if digest != own:
             found.setdefault(digest, []).append((period, reports))
     others = [
-        Others(digest, min(p for p, _ in seen), max(p for p, _ in seen), sum(n for _, n in seen))
+        OtherParameters(digest, min(p for p, _ in seen), max(p for p, _ in seen), sum(n for _, n in seen))
         for digest, seen in sorted(found.items())
     ]
-    return Counted(metric, first, last, store.counts(metric, first, last), tuple(others))
+    return PeriodCounts(metric, first, last, store.counts(metric, first, last), tuple(others))
 
 
-def counted_from_json(metric: Metric, parsed: Any) -> Counted:
-    """Read what `Counted.to_json` wrote."""
+def counted_from_json(metric: Metric, parsed: Any) -> PeriodCounts:
+    """Read what `PeriodCounts.to_json` wrote."""
     try:
         return _from_json(metric, parsed)
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise ParameterError(f"these are no counts of {metric.id}: {error!r}") from error
 
 
-def _from_json(metric: Metric, parsed: dict[str, Any]) -> Counted:
+def _from_json(metric: Metric, parsed: dict[str, Any]) -> PeriodCounts:
     if parsed["metric"] != metric.id or parsed["digest"] != metric.mechanism.digest.hex():
         raise ParameterError(
             f"the registry here gives {metric.id} the parameters {metric.mechanism.digest.hex()}, the counts are of "
@@ -166,11 +166,11 @@ def _from_json(metric: Metric, parsed: dict[str, Any]) -> Counted:
     number = metric.period.parse_label
     counts = {number(one["period"]): SupportCounts(one["totals"], one["ones"]) for one in parsed["periods"]}
     others = [
-        Others(bytes.fromhex(o["digest"]), number(o["from"]), number(o["to"]), int(o["reports"]))
+        OtherParameters(bytes.fromhex(o["digest"]), number(o["from"]), number(o["to"]), int(o["reports"]))
         for o in parsed["other_parameters"]
     ]
     first, last = (None if parsed[end] is None else number(parsed[end]) for end in ("from", "to"))
-    return Counted(metric, first, last, counts, tuple(others))
+    return PeriodCounts(metric, first, last, counts, tuple(others))
 
 
 def parse_range(metric: Metric, first: str | None, last: str | None) -> tuple[int | None, int | None]:
@@ -214,7 +214,7 @@ class RemoteError(OverstoryError):
 
 def read_remote(
     url: str, token: str, metric: Metric, first: int | None = None, last: int | None = None, *, timeout: float = 60.0
-) -> Counted:
+) -> PeriodCounts:
     """Ask the collector at `url` for the counts of a range of periods; of all there are, unless given.
 
     Parameters

@@ -22,22 +22,22 @@ from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.encodings.seeds import SeededHash
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric, Strings
-from overstory.queries.counts import Counted
+from overstory.queries.counts import PeriodCounts
 
 if TYPE_CHECKING:
     from overstory.analysis.selection import Correction, IntervalKind
 
-Kind = Literal["total", "per-period", "cumulative"]
+Aggregation = Literal["total", "per-period", "cumulative"]
 """One estimate of the whole range; one of each period alone; one of each period and those before it."""
 
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+AGGREGATIONS: Final[tuple[Aggregation, ...]] = get_args(Aggregation)
 
 
 NO_REPORTS: Final = "there are no reports in this range"
 
 
 @dataclass(frozen=True)
-class Choices:
+class EstimateOptions:
     """How counts are read.
 
     Attributes
@@ -65,14 +65,14 @@ class Choices:
     steps: tuple[str, ...] = ()  # names of post-processing steps, in order
     interval_kind: IntervalKind | None = None
 
-    def kind_of_intervals(self, reading: Kind) -> IntervalKind:
+    def kind_of_intervals(self, reading: Aggregation) -> IntervalKind:
         """Return the kind that was chosen, or that suits the reading."""
         suits: IntervalKind = "reports" if reading == "total" else "population"
         return suits if self.interval_kind is None else self.interval_kind
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class PeriodEstimate:
     """One estimate: of the periods `first` to `last`."""
 
     first: int
@@ -82,13 +82,13 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class EstimateSeries:
     """Estimates of a metric over a stretch of time; `parts` is empty where there are no reports."""
 
-    counted: Counted
-    kind: Kind
-    choices: Choices
-    parts: tuple[Part, ...] = field(repr=False)
+    counted: PeriodCounts
+    kind: Aggregation
+    options: EstimateOptions
+    parts: tuple[PeriodEstimate, ...] = field(repr=False)
     notes: tuple[str, ...] = ()
 
     @property
@@ -99,7 +99,7 @@ class Reading:
     @property
     def interval_kind(self) -> IntervalKind:
         """What the intervals of all parts are for."""
-        return self.choices.kind_of_intervals(self.kind)
+        return self.options.kind_of_intervals(self.kind)
 
     def summary(self) -> dict[str, Any]:
         """Return what is known about the reading as a whole, ready for JSON."""
@@ -125,7 +125,7 @@ class Reading:
         """Return the summary and, under ``readings``, each estimate with its range; at most `limit` values of each."""
         return {**self.summary(), "readings": [self._part_json(part, limit) for part in self.parts]}
 
-    def _part_json(self, part: Part, limit: int | None) -> dict[str, Any]:
+    def _part_json(self, part: PeriodEstimate, limit: int | None) -> dict[str, Any]:
         return {**self._ends(part), "reports_per_device": part.reports_per_device, **part.estimate.to_json(limit)}
 
     def rows(self, limit: int | None = None) -> Iterator[dict[str, Any]]:
@@ -142,11 +142,13 @@ class Reading:
             for _, cells in csv_cells(part.estimate, limit):
                 yield csv_line((*ends, *cells))
 
-    def _ends(self, part: Part) -> dict[str, Any]:
+    def _ends(self, part: PeriodEstimate) -> dict[str, Any]:
         return {"from": self.counted.label(part.first), "to": self.counted.label(part.last)}
 
 
-def read_estimates(counted: Counted, kind: Kind = "total", choices: Choices | None = None) -> Reading:
+def read_estimates(
+    counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions | None = None
+) -> EstimateSeries:
     """Estimate.
 
     Parameters
@@ -154,66 +156,70 @@ def read_estimates(counted: Counted, kind: Kind = "total", choices: Choices | No
     counted
         From `read_store`, or `counted_from_json`.
     kind
-        See `Kind`. In one period a device reports once, so ``per-period`` supposes nothing about devices.
+        See `Aggregation`. In one period a device reports once, so ``per-period`` supposes nothing about devices.
     """
-    chosen = choices or Choices()
-    if kind not in KINDS:
-        raise ParameterError(f"reading = {kind!r}: choose one of {', '.join(KINDS)}")
+    chosen = options or EstimateOptions()
+    if kind not in AGGREGATIONS:
+        raise ParameterError(f"reading = {kind!r}: choose one of {', '.join(AGGREGATIONS)}")
     names = _names(counted.metric, chosen)
     _check_repeats(counted, kind, chosen)
     chosen = replace(chosen, interval_kind=chosen.kind_of_intervals(kind))
     parts = tuple(_parts(counted, kind, chosen, names))
-    return Reading(counted, kind, chosen, parts, tuple(_notes(counted, kind, chosen)))
+    return EstimateSeries(counted, kind, chosen, parts, tuple(_notes(counted, kind, chosen)))
 
 
-def _parts(counted: Counted, kind: Kind, choices: Choices, names: Sequence[str]) -> Iterator[Part]:
+def _parts(
+    counted: PeriodCounts, kind: Aggregation, options: EstimateOptions, names: Sequence[str]
+) -> Iterator[PeriodEstimate]:
     so_far: SupportCounts | None = None
     for number, period in enumerate(counted.periods, start=1):
         own = counted.counts[period]
         so_far = own if so_far is None or kind == "per-period" else so_far + own
         if kind == "total" and number < len(counted.periods):
             continue
-        given = number if choices.reports_per_device is None else min(choices.reports_per_device, number)
+        given = number if options.reports_per_device is None else min(options.reports_per_device, number)
         per_device = 1.0 if kind == "per-period" else float(given)
         first = period if kind == "per-period" else counted.periods[0]
-        yield Part(first, period, per_device, estimate_counts(counted.metric, so_far, per_device, choices, names))
+        yield PeriodEstimate(
+            first, period, per_device, estimate_counts(counted.metric, so_far, per_device, options, names)
+        )
 
 
 def estimate_counts(
-    metric: Metric, counts: SupportCounts, per_device: float, choices: Choices, names: Sequence[str]
+    metric: Metric, counts: SupportCounts, per_device: float, options: EstimateOptions, names: Sequence[str]
 ) -> Estimate:
     """Estimate once, with every choice applied."""
     oracle = FrequencyOracle(metric.mechanism)
-    selecting: dict[str, Any] = {"alpha": choices.alpha, "correction": choices.correction}
-    if choices.interval_kind is not None:
-        selecting["interval_kind"] = choices.interval_kind
+    selecting: dict[str, Any] = {"alpha": options.alpha, "correction": options.correction}
+    if options.interval_kind is not None:
+        selecting["interval_kind"] = options.interval_kind
     if isinstance(metric.mechanism.encoding, Bloom):
-        how = selecting | {"method": choices.method, "complete": choices.complete}
+        how = selecting | {"method": options.method, "complete": options.complete}
         estimate = oracle.estimate(counts, names, reports_per_device=per_device, **how)
     else:
         estimate = replace(oracle.estimate(counts, names, reports_per_device=per_device), **selecting)
-    return postprocess(estimate, *choices.steps) if choices.steps else estimate
+    return postprocess(estimate, *options.steps) if options.steps else estimate
 
 
-def _names(metric: Metric, choices: Choices) -> Sequence[str]:
+def _names(metric: Metric, options: EstimateOptions) -> Sequence[str]:
     """Return what is estimated."""
     bloom = isinstance(metric.mechanism.encoding, Bloom)
     later = bloom or (isinstance(metric.mechanism.encoding, SeededHash) and isinstance(metric.domain, Strings))
-    if not bloom and (choices.complete or choices.method != "gls"):
+    if not bloom and (options.complete or options.method != "gls"):
         raise ParameterError(
             f"{metric.id} is counted by {metric.mechanism.name}: a method or complete list is for Bloom"
         )
-    if choices.candidates is not None:
+    if options.candidates is not None:
         if not later:
             raise ParameterError(f"{metric.id} is counted by its own labels: other candidates cannot be looked for")
-        return choices.candidates
+        return options.candidates
     if not metric.labels:
         raise ParameterError(f"{metric.id} has no candidates: name a file in the registry, or give candidates")
     return metric.labels
 
 
-def _check_repeats(counted: Counted, kind: Kind, choices: Choices) -> None:
-    given = choices.reports_per_device
+def _check_repeats(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> None:
+    given = options.reports_per_device
     if given is None:
         return
     check_reports_per_device(given)
@@ -226,26 +232,26 @@ def _check_repeats(counted: Counted, kind: Kind, choices: Choices) -> None:
         )
 
 
-def _notes(counted: Counted, kind: Kind, choices: Choices) -> Iterator[str]:
+def _notes(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> Iterator[str]:
     if not counted.periods:
         yield NO_REPORTS
     shared = clustering(counted.metric.mechanism)
     several = len(counted.periods) > 1
     shares_noise = shared.own or shared.other
-    counts_people = choices.kind_of_intervals(kind) == "population"
+    counts_people = options.kind_of_intervals(kind) == "population"
     if several and kind == "per-period":
         if shares_noise:
             yield "a device keeps its permanent responses: errors of different periods are not independent"
     elif several and not shares_noise and not counts_people:
         pass
-    elif several and choices.reports_per_device is None:
+    elif several and options.reports_per_device is None:
         yield (
             f"standard errors assume {len(counted.periods)} reports per device, the worst case; use "
             "--reports-per-device if you know better"
         )
     elif several and kind == "cumulative":
         yield (
-            f"each stretch so far is read with {choices.reports_per_device:g} reports per device, or one a period where"
+            f"each stretch so far is read with {options.reports_per_device:g} reports per device, or one a period where"
             " that is less: an early stretch may have had more of them, and its standard errors are then too small"
         )
     for other in counted.others:

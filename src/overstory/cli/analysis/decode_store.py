@@ -13,8 +13,8 @@ from overstory.cli.table import chosen_rows
 
 if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric
-    from overstory.queries.counts import Counted
-    from overstory.queries.estimates import Choices, Kind, Reading
+    from overstory.queries.counts import PeriodCounts
+    from overstory.queries.estimates import Aggregation, EstimateOptions, EstimateSeries
 
 
 def run_store(args: argparse.Namespace) -> int:
@@ -22,22 +22,22 @@ def run_store(args: argparse.Namespace) -> int:
     from overstory.queries.estimates import read_estimates
 
     metric = _metric(args)
-    kind: Kind = "per-period" if args.per_period else "cumulative" if args.cumulative else "total"
+    kind: Aggregation = "per-period" if args.per_period else "cumulative" if args.cumulative else "total"
     check_pipes(args)
-    reading = read_estimates(_counted(args, metric), kind, _choices(args))
+    series = read_estimates(_counted(args, metric), kind, _options(args))
     if args.plot:
-        _draw(args.plot, reading)
+        _draw(args.plot, series)
     if args.output == "-":
         from overstory.files.spreadsheet import writing_csv
 
         with writing_csv(args.output, spreadsheet=args.spreadsheet) as text:
-            text.writelines(reading.csv_lines())
+            text.writelines(series.csv_lines())
         return 0
-    written = _write(args.output, reading, spreadsheet=args.spreadsheet) if args.output else None
+    written = _write(args.output, series, spreadsheet=args.spreadsheet) if args.output else None
     if args.json:
-        print(json.dumps(reading.to_json(), indent=2, allow_nan=False))
+        print(json.dumps(series.to_json(), indent=2, allow_nan=False))
     else:
-        show_reading(reading, None if args.quiet else written, everything=args.all)
+        show_series(series, None if args.quiet else written, everything=args.all)
     return 0
 
 
@@ -56,7 +56,7 @@ def _metric(args: argparse.Namespace) -> Metric:
     return metric
 
 
-def _counted(args: argparse.Namespace, metric: Metric) -> Counted:
+def _counted(args: argparse.Namespace, metric: Metric) -> PeriodCounts:
     from overstory.queries.counts import parse_range, read_store
 
     first, last = parse_range(metric, args.first, args.last)
@@ -71,8 +71,8 @@ def _counted(args: argparse.Namespace, metric: Metric) -> Counted:
         return read_store(store, metric, first, last)
 
 
-def _choices(args: argparse.Namespace) -> Choices:
-    from overstory.queries.estimates import Choices
+def _options(args: argparse.Namespace) -> EstimateOptions:
+    from overstory.queries.estimates import EstimateOptions
 
     candidates = None
     if args.candidates:
@@ -81,10 +81,10 @@ def _choices(args: argparse.Namespace) -> Choices:
         candidates = tuple(read_candidates(args.candidates))
     steps = tuple(name.strip() for name in (args.steps or "").split(",") if name.strip())
     selecting = args.alpha, args.correction, args.method, args.complete
-    return Choices(args.reports_per_device, candidates, *selecting, steps, args.interval)
+    return EstimateOptions(args.reports_per_device, candidates, *selecting, steps, args.interval)
 
 
-def _write(folder: str, reading: Reading, *, spreadsheet: bool) -> Path:
+def _write(folder: str, series: EstimateSeries, *, spreadsheet: bool) -> Path:
     """Write estimates.csv (every value) and estimates.json (the same, and what must be known to read it)."""
     from overstory.files.io import writing_text
     from overstory.files.spreadsheet import writing_csv
@@ -92,9 +92,9 @@ def _write(folder: str, reading: Reading, *, spreadsheet: bool) -> Path:
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     with writing_csv(target / "estimates.csv", spreadsheet=spreadsheet) as text:
-        text.writelines(reading.csv_lines())
+        text.writelines(series.csv_lines())
     with writing_text(target / "estimates.json") as text:
-        json.dump(reading.to_json(), text, indent=2, allow_nan=False)
+        json.dump(series.to_json(), text, indent=2, allow_nan=False)
         text.write("\n")
     return target / "estimates.csv"
 
@@ -103,13 +103,13 @@ MOST_PANELS = 12
 """Periods in one picture."""
 
 
-def _draw(path: str, reading: Reading) -> None:
+def _draw(path: str, series: EstimateSeries) -> None:
     """Draw a panel for each of the last ranges, in the style of all estimates."""
     from overstory.analysis.tables.output import plot_height
     from overstory.cli.picture import picture
     from overstory.protocol.errors import ParameterError
 
-    parts = reading.parts[-MOST_PANELS:]
+    parts = series.parts[-MOST_PANELS:]
     if not parts:
         raise ParameterError(f"--plot {path}: there are no reports to draw")
     heights = [plot_height(part.estimate) for part in parts]
@@ -117,17 +117,17 @@ def _draw(path: str, reading: Reading) -> None:
         panels = figure.subplots(len(parts), 1, squeeze=False, height_ratios=heights)[:, 0]
         for part, panel in zip(parts, panels, strict=True):
             part.estimate.plot(panel)
-            first, last = reading.counted.label(part.first), reading.counted.label(part.last)
+            first, last = series.counted.label(part.first), series.counted.label(part.last)
             panel.set_title(
                 f"{first if first == last else f'{first} to {last}'}: {panel.get_title('left')}", loc="left"
             )
-        if len(parts) < len(reading.parts):
+        if len(parts) < len(series.parts):
             figure.suptitle(
-                f"{len(parts)} of {len(reading.parts)} ranges shown, the last", fontsize=9, x=0.01, ha="left"
+                f"{len(parts)} of {len(series.parts)} ranges shown, the last", fontsize=9, x=0.01, ha="left"
             )
 
 
-def show_reading(reading: Reading, written: Path | None, *, everything: bool) -> None:
+def show_series(series: EstimateSeries, written: Path | None, *, everything: bool) -> None:
     """Print a table, and what must be known to read it."""
     import sys
 
@@ -140,51 +140,51 @@ def show_reading(reading: Reading, written: Path | None, *, everything: bool) ->
 
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("" if reading.kind == "total" else "period", *COLUMNS):
+    for name in ("" if series.kind == "total" else "period", *COLUMNS):
         table.add_column(name, justify="left" if name in {"value", "", "period"} else "right", overflow="fold")
-    for part in reading.parts:
-        label = "" if reading.kind == "total" else str(reading.counted.label(part.last))
+    for part in series.parts:
+        label = "" if series.kind == "total" else str(series.counted.label(part.last))
         rows = chosen_rows(part.estimate, everything=everything)
         if not rows:
             table.add_row(label, Text("nothing was detected"), style="dim")
         for row in rows:
             table.add_row(label, *cells(row), style=None if row["detected"] else "dim")
-    if reading.parts:
+    if series.parts:
         console.print(table)
-    for line in (*summary(reading), *_notes(reading), *([] if written is None else [f"every value: {written}"])):
+    for line in (*summary(series), *_notes(series), *([] if written is None else [f"every value: {written}"])):
         print_line(console, line)
 
 
-def summary(reading: Reading) -> list[str]:
+def summary(series: EstimateSeries) -> list[str]:
     """Return what was read, how, and what it costs, in sentences."""
     from overstory.analysis.selection import INTERVAL_KINDS
     from overstory.cli.output import bound_text
     from overstory.files.rappor import epsilon_text
     from overstory.privacy.text import plural
 
-    said, metric = reading.summary(), reading.metric
-    between = f" between {said['from']} and {said['to']}" if said["from"] else ""
-    if not reading.parts:
+    figures, metric = series.summary(), series.metric
+    between = f" between {figures['from']} and {figures['to']}" if figures["from"] else ""
+    if not series.parts:
         return [f"no reports of {metric.id}{between}"]
     kinds = {"total": "over all of them", "per-period": "each period alone", "cumulative": "over all reports so far"}
-    one, ever = epsilon_text(said["epsilon_report"]), epsilon_text(said["epsilon_permanent"])
+    one, ever = epsilon_text(figures["epsilon_report"]), epsilon_text(figures["epsilon_permanent"])
     oracle = f"{metric.mechanism.name}, epsilon {one} for one report, {ever} for any number of reports of one value"
-    read = f"estimated {kinds[reading.kind]}; {bound_text(reading.choices.correction, reading.choices.alpha)}"
-    periods = plural(said["periods_with_reports"], "period")
-    there = f"{plural(said['reports'], 'report')} of {metric.id} in {periods}{between}"
-    intervals = f"intervals: {INTERVAL_KINDS[reading.interval_kind]}"
+    read = f"estimated {kinds[series.kind]}; {bound_text(series.options.correction, series.options.alpha)}"
+    periods = plural(figures["periods_with_reports"], "period")
+    there = f"{plural(figures['reports'], 'report')} of {metric.id} in {periods}{between}"
+    intervals = f"intervals: {INTERVAL_KINDS[series.interval_kind]}"
     return ["", f"{there}; {read}", intervals, f"privacy: {oracle}"]
 
 
-def _notes(reading: Reading) -> list[str]:
-    """Return the notes of the reading, and those of its estimates, each once."""
+def _notes(series: EstimateSeries) -> list[str]:
+    """Return the notes of the series, and those of its estimates, each once."""
     from overstory.queries.estimates import NO_REPORTS
 
-    of_reading = reading.notes if reading.parts else [note for note in reading.notes if note != NO_REPORTS]
-    notes = (*of_reading, *(note for part in reading.parts for note in part.estimate.notes))
+    own_notes = series.notes if series.parts else [note for note in series.notes if note != NO_REPORTS]
+    notes = (*own_notes, *(note for part in series.parts for note in part.estimate.notes))
     shown = list(dict.fromkeys(notes))
-    kept = shown if len(shown) <= MOST_NOTES else [*shown[:MOST_NOTES], f"{len(shown) - MOST_NOTES} more: see --json"]
-    return [f"note: {note}" for note in kept]
+    lines = shown if len(shown) <= MOST_NOTES else [*shown[:MOST_NOTES], f"{len(shown) - MOST_NOTES} more: see --json"]
+    return [f"note: {note}" for note in lines]
 
 
 MOST_NOTES = 12

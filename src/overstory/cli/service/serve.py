@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     from overstory.collector.log import LOG, begin_log
     from overstory.collector.promises import check_promises
     from overstory.collector.server import Listening, serve
-    from overstory.collector.service import Collector, Rhythm
+    from overstory.collector.service import Collector, UpkeepIntervals
 
     begin_log(args.log_format)
     listening = Listening(args.host, args.port, args.tls_certificate, args.tls_key, args.grace)
@@ -116,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
         registry,
         store,
         limits=Limits(queue_reports=args.queue_reports),
-        rhythm=Rhythm(compact=args.compact_every, within=args.compact_within),
+        intervals=UpkeepIntervals(compact=args.compact_every, within=args.compact_within),
         open_writes=args.open_writes,
     )
     serve(

@@ -197,7 +197,7 @@ class BoundedConnection(HttpToolsProtocol):
         elif self._untaken_since is None:
             self._untaken_since = now
         elif now - self._untaken_since > self.endpoint.limits.taking_seconds:
-            self.endpoint.meters.untaken += 1
+            self.endpoint.telemetry.untaken += 1
             self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:

@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Seque
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from overstory.collector.auth import WRITE, Access
+from overstory.collector.auth import WRITE, TokenTable
 from overstory.collector.committer import Committer
 from overstory.collector.http.responses import Response, answer_to, error_response, refusal, request_timeout
 from overstory.collector.ingest.ingest import JSON, Decision, Ingest
 from overstory.collector.log import SparseLog
-from overstory.collector.telemetry import Meters
+from overstory.collector.telemetry import Telemetry
 from overstory.collector.upkeep import Reserve
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE
@@ -76,12 +76,12 @@ class ReportEndpoint:
         self,
         ingest: Ingest,
         committer: Committer,
-        access: Access,
-        meters: Meters,
+        tokens: TokenTable,
+        telemetry: Telemetry,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._ingest, self._committer, self._access = ingest, committer, access
-        self.limits, self.meters, self._clock = ingest.limits, meters, clock
+        self._ingest, self._committer, self._tokens = ingest, committer, tokens
+        self.limits, self.telemetry, self._clock = ingest.limits, telemetry, clock
         self.closing = False
         self.reserve = Reserve()
         self._faults = SparseLog(_log)
@@ -94,7 +94,7 @@ class ReportEndpoint:
         """Say why a request is refused before its body is read, or None."""
         if self.closing:
             return Reason.CLOSING
-        reason = self._access.refuse(head.authorization, WRITE, self._clock())
+        reason = self._tokens.refuse(head.authorization, WRITE, self._clock())
         if reason is not None:
             return reason
         if head.content_type not in {MEDIA_TYPE, JSON}:
@@ -117,12 +117,12 @@ class ReportEndpoint:
 
     def refuse(self, reason: Reason, *, close: bool = False) -> Response:
         """Return the answer that refuses a request for one reason, and count it."""
-        self.meters.rejected[reason] += 1
+        self.telemetry.rejected[reason] += 1
         return self._counted(refusal(reason, close=close))
 
     def fault(self, error: BaseException, *, close: bool = False) -> Response:
         """Return the answer to a request that something of ours failed on; log and count it."""
-        self.meters.faults += 1
+        self.telemetry.faults += 1
         self._faults.error("a request failed by a fault of ours", error, trace=True)
         return self.refuse(Reason.FAULT, close=close)
 
@@ -132,7 +132,7 @@ class ReportEndpoint:
 
     def take(self, decision: Decision, answered: Answered) -> None:
         """Have what was decided committed; `answered` is called once, at once or after the commit."""
-        self.meters.decided(decision)
+        self.telemetry.decided(decision)
         if decision.refused is not None:
             answered(self._counted(refusal(decision.refused, where=decision.where)))
         elif not decision.received:
@@ -146,11 +146,11 @@ class ReportEndpoint:
         if new is None:
             answered(self.refuse(Reason.STORE))
             return
-        self.meters.stored(decision, new)
+        self.telemetry.stored(decision, new)
         answered(self._counted(answer_to(decision, new)))
 
     def _counted(self, answer: Response) -> Response:
-        self.meters.requests[answer.status] += 1
+        self.telemetry.requests[answer.status] += 1
         return answer
 
 
