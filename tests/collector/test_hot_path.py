@@ -19,7 +19,7 @@ from overstory.protocol.wire.upload import MEDIA_TYPE
 from support.collector_in_process import METRICS, NOW, FakeStore, batch_id, packed, sound, until, upload
 
 KIND = {"content-type": MEDIA_TYPE}
-NEVER = UpkeepIntervals(tokens=0, compact=0, retain=0, settle=0)
+NEVER = UpkeepIntervals(tokens=0, compact=0, retain=0, checkpoint=0)
 
 
 async def elsewhere(scope, receive, send) -> None:

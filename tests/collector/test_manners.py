@@ -84,7 +84,7 @@ def test_what_an_operator_watches_is_for_this_machine_or_an_admin(client, token,
     async def main() -> int:
         store = FakeStore()
         store.listed = [Token("1", sha256(ADMIN), "admin", "app", 0, None, None)]
-        never = UpkeepIntervals(tokens=0, compact=0, retain=0, settle=0)
+        never = UpkeepIntervals(tokens=0, compact=0, retain=0, checkpoint=0)
         collector = Collector(METRICS, store, intervals=never, clock=lambda: NOW)
         await collector.start()
         transport = httpx.ASGITransport(build_app(collector), client=client)

@@ -35,7 +35,7 @@ from support.collector_processes import CollectorProcess
 from support.served import Wire, post, served
 from support.store_databases import fresh
 
-OFTEN = UpkeepIntervals(tokens=0.05, compact=0.05, retain=0.05, settle=0.05)
+OFTEN = UpkeepIntervals(tokens=0.05, compact=0.05, retain=0.05, checkpoint=0.05)
 
 
 class Upset(FakeStore):
@@ -65,8 +65,8 @@ class Upset(FakeStore):
         self._do("retain")
         return Retained(0, 0, self.remains)
 
-    def settle(self) -> None:
-        self._do("settle")
+    def checkpoint(self) -> None:
+        self._do("checkpoint")
 
 
 def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
@@ -93,7 +93,7 @@ def test_no_task_of_the_upkeep_ends_by_an_error(error, monkeypatch) -> None:
         until(lambda: len(store.done) == 4)
         assert ready(wire)[0] == 200
         store.error = error
-        until(lambda: set(collector.telemetry.failed_upkeep) == {"tokens", "compact", "retain", "settle"})
+        until(lambda: set(collector.telemetry.failed_upkeep) == {"tokens", "compact", "retain", "checkpoint"})
         assert ready(wire) == (503, ready(wire)[1])
         assert ready(wire)[1]["reason"] == "store"
         store.error, store.done = None, {}
@@ -115,7 +115,7 @@ def test_a_task_that_never_comes_back_is_noticed(monkeypatch) -> None:
     store, stuck = Upset(), threading.Event()
     store.compact = lambda *_, **__: stuck.wait(20)  # type: ignore[method-assign]
     try:
-        with served(store=store, intervals=UpkeepIntervals(tokens=0.05, compact=0.05, retain=0, settle=0.05)) as (
+        with served(store=store, intervals=UpkeepIntervals(tokens=0.05, compact=0.05, retain=0, checkpoint=0.05)) as (
             _,
             address,
         ):
@@ -453,7 +453,7 @@ def trickle(store: Any, database: Database, rounds: int, within: float) -> int:
             decision = ingest.decide(upload(name), "application/vnd.overstory.reports", NOW)
             store.add(decision.received)
         store.compact(NOW, within=within)
-        database.settle()
+        database.checkpoint()
     return written() - before
 
 

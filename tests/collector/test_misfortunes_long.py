@@ -280,7 +280,7 @@ def test_a_start_on_a_read_only_disk_refuses_posts_until_it_can_be_written(tmp_p
 @pytest.mark.slow
 def test_after_ten_seconds_without_a_new_thread_everything_goes_on(tmp_path, monkeypatch) -> None:
     """In this process: the number of threads is no limit to root, nor of a process alone."""
-    often = UpkeepIntervals(tokens=0.5, compact=0.5, retain=0.5, settle=0.5, within=0.0)
+    often = UpkeepIntervals(tokens=0.5, compact=0.5, retain=0.5, checkpoint=0.5, within=0.0)
     store = open_store(f"{tmp_path}/store.db", METRICS, create=True)
     token = store.add_token("write", "app")
     with served(store=store, intervals=often, open_writes=False) as (collector, address):

@@ -53,7 +53,7 @@ def counted(url, bodies):
     """What a collector answers, and what its store has of the day."""
 
     async def main(store):
-        intervals = UpkeepIntervals(tokens=0, compact=0, retain=0, settle=0)
+        intervals = UpkeepIntervals(tokens=0, compact=0, retain=0, checkpoint=0)
         collector = Collector(METRICS, store, intervals=intervals, open_writes=True, clock=lambda: NOON)
         await collector.start()
         transport = httpx.ASGITransport(HotPath(collector.endpoint, elsewhere))

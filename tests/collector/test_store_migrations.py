@@ -15,7 +15,7 @@ from sqlalchemy import inspect, text
 from overstory.collector.store import Store, StoreError, migrations, open_store, restore
 from overstory.collector.store import connection as opening
 from overstory.collector.store.connection import connect, migrate
-from overstory.collector.store.metrics import read_known
+from overstory.collector.store.metrics import read_stored_metrics
 from overstory.collector.store.migrations import upgrade
 from overstory.collector.store.schema import METADATA, REVISION
 from support.store_samples import NOW, counted, received, registry, reports
@@ -191,7 +191,7 @@ def test_a_row_of_version_0_1_without_seeds_is_read_as_a_seed_of_each_devices_ow
     assert "num_seeds" not in row
     database = connect(str(first))
     with database.snapshot() as connection:
-        (read,) = (known for known in read_known(connection).values() if known.metric == "size")
+        (read,) = (entry for entry in read_stored_metrics(connection).values() if entry.metric == "size")
     database.close()
     assert read.mechanism.num_cohorts == 1 << 31
     assert (read.mechanism.digest, read.counts_digest) == (metric.mechanism.digest, metric.counts_digest)

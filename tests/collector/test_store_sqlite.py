@@ -41,39 +41,39 @@ def test_writers_of_one_process_take_turns_and_none_has_to_ask_again(tmp_path: P
         busy_writers(tmp_path / "store.db")
 
 
-def test_what_was_settled_is_in_the_file_itself(tmp_path: Path) -> None:
+def test_what_was_checkpointed_is_in_the_file_itself(tmp_path: Path) -> None:
     metric = registry(folder=tmp_path)["bloom"]
     with open_store(str(tmp_path / "store.db"), create=True) as store:
         store.add([some(metric, PERIOD, 50, 1)])
         database = connect(str(tmp_path / "store.db"))
         assert in_the_file_alone(tmp_path) == 0
-        database.settle()
+        database.checkpoint()
         assert in_the_file_alone(tmp_path) == 50
         database.close()
 
 
-@pytest.mark.parametrize("settling", [True, False])
-def test_a_log_that_is_settled_stays_short_however_much_is_written(tmp_path: Path, settling: bool) -> None:
+@pytest.mark.parametrize("checkpointing", [True, False])
+def test_a_log_that_is_checkpointed_stays_short_however_much_is_written(tmp_path: Path, checkpointing: bool) -> None:
     metric = registry(folder=tmp_path)["bloom"]
     batch = some(metric, PERIOD, 50_000, 1)
     over = threading.Event()
     with open_store(str(tmp_path / "store.db"), create=True) as store, ThreadPoolExecutor(1) as thread:
 
-        def settle() -> None:
-            while settling and not over.wait(0.001):
-                store.settle()
+        def checkpoint() -> None:
+            while checkpointing and not over.wait(0.001):
+                store.checkpoint()
 
-        settled = thread.submit(settle)
+        done = thread.submit(checkpoint)
         longest = 0
         for number in range(400):  # 200 kilobytes each
             store.add([batch._replace(batch=number.to_bytes(16, "big"))])
             longest = max(longest, (tmp_path / "store.db-wal").stat().st_size)
         over.set()
-        settled.result(60)
-    assert (longest < 20 << 20) == settling, longest
+        done.result(60)
+    assert (longest < 20 << 20) == checkpointing, longest
 
 
-def test_a_compaction_settles_what_it_wrote(tmp_path: Path) -> None:
+def test_a_compaction_checkpoints_what_it_wrote(tmp_path: Path) -> None:
     metrics = registry(folder=tmp_path)
     with open_store(str(tmp_path / "store.db"), metrics, create=True) as store:
         store.add([some(metrics["bloom"], PERIOD, 50, 1)])
@@ -85,9 +85,9 @@ LOADS = """
 import sys
 from support.store_samples import registry
 from overstory.collector.store import open_store
-with open_store("prepared.db", registry(), create=True) as store:
+with open_store("warm.db", registry(), create=True) as store:
     print("numba" in sys.modules)
-    store.prepare()
+    store.warm_up()
     print("numba" in sys.modules)
 """
 

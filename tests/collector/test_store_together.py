@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import select, text
 
 from overstory.collector.store import Store, open_store
-from overstory.collector.store.metrics import Known, _write, read_known
+from overstory.collector.store.metrics import StoredMetric, _write, read_stored_metrics
 from overstory.collector.store.retention import FORGOTTEN, _remember_day
 from overstory.collector.store.schema import ABOUT
 from support.store_databases import fresh
@@ -32,7 +32,7 @@ def until_it_waits(store: Store, work: Future[Any]) -> None:
 
 def test_two_that_start_with_the_same_new_metrics(shared_folder: Path) -> None:
     metrics = registry()
-    wanted = {(known.metric, known.mechanism.digest): known for known in map(Known.of, metrics.values())}
+    wanted = {(entry.metric, entry.mechanism.digest): entry for entry in map(StoredMetric.of, metrics.values())}
     with (
         fresh("postgresql", shared_folder) as url,
         open_store(url, create=True) as one,
@@ -43,7 +43,7 @@ def test_two_that_start_with_the_same_new_metrics(shared_folder: Path) -> None:
             late = beside.submit(open_store, url, metrics)
             until_it_waits(one, late)
         with late.result() as other, other._database.snapshot() as connection:
-            assert set(read_known(connection)) == set(wanted)
+            assert set(read_stored_metrics(connection)) == set(wanted)
 
 
 def test_two_that_forget_for_the_first_time(shared_folder: Path) -> None:

@@ -1,48 +1,48 @@
-"""Turns: one at a time, in the order of asking."""
+"""FairLock: one holder at a time, in the order of asking."""
 
 import threading
 import time
 
 import pytest
 
-from overstory.collector.store.sqlite import Turns
+from overstory.collector.store.sqlite import FairLock
 
 
-def waiting(turns: Turns, number: int) -> None:
+def waiting(lock: FairLock, number: int) -> None:
     """Wait until so many threads wait."""
     end = time.monotonic() + 10
-    while len(turns._waiting) < number:
+    while len(lock._waiting) < number:
         assert time.monotonic() < end
         time.sleep(0.001)
 
 
 def test_first_come_first_served_also_by_who_comes_again() -> None:
-    turns, served = Turns(), []
+    lock, served = FairLock(), []
 
     def take(name: int) -> None:
-        with turns:
+        with lock:
             served.append(name)
 
     threads = [threading.Thread(target=take, args=(number,)) for number in range(5)]
-    with turns:
+    with lock:
         for number, thread in enumerate(threads, 1):
             thread.start()
-            waiting(turns, number)
-    with turns:  # who has just given it back is behind all of them
+            waiting(lock, number)
+    with lock:  # who has just given it back is behind all of them
         served.append(5)
     for thread in threads:
         thread.join()
     assert served == [0, 1, 2, 3, 4, 5]
-    assert not turns.taken
+    assert not lock.taken
 
 
 def test_one_at_a_time() -> None:
-    turns, inside, most = Turns(), 0, 0
+    lock, inside, most = FairLock(), 0, 0
 
     def work() -> None:
         nonlocal inside, most
         for _ in range(300):
-            with turns:
+            with lock:
                 inside += 1
                 most = max(most, inside)
                 time.sleep(0)
@@ -53,12 +53,12 @@ def test_one_at_a_time() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert (most, inside, turns.taken) == (1, 0, False)
+    assert (most, inside, lock.taken) == (1, 0, False)
 
 
 def test_a_failure_gives_it_back() -> None:
-    turns = Turns()
+    lock = FairLock()
     for _ in range(2):
-        with pytest.raises(ZeroDivisionError), turns:
+        with pytest.raises(ZeroDivisionError), lock:
             _ = 1 / 0
-        assert not turns.taken
+        assert not lock.taken

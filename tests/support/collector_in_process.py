@@ -144,7 +144,7 @@ class FakeStore:
         """Nothing to fold."""
         return Compacted()
 
-    def prepare(self) -> None:
+    def warm_up(self) -> None:
         """Nothing to load."""
 
     def last_day(self) -> None:
@@ -154,8 +154,8 @@ class FakeStore:
         """Nothing to delete."""
         return Retained(0, 0)
 
-    def settle(self) -> None:
-        """Nothing to settle."""
+    def checkpoint(self) -> None:
+        """Nothing to copy."""
 
     def close(self) -> None:
         self.closed = True

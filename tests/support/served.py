@@ -30,7 +30,7 @@ def served(
 
     `http` is another of uvicorn's protocols than ours, to compare with.
     """
-    never = UpkeepIntervals(tokens=0, compact=0, retain=0, settle=0)
+    never = UpkeepIntervals(tokens=0, compact=0, retain=0, checkpoint=0)
     collector = Collector(
         metrics,
         FakeStore() if store is None else store,

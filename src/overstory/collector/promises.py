@@ -15,7 +15,7 @@ from typing import Final
 
 from overstory.collector.store import Store, open_store
 from overstory.collector.store.connection import MissingStoreError
-from overstory.collector.store.metrics import Known
+from overstory.collector.store.metrics import StoredMetric
 from overstory.privacy.registry.changes import Kind, compare_registries
 from overstory.privacy.text import epsilon_text, plural
 from overstory.protocol.errors import ParameterError
@@ -45,18 +45,18 @@ def weakened(store: Store, registry: MetricRegistry) -> Iterator[str]:
     Once reports that were made with a mechanism are in the store, the decision to take them has been made: it is not
     asked for again.
     """
-    stored: dict[str, list[tuple[Known, int]]] = defaultdict(list)
-    for known, reports in store.collected():
-        stored[known.metric].append((known, reports))
+    stored: dict[str, list[tuple[StoredMetric, int]]] = defaultdict(list)
+    for entry, reports in store.collected():
+        stored[entry.metric].append((entry, reports))
     for name, metric in registry.items():
         if (line := _weakened(metric, stored[name])) is not None:
             yield line
 
 
-def _weakened(metric: Metric, stored: Sequence[tuple[Known, int]]) -> str | None:
+def _weakened(metric: Metric, stored: Sequence[tuple[StoredMetric, int]]) -> str | None:
     same = [one for one in stored if one[0].mechanism.digest == metric.mechanism.digest]
-    for known, reports in sorted(same or stored, key=lambda one: -one[1]):
-        before = replace(metric, mechanism=known.mechanism, period=known.period, retention_days=known.retention_days)
+    for entry, reports in sorted(same or stored, key=lambda one: -one[1]):
+        before = replace(metric, mechanism=entry.mechanism, period=entry.period, retention_days=entry.retention_days)
         old, new = (MetricRegistry({metric.id: one}, "") for one in (before, metric))
         weaker = {change.what: change.said for change in compare_registries(old, new) if change.kind is Kind.WEAKENS}
         if weaker:

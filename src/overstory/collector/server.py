@@ -318,7 +318,7 @@ def serve(
     collector.tokens.refresh()  # a store that does not answer is told of before anything listens
     with listening.bind() as bound:
         server = Server(_config(collector, listening), collector, listening, told, reread)
-        _settle()
+        _freeze_garbage_collector()
         try:
             server.run(sockets=[bound])
         except SystemExit as leaving:
@@ -326,7 +326,7 @@ def serve(
     log_event("stopped: everything that was acknowledged is in the store", event="stop")
 
 
-def _settle() -> None:
+def _freeze_garbage_collector() -> None:
     """Let the garbage collector leave alone what is here to stay: it would look through all of it again and again."""
     gc.collect()
     gc.freeze()

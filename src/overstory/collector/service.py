@@ -42,7 +42,7 @@ class UpkeepIntervals:
     within: float = 300.0  # they are by then, however few
     retain: float = 3600.0  # reports past their metric's retention are deleted
     uses: float = 60.0  # it is noted on which day tokens were last used
-    settle: float = 1.0  # the store does what a writer would otherwise have to
+    checkpoint: float = 1.0  # the store does what a writer would otherwise have to
 
 
 class Collector:
@@ -110,10 +110,12 @@ class Collector:
             Task("compact", intervals.compact, 300.0, needed=False, thread="upkeep", work=self._compact),
             Task("retain", intervals.retain, 7200.0, needed=False, thread="upkeep", work=self._retain),
             Task("uses", intervals.uses, 7200.0, needed=False, thread="upkeep", work=self._note_uses),
-            Task("settle", intervals.settle, 30.0, needed=True, thread="settle", work=self.store.settle),
+            Task(
+                "checkpoint", intervals.checkpoint, 30.0, needed=True, thread="checkpoint", work=self.store.checkpoint
+            ),
         )
-        prepare = Task("prepare", 0.0, 0.0, needed=False, thread="upkeep", work=self.store.prepare)
-        self._upkeep.start((task for task in tasks if task.seconds), first=[prepare] if intervals.compact else [])
+        warm_up = Task("warm_up", 0.0, 0.0, needed=False, thread="upkeep", work=self.store.warm_up)
+        self._upkeep.start((task for task in tasks if task.seconds), first=[warm_up] if intervals.compact else [])
         self._started = True
 
     def renew(self, registry: MetricRegistry) -> None:

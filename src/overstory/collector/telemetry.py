@@ -17,7 +17,7 @@ from overstory.collector.ingest.ingest import Decision
 from overstory.protocol.wire.reasons import Reason
 
 SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-UPKEEP: Final = ("tokens", "compact", "retain", "uses", "settle")
+UPKEEP: Final = ("tokens", "compact", "retain", "uses", "checkpoint")
 SIZES: Final = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 
 

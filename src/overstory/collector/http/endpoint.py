@@ -235,7 +235,7 @@ class HotPath:
 
     async def _answer(self, head: Head, body: bytes) -> Response:
         answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        self._endpoint.take(await self._decide(head, body), lambda answer: _settle(answered, answer))
+        self._endpoint.take(await self._decide(head, body), lambda answer: _resolve(answered, answer))
         return await answered
 
     async def _decide(self, head: Head, body: bytes) -> Decision:
@@ -248,7 +248,7 @@ class HotPath:
         return self._endpoint.decide(head, body)
 
 
-def _settle(answered: asyncio.Future[Response], answer: Response) -> None:
+def _resolve(answered: asyncio.Future[Response], answer: Response) -> None:
     if not answered.done():  # a server that is stopped for good cancels who still waits
         answered.set_result(answer)
 

@@ -22,7 +22,7 @@ from sqlalchemy.exc import IntegrityError
 
 from overstory.collector.store.counts import Key, chunks, folded, full_chunk, joined, keys_of, pack_counts, shuffled
 from overstory.collector.store.database import Database, RecountError
-from overstory.collector.store.metrics import Knowledge, Known, read_known
+from overstory.collector.store.metrics import StoredMetric, StoredMetrics, read_stored_metrics
 from overstory.collector.store.retention import forget
 from overstory.collector.store.schema import BATCH_IDS, CHUNKS, COUNTS, INBOX
 from overstory.protocol.errors import ParameterError
@@ -108,65 +108,65 @@ class _OvertakenError(Exception):
 
 
 def compact(
-    database: Database, knowledge: Knowledge, now: float, ripening: Ripening, within: float, *, forgetting: bool
+    database: Database, entries: StoredMetrics, now: float, ripening: Ripening, within: float, *, forgetting: bool
 ) -> Compacted:
     """Fold what was in the inbox when this began, and is worth it; see `Store.compact`."""
     with database.snapshot() as connection:
-        knowledge = {**read_known(connection), **knowledge}
+        entries = {**read_stored_metrics(connection), **entries}
         last = connection.execute(select(func.max(INBOX.c.id))).scalar() or 0
         waiting = ripening.ripe(connection, keys_of(connection, INBOX), within)
-        stale = _stale(connection, knowledge)
+        stale = _stale(connection, entries)
     tally = _Tally()
     with database.claims() as claim:
         for key in stale:
             if claim(key):
-                _attempt(tally, key, knowledge, lambda known, key: _recount(database, known, key))
+                _attempt(tally, key, entries, lambda entry, key: _recount(database, entry, key))
         for key in waiting:
             if claim(key):
-                _attempt(tally, key, knowledge, lambda known, key: _fold_all(database, known, key, last, tally))
+                _attempt(tally, key, entries, lambda entry, key: _fold_all(database, entry, key, last, tally))
     forgotten = forget(database, now) if forgetting else 0
     return Compacted(tally.reports, tally.rows, forgotten, tuple(tally.waiting), database.erase())
 
 
-def _attempt(tally: _Tally, key: Key, knowledge: Knowledge, work: Callable[[Known, Key], None]) -> None:
-    known = knowledge.get((key.metric, key.digest))
-    if known is None:
+def _attempt(tally: _Tally, key: Key, entries: StoredMetrics, work: Callable[[StoredMetric, Key], None]) -> None:
+    entry = entries.get((key.metric, key.digest))
+    if entry is None:
         tally.waiting.append(f"{key.metric}, mechanism {key.digest.hex()}: no registry has named this mechanism")
         return
     try:
-        work(known, key)
+        work(entry, key)
     except (ParameterError, RecountError) as error:
-        tally.waiting.append(f"{key.metric}, {known.period.label(key.period)}: {error}")
+        tally.waiting.append(f"{key.metric}, {entry.period.label(key.period)}: {error}")
 
 
-def _stale(connection: Connection, knowledge: Knowledge) -> list[Key]:
+def _stale(connection: Connection, entries: StoredMetrics) -> list[Key]:
     """Return what was counted for other candidates than those asked for now, and can be counted anew."""
     stale = []
-    for known in knowledge.values():
-        of = COUNTS.c.metric == known.metric, COUNTS.c.digest == known.mechanism.digest
-        stale += keys_of(connection, COUNTS, *of, COUNTS.c.counts_digest != known.counts_digest)
+    for entry in entries.values():
+        of = COUNTS.c.metric == entry.metric, COUNTS.c.digest == entry.mechanism.digest
+        stale += keys_of(connection, COUNTS, *of, COUNTS.c.counts_digest != entry.counts_digest)
     kept = set(keys_of(connection, CHUNKS)) if stale else set()
     return [key for key in stale if key in kept]
 
 
-def _recount(database: Database, known: Known, key: Key) -> None:
+def _recount(database: Database, entry: StoredMetric, key: Key) -> None:
     with database.snapshot() as connection:
-        counts = folded(connection, known, key)
+        counts = folded(connection, entry, key)
     # Folding only ever adds: as many reports as were counted here are the same reports.
     unchanged = key.of(COUNTS) & (COUNTS.c.num_reports == counts.num_reports)
 
     def work(connection: Connection) -> None:
-        connection.execute(update(COUNTS).where(unchanged).values(_counts_row(known, counts)))
+        connection.execute(update(COUNTS).where(unchanged).values(_counts_row(entry, counts)))
         database.owe(connection, {COUNTS.name})
 
     database.write(work)
 
 
-def _fold_all(database: Database, known: Known, key: Key, last: int, tally: _Tally) -> None:
+def _fold_all(database: Database, entry: StoredMetric, key: Key, last: int, tally: _Tally) -> None:
     overtaken = 0
     while overtaken < TRIES:
         try:
-            rows, reports = _fold_some(database, known, key, last)
+            rows, reports = _fold_some(database, entry, key, last)
         except _OvertakenError:
             overtaken += 1
             continue
@@ -174,10 +174,10 @@ def _fold_all(database: Database, known: Known, key: Key, last: int, tally: _Tal
             return
         tally.rows += rows
         tally.reports += reports
-        database.settle()
+        database.checkpoint()
 
 
-def _fold_some(database: Database, known: Known, key: Key, last: int) -> tuple[int, int]:
+def _fold_some(database: Database, entry: StoredMetric, key: Key, last: int) -> tuple[int, int]:
     """Fold the oldest rows of a key, some megabytes; return how many rows and reports."""
     with database.snapshot() as connection:
         rows = _oldest(connection, key, last)
@@ -185,11 +185,11 @@ def _fold_some(database: Database, known: Known, key: Key, last: int) -> tuple[i
             return 0, 0
         partial = _partial(connection, key, rows[0])
     new = joined(rows)
-    counts = known.count(new)
+    counts = entry.count(new)
     chunked = chunks(key, shuffled(joined([*rows, *partial])))
 
     def work(connection: Connection) -> None:
-        _add_counts(connection, known, key, counts)
+        _add_counts(connection, entry, key, counts)
         _take(connection, INBOX, rows)
         _take(connection, CHUNKS, partial)
         connection.execute(CHUNKS.insert(), chunked)
@@ -224,21 +224,21 @@ def _take(connection: Connection, table: Table, rows: Sequence[Row[Any]]) -> Non
         raise _OvertakenError
 
 
-def _add_counts(connection: Connection, known: Known, key: Key, counts: SupportCounts) -> None:
+def _add_counts(connection: Connection, entry: StoredMetric, key: Key, counts: SupportCounts) -> None:
     present = connection.execute(select(COUNTS.c.num_reports).where(key.of(COUNTS)).with_for_update()).scalar()
     if present is None:
         try:
-            connection.execute(COUNTS.insert(), [{**key._asdict(), **_counts_row(known, counts)}])
+            connection.execute(COUNTS.insert(), [{**key._asdict(), **_counts_row(entry, counts)}])
         except IntegrityError as error:
             raise _OvertakenError from error
         return
-    total = folded(connection, known, key) + counts
-    connection.execute(update(COUNTS).where(key.of(COUNTS)).values(_counts_row(known, total)))
+    total = folded(connection, entry, key) + counts
+    connection.execute(update(COUNTS).where(key.of(COUNTS)).values(_counts_row(entry, total)))
 
 
-def _counts_row(known: Known, counts: SupportCounts) -> dict[str, Any]:
+def _counts_row(entry: StoredMetric, counts: SupportCounts) -> dict[str, Any]:
     return {
-        "counts_digest": known.counts_digest,
+        "counts_digest": entry.counts_digest,
         "num_reports": counts.num_reports,
         "counts": pack_counts(counts),
     }

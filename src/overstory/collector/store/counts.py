@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Row, Table, and_, func, select, union
 
 from overstory.collector.store.database import Database, RecountError, StoreError
-from overstory.collector.store.metrics import Known
+from overstory.collector.store.metrics import StoredMetric
 from overstory.collector.store.schema import CHUNKS, COUNTS, INBOX
 
 if TYPE_CHECKING:
@@ -170,39 +170,39 @@ def unpack_counts(raw: bytes) -> SupportCounts:
 
 def read_counts(database: Database, metric: Metric, first: int, last: int) -> dict[int, SupportCounts]:
     """Return the counts of each period that has any; see `Store.counts`."""
-    known = Known.of(metric)
+    entry = StoredMetric.of(metric)
     with database.snapshot() as connection:
         found = {
-            key.period: folded(connection, known, key)
-            for key in keys_of(connection, COUNTS, *_within(COUNTS, known, first, last))
+            key.period: folded(connection, entry, key)
+            for key in keys_of(connection, COUNTS, *_within(COUNTS, entry, first, last))
         }
-        for key in keys_of(connection, INBOX, *_within(INBOX, known, first, last)):
-            tail = _counted(connection, INBOX, known, key)
+        for key in keys_of(connection, INBOX, *_within(INBOX, entry, first, last)):
+            tail = _counted(connection, INBOX, entry, key)
             found[key.period] = found[key.period] + tail if key.period in found else tail
     return dict(sorted(found.items()))
 
 
-def _within(table: Table, known: Known, first: int, last: int) -> tuple[ColumnElement[bool], ...]:
-    here = table.c.metric == known.metric, table.c.digest == known.mechanism.digest
+def _within(table: Table, entry: StoredMetric, first: int, last: int) -> tuple[ColumnElement[bool], ...]:
+    here = table.c.metric == entry.metric, table.c.digest == entry.mechanism.digest
     return (*here, table.c.period >= first, table.c.period <= last)
 
 
-def _counted(connection: Connection, table: Table, known: Known, key: Key) -> SupportCounts:
-    return reduce(plus, map(known.count, streamed(connection, table, key.of(table))))
+def _counted(connection: Connection, table: Table, entry: StoredMetric, key: Key) -> SupportCounts:
+    return reduce(plus, map(entry.count, streamed(connection, table, key.of(table))))
 
 
-def folded(connection: Connection, known: Known, key: Key) -> SupportCounts:
+def folded(connection: Connection, entry: StoredMetric, key: Key) -> SupportCounts:
     """Return the counts of what was folded, counted anew where they were counted by other candidates."""
     row = connection.execute(select(COUNTS).where(key.of(COUNTS))).one()
-    if bytes(row.counts_digest) == known.counts_digest:
+    if bytes(row.counts_digest) == entry.counts_digest:
         return unpack_counts(bytes(row.counts))
     kept = connection.execute(select(func.sum(CHUNKS.c.num_reports)).where(key.of(CHUNKS))).scalar() or 0
     if kept != row.num_reports:
         raise RecountError(
-            f"{key.metric}, {known.period.label(key.period)}: its reports were counted for another list of candidates "
+            f"{key.metric}, {entry.period.label(key.period)}: its reports were counted for another list of candidates "
             "and are past retention; read it with the registry of that time, or leave this period out"
         )
-    return _counted(connection, CHUNKS, known, key)
+    return _counted(connection, CHUNKS, entry, key)
 
 
 def read_periods(database: Database, metric: str) -> list[int]:
@@ -228,10 +228,10 @@ def read_tally(database: Database, metric: str, first: int, last: int) -> dict[t
 
 def read_reports(database: Database, metric: Metric, first: int, last: int) -> Iterator[ReportBatch]:
     """Yield all kept reports as of one moment, shuffled within some megabytes."""
-    known = Known.of(metric)
+    entry = StoredMetric.of(metric)
     with database.snapshot() as connection:
         for table in (CHUNKS, INBOX):
-            for key in keys_of(connection, table, *_within(table, known, first, last)):
+            for key in keys_of(connection, table, *_within(table, entry, first, last)):
                 for batch in streamed(connection, table, key.of(table)):
                     yield shuffled(batch)
 

@@ -151,7 +151,7 @@ class Database(ABC):
         """Let the database look itself through, where it can."""
 
     @abstractmethod
-    def settle(self) -> None:
+    def checkpoint(self) -> None:
         """Do now, without holding anybody up, what the database would make a later writer do."""
 
     @abstractmethod

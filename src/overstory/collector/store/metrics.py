@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Known:
+class StoredMetric:
     """How one metric's reports of one mechanism are counted and kept.
 
     Parameters
@@ -48,7 +48,7 @@ class Known:
     labels: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, metric: Metric) -> Known:
+    def of(cls, metric: Metric) -> StoredMetric:
         """Return what the store needs to know of a metric."""
         labels = metric.labels if metric.counted_by_label and not _has_domain(metric.mechanism) else ()
         return cls(metric.id, metric.mechanism, metric.period, metric.retention_days, metric.counts_digest, labels)
@@ -94,7 +94,7 @@ class Known:
         }
 
     @classmethod
-    def from_row(cls, row: Row[Any]) -> Known | None:
+    def from_row(cls, row: Row[Any]) -> StoredMetric | None:
         """Read a row; None when this program cannot build the mechanism, or builds another one."""
         from overstory.protocol.metrics import Period
 
@@ -122,7 +122,7 @@ def _rebuilt(name: str, parameters: Mapping[str, Any], digest: bytes) -> Mechani
     return None
 
 
-Knowledge = Mapping[tuple[str, bytes], Known]
+StoredMetrics = Mapping[tuple[str, bytes], StoredMetric]
 """By metric and mechanism digest."""
 
 
@@ -133,48 +133,48 @@ def _has_domain(mechanism: Mechanism) -> bool:
     return isinstance(mechanism, BitMechanism) or domain_size is not None
 
 
-def read_known(connection: Connection) -> Knowledge:
+def read_stored_metrics(connection: Connection) -> StoredMetrics:
     """Return all that the store remembers."""
     rows = connection.execute(select(METRICS))
-    read = (Known.from_row(row) for row in rows)
-    return {(known.metric, known.mechanism.digest): known for known in read if known is not None}
+    read = (StoredMetric.from_row(row) for row in rows)
+    return {(entry.metric, entry.mechanism.digest): entry for entry in read if entry is not None}
 
 
 def remember(database: Database, metrics: Iterable[Metric]) -> None:
     """Keep what is new about these metrics."""
-    wanted = {(known.metric, known.mechanism.digest): known for known in map(Known.of, metrics)}
+    wanted = {(entry.metric, entry.mechanism.digest): entry for entry in map(StoredMetric.of, metrics)}
     with database.snapshot() as connection:
         stored = {(row.metric, bytes(row.digest)): row for row in connection.execute(select(METRICS))}
     for row in stored.values():
         _check_period(database.url, row, wanted)
-    if all(key in stored and known.row == dict(stored[key]._mapping) for key, known in wanted.items()):  # noqa: SLF001 - public
+    if all(key in stored and entry.row == dict(stored[key]._mapping) for key, entry in wanted.items()):  # noqa: SLF001 - public
         return
     database.write(lambda connection: _write(database, connection, wanted))
 
 
-def _check_period(url: str, row: Row[Any], wanted: Knowledge) -> None:
+def _check_period(url: str, row: Row[Any], wanted: StoredMetrics) -> None:
     from overstory.protocol.metrics import Period
 
-    for known in wanted.values():
-        if known.metric == row.metric and known.period.seconds != row.period_seconds:
+    for entry in wanted.values():
+        if entry.metric == row.metric and entry.period.seconds != row.period_seconds:
             raise StoreError(
                 f"{url}: {row.metric} was collected by {Period(row.period_seconds)} and the registry says "
-                f"{known.period}: give the metric a new id"
+                f"{entry.period}: give the metric a new id"
             )
 
 
-def _write(database: Database, connection: Connection, wanted: Knowledge) -> None:
+def _write(database: Database, connection: Connection, wanted: StoredMetrics) -> None:
     database.alone(connection)  # of two collectors that start with the same new metric, only one may make the row
     present = {(row.metric, bytes(row.digest)) for row in connection.execute(select(METRICS))}
-    for key, known in wanted.items():
-        at = (METRICS.c.metric == known.metric) & (METRICS.c.digest == known.mechanism.digest)
+    for key, entry in wanted.items():
+        at = (METRICS.c.metric == entry.metric) & (METRICS.c.digest == entry.mechanism.digest)
         if key in present:
-            connection.execute(update(METRICS).where(at).values(known.row))
+            connection.execute(update(METRICS).where(at).values(entry.row))
         else:
-            connection.execute(METRICS.insert(), [known.row])
+            connection.execute(METRICS.insert(), [entry.row])
         # A metric's reports are kept as long as its newest entry says, whatever they were randomized with.
-        same = METRICS.c.metric == known.metric
-        connection.execute(update(METRICS).where(same).values(retention_days=known.retention_days))
+        same = METRICS.c.metric == entry.metric
+        connection.execute(update(METRICS).where(same).values(retention_days=entry.retention_days))
 
 
 @dataclass(frozen=True)
@@ -232,29 +232,29 @@ class Summary:
 def summarize(database: Database) -> Summary:
     """Return what the store holds, as of one moment."""
     with database.snapshot() as connection:
-        knowledge = read_known(connection)
+        entries = read_stored_metrics(connection)
         batch_ids = connection.execute(select(func.count()).select_from(BATCH_IDS)).scalar_one()
-        metrics = tuple(_metrics(connection, knowledge))
+        metrics = tuple(_metrics(connection, entries))
         return Summary(database.url, database.kind, REVISION, database.size(connection), batch_ids, metrics)
 
 
-def read_collected(database: Database) -> list[tuple[Known, int]]:
+def read_collected(database: Database) -> list[tuple[StoredMetric, int]]:
     """Return under which terms there are reports, and how many were counted or wait to be; see `Store.collected`."""
     with database.snapshot() as connection:
-        knowledge = read_known(connection)
+        entries = read_stored_metrics(connection)
         sums = [_sums(connection, table) for table in (COUNTS, INBOX)]
-    reports = {key: sum(found.get(key, (0, 0, 0))[0] for found in sums) for key in knowledge}
-    return [(known, reports[key]) for key, known in knowledge.items() if reports[key]]
+    reports = {key: sum(found.get(key, (0, 0, 0))[0] for found in sums) for key in entries}
+    return [(entry, reports[key]) for key, entry in entries.items() if reports[key]]
 
 
-def _metrics(connection: Connection, knowledge: Knowledge) -> list[MetricSummary]:
+def _metrics(connection: Connection, entries: StoredMetrics) -> list[MetricSummary]:
     sums = {table.name: _sums(connection, table) for table in (COUNTS, CHUNKS, INBOX)}
     periods: dict[tuple[str, bytes], set[int]] = defaultdict(set)
     for found in sums.values():
         for key, (_, first, last) in found.items():
             periods[key] |= {first, last}
     return [
-        _metric(key, ends, knowledge, {name: found.get(key, (0, 0, 0))[0] for name, found in sums.items()})
+        _metric(key, ends, entries, {name: found.get(key, (0, 0, 0))[0] for name, found in sums.items()})
         for key, ends in sorted(periods.items())
     ]
 
@@ -266,13 +266,13 @@ def _sums(connection: Connection, table: Table) -> dict[tuple[str, bytes], tuple
     return {(metric, bytes(digest)): (int(total), first, last) for metric, digest, total, first, last in rows}
 
 
-def _metric(key: tuple[str, bytes], ends: set[int], knowledge: Knowledge, reports: dict[str, int]) -> MetricSummary:
-    known = knowledge.get(key)
-    name = known.period.label if known else str
+def _metric(key: tuple[str, bytes], ends: set[int], entries: StoredMetrics, reports: dict[str, int]) -> MetricSummary:
+    entry = entries.get(key)
+    name = entry.period.label if entry else str
     return MetricSummary(
         metric=key[0],
         digest=key[1].hex(),
-        mechanism=known.mechanism.name if known else None,
+        mechanism=entry.mechanism.name if entry else None,
         first=name(min(ends)),
         last=name(max(ends)),
         counted=reports[COUNTS.name],

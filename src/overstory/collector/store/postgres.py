@@ -90,7 +90,7 @@ class PostgresDatabase(Database):
     def check_sound(self, connection: Connection) -> None:
         """Do nothing: PostgreSQL checks the checksums of its pages whenever it reads them."""
 
-    def settle(self) -> None:
+    def checkpoint(self) -> None:
         """Do nothing: the server's checkpointer does."""
 
     def owe(self, connection: Connection, tables: Iterable[str]) -> None:

@@ -26,7 +26,7 @@ from sqlalchemy import ColumnElement, Connection, delete, func, select, text, up
 from sqlalchemy.exc import DBAPIError
 
 from overstory.collector.store.database import Database, StoreError, explain
-from overstory.collector.store.metrics import Knowledge, read_known
+from overstory.collector.store.metrics import StoredMetrics, read_stored_metrics
 from overstory.collector.store.schema import ABOUT, BATCH_IDS, CHUNKS, COUNTS, INBOX
 
 FORGOTTEN: Final = "forgotten"
@@ -105,12 +105,12 @@ class Retained:
     remains: tuple[str, ...] = ()
 
 
-def retain(database: Database, knowledge: Knowledge, now: float) -> Retained:
+def retain(database: Database, entries: StoredMetrics, now: float) -> Retained:
     """Delete reports past their metric's retention; see `Store.retain`."""
     with database.snapshot() as connection:
-        remembered = read_known(connection).values()
+        remembered = read_stored_metrics(connection).values()
     # The registry at hand has the last word on how long a metric's reports are kept.
-    expired = {known.metric: known.last_expired(now) for known in (*remembered, *knowledge.values())}
+    expired = {entry.metric: entry.last_expired(now) for entry in (*remembered, *entries.values())}
     reports = rows = 0
     for metric, last in expired.items():
         sizes = database.write(lambda connection: _delete_chunks(database, connection, metric, last))  # noqa: B023 - run at once

@@ -20,7 +20,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from overstory.collector.store.database import Database, Result, StoreError, said
 
 
-class Turns:
+class FairLock:
     """A lock for threads, first come, first served.
 
     `threading.Lock` goes to whichever thread is awake, and that is the one that gave it back: a loop of transactions
@@ -28,11 +28,11 @@ class Turns:
 
     Examples
     --------
-    >>> turns = Turns()
-    >>> with turns:
-    ...     turns.taken
+    >>> lock = FairLock()
+    >>> with lock:
+    ...     lock.taken
     True
-    >>> turns.taken
+    >>> lock.taken
     False
     """
 
@@ -117,7 +117,7 @@ class SqliteDatabase(Database):
         )
         event.listen(engine, "connect", _set_up)
         event.listen(engine, "begin", _begin)
-        self._turns = Turns()
+        self._write_lock = FairLock()
         self._file = _identity(path)
         self._serving: int | None = None
         super().__init__(f"sqlite:///{path}", engine)
@@ -131,7 +131,7 @@ class SqliteDatabase(Database):
         SQLite lets who finds it busy look again after longer and longer pauses, of up to a tenth of a second: a sender
         would wait that long for an answer whenever a compaction writes. Threads of one process wake each other up.
         """
-        with self._turns:
+        with self._write_lock:
             result = super().write(work)
         self.check_in_place()  # before anybody is told: a file without a name keeps nothing
         return result
@@ -222,7 +222,7 @@ class SqliteDatabase(Database):
         with said(self.url), self.engine.connect() as connection:
             _raw(connection).execute("VACUUM INTO ?", (str(path),))
 
-    def settle(self) -> None:
+    def checkpoint(self) -> None:
         """Copy the write-ahead log into the file: nearly all of it while writers write on, the rest while they wait.
 
         Only a log that was copied to its end is begun anew: it would grow until a writer had to copy all of it. And
@@ -234,7 +234,7 @@ class SqliteDatabase(Database):
             raw = _raw(connection)
             for _ in range(PASSES):
                 raw.execute(CHECKPOINT).fetchall()
-            with self._turns:
+            with self._write_lock:
                 raw.execute(CHECKPOINT).fetchall()
 
     def owe(self, connection: Connection, tables: Iterable[str]) -> None:

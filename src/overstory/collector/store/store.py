@@ -14,7 +14,7 @@ from overstory.collector.store.connection import check, connect, migrate
 from overstory.collector.store.counts import export, read_counts, read_periods, read_tally
 from overstory.collector.store.database import Database
 from overstory.collector.store.inbox import Received, add
-from overstory.collector.store.metrics import Knowledge, Known, Summary, read_collected, remember, summarize
+from overstory.collector.store.metrics import StoredMetric, StoredMetrics, Summary, read_collected, remember, summarize
 from overstory.collector.store.retention import Retained, last_day, retain
 from overstory.collector.store.tokens import (
     Role,
@@ -37,8 +37,8 @@ class Store:
     Safe to use from several threads, and by several processes on the same database.
     """
 
-    def __init__(self, database: Database, knowledge: Knowledge) -> None:
-        self._database, self._knowledge = database, knowledge
+    def __init__(self, database: Database, entries: StoredMetrics) -> None:
+        self._database, self._entries = database, entries
         self._ripening = Ripening()
 
     @property
@@ -64,7 +64,7 @@ class Store:
         """
         return add(self._database, received)
 
-    def prepare(self) -> None:
+    def warm_up(self) -> None:
         """Load what counting takes: the first compaction would, for most of a second, while senders wait.
 
         It counts no reports of each metric. Nothing is read or written.
@@ -72,10 +72,10 @@ class Store:
         from overstory.analysis.reports import load_kernels
 
         load_kernels()
-        for known in self._knowledge.values():
-            known.count(known.no_reports)
+        for entry in self._entries.values():
+            entry.count(entry.no_reports)
 
-    def settle(self) -> None:
+    def checkpoint(self) -> None:
         """Do in the background what the database would make a later writer, and its senders, wait for.
 
         Raises
@@ -83,7 +83,7 @@ class Store:
         StoreError
             When the database fails.
         """
-        self._database.settle()
+        self._database.checkpoint()
 
     def compact(self, now: float, *, within: float = 0.0, forgetting: bool = True) -> Compacted:
         """Count what is in the inbox, shuffle it among the reports of its period, forget ids that have expired.
@@ -105,7 +105,7 @@ class Store:
         StoreError
             When the database fails; what was folded until then stays folded.
         """
-        return compact(self._database, self._knowledge, now, self._ripening, within, forgetting=forgetting)
+        return compact(self._database, self._entries, now, self._ripening, within, forgetting=forgetting)
 
     def remember(self, registry: MetricRegistry) -> None:
         """Count and keep reports as this registry says from now on.
@@ -118,7 +118,7 @@ class Store:
             When a metric is counted by candidate, and its candidates were not read.
         """
         remember(self._database, registry.values())
-        self._knowledge = _knowledge(registry.values())
+        self._entries = _entries(registry.values())
 
     def serve_alone(self) -> None:
         """See that no other process serves this store, until this one ends: of an embedded database.
@@ -153,7 +153,7 @@ class Store:
         StoreError
             When the database fails.
         """
-        return retain(self._database, self._knowledge, now)
+        return retain(self._database, self._entries, now)
 
     def counts(self, metric: Metric, first: int, last: int) -> dict[int, SupportCounts]:
         """Return the support counts of each period in ``first .. last`` that has reports.
@@ -201,7 +201,7 @@ class Store:
         """
         return summarize(self._database)
 
-    def collected(self) -> list[tuple[Known, int]]:
+    def collected(self) -> list[tuple[StoredMetric, int]]:
         """Return under which terms there are reports in the store, and how many of each: mechanism, period, retention.
 
         Raises
@@ -331,8 +331,8 @@ def open_store(url: str, registry: MetricRegistry | None = None, *, create: bool
     except BaseException:
         database.close()
         raise
-    return Store(database, _knowledge(metrics))
+    return Store(database, _entries(metrics))
 
 
-def _knowledge(metrics: Iterable[Metric]) -> Knowledge:
-    return {(known.metric, known.mechanism.digest): known for known in map(Known.of, metrics)}
+def _entries(metrics: Iterable[Metric]) -> StoredMetrics:
+    return {(entry.metric, entry.mechanism.digest): entry for entry in map(StoredMetric.of, metrics)}
