@@ -8,8 +8,9 @@ the rest is loaded when it is first used and comes with ``pip install "overstory
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from overstory._lazy import lazy_names
 
 if TYPE_CHECKING:
     from overstory.analysis.difference import Difference, difference
@@ -39,30 +40,23 @@ __all__ = [
     "survey",
 ]
 
-_MODULES = {
-    "Difference": "analysis.difference",
-    "Estimate": "analysis.estimate",
-    "FormatError": "protocol.errors",
-    "FrequencyOracle": "analysis.oracle",
-    "OverstoryError": "protocol.errors",
-    "ParameterError": "protocol.errors",
-    "ReportBatch": "analysis.reports",
-    "SupportCounts": "analysis.reports",
-    "Survey": "trial.survey",
-    "difference": "analysis.difference",
-    "postprocess": "analysis.postprocess.processed",
-    "survey": "trial.survey",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "Difference": "analysis.difference",
+        "Estimate": "analysis.estimate",
+        "FormatError": "protocol.errors",
+        "FrequencyOracle": "analysis.oracle",
+        "OverstoryError": "protocol.errors",
+        "ParameterError": "protocol.errors",
+        "ReportBatch": "analysis.reports",
+        "SupportCounts": "analysis.reports",
+        "Survey": "trial.survey",
+        "difference": "analysis.difference",
+        "postprocess": "analysis.postprocess.processed",
+        "survey": "trial.survey",
+    },
+)
 
 
 def oracle(name: str, *, labels: Any = None, **parameters: Any) -> FrequencyOracle:

@@ -9,6 +9,7 @@ import pytest
 from overstory.protocol.mechanisms.registry import REGISTRY
 
 LIST = "import sys; before = set(sys.modules); import overstory.client{more}; print(*sorted(set(sys.modules) - before))"
+LAZY = ("client", "discovery", "gateway", "privacy", "queries")
 HEAVY = {"sqlite3", "tomllib", "http.client", "ssl", "asyncio", "numpy", "overstory.privacy", "overstory.analysis"}
 
 
@@ -26,7 +27,7 @@ def test_the_client_itself_brings_no_database_network_or_parser():
     assert not modules_of("; from overstory.client import Client, Outcome") & HEAVY
 
 
-@pytest.mark.parametrize("package", ["overstory", "overstory.client"])
+@pytest.mark.parametrize("package", ["overstory", *(f"overstory.{name}" for name in LAZY)])
 def test_every_public_name_is_there(package):
     public = importlib.import_module(package)
     for name in set(public.__all__) - {"__version__"}:
@@ -52,7 +53,7 @@ def test_the_errors_and_types_that_a_user_meets_are_public():
 def test_importing_the_package_itself_loads_nothing_of_it():
     script = "import sys, overstory; print(*(name for name in sys.modules if name.startswith('overstory')))"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert ran.stdout.split() == ["overstory"]
+    assert set(ran.stdout.split()) == {"overstory", "overstory._lazy"}
 
 
 def test_importing_the_client_is_quick():
@@ -63,3 +64,23 @@ def test_importing_the_client_is_quick():
         for _ in range(3)
     ]
     assert min(tries) < 0.5, tries
+
+
+RECORD = """
+import sys, tempfile
+from overstory.client import Client, parse_registry
+from overstory.protocol.metrics.registry import EXAMPLE
+with tempfile.TemporaryDirectory() as folder:
+    client = Client("themes", parse_registry(EXAMPLE), state=folder, environ={})
+    client.consent("local")
+    assert client.record("colour", "red") == "recorded"
+    print(*(name for name in sys.modules if name.startswith("overstory.privacy.")))
+    client.close()
+"""
+
+
+def test_a_record_loads_of_the_privacy_package_what_it_charges_with():
+    ran = subprocess.run([sys.executable, "-c", RECORD], capture_output=True, text=True, check=True)
+    loaded = {name.removeprefix("overstory.privacy.") for name in ran.stdout.split()}
+    assert {"terms", "payload_terms"} <= loaded
+    assert not loaded & {"approximate", "attacks.success", "caveats", "statements"}, loaded

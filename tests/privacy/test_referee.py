@@ -11,7 +11,7 @@ import pytest
 
 from overstory.privacy.accounts import Event, Spend
 from overstory.privacy.ledger import Ledger
-from overstory.privacy.statement import statement
+from overstory.privacy.statements import statement
 from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.mechanisms.registry import REGISTRY
 from overstory.protocol.sampling import bit_sampler

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from overstory.privacy.statement import statement
+from overstory.privacy.statements import statement
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
 from support.referee_cases import truth_of

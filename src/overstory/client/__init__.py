@@ -7,8 +7,9 @@ Names are loaded when they are first used, so that importing this costs next to 
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from overstory._lazy import lazy_names
 
 if TYPE_CHECKING:
     from overstory.client.client import Client
@@ -44,34 +45,27 @@ __all__ = [
     "parse_registry",
 ]
 
-_MODULES = {
-    "Bounds": "client.state.outbox",
-    "Choice": "client.consent.consent",
-    "Client": "client.client",
-    "Consent": "client.consent.consent",
-    "ConsentError": "client.errors",
-    "Fault": "client.errors",
-    "Flushed": "client.outcomes",
-    "FormatError": "protocol.errors",
-    "MetricRegistry": "protocol.metrics.registry",
-    "OfferLedger": "client.offers",
-    "Outcome": "client.outcomes",
-    "OverstoryError": "protocol.errors",
-    "ParameterError": "protocol.errors",
-    "Randomizer": "client.randomizer",
-    "StateError": "client.errors",
-    "Status": "client.person.status",
-    "load_registry": "protocol.metrics.registry",
-    "new_secret": "client.randomizer",
-    "parse_registry": "protocol.metrics.registry",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"overstory.{_MODULES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "Bounds": "client.state.outbox",
+        "Choice": "client.consent.consent",
+        "Client": "client.client",
+        "Consent": "client.consent.consent",
+        "ConsentError": "client.errors",
+        "Fault": "client.errors",
+        "Flushed": "client.outcomes",
+        "FormatError": "protocol.errors",
+        "MetricRegistry": "protocol.metrics.registry",
+        "OfferLedger": "client.offers",
+        "Outcome": "client.outcomes",
+        "OverstoryError": "protocol.errors",
+        "ParameterError": "protocol.errors",
+        "Randomizer": "client.randomizer",
+        "StateError": "client.errors",
+        "Status": "client.person.status",
+        "load_registry": "protocol.metrics.registry",
+        "new_secret": "client.randomizer",
+        "parse_registry": "protocol.metrics.registry",
+    },
+)

@@ -5,8 +5,9 @@ The device's half (`Device` and the plans) is the standard library alone; the re
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from overstory._lazy import lazy_names
 from overstory.discovery.device import Answer, Device
 from overstory.discovery.domains import Domain, Integers, Strings
 from overstory.discovery.limits import detectable_frequency
@@ -37,13 +38,12 @@ __all__ = [
     "simulate",
 ]
 
-_LATER = {"Discovered": "result", "find": "heavy_hitters", "gather": "simulation", "simulate": "simulation"}
-
-
-def __getattr__(name: str) -> Any:
-    """Load what needs NumPy when it is first asked for."""
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-
-    return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "Discovered": "discovery.result",
+        "find": "discovery.heavy_hitters",
+        "gather": "discovery.simulation",
+        "simulate": "discovery.simulation",
+    },
+)

@@ -1,1 +1,55 @@
-"""The edge gateway: a stream of readings in, reports out. The standard library alone."""
+"""The edge gateway: a stream of readings in, reports out. The standard library alone.
+
+Each name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from overstory._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from overstory.gateway.gateway import Gateway, Settings
+    from overstory.gateway.readings import BadLine, Layout, Reading, read_lines, unix_time, zone_named
+    from overstory.gateway.run import Lines, bounded_lines, replay
+    from overstory.gateway.sinks import CollectorSink, FileSink, GatewayError, Sink
+
+__all__ = [
+    "BadLine",
+    "CollectorSink",
+    "FileSink",
+    "Gateway",
+    "GatewayError",
+    "Layout",
+    "Lines",
+    "Reading",
+    "Settings",
+    "Sink",
+    "bounded_lines",
+    "read_lines",
+    "replay",
+    "unix_time",
+    "zone_named",
+]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "BadLine": "gateway.readings",
+        "CollectorSink": "gateway.sinks",
+        "FileSink": "gateway.sinks",
+        "Gateway": "gateway.gateway",
+        "GatewayError": "gateway.sinks",
+        "Layout": "gateway.readings",
+        "Lines": "gateway.run",
+        "Reading": "gateway.readings",
+        "Settings": "gateway.gateway",
+        "Sink": "gateway.sinks",
+        "bounded_lines": "gateway.run",
+        "read_lines": "gateway.readings",
+        "replay": "gateway.run",
+        "unix_time": "gateway.readings",
+        "zone_named": "gateway.readings",
+    },
+)

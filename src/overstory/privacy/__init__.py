@@ -1,18 +1,25 @@
 """What a mechanism reveals, exactly: one report, n reports, any histories, a change. The standard library alone.
 
 `statement` gathers it all for one mechanism; `epsilon_between` compares any two histories of values; a `Ledger` keeps
-what one person has spent, as `Spend` after `Spend`.
+what one person has spent, as `Spend` after `Spend`. Each name is loaded when it is first used.
 """
 
-from overstory.privacy.accounts import Event, Spend
-from overstory.privacy.approximate import delta_at, epsilon_at
-from overstory.privacy.attacks.success import Attack, attack
-from overstory.privacy.caveats import map_differences
-from overstory.privacy.claims import Claim
-from overstory.privacy.histories.pairs import epsilon_between, memo
-from overstory.privacy.ledger import Ledger, OverspentError, Quote, across_devices, across_people
-from overstory.privacy.payload_terms import change_leak, terms_of
-from overstory.privacy.statement import PrivacyStatement, statement
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from overstory._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from overstory.privacy.accounts import Event, Spend
+    from overstory.privacy.approximate import delta_at, epsilon_at
+    from overstory.privacy.attacks.success import Attack, attack
+    from overstory.privacy.caveats import map_differences
+    from overstory.privacy.claims import Claim
+    from overstory.privacy.histories.pairs import epsilon_between, memo
+    from overstory.privacy.ledger import Ledger, OverspentError, Quote, across_devices, across_people
+    from overstory.privacy.payload_terms import change_leak, terms_of
+    from overstory.privacy.statements import PrivacyStatement, statement
 
 __all__ = [
     "Attack",
@@ -35,3 +42,28 @@ __all__ = [
     "statement",
     "terms_of",
 ]
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "Attack": "privacy.attacks.success",
+        "Claim": "privacy.claims",
+        "Event": "privacy.accounts",
+        "Ledger": "privacy.ledger",
+        "OverspentError": "privacy.ledger",
+        "PrivacyStatement": "privacy.statements",
+        "Quote": "privacy.ledger",
+        "Spend": "privacy.accounts",
+        "across_devices": "privacy.ledger",
+        "across_people": "privacy.ledger",
+        "attack": "privacy.attacks.success",
+        "change_leak": "privacy.payload_terms",
+        "delta_at": "privacy.approximate",
+        "epsilon_at": "privacy.approximate",
+        "epsilon_between": "privacy.histories.pairs",
+        "map_differences": "privacy.caveats",
+        "memo": "privacy.histories.pairs",
+        "statement": "privacy.statements",
+        "terms_of": "privacy.payload_terms",
+    },
+)

@@ -20,7 +20,7 @@ from overstory.presentation import figures
 from overstory.presentation.charts import Chart, Scale, against_truth, apart, text_width
 from overstory.presentation.figures import Picture
 from overstory.presentation.pages import drawn, style
-from overstory.privacy.statement import finite, statement
+from overstory.privacy.statements import finite, statement
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.trial.summary import HERE, Summary

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from overstory.analysis.postprocess.processed import postprocess
-from overstory.privacy.statement import statement
+from overstory.privacy.statements import statement
 from overstory.privacy.text import epsilon_text
 from overstory.trial.advice import ALPHA, SHARES, Advice
 from overstory.trial.bins import quantile

@@ -19,7 +19,7 @@ from overstory.experiments.smart_homes.study import Distances, Key, by_size, inp
 from overstory.experiments.smart_homes.window_based import EPSILONS, Row
 from overstory.presentation import figures
 from overstory.presentation.figures import Picture
-from overstory.privacy.statement import statement
+from overstory.privacy.statements import statement
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism
 

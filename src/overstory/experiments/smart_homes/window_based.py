@@ -11,7 +11,7 @@ from overstory.experiments.registry import Context
 from overstory.experiments.result import Result
 from overstory.experiments.smart_homes.homes import BINS, homes_of
 from overstory.experiments.smart_homes.study import Distances, Key, by_size, inputs, mean_ratio, measured, table
-from overstory.privacy.statement import statement
+from overstory.privacy.statements import statement
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism
 

@@ -13,7 +13,7 @@ from overstory.privacy.approximate import DELTA
 from overstory.privacy.claims import Claim, notes_of, rows_of
 from overstory.privacy.payload_terms import terms_of
 from overstory.privacy.registry.cost import MetricCost, metric_cost
-from overstory.privacy.statement import PrivacyStatement, statement
+from overstory.privacy.statements import PrivacyStatement, statement
 from overstory.privacy.text import plural
 from overstory.protocol.domains import Bins, Categories, Domain, Integers
 from overstory.protocol.metrics import Metric, Strings

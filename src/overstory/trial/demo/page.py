@@ -15,7 +15,7 @@ from overstory.presentation import figures
 from overstory.presentation.charts import against_truth
 from overstory.presentation.figures import Picture
 from overstory.presentation.pages import templates
-from overstory.privacy.statement import statement
+from overstory.privacy.statements import statement
 from overstory.trial.demo.run import Collection
 from overstory.trial.demo.summary import as_json, rows, words
 

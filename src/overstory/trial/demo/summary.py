@@ -8,7 +8,7 @@ import numpy as np
 
 from overstory.planning import plan_from_parameters
 from overstory.presentation.streams import wrapped
-from overstory.privacy.statement import statement
+from overstory.privacy.statements import statement
 from overstory.trial.demo.run import Collection
 
 if TYPE_CHECKING:
