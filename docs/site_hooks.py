@@ -17,16 +17,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 COPIED = ("examples", "LICENSE", "CITATION.cff")
 FENCED = re.compile(r"(^```.*?^```$|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
-API = "reference/api.md"
 LINK = re.compile(r"(\]\()([^)\s#]+)")
-
-
-def on_config(config: Any) -> Any:
-    """Give the page of the API its place in the navigation, where it was generated."""
-    if (ROOT / "docs" / API).is_file() and API not in str(config.nav):
-        for section in config.nav:
-            section.get("Reference", []).insert(0, API)
-    return config
 
 
 def on_files(files: Any, config: Any) -> Any:

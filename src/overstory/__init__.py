@@ -65,7 +65,7 @@ def oracle(name: str, *, labels: Any = None, **parameters: Any) -> FrequencyOrac
     Parameters
     ----------
     name
-        One of `oracles`.
+        The registry name of a mechanism: one of `oracles`.
     labels
         What the symbols stand for, instead of ``domain_size``: a list of strings, whole numbers or booleans, None for
         a missing value; or a column of a data frame, whose distinct values are then known to everyone. Columns of

@@ -33,7 +33,7 @@ class CandidateMap:
     positions : ndarray of int, shape (num_cohorts, M, num_hashes)
         Bit positions ``0 .. num_bits - 1``. A position named twice in one cohort counts once: a Bloom bit is set once.
     num_bits : int
-        Bits of one report.
+        The payload bits of one report: the Bloom filter's size.
 
     Raises
     ------

@@ -41,9 +41,9 @@ class Difference:
     ----------
     values : sequence of str, length M
         The values that both estimates have.
-    differences : ndarray, shape (M,)
+    differences : ndarray of float64, shape (M,)
         Differences of the unbiased shares.
-    standard_errors : ndarray, shape (M,)
+    standard_errors : ndarray of float64, shape (M,)
         Theirs, of the kind `interval_kind`; infinite where one collection says nothing about a value.
     num_reports : tuple of int
         Reports behind the two estimates.

@@ -36,11 +36,11 @@ class Estimate(Frame):
     ----------
     values : sequence, length M
         The values asked about: strings, or a column's own labels.
-    counts : ndarray, shape (M,)
+    counts : ndarray of float64, shape (M,)
         The counts to report: `raw_counts` themselves for a closed form, post-processed by a decoder that says how.
-    raw_counts : ndarray, shape (M,)
+    raw_counts : ndarray of float64, shape (M,)
         Unbiased counts; noise makes some of them negative.
-    standard_errors : ndarray, shape (M,)
+    standard_errors : ndarray of float64, shape (M,)
         Of `raw_counts`, for these reports: the noise of randomization alone. Infinite where the reports say nothing
         about a value. `errors` has those of either kind; p-values always come from these, because detection tests
         whether nobody has a value, and then the sampling of people adds nothing.

@@ -39,7 +39,7 @@ class FrequencyOracle:
     Parameters
     ----------
     mechanism
-        The device's half.
+        The device's half: an encoding and one or two channels.
     labels
         What the symbols stand for, if that is known: columns of these values go in, and estimates are named by them.
 

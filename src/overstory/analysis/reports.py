@@ -201,11 +201,11 @@ class ReportBatch:
     Parameters
     ----------
     cohorts : ndarray of uint16 (uint32 where there are more than 2**16), shape (n,)
-        Each report's cohort.
+        The cohort of each report, from 0 to ``num_cohorts - 1``.
     bits : ndarray of uint64, shape (n, ceil(num_bits / 64))
         Bit i of a report is bit ``i % 64`` of word ``i // 64``; bits past `num_bits` are zero.
     num_bits, num_cohorts : int
-        The mechanism's dimensions.
+        The payload bits of a report, and the number of cohorts.
 
     Raises
     ------

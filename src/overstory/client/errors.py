@@ -55,7 +55,7 @@ class StateError(OverstoryError):
     Parameters
     ----------
     fault
-        The stable code.
+        Why the state cannot be used, as a stable code.
     problem
         What is wrong, where, and what to do.
 

@@ -22,7 +22,13 @@ _new_report = tuple.__new__  # half the time of the named tuple's own constructo
 
 
 def new_secret() -> bytes:
-    """Return a fresh 32-byte device secret. Make one per device and keep it: a new one restarts the privacy loss."""
+    """Return a fresh 32-byte device secret. Make one per device and keep it: a new one restarts the privacy loss.
+
+    Examples
+    --------
+    >>> len(new_secret()), new_secret() == new_secret()
+    (32, False)
+    """
     return os.urandom(32)
 
 
@@ -32,7 +38,7 @@ class Randomizer:
     Parameters
     ----------
     mechanism
-        What to randomize with.
+        What to randomize with: an encoding and its channels.
     secret
         The device's secret, at least 16 bytes. The cohort and every permanent response follow from it.
     metric

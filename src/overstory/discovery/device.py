@@ -21,7 +21,15 @@ NOTHING: Final = b"nothing"
 
 
 class Answer(NamedTuple):
-    """What leaves the device: its group (public) and a report for each of the group's questions."""
+    """What leaves the device: its group (public) and a report for each of the group's questions.
+
+    Attributes
+    ----------
+    group
+        The device's group, from 0; it is public.
+    reports
+        One report for each question of the group, in order.
+    """
 
     group: int
     reports: tuple[Report, ...]
@@ -38,11 +46,11 @@ class Device:
     Parameters
     ----------
     plan
-        The same as the server's.
+        The plan of the collection, equal to the server's.
     secret
         At least 16 bytes, the device's own.
     metric
-        The metric's id.
+        The metric's id: two metrics have independent groups and responses.
     consented
         Whether the person has agreed to this collection; or what says so, asked before every answer.
     group

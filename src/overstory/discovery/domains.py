@@ -50,6 +50,11 @@ class Domain(Protocol):
 class Integers:
     """Integers from 0 to ``2**bits - 1``; the code is the integer.
 
+    Parameters
+    ----------
+    bits
+        The width of a value, from 1 to 64 bits.
+
     Examples
     --------
     >>> Integers(8).code(200)
@@ -121,6 +126,11 @@ class Strings:
     The code is the string, then the end marker 0x80, then zeros up to ``max_bytes + 1`` bytes (the padding of ISO/IEC
     7816-4): whatever the string ends in, what follows its last marker is zeros, so no two strings share a code. Every
     eight bits of width cost a search a level, or a share of its users: choose `max_bytes` no larger than needed.
+
+    Parameters
+    ----------
+    max_bytes
+        The length of the longest string, in bytes.
 
     Examples
     --------

@@ -102,7 +102,7 @@ def find(
     Parameters
     ----------
     plan
-        The devices' plan.
+        The plan that the devices followed.
     reports
         For each of its groups, a batch for each question.
     alpha, correction
@@ -111,7 +111,7 @@ def find(
     interval_kind
         What intervals are for: ``reports``, these devices; ``population``, all devices like these.
     progress
-        Told of every level.
+        Called with the progress after every level.
 
     Raises
     ------

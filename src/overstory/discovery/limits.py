@@ -65,6 +65,15 @@ def detectable_frequency(plan: PrefixPlan, num_reports: int, *, alpha: float = 0
     Noise fills the beam at every level, and the last level's estimate must pass Bonferroni's threshold. It counts on
     nothing else: a heavy tail of values makes it a little worse, prefixes that heavy values share make it better.
 
+    Parameters
+    ----------
+    plan
+        The plan that the devices would follow.
+    num_reports
+        How many devices answer, all groups together.
+    alpha
+        The chance of any false detection, above 0 and below 1.
+
     Raises
     ------
     ParameterError

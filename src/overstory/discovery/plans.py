@@ -53,7 +53,7 @@ class Plan:
     Attributes
     ----------
     domain
-        Where values come from.
+        The domain of the values: `Integers` or `Strings`.
     groups
         In order of their thresholds.
     known
@@ -148,7 +148,7 @@ class BitPlan(Plan):
     buckets
         T, the size of the hash's range.
     key
-        The hash's public key.
+        The public key of the hash into buckets.
     """
 
     buckets: int

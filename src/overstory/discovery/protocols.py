@@ -101,7 +101,7 @@ def discover(
     Parameters
     ----------
     epsilon, domain, beam, oracle, key
-        See `prefix_extension`.
+        As in `prefix_extension`, with other defaults.
     known
         Values that are expected; with none, all users search.
     known_share
@@ -157,13 +157,18 @@ def bitwise(
     domain
         `Integers` of 64 bits unless given.
     buckets
-        T, a power of two.
+        T, the number of buckets: a power of two, at most 2**24.
     partitioned
         Whether the users are divided over the bits, in place of the budget.
     oracle
         Over 2 T symbols: "hadamard", "linear-hash", or a function.
     key
-        Public key of the hash.
+        The public key of the hash: the metric's id.
+
+    Raises
+    ------
+    ParameterError
+        When `buckets` is no power of two, or the oracle hashes strings.
 
     References
     ----------

@@ -62,21 +62,21 @@ class Discovered:
         As the domain shows them: all that the last question kept, detected or not.
     raw_values : tuple
         The values themselves, integers or bytes.
-    counts : ndarray
+    counts : ndarray of float64, shape (M,)
         Unbiased counts among all reports. Of many that were tried only the largest are kept, so one that barely
         passed is likely a little too large.
-    standard_errors : ndarray
+    standard_errors : ndarray of float64, shape (M,)
         Of the counts among these devices: the randomizers' noise, and that a group is a sample of the users.
-    p_values : ndarray
+    p_values : ndarray of float64, shape (M,)
         The chance that a value nobody has looks at least this frequent.
-    q_values : ndarray
+    q_values : ndarray of float64, shape (M,)
         The smallest alpha at which it is detected, over all `tried`.
     sources : tuple of str
         Which question each value comes from.
     num_reports, tried : int
         Devices, and values that the last questions tried.
     alpha, correction
-        The selection rule.
+        The level and the rule of the selection; see `find`.
     threshold : float or None
         The frequency that a searched value had to reach under that rule.
     detectable_frequency : float or None
@@ -84,11 +84,11 @@ class Discovered:
     epsilon : float
         The most that one device revealed, exactly, rounded up.
     levels : tuple of Level
-        The search's trace.
-    tree : tuple of ndarray
+        What the search tried and kept at each level.
+    tree : tuple of ndarray of float64, each of shape (kept,)
         For plots: the kept frequency estimates of each level.
     known_frequency, known_standard_error : float or None
-        The dictionary's mass.
+        The share of the dictionary's values in all, and its standard error.
     interval_kind : {"reports", "population"}
         What intervals are for: these devices, or all devices like these.
     notes : tuple of str

@@ -105,18 +105,26 @@ def simulate(plan: Plan, values: Any, rng: Rng = None, *, progress: Progress | N
     Parameters
     ----------
     plan
-        What the devices follow.
+        The plan that the simulated devices follow.
     values
         One value a device; an integer array for `Integers` is fastest.
     rng
         Where all randomness comes from: a seed, a generator, or None for a fresh one.
     progress
-        Told of every group.
+        Called with the progress after every group.
 
     Raises
     ------
     ParameterError
         When a value is outside the domain.
+
+    Examples
+    --------
+    >>> from overstory.discovery import Integers, prefix_extension
+    >>> plan = prefix_extension(epsilon=4.0, domain=Integers(16))
+    >>> reports = simulate(plan, np.array([7] * 600 + [4711] * 400), rng=1)
+    >>> len(reports), sum(len(batch.cohorts) for batches in reports for batch in batches)
+    (2, 1000)
     """
     rows, index = distinct(plan.domain, values)
     rng = generator(rng)
@@ -162,10 +170,26 @@ def _names(question: Question | BitQuestion, rows: Rows, known: NDArray[np.bool_
 def gather(plan: Plan, answers: Iterable[Answer]) -> tuple[GroupReports, ...]:
     """Return the answers group by group, question by question.
 
+    Parameters
+    ----------
+    plan
+        The plan that the devices followed.
+    answers
+        What the devices sent, in any order.
+
     Raises
     ------
     ParameterError
         When an answer's group does not exist, or it holds another number of reports than the group has questions.
+
+    Examples
+    --------
+    >>> from overstory.discovery import Device, prefix_extension
+    >>> plan = prefix_extension(epsilon=4.0)
+    >>> device = Device(plan, secret=b"sixteen bytes...", metric="crash-address", consented=True)
+    >>> reports = gather(plan, [device.answer(0x1234)])
+    >>> sum(len(batch.cohorts) for batches in reports for batch in batches)
+    1
     """
     columns: list[list[list[Report]]] = [[[] for _ in group.questions] for group in plan.groups]
     for number, answer in enumerate(answers):

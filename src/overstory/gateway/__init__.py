@@ -11,7 +11,7 @@ from overstory._lazy import lazy_names
 
 if TYPE_CHECKING:
     from overstory.gateway.gateway import Gateway, Settings
-    from overstory.gateway.readings import BadLine, Layout, Reading, read_lines, unix_time, zone_named
+    from overstory.gateway.readings import BadLine, Layout, Reading, read_lines, zone_named
     from overstory.gateway.run import Lines, bounded_lines, replay
     from overstory.gateway.sinks import CollectorSink, FileSink, GatewayError, Sink
 
@@ -29,7 +29,6 @@ __all__ = [
     "bounded_lines",
     "read_lines",
     "replay",
-    "unix_time",
     "zone_named",
 ]
 
@@ -49,7 +48,6 @@ __getattr__, __dir__ = lazy_names(
         "bounded_lines": "gateway.run",
         "read_lines": "gateway.readings",
         "replay": "gateway.run",
-        "unix_time": "gateway.readings",
         "zone_named": "gateway.readings",
     },
 )

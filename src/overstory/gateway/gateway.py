@@ -64,17 +64,23 @@ class Settings:
 
     Attributes
     ----------
+    metric
+        The id of the metric in the registry.
     state
         The folder of this device's state; None: the platform's, for an application called "gateway".
-    pick, missing, clock
-        See the types.
+    pick
+        The value of a period with several readings: the "last", the "mean" or the "sum".
+    missing
+        What is reported of a period without a reading: nothing ("skip"), the value before ("repeat"), or "zero".
+    clock
+        When a period is over: by the "real" time, or by that of the "readings".
     spread
         Seconds of random delay before a report may leave; None: the client's default with the real clock, else 0.
     agree
         The consent given with this call: "on" or "local"; None: what was chosen before stands.
     """
 
-    metric: str  # its id in the registry
+    metric: str
     state: str | os.PathLike[str] | None = None
     pick: Pick = "last"
     missing: Missing = "skip"
@@ -88,11 +94,35 @@ class Gateway:
 
     Parameters
     ----------
+    registry
+        The metric registry; a person's consent is to its metrics.
+    settings
+        The metric, the folder of the state, and how readings become values.
     sink
         Where reports go; None under the choice `local`, where they stay.
     environ
         The environment to be honoured: the process's, unless given. Marks of continuous integration are not: readings
         are handed to a gateway on purpose, wherever it runs.
+
+    Raises
+    ------
+    GatewayError
+        When nobody has agreed, or there is no sink for reports that may leave.
+    ParameterError
+        When a setting does not fit the metric.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from overstory.gateway.readings import Reading
+    >>> from overstory.protocol.metrics import parse_registry
+    >>> from overstory.protocol.metrics.registry import EXAMPLE
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     gateway = Gateway(parse_registry(EXAMPLE), Settings("colour", folder, agree="local"), environ={})
+    ...     gateway.take(Reading(1, 1795219200.0, "red"))
+    ...     gateway.finish()
+    ...     gateway.outcomes["recorded"]
+    1
     """
 
     def __init__(

@@ -25,6 +25,16 @@ _LAST: Final = 253_402_300_800  # the first second of the year 10000
 def zone_named(name: str) -> tzinfo:
     """Return a time zone by its IANA name.
 
+    Parameters
+    ----------
+    name
+        The IANA name, such as ``Europe/Berlin``; "UTC" needs no database.
+
+    Raises
+    ------
+    ParameterError
+        When this machine's database has no such zone.
+
     Examples
     --------
     >>> zone_named("UTC")
@@ -94,7 +104,17 @@ LONGEST: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A value that was true at a time (unix seconds); `line` is where it stands."""
+    """A value that was true at a time (unix seconds); `line` is where it stands.
+
+    Attributes
+    ----------
+    line
+        The number of the line that it was read from, from 1.
+    time
+        When the value was true, in unix seconds.
+    value
+        The value, of the kind that the metric's domain takes.
+    """
 
     line: int
     time: float
@@ -103,7 +123,17 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class BadLine:
-    """A line that is no reading, and why."""
+    """A line that is no reading, and why.
+
+    Attributes
+    ----------
+    line
+        The number of the line, from 1.
+    field
+        The name of the column at fault, where it is one.
+    said
+        What is wrong, and what would be right.
+    """
 
     line: int
     field: str | None
@@ -120,14 +150,18 @@ class Layout:
 
     Attributes
     ----------
+    format
+        How a line is written: "csv", or "jsonl" for a JSON object in each line.
     time, value
         Columns: names, or numbers from 1. CSV by names begins with a header; by numbers it may.
+    zone
+        The time zone of times that state no offset.
     """
 
-    format: Format = "csv"  # "csv" or "jsonl"
+    format: Format = "csv"
     time: str = "time"
     value: str = "value"
-    zone: tzinfo = UTC  # of times without an offset
+    zone: tzinfo = UTC
 
 
 class _Refused(Exception):  # noqa: N818 - not an error: a line that is counted
@@ -138,6 +172,17 @@ class _Refused(Exception):  # noqa: N818 - not an error: a line that is counted
 
 def read_lines(lines: Iterable[bytes], layout: Layout, metric: Metric, source: str) -> Iterator[Reading | BadLine]:
     """Yield a reading or a bad line for each line that is not blank.
+
+    Parameters
+    ----------
+    lines
+        The lines as bytes, UTF-8, such as `bounded_lines` yields.
+    layout
+        The format, the columns and the time zone.
+    metric
+        The metric, whose domain decides what a value must be.
+    source
+        What errors call the lines: the file's name.
 
     Examples
     --------

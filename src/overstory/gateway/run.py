@@ -20,6 +20,11 @@ LONGEST_SLEEP: Final = 30.0
 def bounded_lines(stream: BinaryIO) -> Iterator[bytes]:
     """Yield lines; of one that is too long, as much as shows that it is.
 
+    Parameters
+    ----------
+    stream
+        A binary stream, such as an open file.
+
     Examples
     --------
     >>> from io import BytesIO
@@ -35,10 +40,22 @@ def bounded_lines(stream: BinaryIO) -> Iterator[bytes]:
 
 @dataclass
 class Lines:
-    """What lines were, counted."""
+    """What lines were, counted.
 
-    source: str  # what they are called in errors
-    strict: bool = False  # whether a bad line ends the run
+    Attributes
+    ----------
+    source
+        What errors call the lines: the file's name.
+    strict
+        Whether the first bad line raises its error.
+    read, bad
+        How many lines were read, and how many of them were bad.
+    shown
+        The first bad lines, at most 20, to be shown.
+    """
+
+    source: str
+    strict: bool = False
     read: int = 0
     bad: int = 0
     shown: list[BadLine] = field(default_factory=list)
@@ -62,7 +79,30 @@ class Lines:
 
 
 def replay(gateway: Gateway, items: Iterable[Reading | BadLine], lines: Lines) -> None:
-    """Report a file's readings by their own time; the last period is taken for complete."""
+    """Report a file's readings by their own time; the last period is taken for complete.
+
+    Parameters
+    ----------
+    gateway
+        The gateway that aligns and reports the readings.
+    items
+        What `read_lines` yields, in the order of time.
+    lines
+        Where lines are counted; it decides whether a bad line raises.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from overstory.gateway import Settings
+    >>> from overstory.protocol.metrics import parse_registry
+    >>> from overstory.protocol.metrics.registry import EXAMPLE
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     settings, lines = Settings("colour", folder, agree="local"), Lines("-")
+    ...     gateway = Gateway(parse_registry(EXAMPLE), settings, environ={})
+    ...     replay(gateway, [Reading(1, 1795219200.0, "red")], lines)
+    ...     lines.read, gateway.outcomes["recorded"]
+    (1, 1)
+    """
     try:
         for item in items:
             reading = lines.good(item)

@@ -70,8 +70,14 @@ class CollectorSink:
     ----------
     server, token, transport
         Where, with which write token, and how.
+    pace
+        After how many seconds a failed request is tried again.
+    timeout
+        How long to wait for an answer, in seconds.
     most_uploads, most_bytes
-        Of one request.
+        The most uploads, and the most bytes, of one request.
+    uniform
+        Draws a number from 0 to 1, for the random part of a retry's delay.
     """
 
     server: str
@@ -148,6 +154,25 @@ class FileSink:
 
     A file that is there is continued. What a run that was killed had half written is cut off, and what it had written
     without remembering so is not written again.
+
+    Parameters
+    ----------
+    path
+        The file; it is made when it does not exist, and continued when it does.
+
+    Raises
+    ------
+    GatewayError
+        When the file cannot be written, or holds something else than uploads.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     sink = FileSink(f"{folder}/reports.ovsu")
+    ...     sink.path.name, sink.path.stat().st_size
+    ...     sink.close()
+    ('reports.ovsu', 0)
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -96,6 +96,13 @@ NINE_IN_TEN = _NORMAL.inv_cdf(0.9)
 def critical_value(alpha: float, num_tests: float) -> float:
     """Return Q = Phi^-1(1 - alpha / M), one-sided with Bonferroni's correction (RAPPOR, appendix).
 
+    Parameters
+    ----------
+    alpha
+        The chance of any false detection, above 0 and below 1.
+    num_tests
+        M, the number of candidates that are tested; at least 1.
+
     Raises
     ------
     ParameterError
@@ -128,6 +135,17 @@ def learning_limit(mechanism: BitMechanism, num_reports: float, num_candidates: 
 
     The appendix takes Basic One-time RAPPOR with p = 1/2, where this is ``(2q - 1) sqrt(N) / Q``; here sd is the
     standard error at frequency 0 of whatever mechanism. Not capped at the number of candidates.
+
+    Parameters
+    ----------
+    mechanism
+        The mechanism that the devices would use: any RAPPOR.
+    num_reports
+        N, the number of reports, one report a device.
+    num_candidates
+        M, the number of strings that are looked for.
+    alpha
+        The chance of any false detection, above 0 and below 1.
 
     Examples
     --------

@@ -50,13 +50,13 @@ def plan_from_parameters(
     Parameters
     ----------
     mechanism
-        The mechanism: any RAPPOR.
+        The mechanism that the devices would use: any RAPPOR.
     num_reports
-        N, one report a device.
+        N, the number of reports, one report a device.
     num_candidates
         M, how many strings are looked for.
     alpha
-        Level of the tests.
+        The level of the tests, above 0 and below 1.
     share
         A share to plan for: how well a string of it will be known, and how many reports would detect it.
 
@@ -162,7 +162,7 @@ def plan_from_needs(
     thrifty
         Spend no more of the permanent budget than makes one report more precise.
     hash_family, hash_key
-        The hash family.
+        The name of the Bloom filter's hash family, and its public key.
 
     Raises
     ------

@@ -17,7 +17,21 @@ from overstory.protocol.mechanisms.payloads import BitMechanism
 
 @dataclass(frozen=True)
 class AtShare:
-    """A string of a given share: how well its count will be known, and how many reports would detect it."""
+    """A string of a given share: how well its count will be known, and how many reports would detect it.
+
+    Attributes
+    ----------
+    frequency
+        The share of the reports that hold the string, from 0 to 1.
+    count
+        The expected number of reports that hold it.
+    standard_error
+        The standard error of the estimated count, in reports.
+    detectable
+        Whether such a string is detected at least half the time.
+    reports_needed
+        How many reports in all would make it detectable.
+    """
 
     frequency: float
     count: float
@@ -32,7 +46,27 @@ class AtShare:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The paper's parameters (p = 1/2, q = 3/4, h = 2, the least f within both budgets) on the same collection."""
+    """The paper's parameters (p = 1/2, q = 3/4, h = 2, the least f within both budgets) on the same collection.
+
+    Attributes
+    ----------
+    parameters
+        The paper's parameters by letter: k, h, m, p, q, f.
+    epsilon_report, epsilon_permanent
+        The exact privacy loss of one report, and of any number of reports of one value, in nats.
+    epsilon_n, change_leak
+        The privacy loss of n reports of one value, and of n reports in which it changed, in nats by n.
+    standard_error
+        The standard error of the count of a rare string, in reports.
+    detectable_frequency
+        The share of a string that is detected half the time.
+    standard_error_ratio
+        `standard_error` over the plan's: above 1, the plan is more precise.
+    reports_ratio
+        How many times as many reports the paper's parameters need for the plan's precision.
+    higher_epsilon_n
+        The n for which the plan reveals more than the paper's parameters.
+    """
 
     parameters: Mapping[str, float]
     epsilon_report: float
@@ -59,7 +93,7 @@ class Plan:
     Attributes
     ----------
     mechanism
-        Whose plan it is.
+        The mechanism that the devices would use: a RAPPOR.
     num_reports, num_candidates, alpha
         The collection, one report a device, and the level of the tests.
     privacy
@@ -76,7 +110,7 @@ class Plan:
     learnable_strings
         How many strings can be learned at most: as many, all of one share, as are still detected (RAPPOR, appendix).
     rule_of_thumb
-        The paper's sqrt(N) / 10.
+        The paper's estimate of how many strings can be learned: sqrt(N) / 10.
     num_fitted
         How many strings the counts have to tell apart.
     share

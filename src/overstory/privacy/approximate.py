@@ -47,6 +47,15 @@ def epsilon_at(terms: Terms, reports: int, delta: float = DELTA) -> float:
 
     Never above `Terms.epsilon_any`, which it is where responses are memoized: there delta spares little.
 
+    Parameters
+    ----------
+    terms
+        What the mechanism's privacy depends on; see `terms_of`.
+    reports
+        How many reports an attacker sees; at least 1.
+    delta
+        The chance with which the privacy loss may be larger; above 0 and below 1.
+
     Raises
     ------
     ParameterError
@@ -68,10 +77,27 @@ def epsilon_at(terms: Terms, reports: int, delta: float = DELTA) -> float:
 def delta_at(terms: Terms, reports: int, epsilon: float) -> float:
     """Return the chance delta with which `reports` reports of fresh noise tell more than `epsilon`, rounded up.
 
+    Parameters
+    ----------
+    terms
+        What the mechanism's privacy depends on; see `terms_of`.
+    reports
+        How many reports an attacker sees; at least 1.
+    epsilon
+        The privacy loss that delta allows to be exceeded, in nats.
+
     Raises
     ------
     ParameterError
         When `reports` is not positive, `epsilon` is negative, or responses are memoized.
+
+    Examples
+    --------
+    >>> from overstory.privacy.payload_terms import terms_of
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> meter = terms_of(mechanism("opt-wb", domain_size=100, epsilon=1.0, window=10))
+    >>> delta_at(meter, 334, epsilon=epsilon_at(meter, 334, 1e-6)) <= 1e-6
+    True
     """
     if not isinstance(epsilon, int | float) or isinstance(epsilon, bool) or not epsilon >= 0:
         raise ParameterError(f"epsilon = {epsilon!r}: give a number from 0")

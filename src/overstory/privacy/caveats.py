@@ -178,7 +178,7 @@ def map_differences(positions: Positions, encoding: Encoding) -> Differences:
     positions
         Bit positions by cohort, candidate and hash; a map made elsewhere is taken as it is.
     encoding
-        The encoding they are of.
+        The Bloom encoding that gives the map its number of bits.
 
     Raises
     ------

@@ -36,7 +36,17 @@ class OverspentError(OverstoryError):
 
 @dataclass(frozen=True)
 class Quote:
-    """What a spend would do: epsilon before and after, and what the budget says."""
+    """What a spend would do: epsilon before and after, and what the budget says.
+
+    Attributes
+    ----------
+    before
+        Epsilon of all spends so far, in nats, rounded up.
+    after
+        Epsilon with the quoted spend, in nats, rounded up.
+    budget
+        The ledger's limit in nats; infinite where it has none.
+    """
 
     before: float
     after: float
@@ -227,10 +237,23 @@ class Ledger:
 def across_people(ledgers: Iterable[Ledger]) -> float:
     """Return the largest epsilon of different persons: parallel composition, rounded up.
 
+    Parameters
+    ----------
+    ledgers
+        The ledgers of different persons, one for each person.
+
     Raises
     ------
     ParameterError
         When two ledgers are of one person: what a person spends in two places adds up.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.privacy.accounts import Event
+    >>> blue = Spend.of("colour", mechanism("grr", domain_size=4, epsilon=1.0), Event.VALUE, number=0)
+    >>> round(across_people(Ledger(person).commit(blue) for person in ("first", "second")), 4)
+    1.0
     """
     people = list(ledgers)
     if len({ledger.person for ledger in people}) < len(people):
@@ -241,10 +264,24 @@ def across_people(ledgers: Iterable[Ledger]) -> float:
 def across_devices(ledgers: Iterable[Ledger]) -> float:
     """Return the epsilon of one person's devices together: sequential composition, rounded up.
 
+    Parameters
+    ----------
+    ledgers
+        The ledgers of one person, one for each device.
+
     Raises
     ------
     ParameterError
         When they are of several persons, or one device comes twice.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.privacy.accounts import Event
+    >>> blue = Spend.of("colour", mechanism("grr", domain_size=4, epsilon=1.0), Event.VALUE, number=0)
+    >>> phone, laptop = (Ledger("someone", device).commit(blue) for device in ("phone", "laptop"))
+    >>> round(across_devices([phone, laptop]), 4)
+    2.0
     """
     devices = list(ledgers)
     if len({ledger.person for ledger in devices}) > 1 or len({ledger.device for ledger in devices}) < len(devices):

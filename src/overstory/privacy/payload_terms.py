@@ -208,6 +208,11 @@ KINDS: Final[dict[str, type[BitTerms | SymbolTerms | SetTerms | NumberTerms]]] =
 def terms_of(mechanism: Mechanism | NumericMechanism) -> Terms:
     """Return the terms of a mechanism, or of what takes numbers (of a range tree: its worst level's).
 
+    Parameters
+    ----------
+    mechanism
+        A frequency oracle's mechanism, or a numeric randomizer.
+
     Raises
     ------
     ParameterError
@@ -240,6 +245,13 @@ def change_leak(mechanism: Mechanism, reports: int = 2) -> float:
 
     The worst over the time of the change and over the values, one of which may be nothing to report. It is infinite
     when every report is the permanent response itself (the one-time modes): two different reports then prove a change.
+
+    Parameters
+    ----------
+    mechanism
+        The mechanism whose reports an attacker links to one device.
+    reports
+        How many reports the device sends in all; at least 2.
 
     Raises
     ------

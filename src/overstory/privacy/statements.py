@@ -47,7 +47,7 @@ class PrivacyStatement:
     Attributes
     ----------
     mechanism, parameters
-        What it is about.
+        The mechanism's registry name, and its parameters by name.
     epsilon_report
         One report (RAPPOR's eps_1).
     epsilon_n
@@ -169,7 +169,7 @@ def statement(
     Parameters
     ----------
     mechanism
-        The mechanism.
+        A frequency oracle's mechanism, or a numeric randomizer.
     reports
         For which n to state `epsilon_n` and `epsilon_any`.
     change_reports

@@ -11,8 +11,8 @@ from overstory._lazy import lazy_names
 
 if TYPE_CHECKING:
     from overstory.queries.counts import (
-        Counted,
         CountsStore,
+        PeriodCounts,
         RemoteError,
         counted_from_json,
         parse_range,
@@ -20,17 +20,16 @@ if TYPE_CHECKING:
         read_remote_metric,
         read_store,
     )
-    from overstory.queries.estimates import Choices, Part, Reading, estimate_counts, read_estimates
+    from overstory.queries.estimates import EstimateOptions, EstimateSeries, PeriodEstimate, read_estimates
 
 __all__ = [
-    "Choices",
-    "Counted",
     "CountsStore",
-    "Part",
-    "Reading",
+    "EstimateOptions",
+    "EstimateSeries",
+    "PeriodCounts",
+    "PeriodEstimate",
     "RemoteError",
     "counted_from_json",
-    "estimate_counts",
     "parse_range",
     "read_estimates",
     "read_remote",
@@ -41,14 +40,13 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "Choices": "queries.estimates",
-        "Counted": "queries.counts",
+        "EstimateOptions": "queries.estimates",
+        "PeriodCounts": "queries.counts",
         "CountsStore": "queries.counts",
-        "Part": "queries.estimates",
-        "Reading": "queries.estimates",
+        "PeriodEstimate": "queries.estimates",
+        "EstimateSeries": "queries.estimates",
         "RemoteError": "queries.counts",
         "counted_from_json": "queries.counts",
-        "estimate_counts": "queries.estimates",
         "parse_range": "queries.counts",
         "read_estimates": "queries.estimates",
         "read_remote": "queries.counts",

@@ -58,15 +58,21 @@ class PeriodCounts:
 
     Attributes
     ----------
+    metric
+        The metric that the reports are of.
     first, last
         The periods asked for, both included; None where nothing was ever reported and nothing asked for.
+    counts
+        Support counts by period; periods without reports are not listed.
+    others
+        Reports of the same range that were made with other parameters.
     """
 
-    metric: Metric  # whose
+    metric: Metric
     first: int | None
     last: int | None
-    counts: Mapping[int, SupportCounts]  # by period; periods without reports are not listed
-    others: tuple[OtherParameters, ...] = ()  # what lies in the same range and was made with other parameters
+    counts: Mapping[int, SupportCounts]
+    others: tuple[OtherParameters, ...] = ()
 
     @property
     def num_reports(self) -> int:
@@ -129,7 +135,33 @@ class PeriodCounts:
 
 
 def read_store(store: CountsStore, metric: Metric, first: int | None = None, last: int | None = None) -> PeriodCounts:
-    """Read a range of periods, both ends included; all there are, unless given."""
+    """Read a range of periods, both ends included; all there are, unless given.
+
+    Parameters
+    ----------
+    store
+        An open store, or anything with its methods for counts.
+    metric
+        The metric, with the parameters whose reports are read.
+    first, last
+        Numbers of periods, both included; None: as far as there are reports.
+
+    Raises
+    ------
+    ParameterError
+        When the range ends before it begins.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from overstory.collector.store import open_store
+    >>> from overstory.protocol.metrics import parse_registry
+    >>> from overstory.protocol.metrics.registry import EXAMPLE
+    >>> registry = parse_registry(EXAMPLE)
+    >>> with tempfile.TemporaryDirectory() as folder, open_store(f"{folder}/store.db", registry, create=True) as store:
+    ...     read_store(store, registry["colour"]).num_reports
+    0
+    """
     periods = store.periods(metric.id)
     if first is None:
         first = min([*periods, *([] if last is None else [last])], default=None)
@@ -150,7 +182,29 @@ def read_store(store: CountsStore, metric: Metric, first: int | None = None, las
 
 
 def counted_from_json(metric: Metric, parsed: Any) -> PeriodCounts:
-    """Read what `PeriodCounts.to_json` wrote."""
+    """Read what `PeriodCounts.to_json` wrote.
+
+    Parameters
+    ----------
+    metric
+        The metric, with the parameters that the counts were made with.
+    parsed
+        What `PeriodCounts.to_json` returned, after any JSON parser.
+
+    Raises
+    ------
+    ParameterError
+        When the counts are of another metric, of other parameters, or not in that form.
+
+    Examples
+    --------
+    >>> from overstory.protocol.metrics import parse_registry
+    >>> from overstory.protocol.metrics.registry import EXAMPLE
+    >>> colour = parse_registry(EXAMPLE)["colour"]
+    >>> counted = PeriodCounts(colour, 2968, 2968, {2968: SupportCounts([3], [[2, 1, 0]])})
+    >>> counted_from_json(colour, counted.to_json()).num_reports
+    3
+    """
     try:
         return _from_json(metric, parsed)
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -175,6 +229,18 @@ def _from_json(metric: Metric, parsed: dict[str, Any]) -> PeriodCounts:
 
 def parse_range(metric: Metric, first: str | None, last: str | None) -> tuple[int | None, int | None]:
     """Return the periods that two labels name; a day names all of its shorter periods. None stays None.
+
+    Parameters
+    ----------
+    metric
+        The metric, whose period gives the labels their form.
+    first, last
+        Labels such as ``2026-11-21`` or ``2026-W47``, both included; None leaves that end open.
+
+    Raises
+    ------
+    ParameterError
+        When a label is of another form, or the range ends before it begins.
 
     Examples
     --------
@@ -221,6 +287,29 @@ def read_remote(
     ----------
     url
         Where it listens: ``https://collector.example``.
+    token
+        A read token of that collector.
+    metric
+        The metric, with the parameters whose reports are read.
+    first, last
+        Numbers of periods, both included; None: as far as there are reports.
+    timeout
+        How long to wait for the collector, in seconds.
+
+    Raises
+    ------
+    RemoteError
+        When the collector cannot be reached, or refuses.
+    ParameterError
+        When the answer holds no counts of this metric and these parameters.
+
+    Examples
+    --------
+    >>> from overstory.protocol.metrics import parse_registry
+    >>> from overstory.protocol.metrics.registry import EXAMPLE
+    >>> read_remote("http://127.0.0.1:1", "", parse_registry(EXAMPLE)["colour"])
+    Traceback (most recent call last):
+    overstory.queries.counts.RemoteError: ...
     """
     ends = {name: None if p is None else metric.period.label(p) for name, p in (("from", first), ("to", last))}
     query = urlencode({name: label for name, label in ends.items() if label is not None})
@@ -229,7 +318,28 @@ def read_remote(
 
 
 def read_remote_metric(url: str, name: str, *, timeout: float = 60.0) -> Metric:
-    """Ask the collector at `url` for a metric of its public registry; candidates are not part of that."""
+    """Ask the collector at `url` for a metric of its public registry; candidates are not part of that.
+
+    Parameters
+    ----------
+    url
+        The collector's address: ``https://collector.example``.
+    name
+        The metric's id in the collector's registry.
+    timeout
+        How long to wait for the collector, in seconds.
+
+    Raises
+    ------
+    RemoteError
+        When the collector cannot be reached, or its answer is no metric that this version reads.
+
+    Examples
+    --------
+    >>> read_remote_metric("http://127.0.0.1:1", "colour")
+    Traceback (most recent call last):
+    overstory.queries.counts.RemoteError: ...
+    """
     address = f"{_checked(url)}/v1/metrics/{quote(name, safe='')}"
     try:
         return metric_from_json(_fetched(address, "", timeout))

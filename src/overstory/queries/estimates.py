@@ -51,6 +51,8 @@ class EstimateOptions:
         What counts as detected: see `Estimate.detected`.
     method, complete
         For Bloom filters: see `decode`.
+    steps
+        The names of post-processing steps, in order; see `overstory.postprocess`.
     interval_kind
         What intervals are for (see `Estimate`). None: the population where periods stand side by side, and are compared
         therefore; these reports where one estimate of the whole range is asked for.
@@ -62,7 +64,7 @@ class EstimateOptions:
     correction: Correction = "fdr"
     method: str = "gls"
     complete: bool = False
-    steps: tuple[str, ...] = ()  # names of post-processing steps, in order
+    steps: tuple[str, ...] = ()
     interval_kind: IntervalKind | None = None
 
     def kind_of_intervals(self, reading: Aggregation) -> IntervalKind:
@@ -73,7 +75,17 @@ class EstimateOptions:
 
 @dataclass(frozen=True, eq=False)
 class PeriodEstimate:
-    """One estimate: of the periods `first` to `last`."""
+    """One estimate: of the periods `first` to `last`.
+
+    Attributes
+    ----------
+    first, last
+        The numbers of the first and the last period, both included.
+    reports_per_device
+        How many of the reports one device sent, as assumed for the standard errors.
+    estimate
+        The estimate, by the metric's labels or candidates.
+    """
 
     first: int
     last: int
@@ -83,7 +95,21 @@ class PeriodEstimate:
 
 @dataclass(frozen=True, eq=False)
 class EstimateSeries:
-    """Estimates of a metric over a stretch of time; `parts` is empty where there are no reports."""
+    """Estimates of a metric over a stretch of time; `parts` is empty where there are no reports.
+
+    Attributes
+    ----------
+    counted
+        The support counts that the estimates are of.
+    kind
+        What `parts` are: one total, one for each period, or cumulative.
+    choices
+        How the counts were read; its `interval_kind` is filled in.
+    parts
+        The estimates, in the order of their periods.
+    notes
+        What a reader must know before trusting the numbers.
+    """
 
     counted: PeriodCounts
     kind: Aggregation
@@ -149,7 +175,7 @@ class EstimateSeries:
 def read_estimates(
     counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions | None = None
 ) -> EstimateSeries:
-    """Estimate.
+    """Estimate the frequencies of a metric's values from its counts.
 
     Parameters
     ----------
@@ -157,6 +183,21 @@ def read_estimates(
         From `read_store`, or `counted_from_json`.
     kind
         See `Aggregation`. In one period a device reports once, so ``per-period`` supposes nothing about devices.
+    options
+        How the counts are read; None: the defaults of `EstimateOptions`.
+
+    Raises
+    ------
+    ParameterError
+        When a choice does not fit the metric, or candidates are needed and there are none.
+
+    Examples
+    --------
+    >>> from overstory.protocol.metrics import parse_registry
+    >>> from overstory.protocol.metrics.registry import EXAMPLE
+    >>> reading = read_estimates(PeriodCounts(parse_registry(EXAMPLE)["colour"], None, None, {}))
+    >>> reading.parts, reading.notes
+    ((), ('there are no reports in this range',))
     """
     chosen = options or EstimateOptions()
     if kind not in AGGREGATIONS:

@@ -36,6 +36,8 @@ class Survey(Processed):
 
     Attributes
     ----------
+    steps : tuple of str
+        The post-processing steps that made `counts` of `raw_counts`, in order.
     oracle : FrequencyOracle
         What every row randomized with.
     """

@@ -9,5 +9,6 @@ from overstory.analysis.decoding.decoder import Decoded, decode
 from overstory.analysis.reports import SupportCounts
 
 Method = Literal["gls", "lasso"]
+"""How `decode` fits: weighted least squares over all candidates, or the RAPPOR paper's Lasso."""
 
 __all__ = ["CandidateMap", "Decoded", "Method", "SupportCounts", "decode"]

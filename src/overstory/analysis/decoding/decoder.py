@@ -45,7 +45,7 @@ class Decoded(Estimate):
     unallocated : float
         Reports whose string is not in the list (by pursuit: or was too rare to fit), raw and unbiased.
     unallocated_standard_error : float
-        Its standard error.
+        The standard error of `unallocated`, in reports.
     dispersion : float
         Residual variance over the channel's own; standard errors carry its square root when it is above 1.
     degrees_of_freedom : int
@@ -113,7 +113,7 @@ def decode(
     Parameters
     ----------
     counts : SupportCounts
-        What the cohorts reported.
+        The reports of each cohort, and how often each bit was set.
     candidate_map : CandidateMap
         The candidates' Bloom bits, made with the clients' own hash functions.
     p_star, q_star : float

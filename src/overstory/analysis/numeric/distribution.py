@@ -40,18 +40,18 @@ class Distribution:
 
     Attributes
     ----------
-    edges : ndarray, shape (d + 1,)
-        The bins' edges.
-    shares : ndarray, shape (d,)
+    edges : ndarray of float64, shape (d + 1,)
+        The edges of the bins, ascending.
+    shares : ndarray of float64, shape (d,)
         Not negative, of sum 1. Made by maximum likelihood, so biased where many are near 0; there is no unbiased
         estimate of a bin from these reports with a variance worth having.
     method : str
-        "em" or "ems".
+        How it was fitted: "em", or "ems" with smoothing.
     num_reports : int
-        Reports behind it.
+        The number of reports behind the estimate.
     iterations : int
-        Steps taken.
-    observed, expected : ndarray, shape (m,)
+        The number of steps that the fit took.
+    observed, expected : ndarray of int64 and of float64, shape (m,)
         How many reports fell into each bucket, and how many these shares would send there.
     notes : tuple of str
         What a reader must know before trusting the numbers.
@@ -186,7 +186,7 @@ class SquareWaveOracle:
     Parameters
     ----------
     randomizer
-        The device's half.
+        The device's half: a Square Wave over the range.
 
     Examples
     --------

@@ -74,9 +74,9 @@ class MeanEstimate:
     standard_error : float
         From the reports' own spread, so it holds both the noise and who happened to report; infinite for one report.
     num_reports : int
-        Reports behind it.
+        The number of reports behind the estimate.
     limits : tuple of float
-        The domain's ends.
+        The domain's lower and upper end.
     """
 
     value: float

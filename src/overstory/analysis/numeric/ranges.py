@@ -114,7 +114,7 @@ class RangeSum:
     Attributes
     ----------
     value : float
-        Unbiased.
+        The unbiased share; noise may make it negative.
     standard_error : float
         Of the noise, and of who happened to report at which level.
     """
@@ -140,11 +140,17 @@ class RangeEstimate:
 
     Attributes
     ----------
-    levels : tuple of ndarray
+    oracle : RangeOracle
+        The oracle that made the estimate.
+    level_reports : tuple of int
+        The number of reports of each level, level 1 first.
+    consistent : ConsistentTree
+        The fit that makes the levels agree, from which standard errors follow.
+    levels : tuple of ndarray of float64, each of shape (nodes of the level,)
         Shares, level 1 first; parents are the sums of their children, each level sums to 1, single ones may be
         negative. They are unbiased: never project them (Norm-Sub) before asking for ranges.
-    raw_levels : tuple of ndarray
-        Each level's own estimate.
+    raw_levels : tuple of ndarray of float64, each of shape (nodes of the level,)
+        The estimate of each level from its own reports alone.
     """
 
     oracle: RangeOracle
@@ -218,7 +224,7 @@ class RangeOracle:
     Parameters
     ----------
     randomizer
-        The device's half.
+        The device's half: a tree and an oracle for each level.
 
     Examples
     --------

@@ -68,7 +68,7 @@ def postprocess(estimate: Estimate, *steps: str | Step) -> Processed:
     Parameters
     ----------
     estimate
-        It is not changed.
+        The estimate to start from; it is not changed.
     *steps
         Names of `STEPS`, or steps with parameters of their own (``BaseCut(alpha=0.01)``).
 

@@ -57,7 +57,7 @@ class Consent:
     Attributes
     ----------
     choice
-        What the person chose.
+        What the person chose: off, local or on.
     date
         The day, ISO 8601, UTC.
     registry

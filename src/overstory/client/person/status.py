@@ -46,12 +46,10 @@ class Status:
         What may be done now, and its cause.
     missing
         Metrics that the person has not been asked about as they are, with what is new or has changed.
-    server
-        The collector that reports may go to under the choice; None where none is known yet.
     folder
         Where the state lies, or would.
     pending
-        Reports in memory alone.
+        Reports that are in memory alone, not yet on the disk.
     outbox
         Reports in the outbox by state: waiting, sent, dropped, local.
     counts
@@ -74,6 +72,8 @@ class Status:
         What a person should know that is no trouble: reports that travel in the clear, a machine without an id.
     caveats
         What `spent` does not know, a sentence each.
+    server
+        The collector that reports may go to under the choice; None where none is known yet.
     """
 
     effective: Effective

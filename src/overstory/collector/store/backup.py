@@ -86,7 +86,7 @@ def restore(path: Path, url: str) -> int:
     Parameters
     ----------
     path
-        The backup.
+        The backup: a file that `Store.backup` wrote.
     url
         The store to be made: a file that does not exist, or an empty PostgreSQL database.
 
@@ -94,6 +94,16 @@ def restore(path: Path, url: str) -> int:
     ------
     StoreError
         When the backup is damaged, of another schema, or was written to since it was made; or there is a store already.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from overstory.collector.store import open_store
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with open_store(f"{folder}/store.db", create=True) as store:
+    ...         reports = store.backup(f"{folder}/backup.db")
+    ...     reports, restore(Path(folder, "backup.db"), f"{folder}/restored.db")
+    (0, 0)
     """
     source = connect(str(path))
     try:

@@ -82,7 +82,7 @@ class Compacted:
     reports, rows
         Reports counted and shuffled, and the rows of the inbox that they came in.
     forgotten
-        Batch ids forgotten.
+        The number of batch ids that were deleted.
     waiting
         What could not be counted, and why: a metric of which the store knows no mechanism, most often.
     remains

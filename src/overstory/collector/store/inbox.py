@@ -28,13 +28,19 @@ class Received(NamedTuple):
     batch
         The batch's id, 16 bytes from the sender's secret or drawn: it is stored once, however often it is sent.
     digest
-        The mechanism's.
+        The digest of the mechanism that made the reports, 16 bytes.
     num_bits, num_cohorts, num_reports
-        The batch's dimensions.
+        The payload bits of a report, the mechanism's cohorts, and the reports in the batch.
     cohorts, bits
         Its columns as they travel; see `overstory.protocol.wire.batch.Batch`.
     forget_after
         Unix time in seconds after which no copy of the batch can be accepted any more.
+
+    Examples
+    --------
+    >>> batch = Received("colour", 20_000, bytes(16), bytes(16), 8, 1, 1, bytes(2), bytes(1), 1_800_000_000)
+    >>> batch.metric, batch.num_reports
+    ('colour', 1)
     """
 
     metric: str

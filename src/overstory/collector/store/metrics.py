@@ -210,11 +210,11 @@ class Summary:
     url, kind, schema
         Which database, of which kind, with which revision of the schema.
     size
-        Bytes that it takes.
+        The size of the database, in bytes.
     batch_ids
         Ids remembered, so that no batch is counted twice.
     metrics
-        By metric and mechanism.
+        A summary for each metric and mechanism.
     """
 
     url: str

@@ -35,6 +35,22 @@ class Store:
     """Reports, counts, batch ids and tokens, in one database; made by `open_store`.
 
     Safe to use from several threads, and by several processes on the same database.
+
+    Parameters
+    ----------
+    database
+        The open database: SQLite or PostgreSQL.
+    knowledge
+        How to count each mechanism's reports, by metric id and digest.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from overstory.collector.store import open_store
+    >>> with tempfile.TemporaryDirectory() as folder, open_store(f"{folder}/store.db", create=True) as store:
+    ...     batch = Received("colour", 20_000, bytes(16), bytes(16), 8, 1, 1, bytes(2), bytes(1), 1_800_000_000)
+    ...     store.add([batch]), store.add([batch])
+    ([True], [False])
     """
 
     def __init__(self, database: Database, entries: StoredMetrics) -> None:

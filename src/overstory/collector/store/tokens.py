@@ -39,7 +39,7 @@ class Token:
     role
         ``write`` for programs that report, ``admin`` for those that read counts.
     application
-        Whose it is.
+        The id of the application that uses it.
     created
         The first second of the day it was made, in unix time.
     expires, revoked

@@ -67,9 +67,9 @@ class Attack:
     values
         d, all equally likely before: the domain, or `CANDIDATES` strings or positions of a number.
     report
-        From one report.
+        What one report lets the attacker guess or suspect.
     unchanged
-        From any number of reports.
+        The same from any number of reports of the unchanged value.
     exact
         Whether the guesses are what the best attacker achieves; otherwise they are bounds: where strings, or numbers,
         may be any, and for hashes, whose worst function is meant.

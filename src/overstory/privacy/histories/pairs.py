@@ -136,11 +136,11 @@ def epsilon_between(mechanism: Mechanism, first: Sequence[Any], second: Sequence
     Parameters
     ----------
     mechanism
-        The mechanism.
+        The mechanism that both histories are reported with.
     first, second
         The value of each report, in order.
     cohort
-        The device's cohort.
+        The device's cohort, or its hash seed, from 0.
 
     Raises
     ------
@@ -173,6 +173,15 @@ def memo(mechanism: Mechanism, value: Any, cohort: int = 0) -> Hashable:
     """Return what names a value's permanent response on a device: equal for two values that share one.
 
     The value itself, except where values share: the symbol for hashing oracles, the filter in Google's derivation.
+
+    Parameters
+    ----------
+    mechanism
+        The mechanism that makes the permanent response.
+    value
+        A symbol, or a string where the mechanism takes strings.
+    cohort
+        The device's cohort, or its hash seed, from 0.
 
     Examples
     --------

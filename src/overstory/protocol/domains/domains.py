@@ -24,6 +24,7 @@ from overstory.protocol.domains.numbers import Outside, beyond, check_outside, f
 from overstory.protocol.errors import ParameterError
 
 MAX_SIZE: Final = 1 << 20
+"""The most symbols that a domain may have."""
 
 
 class Domain(ABC):
@@ -150,7 +151,7 @@ class Integers(Domain):
     Parameters
     ----------
     minimum, maximum
-        Both included.
+        The ends of the range, both included.
     outside
         What happens to other whole numbers: "clamp" to the nearest, "reject", or "separate" symbols for those below
         (the first symbol) and above (the last).
@@ -217,7 +218,7 @@ class Bins(Domain):
     Parameters
     ----------
     minimum, maximum
-        Finite, in order.
+        The ends of the range: finite, the minimum below the maximum.
     count
         The number of bins; 1 is allowed only with symbols outside.
     outside
@@ -307,6 +308,11 @@ _KINDS: Final[Mapping[str, tuple[Callable[..., Domain], Mapping[str, str]]]] = {
 
 def domain_from(canonical: Mapping[str, Any]) -> Domain:
     """Return the domain of a canonical form.
+
+    Parameters
+    ----------
+    canonical
+        The parameters by name, as `Domain.canonical` gives them; "domain" names the kind.
 
     Raises
     ------

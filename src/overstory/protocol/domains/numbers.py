@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 from overstory.protocol.errors import ParameterError
 
 Outside = Literal["clamp", "reject", "separate"]
+"""What happens to values beyond a range: the nearest inside, an error, or a symbol of their own on each side."""
 Number = int | float | Fraction | Decimal
 
 
@@ -39,7 +40,19 @@ class Limited(Protocol):
 
 
 def finite(name: str, value: Any) -> Number:
-    """Return a finite real number as one of Python's own, or raise ParameterError.
+    """Return a finite real number as a number that JSON and exact arithmetic take: int, float, Fraction or Decimal.
+
+    Parameters
+    ----------
+    name
+        What the error calls the value: a parameter's name.
+    value
+        Any real number; NumPy's scalars become floats, booleans are refused.
+
+    Raises
+    ------
+    ParameterError
+        When it is no number, or is not finite.
 
     Examples
     --------
@@ -56,7 +69,17 @@ def finite(name: str, value: Any) -> Number:
 
 
 def limits(minimum: Any, maximum: Any) -> tuple[float, float]:
-    """Return both limits of a range as floats, or raise ParameterError unless they are finite and in order.
+    """Return both limits of a range as floats.
+
+    Parameters
+    ----------
+    minimum, maximum
+        The ends of the range: finite, the minimum below the maximum.
+
+    Raises
+    ------
+    ParameterError
+        When a limit is not finite, too large for a float, or they are not in order.
 
     Examples
     --------
@@ -73,7 +96,20 @@ def limits(minimum: Any, maximum: Any) -> tuple[float, float]:
 
 
 def refusal(value: Any, low: float, high: float) -> ParameterError:
-    """Return the error for a value that a domain is told to reject."""
+    """Return the error for a value that a domain rejects.
+
+    Parameters
+    ----------
+    value
+        The value outside the domain; the message shows it.
+    low, high
+        The ends of the domain; the message shows them.
+
+    Examples
+    --------
+    >>> print(refusal(7, 0, 1))
+    value 7 is outside 0 .. 1, and this domain rejects such values
+    """
     return ParameterError(f"value {value!r} is outside {low!r} .. {high!r}, and this domain rejects such values")
 
 

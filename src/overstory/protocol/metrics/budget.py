@@ -28,7 +28,7 @@ class PersonBudget:
     Attributes
     ----------
     epsilon
-        For all metrics together.
+        The limit for all metrics together, in nats.
     against
         What a report is charged for: "any-history" charges what tells any two histories of as many reports apart;
         "same-pattern" what tells two histories apart whose values change at the same times.

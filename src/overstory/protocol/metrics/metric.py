@@ -40,7 +40,7 @@ class Period:
     Parameters
     ----------
     seconds
-        Its length.
+        The length of a period in seconds.
 
     Raises
     ------

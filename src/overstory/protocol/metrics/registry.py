@@ -114,6 +114,15 @@ def load_registry(path: str | os.PathLike[str] | Traversable, *, read_candidates
         When the file is not UTF-8.
     OSError
         When it cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     written = Path(folder, "metrics.toml").write_text(EXAMPLE, encoding="utf-8")
+    ...     list(load_registry(Path(folder, "metrics.toml")))
+    ['colour']
     """
     folder = registry_folder(path) if read_candidates else None
     return parse_registry(registry_text(path), folder, source=str(path))
@@ -122,12 +131,26 @@ def load_registry(path: str | os.PathLike[str] | Traversable, *, read_candidates
 def registry_text(path: str | os.PathLike[str] | Traversable) -> str:
     """Return the text of a registry file, its line ends as they are; a byte order mark is no part of it.
 
+    Parameters
+    ----------
+    path
+        The registry file, as `load_registry` takes it.
+
     Raises
     ------
     FormatError
         When it is not UTF-8, is too large, or is in a package that is not installed.
     OSError
         When it cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "metrics.toml")
+    ...     written = path.write_text(EXAMPLE, encoding="utf-8")
+    ...     registry_text(path) == EXAMPLE
+    True
     """
     folder, name = _located(path)
     try:
@@ -147,7 +170,23 @@ def registry_text(path: str | os.PathLike[str] | Traversable) -> str:
 
 
 def registry_folder(path: str | os.PathLike[str] | Traversable) -> Folder:
-    """Return where the candidate files of a registry file are."""
+    """Return where the candidate files of a registry file are.
+
+    Parameters
+    ----------
+    path
+        The registry file, as `load_registry` takes it.
+
+    Raises
+    ------
+    FormatError
+        When the path is in a package that is not installed.
+
+    Examples
+    --------
+    >>> registry_folder("notes/metrics.toml").name
+    'notes'
+    """
     return _located(path)[0]
 
 
@@ -175,7 +214,7 @@ def parse_registry(text: str, folder: Folder | None = None, *, source: str | Non
     Parameters
     ----------
     text
-        TOML.
+        The TOML text of a metric registry.
     folder
         Where candidate files lie; they are left unread unless given.
     source
@@ -185,6 +224,12 @@ def parse_registry(text: str, folder: Folder | None = None, *, source: str | Non
     ------
     RegistryError
         With every fault and its line.
+
+    Examples
+    --------
+    >>> registry = parse_registry(EXAMPLE)
+    >>> list(registry), str(registry["colour"].period)
+    (['colour'], 'week')
     """
     root = read_root(text, source=source)
     version, metrics = _version(root), _metrics(root, folder)
@@ -197,6 +242,11 @@ def parse_registry(text: str, folder: Folder | None = None, *, source: str | Non
 
 def metric_from_json(entry: Mapping[str, Any]) -> Metric:
     """Return the metric of an entry of a public registry: what `Metric.to_json` gave, its candidates unread.
+
+    Parameters
+    ----------
+    entry
+        The entry, as parsed from the JSON of a public registry.
 
     Raises
     ------

@@ -23,7 +23,7 @@ class Fault:
     Attributes
     ----------
     line
-        Its line's number, from 1.
+        The number of the line at fault, from 1.
     field
         The key, dotted: ``metrics.search-engine.period``.
     message
@@ -45,6 +45,13 @@ class Fault:
 
 class RegistryError(FormatError):
     """A registry with faults; `faults` holds every one of them, in the order of the lines.
+
+    Parameters
+    ----------
+    faults
+        Everything that is wrong with the registry, in any order.
+    source
+        The name of the registry's file, where there is one.
 
     Examples
     --------

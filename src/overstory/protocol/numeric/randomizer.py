@@ -31,7 +31,7 @@ class Interval:
     Parameters
     ----------
     minimum, maximum
-        Finite, in order.
+        The ends of the range: finite, the minimum below the maximum.
     outside
         "clamp" or "reject", for finite values beyond the range. NaN and infinities are always refused.
 
@@ -88,7 +88,7 @@ class NumericRandomizer(ABC):
     epsilon
         The wish; `epsilon_report` is what the thresholds give, never above it.
     domain
-        The range of values.
+        The range of values; values outside are clamped or rejected.
     resolution
         How finely the range is divided.
 
@@ -96,6 +96,12 @@ class NumericRandomizer(ABC):
     ------
     ParameterError
         When epsilon is not from 0.001 to 20, or the resolution not from 2 to 2**32.
+
+    Examples
+    --------
+    >>> from overstory.protocol.numeric import SquareWave
+    >>> isinstance(SquareWave(1.0), NumericRandomizer)
+    True
     """
 
     epsilon: float

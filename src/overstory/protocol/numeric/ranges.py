@@ -28,6 +28,13 @@ class LevelTree:
     Level 1 lies under the root, the leaves are level `num_levels`. A level that its domain does not fill is shorter:
     no node is empty. The root is everybody, which needs no report.
 
+    Parameters
+    ----------
+    domain_size
+        The number of symbols: the leaves of the tree.
+    branching
+        The most children of a node; at least 2.
+
     Examples
     --------
     >>> tree = LevelTree(1000, 4)
@@ -66,7 +73,15 @@ class LevelTree:
 
 
 class LevelReport(NamedTuple):
-    """A report and the level, public, that it is of."""
+    """A report and the level, public, that it is of.
+
+    Attributes
+    ----------
+    level
+        The level of the tree, from 1 below the root; it is public.
+    report
+        The report of that level's oracle: a cohort and the payload bits.
+    """
 
     level: int
     report: Report
