@@ -90,7 +90,7 @@ class OutboxMachine(WithFolder):
     def settle(self, number, state):
         row = self.find(number)
         with self.state.transaction() as rows:
-            changed = rows.outbox.settle(number, state, "said")
+            changed = rows.outbox.finish(number, state, "said")
         assert changed == (row is not None and row["state"] == "waiting")
         if changed:
             row["state"] = str(state)

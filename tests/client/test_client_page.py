@@ -14,7 +14,7 @@ from overstory.client.outcomes import MADE
 from overstory.client.state import database as schema
 from overstory.client.state.outbox import Bounds
 from overstory.client.state.paths import StatePaths
-from overstory.client.upload.http import Answer
+from overstory.client.upload.http import Response
 from overstory.protocol.metrics import MetricRegistry, PersonBudget
 from overstory.protocol.wire.upload import decode_uploads
 from support.devices import DAY, DEFAULT, Clock, device, registry
@@ -114,7 +114,7 @@ def test_the_page_lists_all_that_a_state_remembers_in_about(tmp_path, monkeypatc
         asked_for.append(request)
         (upload,) = decode_uploads(request.body, 1)
         said = {"results": [{"batch": upload.batch.hex(), "duplicate": True}]}
-        return Answer(503) if len(asked_for) == 1 else Answer(200, {}, json.dumps(said).encode())
+        return Response(503) if len(asked_for) == 1 else Response(200, {}, json.dumps(said).encode())
 
     common = {"registry": asked, "clock": clock, "spread": 0, "transport": transport}
     device(tmp_path, registry=asked, clock=clock)  # a choice that names no collector

@@ -14,7 +14,7 @@ from overstory.client.consent.consent import EARLIER, choose, read_consent
 from overstory.client.errors import Fault, StateError
 from overstory.client.person.commands import main
 from overstory.client.person.status import read_status
-from overstory.client.upload.http import Answer
+from overstory.client.upload.http import Response
 from overstory.protocol.metrics import MetricRegistry, PersonBudget, parse_registry
 from overstory.protocol.wire.upload import decode_uploads
 from support.devices import DEFAULT, NOON, Clock, device, registry
@@ -35,7 +35,7 @@ class Collector:
         self.urls.append(request.url)
         (upload,) = decode_uploads(request.body, 1)
         answer = {"results": [{"batch": upload.batch.hex(), "accepted": 1}]}
-        return Answer(200, {}, json.dumps(answer).encode())
+        return Response(200, {}, json.dumps(answer).encode())
 
     @property
     def metrics(self):
@@ -153,7 +153,7 @@ def test_what_waits_for_one_collector_does_not_go_to_the_next(tmp_path):
     recorder = client(tmp_path, choice="on", server=None)
     recorder.record("colour", "red")
     recorder.flush()
-    client(tmp_path, collector=lambda _: Answer(503)).flush()  # it is the first, and takes nothing
+    client(tmp_path, collector=lambda _: Response(503)).flush()  # it is the first, and takes nothing
     second = Collector()
     other = client(tmp_path, collector=second, server="https://two.example", clock=Clock(NOON + 86_400))
     other.flush()
@@ -236,7 +236,7 @@ def test_local_is_taken_while_the_database_is_busy_and_nothing_is_sent_after_it(
     collector, clock = Collector(), Clock()
     recorder = client(tmp_path, choice="on", collector=collector, clock=clock)
     recorder.record("colour", "red")
-    recorder._courier = None
+    recorder._make_sender = None
     recorder.flush()
     with held(recorder.paths):
         assert recorder.consent("local").choice == "local"

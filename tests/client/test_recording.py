@@ -15,7 +15,7 @@ from overstory.client import Client, Outcome, Randomizer
 from overstory.client.errors import Fault, StateError
 from overstory.client.state.outbox import Bounds, RowState
 from overstory.client.state.state import State
-from overstory.client.upload.http import Answer
+from overstory.client.upload.http import Response
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.wire.batch import decode_batch
 from overstory.protocol.wire.upload import decode_uploads
@@ -181,7 +181,7 @@ def test_status_is_told_where_not_even_the_choice_can_be_asked_for(tmp_path):
 
 
 def test_what_was_delivered_is_told_also_where_a_key_cannot_be_destroyed_then(tmp_path, clock, monkeypatch):
-    client = device(tmp_path, clock=clock, spread=0, server="https://c.example", transport=lambda _: Answer(503))
+    client = device(tmp_path, clock=clock, spread=0, server="https://c.example", transport=lambda _: Response(503))
     client.record("colour", "red")
     fine = client.flush()
     assert (fine.sent.put_off, fine.problem) == (1, None)

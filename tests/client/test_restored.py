@@ -10,7 +10,7 @@ from overstory.client import Outcome
 from overstory.client.budget import spent
 from overstory.client.randomizer import Randomizer
 from overstory.client.state.state import State
-from overstory.client.upload.http import Answer
+from overstory.client.upload.http import Response
 from overstory.protocol.entropy import SystemEntropy
 from overstory.protocol.metrics import MetricRegistry
 from overstory.protocol.wire.upload import decode_uploads
@@ -132,7 +132,7 @@ def test_a_state_that_sent_its_reports_itself_does_not(tmp_path):
 
     def forgetful(request):
         answer = collector(request)
-        return Answer(503) if lost.pop() else answer
+        return Response(503) if lost.pop() else answer
 
     lost[:] = [False, True]
     client = device(tmp_path, clock=clock, registry=metrics, server="http://c", transport=forgetful, spread=0)

@@ -19,9 +19,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from overstory.client.state.outbox import LONGEST_DELAY, OutboxRow, RowState
 from overstory.client.state.paths import StatePaths
 from overstory.client.state.state import State
-from overstory.client.upload.http import Answer, Request
-from overstory.client.upload.retry import Decision, Pace, backoff, decide, retry_after, unasked
-from overstory.client.upload.sender import Courier, Health, Round
+from overstory.client.upload.http import Request, Response
+from overstory.client.upload.retry import Decision, RetryPolicy, backoff, decide, decide_locally, retry_after
+from overstory.client.upload.sender import CollectorHealth, ReportSender, Round
 from overstory.protocol.domains import Categories
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
@@ -32,7 +32,7 @@ from support.collector_doubles import CountingCollector, accepted
 
 DAY = 86400
 NOW = 20778 * DAY + 9 * 3600.0
-PACE = Pace()
+PACE = RetryPolicy()
 COLOUR = Metric(
     id="colour",
     title="Colour",
@@ -58,28 +58,28 @@ def row(number: int = 1, period: int = 20778, **changed: Any) -> OutboxRow:
     return replace(OutboxRow(number, batch, "colour", period, body, 0.0, 0, RowState.WAITING, None), **changed)
 
 
-def decided(answer: Answer, *, of: OutboxRow | None = None, failures: int = 0, uniform: float = 0.5) -> Decision:
-    return decide(of or row(), answer, now=NOW, failures=failures, pace=PACE, uniform=lambda: uniform)
+def decided(answer: Response, *, of: OutboxRow | None = None, failures: int = 0, uniform: float = 0.5) -> Decision:
+    return decide(of or row(), answer, now=NOW, failures=failures, policy=PACE, uniform=lambda: uniform)
 
 
-def refusal(reason: Reason) -> Answer:
+def refusal(reason: Reason) -> Response:
     """What a collector answers when it refuses a whole request."""
     body = json.dumps({"reason": reason, "said": reason.said, "results": []}).encode()
-    return Answer(reason.status, {}, body)
+    return Response(reason.status, {}, body)
 
 
-def result(**said: Any) -> Answer:
+def result(**said: Any) -> Response:
     entry = {"batch": row().batch.hex(), "accepted": 0, "duplicate": False, "reason": None, "rejected": []} | said
-    return Answer(200, {}, json.dumps({"results": [entry]}).encode())
+    return Response(200, {}, json.dumps({"results": [entry]}).encode())
 
 
 @pytest.mark.parametrize("status", [200, 201, 202])
 def test_what_the_collector_has_is_sent(status: int) -> None:
-    assert decided(Answer(status, {}, accepted(row().body))) == Decision(RowState.SENT, "accepted")
+    assert decided(Response(status, {}, accepted(row().body))) == Decision(RowState.SENT, "accepted")
 
 
 def test_a_duplicate_is_a_success() -> None:
-    assert decided(Answer(200, {}, accepted(row().body, duplicate=True))) == Decision(RowState.SENT, "duplicate")
+    assert decided(Response(200, {}, accepted(row().body, duplicate=True))) == Decision(RowState.SENT, "duplicate")
 
 
 NO_COLLECTOR = {
@@ -101,7 +101,7 @@ NO_COLLECTOR = {
 
 @pytest.mark.parametrize("body", NO_COLLECTOR.values(), ids=NO_COLLECTOR)
 def test_a_success_that_does_not_name_the_batch_is_none(body: bytes) -> None:
-    decision = decided(Answer(200, {}, body))
+    decision = decided(Response(200, {}, body))
     assert decision.state is RowState.WAITING
     assert decision.answer in {"http-200, a page", "http-200, JSON", "http-200, other bytes", "http-200, empty"}
     assert decision.due > NOW
@@ -134,32 +134,32 @@ def test_a_refusal_that_is_not_final_waits(reason: Reason) -> None:
 
 def test_the_failures_of_a_metric_are_its_own() -> None:
     refused = refusal(Reason.UNKNOWN_METRIC)
-    decision = decide(row(), refused, now=NOW, failures=9, metric_failures=2, pace=PACE, uniform=lambda: 0.5)
+    decision = decide(row(), refused, now=NOW, failures=9, metric_failures=2, policy=PACE, uniform=lambda: 0.5)
     assert (decision.due, decision.resume, decision.pause) == (NOW + 120, NOW + 120, 120)
 
 
 def test_a_reason_that_is_none_is_not_written_to_the_disk() -> None:
     for reason in ("x" * 33, "A", "", "a b", None, 7, "\x1b[31m"):
-        assert decided(Answer(400, {}, json.dumps({"reason": reason}).encode())).answer == "http-400, JSON"
+        assert decided(Response(400, {}, json.dumps({"reason": reason}).encode())).answer == "http-400, JSON"
 
 
 @pytest.mark.parametrize("status", [None, 408, 425, 429, 500, 502, 503, 504, 599, 100, 301, 302, 307, 308, 600])
 def test_everything_else_is_tried_again(status: int | None) -> None:
-    decision = decided(Answer(status))
+    decision = decided(Response(status))
     assert decision.state is RowState.WAITING
     assert decision.due == decision.resume == NOW + 30
 
 
 def test_why_it_waits_is_said() -> None:
-    assert decided(Answer(None, trouble="no answer in time")).answer == "no answer in time"
-    assert decided(Answer(503)).answer == "http-503"
+    assert decided(Response(None, error="no answer in time")).answer == "no answer in time"
+    assert decided(Response(503)).answer == "http-503"
 
 
 @given(status=st.none() | st.integers(0, 999), body=st.binary(max_size=200), attempts=st.integers(0, 100), share=shares)
 def test_any_answer_ends_a_row_or_leaves_it_waiting_within_bounds(
     status: Any, body: Any, attempts: Any, share: Any
 ) -> None:
-    decision = decided(Answer(status, {}, body), of=row(attempts=attempts), uniform=share)
+    decision = decided(Response(status, {}, body), of=row(attempts=attempts), uniform=share)
     assert decision.state in {RowState.DROPPED, RowState.WAITING}
     if decision.state is RowState.WAITING:
         assert NOW <= decision.due <= NOW + PACE.longest + PACE.longest_asked < NOW + LONGEST_DELAY
@@ -178,7 +178,7 @@ def test_backoff_is_full_jitter_below_a_bound_that_doubles(failures: int, share:
 def test_a_row_waits_for_the_longer_of_its_own_failures_and_the_collectors(
     attempts: int, failures: int, share: float
 ) -> None:
-    decision = decided(Answer(500), of=row(attempts=attempts), failures=failures, uniform=share)
+    decision = decided(Response(500), of=row(attempts=attempts), failures=failures, uniform=share)
     assert decision.due == NOW + backoff(max(attempts, failures) + 1, PACE, lambda: share)
     assert decision.resume == NOW + backoff(failures + 1, PACE, lambda: share)
 
@@ -208,40 +208,42 @@ def date(seconds: float) -> str:
     ],
 )
 def test_retry_after_is_read_in_both_forms_and_bounded(headers: Any, seconds: float) -> None:
-    assert retry_after(Answer(429, headers), NOW, PACE) == seconds
+    assert retry_after(Response(429, headers), NOW, PACE) == seconds
 
 
 @given(asked=st.text(max_size=60), date_said=st.text(max_size=60))
 def test_no_header_makes_it_fail(asked: str, date_said: str) -> None:
-    assert 0 <= retry_after(Answer(503, {"retry-after": asked, "date": date_said}), NOW, PACE) <= PACE.longest_asked
+    assert 0 <= retry_after(Response(503, {"retry-after": asked, "date": date_said}), NOW, PACE) <= PACE.longest_asked
 
 
 def test_retry_after_comes_before_the_jitter() -> None:
-    decision = decided(Answer(429, {"retry-after": "3600"}), uniform=0.0)
+    decision = decided(Response(429, {"retry-after": "3600"}), uniform=0.0)
     assert decision.due == decision.resume == NOW + 3600
-    later = decided(Answer(429, {"retry-after": "3600"}), uniform=0.5)
+    later = decided(Response(429, {"retry-after": "3600"}), uniform=0.5)
     assert (later.due, later.resume, later.pause) == (NOW + 5400 + 30, NOW + 3630, 3630)
 
 
 def test_what_the_collector_would_refuse_by_now_is_not_sent() -> None:
     closes = COLOUR.accept_until(20778)
-    assert unasked(row(), COLOUR, closes - 1) is None
-    assert unasked(row(), COLOUR, closes) == Decision(RowState.DROPPED, Reason.PERIOD_CLOSED)
-    assert unasked(row(), None, NOW) == Decision(RowState.DROPPED, Reason.UNKNOWN_METRIC)
+    assert decide_locally(row(), COLOUR, closes - 1) is None
+    assert decide_locally(row(), COLOUR, closes) == Decision(RowState.DROPPED, Reason.PERIOD_CLOSED)
+    assert decide_locally(row(), None, NOW) == Decision(RowState.DROPPED, Reason.UNKNOWN_METRIC)
 
 
 def test_a_report_of_before_a_metric_expired_is_sent_all_the_same() -> None:
     ends = COLOUR.expires_at
     last = COLOUR.period.number(ends - 1)
-    assert unasked(row(period=last), COLOUR, ends) is None
-    assert unasked(row(period=last), COLOUR, COLOUR.accept_until(last) - 1) is None
-    expired = unasked(row(period=last + 1), COLOUR, ends)
+    assert decide_locally(row(period=last), COLOUR, ends) is None
+    assert decide_locally(row(period=last), COLOUR, COLOUR.accept_until(last) - 1) is None
+    expired = decide_locally(row(period=last + 1), COLOUR, ends)
     assert expired == Decision(RowState.DROPPED, Reason.METRIC_EXPIRED)
 
 
 def test_a_period_that_has_not_begun_is_waited_for() -> None:
-    assert unasked(row(period=20779), COLOUR, NOW) == Decision(RowState.WAITING, Reason.PERIOD_FUTURE, 20779 * DAY)
-    far = unasked(row(period=30000), COLOUR, NOW)
+    assert decide_locally(row(period=20779), COLOUR, NOW) == Decision(
+        RowState.WAITING, Reason.PERIOD_FUTURE, 20779 * DAY
+    )
+    far = decide_locally(row(period=30000), COLOUR, NOW)
     assert far is not None
     assert (far.state, far.due) == (RowState.WAITING, NOW + DAY), "looked at again within the longest delay"
 
@@ -284,9 +286,9 @@ def states(state: State) -> dict[int, tuple[str, str | None]]:
     return {number: (one.state.value, one.answer) for number, one in now_in(state).items()}
 
 
-def health(state: State) -> Health:
+def health(state: State) -> CollectorHealth:
     with state.snapshot() as rows:
-        return Health.of(rows)
+        return CollectorHealth.of(rows)
 
 
 def counts(state: State) -> dict[str, int]:
@@ -294,21 +296,21 @@ def counts(state: State) -> dict[str, int]:
         return rows.counts()
 
 
-def courier(transport: Any, **changed: Any) -> Courier:
-    return Courier(**({"server": "https://c.example", "transport": transport, "clock": lambda: NOW} | changed))
+def report_sender(transport: Any, **changed: Any) -> ReportSender:
+    return ReportSender(**({"server": "https://c.example", "transport": transport, "clock": lambda: NOW} | changed))
 
 
 def test_a_round_sends_everything_that_is_due_in_requests_of_their_own(state: Any) -> None:
     collector = CountingCollector()
     put(filled(state, 100), row(101, due=NOW + 5))
-    assert courier(collector).deliver(state, METRICS, seconds=10) == Round(sent=100)
+    assert report_sender(collector).deliver(state, METRICS, seconds=10) == Round(sent=100)
     assert len(collector.bodies) == len(collector.counted) == 100
     assert {number for number, one in now_in(state).items() if one.state is RowState.WAITING} == {101}
     assert counts(state) == {"sent": 100}
 
 
 def test_when_it_was_sent_is_kept_no_finer_than_the_period(state: Any) -> None:
-    courier(CountingCollector()).deliver(filled(state, 1), METRICS, seconds=10)
+    report_sender(CountingCollector()).deliver(filled(state, 1), METRICS, seconds=10)
     with state.snapshot() as rows:
         assert rows.recall("sent colour") == 20778
     assert now_in(state)[1].due == 0
@@ -319,7 +321,7 @@ def test_the_order_says_nothing_about_when_reports_were_made(state: Any) -> None
     for share in range(3):
         put(state, *(row(20 * share + number) for number in range(20)))
         collector = CountingCollector()
-        courier(collector).deliver(state, METRICS, seconds=10)
+        report_sender(collector).deliver(state, METRICS, seconds=10)
         orders.add(tuple(decode_uploads(body, 1)[0].batch[-1] - 20 * share for body in collector.bodies))
     assert len(orders) == 3, "two equal orders of twenty have a chance below 1e-17"
 
@@ -327,11 +329,11 @@ def test_the_order_says_nothing_about_when_reports_were_made(state: Any) -> None
 def test_the_request_is_what_the_contract_says(state: Any) -> None:
     seen: list[Request] = []
 
-    def transport(request: Request) -> Answer:
+    def transport(request: Request) -> Response:
         seen.append(request)
-        return Answer(200, {}, accepted(request.body))
+        return Response(200, {}, accepted(request.body))
 
-    courier(transport, token="public", timeout=3.0).deliver(filled(state, 1), METRICS, seconds=10)
+    report_sender(transport, token="public", timeout=3.0).deliver(filled(state, 1), METRICS, seconds=10)
     (request,) = seen
     assert request.url == "https://c.example/v1/reports"
     assert (request.media_type, request.token) == ("application/vnd.overstory.reports", "public")
@@ -342,14 +344,14 @@ def test_a_collector_that_fails_is_left_alone_until_it_may_be_well_again(state: 
     clock = [NOW]
     calls: list[Request] = []
 
-    def failing(request: Request) -> Answer:
+    def failing(request: Request) -> Response:
         calls.append(request)
-        return Answer(503, {"retry-after": "100"})
+        return Response(503, {"retry-after": "100"})
 
     filled(state, 5)
-    sender = courier(failing, clock=lambda: clock[0], uniform=lambda: 0.5)
-    assert sender.deliver(state, METRICS, seconds=10) == Round(put_off=1, trouble="http-503")
-    assert health(state) == Health(1, NOW + 130, 130)
+    sender = report_sender(failing, clock=lambda: clock[0], uniform=lambda: 0.5)
+    assert sender.deliver(state, METRICS, seconds=10) == Round(put_off=1, error="http-503")
+    assert health(state) == CollectorHealth(1, NOW + 130, 130)
     assert sorted(one.attempts for one in now_in(state).values()) == [0, 0, 0, 0, 1], "the others are given back"
     clock[0] = NOW + 129
     assert sender.deliver(state, METRICS, seconds=10) == Round()
@@ -357,23 +359,23 @@ def test_a_collector_that_fails_is_left_alone_until_it_may_be_well_again(state: 
     assert sender.deliver(state, METRICS, seconds=10) == Round(), "each has a time of its own after that"
     clock[0] = NOW + 195
     assert sender.deliver(state, METRICS, seconds=10).put_off == 1
-    assert health(state) == Health(2, NOW + 195 + 160, 160)
+    assert health(state) == CollectorHealth(2, NOW + 195 + 160, 160)
     assert len(calls) == 2
     clock[0] = NOW + DAY
     well = replace(sender, transport=CountingCollector())
     assert well.deliver(state, METRICS, seconds=10) == Round(sent=5)
-    assert health(state) == Health()
+    assert health(state) == CollectorHealth()
 
 
 def test_a_pause_from_before_the_clock_was_set_back_is_not_kept(state: Any) -> None:
     with filled(state, 1).transaction() as rows:
-        Health(3, NOW + 2 * LONGEST_DELAY).keep(rows)
-    assert courier(CountingCollector()).deliver(state, METRICS, seconds=10) == Round(sent=1)
+        CollectorHealth(3, NOW + 2 * LONGEST_DELAY).save(rows)
+    assert report_sender(CountingCollector()).deliver(state, METRICS, seconds=10) == Round(sent=1)
 
 
 def test_what_is_dropped_is_counted_by_reason(state: Any) -> None:
     put(filled(state, 2), row(3, period=20000), row(4, metric="gone"))
-    done = courier(lambda request: refusal(Reason.BITS)).deliver(state, METRICS, seconds=10)
+    done = report_sender(lambda request: refusal(Reason.BITS)).deliver(state, METRICS, seconds=10)
     assert done == Round(dropped={"bits": 2, "period-closed": 1, "unknown-metric": 1})
     assert {name for name, _ in states(state).values()} == {"dropped"}
     assert counts(state) == {"dropped: bits": 2, "dropped: period-closed": 1, "dropped: unknown-metric": 1}
@@ -382,32 +384,32 @@ def test_what_is_dropped_is_counted_by_reason(state: Any) -> None:
 def test_a_drop_that_nobody_was_asked_about_does_not_make_a_collector_well(state: Any) -> None:
     put(state, row(1, period=20000))
     with state.transaction() as rows:
-        Health(4, NOW - 1).keep(rows)
-    courier(CountingCollector()).deliver(state, METRICS, seconds=10)
-    assert health(state) == Health(4, NOW - 1)
+        CollectorHealth(4, NOW - 1).save(rows)
+    report_sender(CountingCollector()).deliver(state, METRICS, seconds=10)
+    assert health(state) == CollectorHealth(4, NOW - 1)
 
 
 def test_a_period_far_ahead_does_not_keep_a_round_busy(state: Any) -> None:
     put(state, row(1, period=30000))
-    done = courier(CountingCollector()).deliver(state, METRICS, seconds=10)
-    assert done == Round(put_off=1, trouble="period-future")
+    done = report_sender(CountingCollector()).deliver(state, METRICS, seconds=10)
+    assert done == Round(put_off=1, error="period-future")
     assert (now_in(state)[1].due, now_in(state)[1].attempts) == (NOW + DAY, 0)
 
 
 def test_a_round_ends_when_its_time_is_over(state: Any) -> None:
     collector = CountingCollector()
-    assert courier(collector).deliver(filled(state, 3), METRICS, seconds=0) == Round()
-    assert courier(collector).deliver(state, METRICS, seconds=10) == Round(sent=3), "nothing stayed leased"
+    assert report_sender(collector).deliver(filled(state, 3), METRICS, seconds=0) == Round()
+    assert report_sender(collector).deliver(state, METRICS, seconds=10) == Round(sent=3), "nothing stayed leased"
 
 
 def test_a_request_gets_no_more_time_than_the_round_has(state: Any) -> None:
     given_time: list[float] = []
 
-    def transport(request: Request) -> Answer:
+    def transport(request: Request) -> Response:
         given_time.append(request.timeout)
-        return Answer(None, trouble="no answer in time")
+        return Response(None, error="no answer in time")
 
-    courier(transport).deliver(filled(state, 1), METRICS, seconds=1.5)
+    report_sender(transport).deliver(filled(state, 1), METRICS, seconds=1.5)
     assert 1.0 < given_time[0] <= 1.5
 
 
@@ -415,15 +417,15 @@ def test_a_row_that_another_process_has_is_left_to_it(state: Any) -> None:
     """The other process sends while this one has the row, and dies before it writes the answer down."""
     collector, other = CountingCollector(), CountingCollector()
 
-    def dying(request: Request) -> Answer:
-        assert courier(other).deliver(state, METRICS, seconds=10) == Round()
+    def dying(request: Request) -> Response:
+        assert report_sender(other).deliver(state, METRICS, seconds=10) == Round()
         collector(request)
         raise KilledError
 
     with pytest.raises(KilledError):
-        courier(dying).deliver(filled(state, 5), METRICS, seconds=10)
-    assert courier(other).deliver(state, METRICS, seconds=10) == Round()
-    late = courier(collector, clock=lambda: NOW + PACE.lease + 11)
+        report_sender(dying).deliver(filled(state, 5), METRICS, seconds=10)
+    assert report_sender(other).deliver(state, METRICS, seconds=10) == Round()
+    late = report_sender(collector, clock=lambda: NOW + PACE.lease + 11)
     assert late.deliver(state, METRICS, seconds=10) == Round(sent=5), "a crash costs a lease, no report"
     assert (len(collector.bodies), len(collector.counted)) == (6, 5)
     assert not other.bodies
@@ -431,26 +433,26 @@ def test_a_row_that_another_process_has_is_left_to_it(state: Any) -> None:
 
 def test_nothing_is_sent_that_the_person_does_not_allow(state: Any) -> None:
     collector = CountingCollector()
-    assert courier(collector).deliver(filled(state, 3), METRICS, seconds=10, permit=lambda: None) == Round()
+    assert report_sender(collector).deliver(filled(state, 3), METRICS, seconds=10, permit=lambda: None) == Round()
     answers = iter(["mark 1", "mark 1", "mark 2", "mark 2"])
-    done = courier(collector).deliver(state, METRICS, seconds=10, permit=lambda: next(answers))
+    done = report_sender(collector).deliver(state, METRICS, seconds=10, permit=lambda: next(answers))
     assert done == Round(sent=1), "another consent does not vouch for what was taken under the first"
 
 
 def test_a_report_withdrawn_while_it_travels_stays_withdrawn(state: Any) -> None:
-    def withdrawing(request: Request) -> Answer:
+    def withdrawing(request: Request) -> Response:
         with state.transaction() as rows:
             rows.outbox.withdraw(RowState.DROPPED, "consent withdrawn")
-        return Answer(503)
+        return Response(503)
 
-    courier(withdrawing).deliver(filled(state, 2), METRICS, seconds=10)
+    report_sender(withdrawing).deliver(filled(state, 2), METRICS, seconds=10)
     assert set(states(state).values()) == {("dropped", "consent withdrawn")}
     assert sorted(one.attempts for one in now_in(state).values()) == [1, 1], "nobody knows whether they had left"
 
 
 def test_a_courier_wants_an_address() -> None:
     with pytest.raises(ParameterError, match="server = "):
-        courier(CountingCollector(), server="collector.example")
+        report_sender(CountingCollector(), server="collector.example")
 
 
 MOODS = ["well", "lost answer", "no answer", "busy", "refused", "unknown", "revoked", "proxy", "dies"]
@@ -488,7 +490,7 @@ class Deliveries(RuleBasedStateMachine):
     )
     def deliver(self, plan: list[str], share: float) -> None:
         self.plan, before = list(plan), self.ended()
-        sender = courier(self.transport, clock=lambda: self.now, uniform=lambda: share)
+        sender = report_sender(self.transport, clock=lambda: self.now, uniform=lambda: share)
         try:
             done = sender.deliver(self.state, METRICS, seconds=10)
         except KilledError:
@@ -497,21 +499,21 @@ class Deliveries(RuleBasedStateMachine):
         assert done.sent == sum(name == "sent" for name, _ in ended)
         assert sum(done.dropped.values()) == len(ended) - done.sent
 
-    def transport(self, request: Request) -> Answer:
+    def transport(self, request: Request) -> Response:
         mood = self.plan.pop(0) if self.plan else "well"
         if mood == "dies":
             raise KilledError
         if mood in {"well", "lost answer"}:
             answer = self.collector(request)
-            return answer if mood == "well" else Answer(None, trouble="no answer in time")
+            return answer if mood == "well" else Response(None, error="no answer in time")
         self.collector.bodies.append(request.body)
         return {
-            "no answer": Answer(None, trouble="no connection"),
-            "busy": Answer(429, {"retry-after": "30"}),
+            "no answer": Response(None, error="no connection"),
+            "busy": Response(429, {"retry-after": "30"}),
             "refused": refusal(Reason.COHORT),
             "unknown": refusal(Reason.UNKNOWN_METRIC),
             "revoked": refusal(Reason.UNKNOWN_TOKEN),
-            "proxy": Answer(403, {}, b"<html>"),
+            "proxy": Response(403, {}, b"<html>"),
         }[mood]
 
     def ended(self) -> dict[int, tuple[str, str | None]]:
@@ -540,7 +542,7 @@ class Deliveries(RuleBasedStateMachine):
         self.plan = []
         for _ in range(3):
             self.now += PACE.longest + PACE.longest_asked
-            courier(self.transport, clock=lambda: self.now).deliver(self.state, METRICS, seconds=60)
+            report_sender(self.transport, clock=lambda: self.now).deliver(self.state, METRICS, seconds=60)
         assert set(self.ended()) == set(self.originals)
         self.every_row_ends_at_most_once()
         self.what_is_sent_was_counted_once_under_its_own_id()

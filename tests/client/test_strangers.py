@@ -19,8 +19,8 @@ from overstory.client.state.outbox import OutboxRow, RowState
 from overstory.client.state.paths import StatePaths
 from overstory.client.state.state import State
 from overstory.client.upload import sender
-from overstory.client.upload.http import Answer, Request
-from overstory.client.upload.sender import Courier, Health
+from overstory.client.upload.http import Request, Response
+from overstory.client.upload.sender import CollectorHealth, ReportSender
 from overstory.collector.http.responses import refusal
 from overstory.gateway.sinks import CollectorSink
 from overstory.protocol.wire.reasons import Reason
@@ -85,14 +85,14 @@ def row(number: int = 1, metric: str = "colour", period: int = TODAY) -> OutboxR
     return OutboxRow(number, batch, metric, period, body, 0.0, 0, RowState.WAITING, None)
 
 
-def of_client(answer: Answer) -> set[RowState]:
-    courier = Courier("https://c.example", lambda request: answer, clock=lambda: NOON)
-    return {courier.ask(row(), failures=0, left=5.0).state}
+def of_client(answer: Response) -> set[RowState]:
+    sender = ReportSender("https://c.example", lambda request: answer, clock=lambda: NOON)
+    return {sender.ask(row(), failures=0, left=5.0).state}
 
 
-def of_gateway(answer: Answer) -> set[RowState]:
+def of_gateway(answer: Response) -> set[RowState]:
     sink = CollectorSink("https://c.example", lambda request: answer)
-    return {made.state for made in sink.hand([row(1), row(2), row(3)], NOON, {}, lambda: True).values()}
+    return {made.state for made in sink.deliver([row(1), row(2), row(3)], NOON, {}, lambda: True).values()}
 
 
 @pytest.fixture(params=[of_client, of_gateway], ids=["client", "gateway"])
@@ -103,24 +103,24 @@ def became(request: pytest.FixtureRequest) -> Any:
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_no_strangers_answer_ends_a_report(became: Any, body: bytes) -> None:
     for status in STATUSES:
-        assert became(Answer(status, {}, body)) == {RowState.WAITING}, status
+        assert became(Response(status, {}, body)) == {RowState.WAITING}, status
 
 
 @pytest.mark.parametrize("reason", list(Reason))
 def test_a_collectors_own_refusal_ends_a_report_only_where_nothing_cures_it(became: Any, reason: Reason) -> None:
     made = refusal(reason)
-    assert became(Answer(made.status, {}, made.body)) == {ENDS.get(reason, RowState.WAITING)}
+    assert became(Response(made.status, {}, made.body)) == {ENDS.get(reason, RowState.WAITING)}
 
 
 @pytest.mark.parametrize("reason", list(ENDS))
 def test_a_final_reason_under_another_status_is_nobodys(became: Any, reason: Reason) -> None:
     other = 403 if reason.status != 403 else 404
-    assert became(Answer(other, {}, refusal(reason).body)) == {RowState.WAITING}
+    assert became(Response(other, {}, refusal(reason).body)) == {RowState.WAITING}
 
 
 def test_a_refusal_that_names_other_batches_is_not_of_this_one(became: Any) -> None:
     made = refusal(Reason.BITS, [{"batch": "ff" * 16, "accepted": 0, "reason": "bits"}])
-    assert became(Answer(made.status, {}, made.body)) == {RowState.WAITING}
+    assert became(Response(made.status, {}, made.body)) == {RowState.WAITING}
 
 
 # --- warnings and status ----------------------------------------------------------------------------------------------
@@ -134,13 +134,13 @@ def warnings(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) 
     return lambda: [record.getMessage() for record in caplog.records]
 
 
-def by(answer: Answer) -> Any:
+def by(answer: Response) -> Any:
     return lambda request: answer
 
 
-def own(reason: Reason) -> Answer:
+def own(reason: Reason) -> Response:
     made = refusal(reason)
-    return Answer(made.status, {}, made.body)
+    return Response(made.status, {}, made.body)
 
 
 def reporting(folder: Path, transport: Any, clock: Clock, **more: Any) -> Any:
@@ -172,7 +172,7 @@ def test_a_page_over_a_real_connection_is_warned_of_once_and_status_says_since_w
 def test_each_refusal_is_warned_of_once_and_each_stays_until_the_collector_takes_reports(
     tmp_path: Path, warnings: Any
 ) -> None:
-    clock, answers = Clock(), [own(Reason.NO_TOKEN), own(Reason.UNKNOWN_TOKEN), Answer(None, trouble="no connection")]
+    clock, answers = Clock(), [own(Reason.NO_TOKEN), own(Reason.UNKNOWN_TOKEN), Response(None, error="no connection")]
     collector = CountingCollector()
     client = reporting(tmp_path, lambda request: answers.pop(0) if answers else collector(request), clock)
     client.record("colour", 1)
@@ -196,7 +196,7 @@ def test_each_refusal_is_warned_of_once_and_each_stays_until_the_collector_takes
 
 
 def test_a_lost_network_and_a_busy_collector_are_no_problem_to_see_to(tmp_path: Path, warnings: Any) -> None:
-    clock, answers = Clock(), [Answer(None, trouble="no connection"), own(Reason.QUEUE_FULL), Answer(502)]
+    clock, answers = Clock(), [Response(None, error="no connection"), own(Reason.QUEUE_FULL), Response(502)]
     client = reporting(tmp_path, lambda request: answers.pop(0), clock)
     client.record("colour", 1)
     for failures in (1, 2, 3):
@@ -234,14 +234,14 @@ class Unaware:
         self.knows, self.asked = {"colour"}, list[tuple[float, str, bytes]]()
         self.now = lambda: 0.0
 
-    def __call__(self, request: Request) -> Answer:
+    def __call__(self, request: Request) -> Response:
         (upload,) = decode_uploads(request.body, 1)
         self.asked.append((self.now(), upload.metric, upload.batch))
         if upload.metric in self.knows:
-            return Answer(200, {}, accepted(request.body))
+            return Response(200, {}, accepted(request.body))
         entry = {"batch": upload.batch.hex(), "accepted": 0, "reason": "unknown-metric", "rejected": []}
         made = refusal(Reason.UNKNOWN_METRIC, [entry])
-        return Answer(made.status, {}, made.body)
+        return Response(made.status, {}, made.body)
 
 
 @pytest.fixture
@@ -267,9 +267,9 @@ def test_a_metric_that_is_refused_holds_no_other_up_and_asks_with_one_report_at_
     collector, clock, chance = Unaware(), Clock(), random.Random(1)
     collector.now = clock
     put(state, *(row(number, "size") for number in range(1, 21)), *(row(number) for number in range(21, 26)))
-    courier = Courier("https://c.example", collector, clock=clock, uniform=chance.random)
+    sender = ReportSender("https://c.example", collector, clock=clock, uniform=chance.random)
     for _ in range(3 * 24):
-        courier.deliver(state, REGISTRY, seconds=10)
+        sender.deliver(state, REGISTRY, seconds=10)
         clock.now += 3600
     rounds: dict[float, list[str]] = {}
     for when, metric, _ in collector.asked:
@@ -280,35 +280,38 @@ def test_a_metric_that_is_refused_holds_no_other_up_and_asks_with_one_report_at_
     assert 5 < len(tries) < 60, "a few a day, for all of them together"
     assert tally(state) == {"waiting": 20, "sent": 5}
     with state.snapshot() as rows:
-        assert (Health.of(rows), Health.of(rows, "size").problem) == (Health(), "unknown-metric")
+        assert (CollectorHealth.of(rows), CollectorHealth.of(rows, "size").problem) == (
+            CollectorHealth(),
+            "unknown-metric",
+        )
     collector.knows.add("size")
     last = clock()
     for _ in range(24):
-        courier.deliver(state, REGISTRY, seconds=10)
+        sender.deliver(state, REGISTRY, seconds=10)
         clock.now += 3600
     assert tally(state) == {"sent": 25}
     assert len({when for when, _, _ in collector.asked if when >= last}) > 2, "each at a time of its own"
     with state.snapshot() as rows:
-        assert Health.of(rows, "size") == Health(), "nothing is left of it"
+        assert CollectorHealth.of(rows, "size") == CollectorHealth(), "nothing is left of it"
 
 
 def test_waiting_ends_with_the_grace(state: State) -> None:
     clock = Clock()
     put(state, row(1), row(2, "size"))
-    answers = {"colour": Answer(404, {}, b"<html>"), "size": own(Reason.WRONG_PARAMETERS)}
+    answers = {"colour": Response(404, {}, b"<html>"), "size": own(Reason.WRONG_PARAMETERS)}
 
-    def transport(request: Request) -> Answer:
+    def transport(request: Request) -> Response:
         (upload,) = decode_uploads(request.body, 1)
         return answers[upload.metric]
 
-    courier = Courier("https://c.example", transport, clock=clock)
+    sender = ReportSender("https://c.example", transport, clock=clock)
     for _ in range(30):
-        courier.deliver(state, REGISTRY, seconds=10)
+        sender.deliver(state, REGISTRY, seconds=10)
         clock.now += DAY
         assert tally(state) == {"waiting": 2}
     clock.now = NOON + 31 * DAY
     for _ in range(2):
-        courier.deliver(state, REGISTRY, seconds=10)
+        sender.deliver(state, REGISTRY, seconds=10)
         clock.now += DAY
     with state.snapshot() as rows:
         assert rows.counts() == {"dropped: period-closed": 2}
@@ -338,7 +341,7 @@ def test_status_names_each_metric_that_is_refused_with_the_day(tmp_path: Path, w
 
 
 def test_status_says_when_what_waits_is_due(tmp_path: Path) -> None:
-    clock, answers = Clock(), [Answer(503, {"retry-after": "3600"})]
+    clock, answers = Clock(), [Response(503, {"retry-after": "3600"})]
     client = device(
         tmp_path,
         registry=REGISTRY,
@@ -385,6 +388,6 @@ def test_what_a_refused_metric_holds_is_due_when_it_may_be_asked_about_again(tmp
     client.record("size", 2)
     client.flush()
     with State(client.paths).transaction() as rows:
-        held = Health.of(rows, "size")
+        held = CollectorHealth.of(rows, "size")
         rows.outbox.put_off(1, NOON)
     assert client.status().due == (held.resume + held.pause - NOON,) * 2

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from overstory.client.upload.http import MOST_READ, Answer, Request, endpoint, http_transport, proxy_of, said
+from overstory.client.upload.http import MOST_READ, Request, Response, endpoint, http_transport, parse_object, proxy_of
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, decode_uploads, encode_upload
 from support.collector_doubles import BadServer, Heard, accepted, bad_server, hear, http, replying
@@ -33,7 +33,7 @@ def test_an_answer_comes_back_with_its_body_and_headers() -> None:
         answer = send(request(to.url))
     assert answer.status == 200
     assert answer.headers["retry-after"] == "7"
-    assert said(answer) == said(Answer(200, {}, accepted(BODY)))
+    assert parse_object(answer) == parse_object(Response(200, {}, accepted(BODY)))
 
 
 def test_a_request_says_as_little_as_http_lets_it() -> None:
@@ -72,7 +72,7 @@ def test_a_server_that_is_not_there_is_no_answer() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     answer = send(request(f"http://127.0.0.1:{port}"))
-    assert (answer.status, answer.trouble.partition(":")[0]) == (None, "no connection")
+    assert (answer.status, answer.error.partition(":")[0]) == (None, "no connection")
 
 
 def test_a_name_that_does_not_resolve_is_no_answer() -> None:
@@ -97,7 +97,7 @@ def test_garbage_is_no_answer_and_nothing_is_raised(raw: Any) -> None:
     with bad_server(replying(raw)) as server:
         answer = send(request(server.url))
     assert answer.status is None
-    assert answer.trouble
+    assert answer.error
 
 
 def test_an_answer_without_end_is_cut_off() -> None:
@@ -108,7 +108,7 @@ def test_an_answer_without_end_is_cut_off() -> None:
 
     with bad_server(flood) as server:
         answer = send(request(server.url))
-    assert answer == Answer(None, trouble="the answer is too long")
+    assert answer == Response(None, error="the answer is too long")
 
 
 def test_the_longest_answer_is_read() -> None:
@@ -132,7 +132,7 @@ def test_silence_ends_when_the_time_is_over() -> None:
         started = time.monotonic()
         answer = send(request(server.url, timeout=0.2))
         took = time.monotonic() - started
-    assert answer == Answer(None, trouble="no answer in time")
+    assert answer == Response(None, error="no answer in time")
     assert 0.2 <= took < 30
 
 
@@ -150,7 +150,7 @@ def test_dribble_ends_when_the_time_is_over() -> None:
         answer = send(request(server.url, timeout=0.3))
         took = time.monotonic() - started
         over.set()
-    assert answer == Answer(None, trouble="no answer in time")
+    assert answer == Response(None, error="no answer in time")
     assert 0.3 <= took < 30
 
 
@@ -184,7 +184,7 @@ def test_a_certificate_that_nobody_signed_is_refused(tmp_path: Any) -> None:
     with tls_server(tmp_path, seen) as port:
         answer = send(request(f"https://localhost:{port}"))
     assert answer.status is None
-    assert "certificate" in answer.trouble
+    assert "certificate" in answer.error
     assert not seen
 
 
@@ -265,12 +265,12 @@ def test_a_proxy_is_asked_for_a_tunnel_when_the_collector_has_tls() -> None:
 def test_a_proxy_that_asks_for_a_password_is_no_collector() -> None:
     with bad_server(replying(http(407))) as proxy:
         answer = http_transport({"http_proxy": f"127.0.0.1:{proxy.port}"})(request("http://collector.invalid"))
-    assert answer == Answer(None, trouble="the proxy asks for a password")
+    assert answer == Response(None, error="the proxy asks for a password")
 
 
 def test_a_proxy_of_another_kind_is_said() -> None:
     answer = http_transport({"all_proxy": "socks5://127.0.0.1:9"})(request("http://collector.invalid"))
-    assert answer == Answer(None, trouble="no connection: proxies of the kind socks5 are not supported")
+    assert answer == Response(None, error="no connection: proxies of the kind socks5 are not supported")
 
 
 @pytest.mark.parametrize(
@@ -379,7 +379,7 @@ def test_a_flush_against_silence_takes_no_longer_than_it_may(tmp_path: Any) -> N
         started = time.monotonic()
         done = client.flush(timeout=0.3)
         took = time.monotonic() - started
-        assert done.sent.trouble == "no answer in time"
+        assert done.sent.error == "no answer in time"
         assert took < 30
         assert client.status().failures == 1
         client.close(timeout=0.1)
@@ -399,6 +399,6 @@ def test_the_environment_given_to_a_client_names_its_proxy(tmp_path: Any) -> Non
         environ = {"HTTP_PROXY": f"127.0.0.1:{proxy.port}"}
         client = device(tmp_path, clock=Clock(NOON), environ=environ, server="http://collector.invalid", spread=0)
         client.record("colour", "red")
-        assert client.flush().sent.trouble == "http-503"
+        assert client.flush().sent.error == "http-503"
         client.close()
     assert proxy.heard[0].head.startswith(b"POST http://collector.invalid/v1/reports")

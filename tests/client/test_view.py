@@ -22,7 +22,7 @@ from overstory.client.randomizer import Randomizer
 from overstory.client.state.outbox import OutboxRow, RowState
 from overstory.client.state.paths import StatePaths
 from overstory.client.state.state import State
-from overstory.client.upload.http import Answer
+from overstory.client.upload.http import Response
 from overstory.privacy.attacks.posterior import posterior
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.errors import ParameterError, WireError
@@ -36,7 +36,7 @@ from support.collector_doubles import CountingCollector
 from support.devices import DAY, NOON, REGISTRY, Clock, device, registry
 
 COLOUR, ENGINE = REGISTRY["colour"], REGISTRY["engine"]
-REFUSED = Answer(400, {}, json.dumps({"reason": "bits", "said": "...", "results": []}).encode())
+REFUSED = Response(400, {}, json.dumps({"reason": "bits", "said": "...", "results": []}).encode())
 
 
 def state_in(folder: Any) -> State:
@@ -216,7 +216,7 @@ def test_what_stays_here_is_not_told_to_anybody(tmp_path: Any) -> None:
 
 def test_a_report_that_may_have_arrived_says_so(tmp_path: Any) -> None:
     client = recorded(
-        tmp_path, ["red"], server="https://c.example", transport=lambda request: Answer(None, trouble="gone"), spread=0
+        tmp_path, ["red"], server="https://c.example", transport=lambda request: Response(None, error="gone"), spread=0
     )
     client.consent("off")
     (report,) = shown(look(client), "colour").reports

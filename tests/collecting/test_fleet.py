@@ -13,7 +13,7 @@ from overstory.client.consent.consent import Choice
 from overstory.client.session import Leave, Session
 from overstory.client.state.outbox import RowState
 from overstory.client.state.secret_file import DeviceSecret, read_secret
-from overstory.client.upload.http import Answer
+from overstory.client.upload.http import Response
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
@@ -48,7 +48,7 @@ class Collector:
             known = upload.batch in self.uploads
             self.uploads[upload.batch] = upload
             results.append(result(upload, accepted=1 - known, duplicate=known))
-        return Answer(200, {}, json.dumps({"results": results}).encode())
+        return Response(200, {}, json.dumps({"results": results}).encode())
 
 
 def fleet(collector, registry=REGISTRY, **more):
@@ -94,8 +94,8 @@ def test_a_simulated_device_sends_what_a_real_one_with_its_secret_sends(tmp_path
 
 
 def test_a_busy_collector_is_left_alone_as_long_as_it_asks_and_counts_nothing_twice():
-    busy = Answer(429, {"retry-after": "7"}, b'{"reason": "queue-full", "said": ""}')
-    full = Answer(503, {}, b'{"reason": "store", "said": ""}')
+    busy = Response(429, {"retry-after": "7"}, b'{"reason": "queue-full", "said": ""}')
+    full = Response(503, {}, b'{"reason": "store", "said": ""}')
     slept, collector = [], Collector(busy, full)
     ran = fleet(collector, sleep=slept.append)
     ran.run([["red"], ["blue"]], moments(REGISTRY.values(), 1, NOW))
@@ -104,7 +104,7 @@ def test_a_busy_collector_is_left_alone_as_long_as_it_asks_and_counts_nothing_tw
 
 
 def test_a_collector_that_stays_busy_is_given_up():
-    collector = Collector(*[Answer(503, {"retry-after": "30"}, b"{}")] * 9)
+    collector = Collector(*[Response(503, {"retry-after": "30"}, b"{}")] * 9)
     with pytest.raises(FleetError, match="http-503; gave up after 60 s"):
         fleet(collector, sleep=lambda _: None).run([["red"]], moments(REGISTRY.values(), 1, NOW))
 
@@ -112,10 +112,10 @@ def test_a_collector_that_stays_busy_is_given_up():
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (Answer(None, {}, b"", "no connection: refused"), "no connection: refused; is a collector running there"),
-        (Answer(200, {}, b"<html>Welcome to Hotel WiFi</html>"), "answers, but not as a collector"),
-        (Answer(404, {}, b"<html>nginx</html>"), "answers, but not as a collector"),
-        (Answer(401, {}, b'{"reason": "no-token", "said": "No token."}'), "(no-token): No token.; give --token"),
+        (Response(None, {}, b"", "no connection: refused"), "no connection: refused; is a collector running there"),
+        (Response(200, {}, b"<html>Welcome to Hotel WiFi</html>"), "answers, but not as a collector"),
+        (Response(404, {}, b"<html>nginx</html>"), "answers, but not as a collector"),
+        (Response(401, {}, b'{"reason": "no-token", "said": "No token."}'), "(no-token): No token.; give --token"),
     ],
 )
 def test_a_server_that_cannot_take_reports_ends_it_at_once(answer, said):
@@ -128,7 +128,7 @@ def test_reports_that_are_refused_are_counted_by_reason():
     def refusing(request):
         uploads = decode_uploads(request.body, 1000)
         results = [result(upload, accepted=0, reason="wrong-parameters") for upload in uploads]
-        return Answer(409, {}, json.dumps({"reason": "wrong-parameters", "said": "", "results": results}).encode())
+        return Response(409, {}, json.dumps({"reason": "wrong-parameters", "said": "", "results": results}).encode())
 
     ran = fleet(refusing)
     ran.run([["red"], ["red"]], moments(REGISTRY.values(), 1, NOW))

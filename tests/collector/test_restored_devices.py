@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from overstory.client import Client
-from overstory.client.upload.http import Answer
+from overstory.client.upload.http import Response
 from overstory.collector.http.endpoint import HotPath
 from overstory.collector.service import Collector, UpkeepIntervals
 from overstory.collector.store import open_store
@@ -30,7 +30,7 @@ def sent_by(folder, values):
 
     def keeps(request):
         bodies.append(request.body)
-        return Answer(503)
+        return Response(503)
 
     def client():
         settings = {"environ": {}, "policy": folder / "no-policy", "spread": 0.0, "transport": keeps}

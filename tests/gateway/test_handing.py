@@ -10,18 +10,18 @@ import pytest
 
 from overstory.client.state.outbox import OutboxRow, RowState
 from overstory.client.state.state import State
-from overstory.client.upload.http import Answer, Request
-from overstory.client.upload.sender import Health
+from overstory.client.upload.http import Request, Response
+from overstory.client.upload.sender import CollectorHealth
 from overstory.gateway.gateway import Gateway, Settings
-from overstory.gateway.sinks import CollectorSink, Hand, Handed
+from overstory.gateway.sinks import CollectorSink, Dispatcher, DispatchSummary
 from overstory.protocol.wire.upload import decode_uploads
 from support.gateway_samples import FIRST, REGISTRY, at, reading
 
 
-def taken(request: Request) -> Answer:
+def taken(request: Request) -> Response:
     """What a collector answers that takes everything."""
     results = [{"batch": upload.batch.hex(), "accepted": 1} for upload in decode_uploads(request.body, 99)]
-    return Answer(200, {}, json.dumps({"results": results}).encode())
+    return Response(200, {}, json.dumps({"results": results}).encode())
 
 
 def rows_of(gateway: Gateway) -> list[OutboxRow]:
@@ -34,8 +34,8 @@ def rows_of(gateway: Gateway) -> list[OutboxRow]:
     [
         (taken, {"most_uploads": 5}, 5),
         (taken, {"most_bytes": 1}, 1),
-        (lambda _: Answer(413), {}, 20),
-        (lambda _: Answer(400), {"most_uploads": 8}, 8),
+        (lambda _: Response(413), {}, 20),
+        (lambda _: Response(400), {"most_uploads": 8}, 8),
     ],
 )
 def test_consent_is_asked_for_before_every_request_of_a_round(
@@ -43,7 +43,7 @@ def test_consent_is_asked_for_before_every_request_of_a_round(
 ) -> None:
     asked: list[Request] = []
 
-    def transport(request: Request) -> Answer:
+    def transport(request: Request) -> Response:
         asked.append(request)
         sending.client.consent("off")
         return answer(request)  # type: ignore[no-any-return]
@@ -59,20 +59,20 @@ def test_consent_is_asked_for_before_every_request_of_a_round(
     sent = {upload.batch for upload in decode_uploads(asked[0].body, 99)}
     assert all(row.attempts for row in found if row.batch in sent), "it may have arrived"
     sending.client.consent("on")
-    sending.settle()
+    sending.flush()
     assert len(asked) == 1
 
 
 def waits(state: State, metric: str, period: int) -> None:
     with state.transaction() as rows:
         rows.outbox.add(bytes(16), metric, period, b"bytes", due=0.0, state=RowState.WAITING)
-        Health(4, 0.0).keep(rows)
+        CollectorHealth(4, 0.0).save(rows)
 
 
 class Never:
     """Is handed nothing."""
 
-    def hand(self, rows: Any, now: float, failures: int, allowed: Any) -> Any:
+    def deliver(self, rows: Any, now: float, failures: int, allowed: Any) -> Any:
         assert not rows
         return {}
 
@@ -91,21 +91,21 @@ def test_what_is_decided_without_asking_was_not_tried_and_makes_no_collector_wel
     device = Gateway(REGISTRY, Settings("energy", tmp_path / "state", agree="local"), environ={})
     state = State(device.client.paths)
     waits(state, metric, period)
-    Hand(state, REGISTRY, Never(), lambda: "mark").over(at(0), Handed())
+    Dispatcher(state, REGISTRY, Never(), lambda: "mark").dispatch(at(0), DispatchSummary())
     (row,) = rows_of(device)
     assert (row.state, row.answer, row.attempts) == became
     with state.snapshot() as rows:
-        assert Health.of(rows) == Health(4, 0.0)
+        assert CollectorHealth.of(rows) == CollectorHealth(4, 0.0)
 
 
 def test_a_sink_that_takes_nothing_ends_the_round_and_nothing_was_tried(tmp_path: Path) -> None:
     class Shut:
-        def hand(self, rows: Any, now: float, failures: int, allowed: Any) -> Any:
+        def deliver(self, rows: Any, now: float, failures: int, allowed: Any) -> Any:
             return {}
 
     device = Gateway(REGISTRY, Settings("energy", tmp_path / "state", agree="local"), environ={})
     state = State(device.client.paths)
     waits(state, "energy", FIRST)
-    Hand(state, REGISTRY, Shut(), lambda: "mark").over(at(0), Handed())
+    Dispatcher(state, REGISTRY, Shut(), lambda: "mark").dispatch(at(0), DispatchSummary())
     (row,) = rows_of(device)
     assert (row.state, row.attempts, row.due) == (RowState.WAITING, 0, 0.0)

@@ -14,8 +14,8 @@ import pytest
 from overstory.client.randomizer import Randomizer
 from overstory.client.state.outbox import OutboxRow, RowState
 from overstory.client.state.state import State
-from overstory.client.upload.http import Answer, Request
-from overstory.client.upload.retry import Pace
+from overstory.client.upload.http import Request, Response
+from overstory.client.upload.retry import RetryPolicy
 from overstory.gateway.gateway import Gateway, Settings
 from overstory.gateway.sinks import CollectorSink, FileSink, GatewayError
 from overstory.privacy import epsilon_at, terms_of
@@ -179,7 +179,7 @@ def test_a_registry_that_changed_asks_again(tmp_path: Path) -> None:
 class Discard:
     """Takes nothing."""
 
-    def hand(self, rows: Any, now: float, failures: int, allowed: Any) -> Any:
+    def deliver(self, rows: Any, now: float, failures: int, allowed: Any) -> Any:
         return {}
 
 
@@ -205,9 +205,9 @@ def test_a_file_cut_off_in_the_middle_is_mended_and_nothing_stands_there_twice(t
         path = tmp_path / "cut"
         path.write_bytes(whole[:cut])
         sink = FileSink(path)
-        sink.hand([row(i, body) for i, body in enumerate(bodies)], 0.0, {}, lambda: True)
-        sink.hand([row(9, bodies[2])], 0.0, {}, lambda: True)
-        assert sink.hand([row(10, bodies[2])], 0.0, {}, lambda: False) == {}
+        sink.deliver([row(i, body) for i, body in enumerate(bodies)], 0.0, {}, lambda: True)
+        sink.deliver([row(9, bodies[2])], 0.0, {}, lambda: True)
+        assert sink.deliver([row(10, bodies[2])], 0.0, {}, lambda: False) == {}
         sink.close()
         assert sorted(u.batch for u in decode_uploads(path.read_bytes(), 99)) == sorted(
             u.batch for u in decode_uploads(whole, 99)
@@ -229,11 +229,11 @@ def test_a_file_that_takes_no_more_is_named_and_keeps_whole_uploads(tmp_path: Pa
     try:
         for _ in range(2):
             with pytest.raises(GatewayError, match="full: reports cannot be written there"):
-                sink.hand([other], 0.0, {}, lambda: True)
+                sink.deliver([other], 0.0, {}, lambda: True)
             assert (tmp_path / "full").read_bytes() == body
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    sink.hand([other], 0.0, {}, lambda: True)
+    sink.deliver([other], 0.0, {}, lambda: True)
     sink.close()
     assert (tmp_path / "full").read_bytes() == body + other.body
 
@@ -257,7 +257,7 @@ class Collector:
         self.requests: list[int] = []
         self.refuse: Any = lambda uploads: None
 
-    def __call__(self, request: Request) -> Answer:
+    def __call__(self, request: Request) -> Response:
         sent = decode_uploads(request.body, 10_000)
         self.requests.append(len(sent))
         refused = self.refuse(sent)
@@ -267,12 +267,12 @@ class Collector:
         for upload in sent:
             results.append({"batch": upload.batch.hex(), "accepted": 1, "duplicate": upload.batch in self.got})
             self.got[upload.batch] = upload
-        return Answer(200, {}, json.dumps({"results": results}).encode())
+        return Response(200, {}, json.dumps({"results": results}).encode())
 
 
 def send(folder: Path, collector: Collector, periods: int, **sink: Any) -> dict[str, Any]:
-    pace = Pace(first=600.0)
-    to = CollectorSink("http://c.example", collector, pace=pace, uniform=lambda: 0.5, **sink)
+    policy = RetryPolicy(first=600.0)
+    to = CollectorSink("http://c.example", collector, policy=policy, uniform=lambda: 0.5, **sink)
     sending = gateway(folder, to, agree="on")
     for period in range(periods):
         sending.take(reading(period, 0.5))
@@ -293,12 +293,12 @@ def test_many_periods_travel_in_one_request(tmp_path: Path) -> None:
 
 def test_a_request_that_is_too_large_is_split(tmp_path: Path) -> None:
     collector = Collector()
-    collector.refuse = lambda uploads: Answer(413, {}, b"{}") if len(uploads) > 7 else None
+    collector.refuse = lambda uploads: Response(413, {}, b"{}") if len(uploads) > 7 else None
     assert send(tmp_path, collector, 50)["handed_over"] == 50
     assert len(collector.got) == 50
 
 
-DAMAGED = Answer(400, {}, json.dumps({"reason": "damaged", "said": "...", "results": []}).encode())
+DAMAGED = Response(400, {}, json.dumps({"reason": "damaged", "said": "...", "results": []}).encode())
 
 
 def test_one_bad_upload_takes_no_other_with_it(tmp_path: Path) -> None:
@@ -313,9 +313,9 @@ def test_one_bad_upload_takes_no_other_with_it(tmp_path: Path) -> None:
 def test_refusals_are_read_for_each_upload(tmp_path: Path) -> None:
     collector = Collector()
 
-    def refuse(uploads: Any) -> Answer:
+    def refuse(uploads: Any) -> Response:
         results = [{"batch": u.batch.hex(), "accepted": 0, "reason": "period-closed", "rejected": []} for u in uploads]
-        return Answer(410, {}, json.dumps({"reason": "period-closed", "said": "...", "results": results}).encode())
+        return Response(410, {}, json.dumps({"reason": "period-closed", "said": "...", "results": results}).encode())
 
     collector.refuse = refuse
     assert send(tmp_path, collector, 5)["dropped"] == {"period-closed": 5}
@@ -323,7 +323,7 @@ def test_refusals_are_read_for_each_upload(tmp_path: Path) -> None:
 
 def test_a_collector_that_fails_is_left_alone_and_gets_everything_once_later(tmp_path: Path) -> None:
     collector = Collector()
-    collector.refuse = lambda uploads: Answer(503, {"retry-after": "60"}, b"")
+    collector.refuse = lambda uploads: Response(503, {"retry-after": "60"}, b"")
     first = send(tmp_path, collector, 20)
     assert (first["handed_over"], first["waiting"], first["trouble"]) == (0, 20, "http-503")
     assert len(collector.requests) == 1
@@ -338,9 +338,9 @@ def test_an_answer_that_was_lost_is_a_duplicate_later(tmp_path: Path) -> None:
     lost = Collector()
     lost.got = collector.got
 
-    def swallow(request: Request) -> Answer:
+    def swallow(request: Request) -> Response:
         collector(request)
-        return Answer(None, trouble="no answer in time")
+        return Response(None, error="no answer in time")
 
     first = send(tmp_path, swallow, 20)  # type: ignore[arg-type]
     assert first["waiting"] == 20
@@ -365,7 +365,7 @@ def rows_after_each(folder: Path, name: str, values: list[Any]) -> list[int]:
     state, written = State(device.client.paths), []
     for period, value in enumerate(values):
         device.take(reading(period, value))
-        device.settle()
+        device.flush()
         with state.snapshot() as rows:
             written.append(sum(rows.outbox.tally().values()))
     device.close()

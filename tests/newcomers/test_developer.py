@@ -82,7 +82,7 @@ def test_a_program_before_its_collector_loses_nothing(developer):
     with closing(socket.create_server(("127.0.0.1", 0))) as free:
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
-    assert "put_off=1, trouble='no connection: Connection refused'" in run(developer, url)
+    assert "put_off=1, error='no connection: Connection refused'" in run(developer, url)
     status = developer.shell("overstory status")
     assert re.search("^waiting: 1, due.*sent: 0", status, re.MULTILINE), status
     assert "what waits is tried again later" in status

@@ -8,8 +8,8 @@ from overstory.client.recorder import MetricRecorder
 from overstory.client.state.keys import metric_key
 from overstory.client.state.outbox import RowState
 from overstory.client.state.state import State
-from overstory.client.upload.http import Answer
-from overstory.gateway.sinks import AT_ONCE, CollectorSink, Hand, Handed
+from overstory.client.upload.http import Response
+from overstory.gateway.sinks import AT_ONCE, CollectorSink, Dispatcher, DispatchSummary
 from overstory.protocol.metrics import parse_registry
 from support.registry_texts import plain_registry
 
@@ -37,14 +37,14 @@ def test_off_while_a_report_travels_keeps_the_others_from_leaving(tmp_path):
     def transport(request):
         asked.append(request)
         choose(sending.paths, REGISTRY, "off", TODAY)  # another process, between the request and its answer
-        return Answer(503)
+        return Response(503)
 
     sending = client(tmp_path, transport, NOON + 5 * DAY)
     sending.consent("on")
     for day in range(5):
         device = client(tmp_path, now=NOON + day * DAY)
         assert device.record("meter", day) == "recorded"
-        device._courier = None
+        device._make_sender = None
         assert device.flush().written == {"queued": 1}
     sending.flush()
     assert len(asked) == 1
@@ -62,14 +62,14 @@ def test_off_and_on_again_in_the_middle_of_a_round_end_it(tmp_path):
         asked.append(request)
         for choice in ("off", "on"):
             choose(sending.paths, REGISTRY, choice, TODAY)
-        return Answer(503)
+        return Response(503)
 
     sending = client(tmp_path, transport, NOON + 2 * DAY)
     sending.consent("on")
     for day in range(2):
         device = client(tmp_path, now=NOON + day * DAY)
         device.record("meter", 1)
-        device._courier = None
+        device._make_sender = None
         device.flush()
     sending.flush()
     sending.flush()
@@ -82,7 +82,7 @@ def test_a_gateway_asks_for_consent_before_every_request(tmp_path):
     def transport(request):
         asked.append(request)
         choose(device.paths, REGISTRY, "off", TODAY)
-        return Answer(503 if len(asked) > 1 else 200, {}, b'{"results": []}')
+        return Response(503 if len(asked) > 1 else 200, {}, b'{"results": []}')
 
     device.consent("on")
     state = State(device.paths)
@@ -93,5 +93,7 @@ def test_a_gateway_asks_for_consent_before_every_request(tmp_path):
             rows.outbox.add(made.batch, "meter", period, made.body, due=0.0, state=RowState.WAITING)
     sink = CollectorSink("http://collector.example", transport)
     assert sink.most_uploads >= AT_ONCE
-    Hand(state, REGISTRY, sink, device._permit, 0.0).over(20_000.0 * DAY + 2 * AT_ONCE * DAY, Handed())
+    Dispatcher(state, REGISTRY, sink, device._permit, 0.0).dispatch(
+        20_000.0 * DAY + 2 * AT_ONCE * DAY, DispatchSummary()
+    )
     assert len(asked) == 1

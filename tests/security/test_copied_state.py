@@ -17,7 +17,7 @@ from overstory.client.state import lifecycle
 from overstory.client.state.lifecycle import erase
 from overstory.client.state.paths import StatePaths
 from overstory.client.state.state import State
-from overstory.client.upload.http import Answer
+from overstory.client.upload.http import Response
 from overstory.protocol.metrics import parse_registry
 from support.registry_texts import plain_registry
 
@@ -57,7 +57,7 @@ class Device:
 
     def take(self, request):
         self.sent.append(request.body)
-        return Answer(503)
+        return Response(503)
 
 
 def copied(tmp_path):

@@ -8,9 +8,9 @@ from overstory.client.state.outbox import RowState
 from overstory.client.state.paths import StatePaths
 from overstory.client.state.state import State
 from overstory.client.upload import retry
-from overstory.client.upload.http import Answer
-from overstory.client.upload.retry import Pace
-from overstory.client.upload.sender import Courier
+from overstory.client.upload.http import Response
+from overstory.client.upload.retry import RetryPolicy
+from overstory.client.upload.sender import ReportSender
 from overstory.protocol.metrics import parse_registry
 from support.registry_texts import plain_registry
 
@@ -36,9 +36,11 @@ class Device:
 
     def round(self, asked):
         """Send what is due to a server that asks for so many seconds."""
-        answer = Answer(429, {"retry-after": str(int(asked))})
-        courier = Courier("https://example.org", lambda request: answer, clock=lambda: self.now, uniform=self.uniform)
-        return courier.deliver(self.state, REGISTRY, seconds=5).put_off
+        answer = Response(429, {"retry-after": str(int(asked))})
+        sender = ReportSender(
+            "https://example.org", lambda request: answer, clock=lambda: self.now, uniform=self.uniform
+        )
+        return sender.deliver(self.state, REGISTRY, seconds=5).put_off
 
     def returns(self, asked):
         """The times, from now, at which each report may come back: after the answer, and one look in the pause."""
@@ -103,13 +105,13 @@ def test_a_device_that_comes_back_when_it_was_told_is_caught(state, monkeypatch)
     """The device as it was: the time asked for, and up to a minute."""
     from overstory.client.upload import sender
 
-    def exact(row, answer, *, now, failures, pace, uniform, metric_failures):
-        asked = retry.retry_after(answer, now, pace)
-        again = now + asked + retry.backoff(failures + 1, pace, uniform)
+    def exact(row, answer, *, now, failures, policy, uniform, metric_failures):
+        asked = retry.retry_after(answer, now, policy)
+        again = now + asked + retry.backoff(failures + 1, policy, uniform)
         return retry.Decision(RowState.WAITING, "http-429", again, again)
 
     monkeypatch.setattr(sender, "decide", exact)
-    monkeypatch.setattr(sender.Health, "spread", lambda *_: None)
+    monkeypatch.setattr(sender.CollectorHealth, "spread", lambda *_: None)
     found = guesses(state, 50)
     assert read_back(found) == 1.0
     assert together(found) == 1.0
@@ -118,12 +120,12 @@ def test_a_device_that_comes_back_when_it_was_told_is_caught(state, monkeypatch)
 def test_a_minute_and_half_a_day_are_told_apart(state):
     """The documented limit: times more than twofold apart do not overlap, whatever each report draws."""
     soon, late = ([Device(state, seed).returns(asked) for seed in range(50)] for asked in (60, 43_200))
-    assert max(map(max, soon)) < 2 * (60 + Pace().first) < 43_200 <= min(map(min, late))
+    assert max(map(max, soon)) < 2 * (60 + RetryPolicy().first) < 43_200 <= min(map(min, late))
 
 
 @pytest.mark.parametrize("asked", [120, 3600, 10**6, 10**9 - 1])
 def test_what_is_asked_is_obeyed_and_bounded(state, asked):
-    pace = Pace()
-    obeyed = min(asked, pace.longest_asked / 2)
+    policy = RetryPolicy()
+    obeyed = min(asked, policy.longest_asked / 2)
     backs = Device(state, asked).returns(asked)
-    assert all(obeyed <= back <= 2 * (obeyed + pace.first) for back in backs)
+    assert all(obeyed <= back <= 2 * (obeyed + policy.first) for back in backs)

@@ -14,8 +14,8 @@ from overstory.client.state.outbox import RowState
 from overstory.client.state.paths import StatePaths
 from overstory.client.state.secret_file import DeviceSecret
 from overstory.client.state.state import State
-from overstory.client.upload.http import Answer
-from overstory.client.upload.sender import Courier
+from overstory.client.upload.http import Response
+from overstory.client.upload.sender import ReportSender
 from overstory.protocol.domains import Bins, Categories, Integers
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.metrics import Strings, load_registry
@@ -77,7 +77,7 @@ def test_requests_of_two_devices_differ_in_their_bodies_alone(tmp_path):
 
     def transport(request):
         asked.append(request)
-        return Answer(503)
+        return Response(503)
 
     name, metric, now = "search-engine", REGISTRY["search-engine"], 20_000.5 * 86_400
     period = metric.period.number(now)
@@ -86,7 +86,7 @@ def test_requests_of_two_devices_differ_in_their_bodies_alone(tmp_path):
         made = MetricRecorder(metric, metric_key(state.begin(), metric)).make("x", period)
         with state.transaction() as rows:
             rows.outbox.add(made.batch, name, period, made.body, due=0.0, state=RowState.WAITING)
-        Courier("http://collector.example", transport, clock=lambda: now).deliver(state, REGISTRY, seconds=5)
+        ReportSender("http://collector.example", transport, clock=lambda: now).deliver(state, REGISTRY, seconds=5)
     first, second = asked
     assert first.headers() == second.headers() == {"Content-Type": first.media_type, "Connection": "close"}
     assert (first.url, len(first.body)) == (second.url, len(second.body))

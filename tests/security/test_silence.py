@@ -5,7 +5,7 @@ import math
 import pytest
 
 from overstory.client import Client, Outcome
-from overstory.client.upload.http import Answer
+from overstory.client.upload.http import Response
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.upload import decode_uploads
@@ -49,7 +49,7 @@ def seen_by_the_network(folder, registry, values):
         (upload,) = decode_uploads(request.body, 1)
         seen.append((clock[0], upload.period, len(request.body)))
         result = f'{{"results": [{{"batch": "{upload.batch.hex()}", "accepted": 1}}]}}'
-        return Answer(200, {}, result.encode())
+        return Response(200, {}, result.encode())
 
     settings = {"environ": {}, "policy": folder / "none", "server": "https://example.org", "spread": 0}
     client = Client("t", registry=registry, state=folder, clock=lambda: clock[0], transport=transport, **settings)

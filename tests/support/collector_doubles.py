@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from overstory.client.upload.http import Answer, Request
+from overstory.client.upload.http import Request, Response
 from overstory.protocol.wire.upload import decode_uploads
 
 
@@ -28,12 +28,12 @@ class CountingCollector:
     bodies: list[bytes] = field(default_factory=list)
     counted: dict[bytes, bytes] = field(default_factory=dict)
 
-    def __call__(self, request: Request) -> Answer:
+    def __call__(self, request: Request) -> Response:
         (upload,) = decode_uploads(request.body, 1)
         self.bodies.append(request.body)
         again = upload.batch in self.counted
         self.counted.setdefault(upload.batch, request.body)
-        return Answer(200, {}, accepted(request.body, duplicate=again))
+        return Response(200, {}, accepted(request.body, duplicate=again))
 
 
 @dataclass

@@ -30,12 +30,12 @@ from overstory.client.settings import (
     CLEAR,
     HOUR,
     WEEK,
-    courier,
     delays,
     in_the_clear,
     load,
     mistake,
     seconds,
+    sender_factory,
 )
 from overstory.client.state.fork_guard import watch
 from overstory.client.state.paths import StatePaths, check_app, policy_file, state_folder
@@ -142,7 +142,7 @@ class Client:
         self.app, self.registry = check_app(app), load(registry)
         environ = os.environ if environ is None else environ
         self.paths = StatePaths(Path(state) if state is not None else state_folder(app, environ))
-        self._courier = courier(server, token, transport, clock, environ)
+        self._make_sender = sender_factory(server, token, transport, clock, environ)
         self._clock, self._end_clock, self._bounds = clock, end_clock or clock, bounds
         self._due = delays(spread)
         self._interval = seconds("interval", interval, 0.01, WEEK)
@@ -416,14 +416,14 @@ class Client:
     def _delivered(self, seconds: float) -> Round | None:
         """Send what is due, if anything may be sent."""
         consent = self._permit()
-        if self._courier is None or consent is None or not self.paths.database.exists():
+        if self._make_sender is None or consent is None or not self.paths.database.exists():
             return None
         if not self._sending.acquire(blocking=False):
             return None  # another thread is at it
         try:
             self._state().check_machine()
             self._permission.meet(consent)
-            return self._courier().deliver(
+            return self._make_sender().deliver(
                 self._state(),
                 self.registry,
                 seconds=seconds,

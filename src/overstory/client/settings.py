@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
     from overstory.client.upload.http import Transport
-    from overstory.client.upload.sender import Courier
+    from overstory.client.upload.sender import ReportSender
     from overstory.protocol.metrics import Metric, MetricRegistry
 
 
@@ -70,14 +70,14 @@ def mistake(registry: MetricRegistry, name: object, value: object) -> ParameterE
     return None
 
 
-def courier(
+def sender_factory(
     server: str | None,
     token: str,
     transport: Transport | None,
     clock: Callable[[], float],
     environ: Mapping[str, str],
-) -> Callable[[], Courier] | None:
-    """Return what makes the courier when it is needed; the address and the token are checked at once."""
+) -> Callable[[], ReportSender] | None:
+    """Return what makes the sender when it is needed; the address and the token are checked at once."""
     if server is None:
         return None
     from overstory.client.upload.http import endpoint
@@ -86,11 +86,11 @@ def courier(
     endpoint(server)
     check_token(token)
 
-    def made() -> Courier:
+    def made() -> ReportSender:
         from overstory.client.upload.http import http_transport
-        from overstory.client.upload.sender import Courier
+        from overstory.client.upload.sender import ReportSender
 
-        return Courier(server=server, transport=transport or http_transport(environ), token=token, clock=clock)
+        return ReportSender(server=server, transport=transport or http_transport(environ), token=token, clock=clock)
 
     return made
 

@@ -20,7 +20,7 @@ from overstory.client.state.outbox import Bounds, RowState
 from overstory.client.state.state import State
 from overstory.gateway.alignment import Aligner, Due, Missing, Pick
 from overstory.gateway.readings import Reading
-from overstory.gateway.sinks import GatewayError, Hand, Handed, Sink
+from overstory.gateway.sinks import Dispatcher, DispatchSummary, GatewayError, Sink
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.claims import finite
 from overstory.privacy.payload_terms import terms_of
@@ -35,27 +35,27 @@ BOUNDS: Final = Bounds(waiting_rows=20_000, waiting_bytes=1 << 26)
 FATAL: Final = frozenset({Outcome.OFF, Outcome.NOT_ASKED, Outcome.UNKNOWN, Outcome.UNAVAILABLE, Outcome.CLOSED})
 
 
-class _Moment:
-    """The client's clock: within the period that is being reported, and otherwise now."""
+class _SettableClock:
+    """The client's clock: set to the end of a period while that period is reported, else the current time."""
 
     def __init__(self, clock: Clock) -> None:
         self._real, self._at = clock == "real", 0.0
-        self._within: float | None = None
+        self._fixed: float | None = None
 
     def __call__(self) -> float:
-        if self._within is not None:
-            return self._within
+        if self._fixed is not None:
+            return self._fixed
         return time.time() if self._real else self._at
 
-    def known(self) -> float:
+    def not_after_today(self) -> float:
         """Return the earlier of the readings' time and the day's: a reading with a wrong time ends no metric."""
         return min(self(), time.time())
 
-    def report(self, end: float) -> None:
-        self._within = self._at = end
+    def set(self, end: float) -> None:
+        self._fixed = self._at = end
 
-    def go_on(self) -> None:
-        self._within = None
+    def reset(self) -> None:
+        self._fixed = None
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Gateway:
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self.metric: Metric = registry[settings.metric]
-        self.settings, self._moment = settings, _Moment(settings.clock)
+        self.settings, self._clock = settings, _SettableClock(settings.clock)
         around = os.environ if environ is None else environ
         named = {name: value for name, value in around.items() if name not in CI_VARIABLES}
         spread = settings.spread if settings.clock == "real" or settings.spread is not None else 0.0
@@ -143,8 +143,8 @@ class Gateway:
             "gateway",
             registry=registry,
             state=settings.state,
-            clock=self._moment,
-            end_clock=self._moment.known,
+            clock=self._clock,
+            end_clock=self._clock.not_after_today,
             environ=named,
             spread=spread,
             bounds=BOUNDS,
@@ -157,8 +157,8 @@ class Gateway:
         self.aligner = Aligner(self.metric, pick=settings.pick, missing=settings.missing, done=done)
         lease = 120.0 if settings.clock == "real" else 0.0
         permit, covers = self._permission.sends, self._permission.may_send
-        self._hand = None if sink is None else Hand(self._state, registry, sink, permit, lease, covers)
-        self.handed, self.outcomes = Handed(), Counter[str]()
+        self._dispatcher = None if sink is None else Dispatcher(self._state, registry, sink, permit, lease, covers)
+        self.dispatched, self.outcomes = DispatchSummary(), Counter[str]()
         self._pending = 0
 
     def _allow(self, sink: Sink | None) -> None:
@@ -191,8 +191,8 @@ class Gateway:
             claims = rows.claims(self.metric.id).by(self.metric.period)
         done = max(claims.reported, default=None if claims.first is None else claims.first - 1)
         if done is not None:
-            self._moment.report(float(self.metric.period.start(done + 1) - 1))
-            self._moment.go_on()
+            self._clock.set(float(self.metric.period.start(done + 1) - 1))
+            self._clock.reset()
         return done
 
     def take(self, reading: Reading) -> None:
@@ -202,14 +202,14 @@ class Gateway:
     def pass_time(self, now: float) -> None:
         """Report the periods that are over at a time, and hand over what is due."""
         self._report(self.aligner.pass_time(now))
-        self.settle()
+        self.flush()
 
     def finish(self) -> None:
         """Report the period whose readings are in, write everything down, and hand it over."""
         self._report(self.aligner.finish())
-        self.settle()
+        self.flush()
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Write what is in memory, durably, and hand over what is due."""
         if self._pending:
             flushed = self.client.flush(timeout=30.0)
@@ -219,9 +219,9 @@ class Gateway:
             for word in ("withdrawn", "already", "spent", "ended"):
                 self.outcomes[word] += flushed.written.get(word, 0)
         consent = self._permission.sends()
-        if self._hand is not None and consent is not None:
+        if self._dispatcher is not None and consent is not None:
             self._permission.meet(consent)
-            self._hand.over(self._moment(), self.handed)
+            self._dispatcher.dispatch(self._clock(), self.dispatched)
 
     def close(self) -> None:
         """Write down what is in memory; what waits is handed over by the next run."""
@@ -229,16 +229,16 @@ class Gateway:
 
     def _report(self, dues: Iterable[Due]) -> None:
         for due in dues:
-            self._moment.report(float(self.metric.period.start(due.period + 1) - 1))
+            self._clock.set(float(self.metric.period.start(due.period + 1) - 1))
             outcome = self.client.record(self.metric.id, due.value)
-            self._moment.go_on()
+            self._clock.reset()
             self.outcomes[str(outcome)] += 1
             if outcome in FATAL:
                 problem = self.client.status().problem
                 raise GatewayError(f"nothing can be reported ({outcome}): {problem or self.client.effective.cause}")
             self._pending += outcome in MADE
             if self._pending >= AT_ONCE or (self._pending and self.settings.clock == "real"):
-                self.settle()
+                self.flush()
 
     def summary(self) -> dict[str, Any]:
         """Return what became of the readings and the reports, and what was spent, as JSON values."""
@@ -251,10 +251,10 @@ class Gateway:
             "period": str(self.metric.period),
             "readings": asdict(self.aligner.seen),
             "reports": {word: number for word, number in sorted(self.outcomes.items()) if number},
-            "handed_over": self.handed.sent,
-            "dropped": dict(self.handed.dropped),
+            "handed_over": self.dispatched.sent,
+            "dropped": dict(self.dispatched.dropped),
             "waiting": waiting[RowState.WAITING],
-            "trouble": self.handed.trouble or None,
+            "trouble": self.dispatched.error or None,
             "privacy": self._privacy(cost, *any_two),
         }
 

@@ -109,7 +109,7 @@ def replay(gateway: Gateway, items: Iterable[Reading | BadLine], lines: Lines) -
             if reading is not None:
                 gateway.take(reading)
     except BaseException:
-        gateway.settle()  # what was read before the bad line is reported all the same
+        gateway.flush()  # what was read before the bad line is reported all the same
         raise
     gateway.finish()
 

@@ -1,8 +1,8 @@
-"""Where a gateway's reports go: to a collector, several in a request, or into a file that can be sent later.
+"""The destinations of a gateway's reports, and how reports get there from the device's outbox.
 
-From the device's outbox to a sink: what is due is taken under a lease, handed over, and written down.
-
-What stops a gateway; a bad line does not, unless it is told to.
+A sink is a collector, with several reports in a request, or a file that can be sent later. A dispatcher leases the
+reports that are due, delivers them to the sink, and saves the decisions. `GatewayError` stops a gateway; a bad line
+does not, unless the operator asks for it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import Final, Protocol
 
 from overstory.client.state.outbox import OutboxRow, RowState
 from overstory.client.state.state import State
-from overstory.client.upload.http import Answer, Request, Transport, endpoint, said
-from overstory.client.upload.retry import Decision, Pace, Uniform, decide
+from overstory.client.upload.http import Request, Response, Transport, endpoint, parse_object
+from overstory.client.upload.retry import Decision, RetryPolicy, Uniform, decide
 from overstory.client.upload.sender import (
+    CollectorHealth,
     Covers,
-    Health,
     Permit,
-    keep_health,
-    settle,
+    decide_before_sending,
+    save_decision,
+    save_health,
+    switch_collector,
     take_due,
-    turn_to,
     warn,
-    without_asking,
 )
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.metrics import Metric
@@ -38,24 +38,26 @@ from overstory.protocol.wire.upload import HEADER, MAGIC, MEDIA_TYPE
 
 
 class GatewayError(OverstoryError):
-    """Reports cannot be made, kept or handed over; what was reported so far is kept."""
+    """Reports cannot be made, stored or delivered; earlier reports remain stored."""
 
 
 COLLECTOR: Final = ""
-"""The name, among those of metrics, of all that goes to a collector."""
+"""The key, among those of the metrics, for all reports to a collector."""
 
 Failures = Mapping[str, int]
-"""How often in a row the collector has failed, and how often it has refused each metric."""
+"""Consecutive failures of the collector, and consecutive refusals of each metric."""
 
 Allowed = Callable[[], bool]
-"""Answers whether reports may still leave: a person may withdraw consent at any moment."""
+"""Returns whether reports may still be sent: a person may withdraw consent at any moment."""
 
 
 class Sink(Protocol):
-    """Takes reports."""
+    """A destination of reports."""
 
-    def hand(self, rows: Sequence[OutboxRow], now: float, failures: Failures, allowed: Allowed) -> dict[int, Decision]:
-        """Take the bodies of these rows while it is allowed, and say by row id what became of those that were taken."""
+    def deliver(
+        self, rows: Sequence[OutboxRow], now: float, failures: Failures, allowed: Allowed
+    ) -> dict[int, Decision]:
+        """Deliver the bodies of these rows while it is allowed; return the decisions on those delivered, by row id."""
         ...
 
 
@@ -70,8 +72,8 @@ class CollectorSink:
     ----------
     server, token, transport
         Where, with which write token, and how.
-    pace
-        After how many seconds a failed request is tried again.
+    policy
+        After how many seconds a failed request is tried again, and how often.
     timeout
         How long to wait for an answer, in seconds.
     most_uploads, most_bytes
@@ -83,17 +85,19 @@ class CollectorSink:
     server: str
     transport: Transport
     token: str = field(default="", repr=False)
-    pace: Pace = field(default_factory=Pace)
+    policy: RetryPolicy = field(default_factory=RetryPolicy)
     timeout: float = 30.0
     most_uploads: int = 500
     most_bytes: int = 1 << 20
     uniform: Uniform = field(default_factory=lambda: random.SystemRandom().random)
 
-    def hand(self, rows: Sequence[OutboxRow], now: float, failures: Failures, allowed: Allowed) -> dict[int, Decision]:
-        """Send the rows, in as many requests as it takes; the first failure is the last request."""
-        return self._in_turn(self._groups(rows), now, failures, allowed)
+    def deliver(
+        self, rows: Sequence[OutboxRow], now: float, failures: Failures, allowed: Allowed
+    ) -> dict[int, Decision]:
+        """Send the rows in as many requests as needed; stop at the first failure."""
+        return self._deliver_groups(self._groups(rows), now, failures, allowed)
 
-    def _in_turn(
+    def _deliver_groups(
         self, groups: Iterable[list[OutboxRow]], now: float, failures: Failures, allowed: Allowed
     ) -> dict[int, Decision]:
         decisions: dict[int, Decision] = {}
@@ -104,7 +108,7 @@ class CollectorSink:
                 continue
             if not allowed() or any(made.resume is not None and not made.of_metric for made in decisions.values()):
                 break
-            decisions |= self._sent(rows, now, failures, allowed)
+            decisions |= self._post(rows, now, failures, allowed)
             refused |= {row.metric for row in rows if row.id in decisions and decisions[row.id].of_metric}
         return decisions
 
@@ -120,37 +124,37 @@ class CollectorSink:
         if group:
             yield group
 
-    def _sent(self, rows: list[OutboxRow], now: float, failures: Failures, allowed: Allowed) -> dict[int, Decision]:
+    def _post(self, rows: list[OutboxRow], now: float, failures: Failures, allowed: Allowed) -> dict[int, Decision]:
         body = b"".join(row.body for row in rows)
-        answer = self.transport(Request(endpoint(self.server), body, MEDIA_TYPE, self.token, self.timeout))
-        if len(rows) > 1 and _splits(answer):
+        response = self.transport(Request(endpoint(self.server), body, MEDIA_TYPE, self.token, self.timeout))
+        if len(rows) > 1 and _may_split(response):
             half = len(rows) // 2
-            return self._in_turn((rows[:half], rows[half:]), now, failures, allowed)
-        decisions = {row.id: self._decided(row, answer, now, failures) for row in rows}
+            return self._deliver_groups((rows[:half], rows[half:]), now, failures, allowed)
+        decisions = {row.id: self._decide(row, response, now, failures) for row in rows}
         for decision in decisions.values():
             warn(decision, self.server)
         return decisions
 
-    def _decided(self, row: OutboxRow, answer: Answer, now: float, failures: Failures) -> Decision:
+    def _decide(self, row: OutboxRow, response: Response, now: float, failures: Failures) -> Decision:
         return decide(
             row,
-            answer,
+            response,
             now=now,
             failures=failures.get(COLLECTOR, 0),
-            pace=self.pace,
+            policy=self.policy,
             uniform=self.uniform,
             metric_failures=failures.get(row.metric, 0),
         )
 
 
-def _splits(answer: Answer) -> bool:
-    """Whether a refusal of a whole request may be about one upload in it, or about its size, whoever answered so."""
-    body = said(answer) or {}
-    return not body.get("results") and (answer.status == 413 or body.get("reason") == Reason.DAMAGED)
+def _may_split(response: Response) -> bool:
+    """Whether a refused request may succeed in halves: one upload in it is damaged, or it is too large."""
+    body = parse_object(response) or {}
+    return not body.get("results") and (response.status == 413 or body.get("reason") == Reason.DAMAGED)
 
 
 class FileSink:
-    """A file of uploads back to back, the body of a request to a collector. Each report stands in it once.
+    """A file of consecutive uploads, which is the body of a request to a collector. It has each report once.
 
     A file that is there is continued. What a run that was killed had half written is cut off, and what it had written
     without remembering so is not written again.
@@ -177,7 +181,7 @@ class FileSink:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._there, self._end = _scanned(self.path)
+        self._there, self._end = _scan(self.path)
         # Unbuffered, so that nothing waits to be written once a write has failed.
         self._file = self.path.open("r+b" if self.path.exists() else "wb", buffering=0)
         try:
@@ -186,8 +190,14 @@ class FileSink:
             self._file.close()
             raise self._unwritable(error) from error
 
-    def hand(self, rows: Sequence[OutboxRow], now: float, failures: Failures, allowed: Allowed) -> dict[int, Decision]:  # noqa: ARG002 - a file needs neither time nor patience
-        """Write the rows that are not there yet; they are on the disk when this returns."""
+    def deliver(
+        self,
+        rows: Sequence[OutboxRow],
+        now: float,  # noqa: ARG002 - a file is written at once
+        failures: Failures,  # noqa: ARG002 - and never refuses
+        allowed: Allowed,
+    ) -> dict[int, Decision]:
+        """Write the rows that the file lacks; they are on the disk when this returns."""
         if not allowed():
             return {}
         new = [row for row in rows if row.batch not in self._there]
@@ -196,7 +206,7 @@ class FileSink:
         return {row.id: Decision(RowState.SENT, "written") for row in rows}
 
     def _append(self, content: bytes) -> None:
-        """Write to the end and wait for the disk, or take back what was written of it."""
+        """Append and wait for the disk; if that fails, cut off what was written."""
         left = memoryview(content)
         try:
             while left:
@@ -220,8 +230,8 @@ class FileSink:
         self._file.close()
 
 
-def _scanned(path: Path) -> tuple[set[bytes], int]:
-    """Return the batch ids in a file of uploads, and where its last whole upload ends."""
+def _scan(path: Path) -> tuple[set[bytes], int]:
+    """Return the batch ids in a file of uploads, and the end of its last complete upload."""
     if not path.exists():
         return set(), 0
     ids, end, size = set[bytes](), 0, path.stat().st_size
@@ -230,7 +240,7 @@ def _scanned(path: Path) -> tuple[set[bytes], int]:
             file.seek(end)
             magic, _, _, id_length, _, batch, _, length = HEADER.unpack(file.read(HEADER.size))
             if magic != MAGIC:
-                raise GatewayError(f"{path}: byte {end} begins no upload: this file is not a gateway's; name another")
+                raise GatewayError(f"{path}: byte {end} starts no upload: this file is not a gateway's; name another")
             after = end + HEADER.size + id_length + length
             if after > size:
                 break
@@ -247,23 +257,23 @@ def _could_be_cut(path: Path) -> bool:
 
 
 @dataclass
-class Handed:
-    """What became of reports that were handed over, in one run."""
+class DispatchSummary:
+    """The result of a run's deliveries."""
 
-    sent: int = 0  # taken
+    sent: int = 0  # accepted
     dropped: dict[str, int] = field(default_factory=dict)  # refused for good, by reason
-    trouble: str = ""  # why reports still wait, in a few words; empty when nothing failed
+    error: str = ""  # why reports still wait, in a few words; empty when nothing failed
 
     def note(self, decisions: Mapping[int, Decision]) -> None:
-        """Count what was decided."""
+        """Count these decisions."""
         for decision in decisions.values():
             if decision.state is RowState.SENT:
                 self.sent += 1
-                self.trouble = ""
+                self.error = ""
             elif decision.state is RowState.DROPPED:
                 self.dropped[decision.answer] = self.dropped.get(decision.answer, 0) + 1
             else:
-                self.trouble = decision.answer
+                self.error = decision.answer
 
 
 AT_ONCE: Final = 500
@@ -271,19 +281,19 @@ AT_ONCE: Final = 500
 
 
 @dataclass(frozen=True)
-class Hand:
-    """Whoever hands reports over.
+class Dispatcher:
+    """Delivers the reports that are due to one sink.
 
     Attributes
     ----------
     state, metrics
-        Where reports wait, and the registry's metrics.
+        The state with the outbox, and the registry's metrics.
     permit, covers
         Asked before every request; see `overstory.client.upload.sender`.
     lease
-        Seconds for which reports that were taken belong to this process. 0 where time is simulated: one process then.
+        Seconds for which leased reports belong to this process. 0 where time is simulated, in a single process.
     shuffle
-        Puts them into an order that says nothing.
+        Puts them into an order that carries no information.
     """
 
     state: State
@@ -294,62 +304,64 @@ class Hand:
     covers: Covers = lambda _: True
     shuffle: Callable[[list[OutboxRow]], None] = field(default_factory=lambda: random.SystemRandom().shuffle)
 
-    def over(self, now: float, handed: Handed) -> None:
-        """Hand over what is due at `now`, until nothing is, or the sink fails; count it in `handed`."""
+    def dispatch(self, now: float, summary: DispatchSummary) -> None:
+        """Deliver what is due at `now`, until nothing is left or the sink fails; count it in `summary`."""
         while (allowed := self.permit()) is not None:
             health, failures, taken = self._take(now)
             if not taken:
                 return
-            decisions = self._without_asking(taken, now)
+            decisions = self._decide_before_sending(taken, now)
             asked = [row for row in taken if row.id not in decisions]
-            answers = self.sink.hand(asked, now, failures, partial(self._still, allowed))
-            self._settle(taken, decisions, answers, health, now)
-            handed.note(decisions | answers)
+            answers = self.sink.deliver(asked, now, failures, partial(self._still_allowed, allowed))
+            self._save(taken, decisions, answers, health, now)
+            summary.note(decisions | answers)
             refused = {row.metric for row in asked if row.id in answers and answers[row.id].of_metric}
             if any(row.id not in answers and row.metric not in refused for row in asked) or _failed(answers):
                 return
 
-    def _take(self, now: float) -> tuple[Health, Failures, list[OutboxRow]]:
+    def _take(self, now: float) -> tuple[CollectorHealth, Failures, list[OutboxRow]]:
         with self.state.transaction() as rows:
             if isinstance(self.sink, CollectorSink):
-                turn_to(rows, self.sink.server, self.metrics, self.covers)
-            # What a gateway sends travels together anyhow, so what has to wait comes back together.
+                switch_collector(rows, self.sink.server, self.metrics, self.covers)
+            # A gateway sends its reports together anyway, so they need no separate random delays.
             health, taken = take_due(rows, now, AT_ONCE, self.lease, lambda: 0.0)
-            refused = {metric: Health.of(rows, metric).failures for metric in {row.metric for row in taken}}
+            refused = {metric: CollectorHealth.of(rows, metric).failures for metric in {row.metric for row in taken}}
         self.shuffle(taken)
         return health, {COLLECTOR: health.failures} | refused, taken
 
-    def _still(self, allowed: object) -> bool:
+    def _still_allowed(self, allowed: object) -> bool:
         return self.permit() == allowed
 
-    def _without_asking(self, taken: Sequence[OutboxRow], now: float) -> dict[int, Decision]:
-        found = ((row.id, without_asking(row, self.metrics.get(row.metric), now, self.covers)) for row in taken)
-        return {number: decision for number, decision in found if decision is not None}
+    def _decide_before_sending(self, taken: Sequence[OutboxRow], now: float) -> dict[int, Decision]:
+        decisions = (
+            (row.id, decide_before_sending(row, self.metrics.get(row.metric), now, self.covers)) for row in taken
+        )
+        return {number: decision for number, decision in decisions if decision is not None}
 
-    def _settle(
+    def _save(
         self,
         taken: Sequence[OutboxRow],
         decisions: Mapping[int, Decision],
         answers: Mapping[int, Decision],
-        health: Health,
+        health: CollectorHealth,
         now: float,
     ) -> None:
-        """Write down what became of the rows; those that were not tried wait as before."""
+        """Save the decisions; rows that were not tried wait as before."""
         asked: dict[str, Decision] = {}
         for row in taken:
             if row.id in answers and (row.metric not in asked or asked[row.metric].resume is None):
                 asked[row.metric] = answers[row.id]
         with self.state.transaction() as rows:
             if asked:
-                keep_health(rows, health, asked, now)
+                save_health(rows, health, asked, now)
             for row in taken:
                 decision = answers.get(row.id) or decisions.get(row.id)
                 if decision is None:
                     rows.outbox.postpone(row.id, row.due, row.attempts, row.answer)
                 else:
-                    settle(rows, row, decision, tried=row.id in answers)
+                    save_decision(rows, row, decision, tried=row.id in answers)
 
 
 def _failed(answers: Mapping[int, Decision]) -> bool:
-    """Whether the sink takes nothing at all for now."""
+    """Whether the sink accepts nothing for now."""
     return any(decision.resume is not None and not decision.of_metric for decision in answers.values())

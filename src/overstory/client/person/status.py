@@ -15,7 +15,7 @@ from overstory.client.state.lifecycle import UNCHECKED, machine_id
 from overstory.client.state.outbox import LONGEST_DELAY
 from overstory.client.state.paths import StatePaths
 from overstory.client.upload.retry import DAY, problem_words
-from overstory.client.upload.sender import ASKED, Health
+from overstory.client.upload.sender import ASKED, CollectorHealth
 from overstory.privacy.text import columns, duration, plural
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ def _with_collector(found: Status, rows: Rows, dues: Sequence[float], now: float
     """Add how the collector is doing, and when what waits may go there; what another address did is left out."""
     waiting, other = rows.outbox.dues(), server is not None and rows.recall(ASKED) not in {None, server}
     names = ("", *sorted({metric for metric, _ in waiting}))
-    health = {name: Health() if other else Health.of(rows, name) for name in names}
+    health = {name: CollectorHealth() if other else CollectorHealth.of(rows, name) for name in names}
     times = [*dues, *(max(due, health[""].until(due), health[name].until(due)) for name, due in waiting)]
     return replace(
         found,
@@ -299,7 +299,7 @@ def _due_in(times: Sequence[float], now: float) -> tuple[float, float] | None:
     return (min(waits), max(waits)) if waits else None
 
 
-def _refused(health: Mapping[str, Health]) -> str | None:
+def _refused(health: Mapping[str, CollectorHealth]) -> str | None:
     """Say what the collector refuses, or what answers in its place, and since when."""
     alike: dict[tuple[str, int], list[str]] = {}
     for name, one in health.items():

@@ -133,7 +133,7 @@ class Known:
     legacy: bool  # whether the secret of version 1 is needed
 
 
-def settle(paths: StatePaths, lock: int, timeout: float) -> DeviceSecret:
+def open_or_create(paths: StatePaths, lock: int, timeout: float) -> DeviceSecret:
     """Open the state, or begin one where none was; the caller holds the lock.
 
     Parameters

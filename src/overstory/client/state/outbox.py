@@ -140,7 +140,7 @@ class Outbox:
             )
         return due
 
-    def settle(self, number: int, state: RowState, answer: str | None) -> bool:
+    def finish(self, number: int, state: RowState, answer: str | None) -> bool:
         """Say what became of a waiting report; return False when it waits no longer."""
         changed = self._connection.execute(
             f"UPDATE outbox SET state = ?, answer = ?, due = 0, {ERASE_ID} WHERE id = ? AND state = ?",  # noqa: S608 - own words

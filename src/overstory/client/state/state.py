@@ -19,7 +19,7 @@ from overstory.client.state import database
 from overstory.client.state.database import committed, connected, saying
 from overstory.client.state.files import locked, make_folder, refuse_foreign
 from overstory.client.state.fork_guard import no_fork
-from overstory.client.state.lifecycle import elsewhere, mark_of, settle
+from overstory.client.state.lifecycle import elsewhere, mark_of, open_or_create
 from overstory.client.state.lifetimes import Lifetimes
 from overstory.client.state.memo import Memo
 from overstory.client.state.outbox import Bounds, Outbox
@@ -194,7 +194,7 @@ class State:
             make_folder(self.paths.folder)
             refuse_foreign(self.paths)
             with locked(self.paths.lock, wait) as lock:
-                secret = settle(self.paths, lock, wait)
+                secret = open_or_create(self.paths, lock, wait)
         self._secret = secret
         return secret
 

@@ -1,7 +1,7 @@
-"""How bytes reach a collector: one POST on a connection of its own, that never raises and never outstays its time.
+"""Sends bytes to a collector: one POST on its own connection, within a time limit, never raising.
 
-A request says as little as HTTP lets it: no name or version of a program, no languages, no cookies, and no connection
-shared with another report. Certificates are verified, always. Redirects are not followed: they are answers.
+A request carries as little as HTTP allows: no program name or version, no languages, no cookies, and no connection
+shared with another report. Certificates are always verified. Redirects are not followed.
 """
 
 from __future__ import annotations
@@ -26,42 +26,42 @@ PATH: Final = "/v1/reports"
 
 @dataclass(frozen=True)
 class Request:
-    """What is sent, and how long it may take.
+    """The bytes of one POST, and the time that it may take.
 
     Attributes
     ----------
     body, media_type
-        The bytes, and what they are.
+        The bytes, and their media type.
     """
 
-    url: str  # the whole address that is posted to
+    url: str  # the complete address
     body: bytes
     media_type: str
-    token: str = field(default="", repr=False)  # the application's write token, public by nature; none when empty
-    timeout: float = 30.0  # seconds, for everything together
+    token: str = field(default="", repr=False)  # the application's write token, which is public; empty: none
+    timeout: float = 30.0  # seconds, for the complete exchange
 
     def headers(self) -> dict[str, str]:
         """Return every header of the request apart from Host and Content-Length, which follow from it."""
-        asked = {"Content-Type": self.media_type, "Connection": "close"}
-        return asked | ({"Authorization": f"Bearer {self.token}"} if self.token else {})
+        headers = {"Content-Type": self.media_type, "Connection": "close"}
+        return headers | ({"Authorization": f"Bearer {self.token}"} if self.token else {})
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What came back."""
+class Response:
+    """A response, or the reason why there was none."""
 
     status: int | None  # the HTTP status; None when there was no answer that HTTP allows
     headers: Mapping[str, str] = field(default_factory=dict)  # by their names in lower case
     body: bytes = b""  # at most `MOST_READ` bytes
-    trouble: str = ""  # why there was no answer, in a few words
+    error: str = ""  # why there was no answer, in a few words
 
 
-Transport = Callable[[Request], Answer]
-"""Whatever delivers a request. It does not raise: no answer is an answer too."""
+Transport = Callable[[Request], Response]
+"""Delivers a request and returns the response. It does not raise: see `Response.error`."""
 
 
 def endpoint(server: str) -> str:
-    """Return the address that a collector takes reports at.
+    """Return the address to which reports are posted.
 
     Examples
     --------
@@ -90,8 +90,8 @@ def http_transport(environ: Mapping[str, str] | None = None) -> Transport:
     """
     named = os.environ if environ is None else environ
 
-    def send(request: Request) -> Answer:
-        return _within(request.timeout, _Exchange(request, proxy_of(request.url, named)))
+    def send(request: Request) -> Response:
+        return with_deadline(request.timeout, _Exchange(request, proxy_of(request.url, named)))
 
     return send
 
@@ -105,7 +105,7 @@ def proxy_of(url: str, environ: Mapping[str, str]) -> str | None:
     'http://proxy:3128'
     """
     parts = urlsplit(url)
-    # A CGI program's HTTP_PROXY is a header of whoever asked, no setting of this machine.
+    # In a CGI program HTTP_PROXY comes from the client's Proxy header, and is no setting of this machine.
     names = [parts.scheme, "all"] if parts.scheme == "https" or "REQUEST_METHOD" not in environ else ["all"]
     keys = [form for name in names for form in (f"{name}_proxy", f"{name}_proxy".upper())]
     named = next((environ[key] for key in keys if environ.get(key)), None)
@@ -115,38 +115,38 @@ def proxy_of(url: str, environ: Mapping[str, str]) -> str | None:
 
 
 def _direct(parts: SplitResult, listed: str) -> bool:
-    """Whether a list such as ``localhost, .example.org`` names the host, its port too or not, or a domain above it."""
+    """Whether a list such as ``localhost, .example.org`` has the host, with or without port, or a parent domain."""
     host, netloc = (parts.hostname or "").lower(), parts.netloc.lower()
     names = [name.strip().lower().lstrip(".") for name in listed.split(",")]
     return "*" in names or any(name and (name in {host, netloc} or host.endswith(f".{name}")) for name in names)
 
 
 class _Exchange:
-    """One request and its answer, on one connection; `cut` ends it from another thread."""
+    """One request and its response on one connection; `cut` ends it from another thread."""
 
     def __init__(self, request: Request, proxy: str | None) -> None:
         self.request, self._proxy = request, proxy
         self._connection: HTTPConnection | None = None
 
-    def __call__(self) -> Answer:
+    def __call__(self) -> Response:
         import http.client
         import ssl
 
         try:
-            return self._exchanged()
+            return self._exchange()
         except ssl.SSLCertVerificationError as error:
-            return Answer(None, trouble=f"the server's certificate is not to be trusted: {error.verify_message}")
+            return Response(None, error=f"the server's certificate cannot be trusted: {error.verify_message}")
         except TimeoutError:
-            return Answer(None, trouble="no answer in time")
+            return Response(None, error="no answer in time")
         except (http.client.HTTPException, ValueError):
-            return Answer(None, trouble="the answer is not HTTP")
+            return Response(None, error="the answer is not HTTP")
         except OSError as error:
-            return Answer(None, trouble=f"no connection: {error.strerror or error}")
+            return Response(None, error=f"no connection: {error.strerror or error}")
         finally:
             if self._connection is not None:
                 self._connection.close()
 
-    def _exchanged(self) -> Answer:
+    def _exchange(self) -> Response:
         target, headers = self._connect()
         assert self._connection is not None
         self._connection.putrequest("POST", target, skip_accept_encoding=True)
@@ -158,7 +158,7 @@ class _Exchange:
             return _read(response)
 
     def _connect(self) -> tuple[str, dict[str, str]]:
-        """Choose the connection; return what to ask it for, and with which headers."""
+        """Choose the connection; return the request target and the proxy's headers."""
         url = urlsplit(self.request.url)
         path = url.path or "/"
         if self._proxy is None:
@@ -180,13 +180,13 @@ class _Exchange:
         timeout = self.request.timeout
         if not secure:
             return http.client.HTTPConnection(to.hostname or "", to.port, timeout=timeout)
-        # A proxy in front of TLS has a port of its own kind.
+        # The default port is that of the proxy's scheme, not of TLS.
         port = to.port or (443 if to.scheme == "https" else 80)
         context = ssl.create_default_context()
         return http.client.HTTPSConnection(to.hostname or "", port, timeout=timeout, context=context)
 
     def cut(self) -> None:
-        """End the connection, so that whoever waits on it wakes up."""
+        """End the connection, so that the thread that waits for it continues."""
         import socket
 
         connected = getattr(self._connection, "sock", None)
@@ -202,27 +202,27 @@ def _credentials(proxy: SplitResult) -> dict[str, str]:
     return {"Proxy-Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
 
-def _read(response: HTTPResponse) -> Answer:
+def _read(response: HTTPResponse) -> Response:
     if response.status == 407:
-        return Answer(None, trouble="the proxy asks for a password")  # the collector has not answered
+        return Response(None, error="the proxy asks for a password")  # the collector has not answered
     body = response.read(MOST_READ + 1)
     if len(body) > MOST_READ:
-        return Answer(None, trouble="the answer is too long")
+        return Response(None, error="the answer is too long")
     if getattr(response, "length", None):
-        return Answer(None, trouble="the answer ended early")
-    return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, body)
+        return Response(None, error="the answer ended early")
+    return Response(response.status, {name.lower(): value for name, value in response.getheaders()}, body)
 
 
-def _within(seconds: float, exchange: _Exchange) -> Answer:
-    """Return the exchange's answer, or give it up when its time is over.
+def with_deadline(seconds: float, exchange: _Exchange) -> Response:
+    """Return the exchange's response, or an error when the time is over.
 
-    A socket's own timeout bounds one step, not their sum, and no step of a name's resolution. So a thread does it, and
-    is left behind where it hangs: it changes nothing but its own answer.
+    A socket's timeout bounds each step, not their sum, and does not bound name resolution. So a thread does the
+    exchange. If it hangs, it is abandoned: it changes nothing but its own response.
     """
-    answers: list[Answer] = []
+    responses: list[Response] = []
 
     def run() -> None:
-        answers.append(exchange())
+        responses.append(exchange())
 
     thread = threading.Thread(target=run, name="overstory-upload", daemon=True)
     try:
@@ -230,24 +230,26 @@ def _within(seconds: float, exchange: _Exchange) -> Answer:
     except RuntimeError:  # the interpreter is leaving, or there are too many threads
         return exchange()
     thread.join(seconds)
-    if answers:
-        return answers[0]
+    if responses:
+        return responses[0]
     exchange.cut()
-    return Answer(None, trouble="no answer in time")
+    return Response(None, error="no answer in time")
 
 
-def said(answer: Answer) -> dict[str, Any] | None:
-    """Return an answer's JSON object, or None when it is none.
+def parse_object(response: Response) -> dict[str, Any] | None:
+    """Return the JSON object in a response's body; None where there is none.
 
     Examples
     --------
-    >>> said(Answer(200, {}, b'{"results": []}')), said(Answer(200, {}, b"<html>Please log in</html>"))
-    ({'results': []}, None)
+    >>> parse_object(Response(200, {}, b'{"results": []}'))
+    {'results': []}
+    >>> parse_object(Response(200, {}, b"<html>Please log in</html>")) is None
+    True
     """
     import json
 
     try:
-        found = json.loads(answer.body)
+        content = json.loads(response.body)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return content if isinstance(content, dict) else None

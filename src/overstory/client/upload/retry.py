@@ -1,26 +1,26 @@
-"""What becomes of a queued report: pure decisions, from a row, an answer and a clock to what happens next.
+"""Decides what happens to a queued report, from its row, the collector's answer and the time. No I/O.
 
-A report waits, and ends **sent** or **dropped**, once. What the collector answers decides:
+A report waits until it is **sent** or **dropped**; that happens once. The collector's answer decides:
 
 =====================================  ========================================================================
 2xx that names the batch as taken      sent; a duplicate is a success: an earlier answer was lost
-the collector's refusal, final         dropped, with its reason: nothing makes a collector take these bytes
+the collector's refusal, final         dropped, with its reason: no collector would accept these bytes
 its refusal of one metric              waits, and so do the other reports of the metric
 its refusal of the period (too early)  waits by itself
 its refusal of everything              waits, and so does all that goes to this collector: exponential backoff with
                                        full jitter, and Retry-After at least
-anybody else's answer, any status      waits, likewise: a portal, a proxy, another server
+any other answer, any status           waits, likewise: a portal, a proxy, another server
 no answer                              waits, likewise
-the period is closed                   dropped unasked: so every wait ends with the metric's grace
+the period is closed                   dropped without a request: every wait ends with the metric's grace
 =====================================  ========================================================================
 
-A refusal is the collector's own when its body is the JSON of one, with a reason that is known here and the status that
-belongs to it.
+A refusal is the collector's own when its body is a JSON refusal whose reason this version defines, with the status of
+that reason.
 
-A time that the collector asks for is no timetable: each report draws its own, uniform from once to twice as long. If
-it came back in the minute asked for, a collector could tell a device again by the minute that it gave it.
+Each report draws its own delay from a Retry-After, uniform from once to twice as long. If it came back in the minute
+asked for, a collector could recognize a device by the minute that it assigned to it.
 
-Nothing here looks at a socket, a file or a clock, and a retry is no decision about bytes: they are kept.
+A retry sends the same bytes again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from overstory.client.state.outbox import OutboxRow, RowState
-from overstory.client.upload.http import Answer, said
+from overstory.client.upload.http import Response, parse_object
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.wire.reasons import Reason
 
@@ -41,22 +41,22 @@ Uniform = Callable[[], float]
 RETRIED: Final = frozenset({408, 425, 429})
 DAY: Final = 86_400.0
 _REASON: Final = re.compile(r"[a-z][a-z0-9-]{0,31}")
-_STRANGERS: Final = re.compile(r"http-[0-9]+, .*")
+_STRANGER: Final = re.compile(r"http-[0-9]+, .*")
 _SECONDS: Final = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
-class Pace:
-    """How patient a device is, in seconds.
+class RetryPolicy:
+    """How long a device waits before it sends again, in seconds.
 
     Attributes
     ----------
     first, longest
         The backoff after one failure, and the most it grows to; both are the upper end of a uniform draw.
     longest_asked
-        The longest that a Retry-After can make a report wait, the draw included: up to half as much is believed.
+        The longest that a Retry-After can make a report wait, with the random part: half of it is obeyed at most.
     lease
-        How long reports belong to the process that took them to send. A crash costs that much, no more.
+        How long reports belong to the process that took them to send; a crash delays them by this time at most.
     """
 
     first: float = 60.0
@@ -72,7 +72,7 @@ class Decision:
     Attributes
     ----------
     resume
-        The time before which nothing else is sent to this collector either; None when it is well.
+        The time before which nothing else is sent to this collector either; None when it accepts reports.
     """
 
     state: RowState  # sent, dropped, or still waiting
@@ -83,38 +83,38 @@ class Decision:
     of_metric: bool = False  # whether `resume` and `pause` hold for the row's metric alone
 
 
-def backoff(failures: int, pace: Pace, uniform: Uniform) -> float:
-    """Return how long to wait after so many failures in a row: full jitter, uniform from 0 to twice as much each time.
+def backoff(failures: int, policy: RetryPolicy, uniform: Uniform) -> float:
+    """Return the seconds to wait after consecutive failures: full jitter, uniform from 0; the upper end doubles.
 
     Examples
     --------
-    >>> [backoff(n, Pace(), lambda: 0.5) for n in (1, 2, 3, 1000)]
+    >>> [backoff(n, RetryPolicy(), lambda: 0.5) for n in (1, 2, 3, 1000)]
     [30.0, 60.0, 120.0, 10800.0]
     """
     doublings = min(max(failures - 1, 0), 64)
-    return uniform() * min(pace.longest, pace.first * 2.0**doublings)
+    return uniform() * min(policy.longest, policy.first * 2.0**doublings)
 
 
-def retry_after(answer: Answer, now: float, pace: Pace) -> float:
-    """Return how many seconds an answer asks to be left alone, bounded; 0 where it asks nothing that can be read.
+def retry_after(response: Response, now: float, policy: RetryPolicy) -> float:
+    """Return the seconds that Retry-After asks for, bounded; 0 where there is none that can be read.
 
-    A date is measured against the answer's own, so that a wrong clock here does not matter.
+    A date is measured against the Date of the same response, so that a wrong local clock does not matter.
 
     Examples
     --------
-    >>> retry_after(Answer(429, {"retry-after": "120"}), 0.0, Pace())
+    >>> retry_after(Response(429, {"retry-after": "120"}), 0.0, RetryPolicy())
     120.0
     >>> date, until = "Sat, 21 Nov 2026 10:00:00 GMT", "Sat, 21 Nov 2026 10:05:00 GMT"
-    >>> retry_after(Answer(503, {"retry-after": until, "date": date}), 0.0, Pace())
+    >>> retry_after(Response(503, {"retry-after": until, "date": date}), 0.0, RetryPolicy())
     300.0
     """
-    asked = answer.headers.get("retry-after", "").strip()
+    asked = response.headers.get("retry-after", "").strip()
     if _SECONDS.fullmatch(asked):
         wished = float(asked)
     else:
-        until, since = _date(asked), _date(answer.headers.get("date", ""))
+        until, since = _date(asked), _date(response.headers.get("date", ""))
         wished = 0.0 if until is None else until - (now if since is None else since)
-    return min(max(wished, 0.0), pace.longest_asked)
+    return min(max(wished, 0.0), policy.longest_asked)
 
 
 def _date(text: str) -> float | None:
@@ -128,8 +128,8 @@ def _date(text: str) -> float | None:
         return None
 
 
-def unasked(row: OutboxRow, metric: Metric | None, now: float) -> Decision | None:
-    """Return what happens to a row without asking the collector; None when it is to be sent.
+def decide_locally(row: OutboxRow, metric: Metric | None, now: float) -> Decision | None:
+    """Return the decision that needs no request; None when the row has to be sent.
 
     Parameters
     ----------
@@ -150,11 +150,11 @@ def unasked(row: OutboxRow, metric: Metric | None, now: float) -> Decision | Non
 
 def decide(
     row: OutboxRow,
-    answer: Answer,
+    response: Response,
     *,
     now: float,
     failures: int,
-    pace: Pace,
+    policy: RetryPolicy,
     uniform: Uniform,
     metric_failures: int = 0,
 ) -> Decision:
@@ -167,45 +167,46 @@ def decide(
     now
         The time, in unix seconds.
     metric_failures
-        How many reports in a row of this metric the collector has refused, this one apart.
+        How many consecutive reports of this metric the collector has refused, without this one.
 
     Examples
     --------
     >>> row = OutboxRow(1, bytes(16), "colour", 7, b"...", 0.0, 0, RowState.WAITING, None)
-    >>> refused = Answer(410, {}, b'{"reason": "period-closed", "said": "...", "results": []}')
-    >>> decide(row, refused, now=0.0, failures=0, pace=Pace(), uniform=lambda: 0.5).state
+    >>> refused = Response(410, {}, b'{"reason": "period-closed", "said": "...", "results": []}')
+    >>> policy = RetryPolicy()
+    >>> decide(row, refused, now=0.0, failures=0, policy=policy, uniform=lambda: 0.5).state
     <RowState.DROPPED: 'dropped'>
-    >>> portal = decide(row, Answer(404, {}, b"<html>"), now=0.0, failures=0, pace=Pace(), uniform=lambda: 0.5)
+    >>> portal = decide(row, Response(404, {}, b"<html>"), now=0.0, failures=0, policy=policy, uniform=lambda: 0.5)
     >>> portal.state, portal.answer, portal.due
     (<RowState.WAITING: 'waiting'>, 'http-404, a page', 30.0)
     """
-    state, why = _verdict(answer, row.batch)
+    state, why = _judge(response, row.batch)
     if state is not RowState.WAITING:
         return Decision(state, why)
-    reason = known(why)
+    reason = parse_reason(why)
     of_metric = reason is not None and reason.of_metric
     in_a_row = metric_failures if of_metric else failures
-    asked = min(retry_after(answer, now, pace), pace.longest_asked / 2)
-    again = now + asked * (1 + uniform()) + backoff(max(row.attempts, in_a_row) + 1, pace, uniform)
+    asked = min(retry_after(response, now, policy), policy.longest_asked / 2)
+    again = now + asked * (1 + uniform()) + backoff(max(row.attempts, in_a_row) + 1, policy, uniform)
     if reason is Reason.PERIOD_FUTURE:
         return Decision(RowState.WAITING, why, again)
-    rest = asked + backoff(in_a_row + 1, pace, uniform)
+    rest = asked + backoff(in_a_row + 1, policy, uniform)
     return Decision(RowState.WAITING, why, again, resume=now + rest, pause=rest, of_metric=of_metric)
 
 
-def known(word: object) -> Reason | None:
-    """Return the reason of that name; None where there is none.
+def parse_reason(word: object) -> Reason | None:
+    """Return the reason of this name; None where there is none.
 
     Examples
     --------
-    >>> known("bits"), known("not-found"), known(7)
+    >>> parse_reason("bits"), parse_reason("not-found"), parse_reason(7)
     (<Reason.BITS: 'bits'>, None, None)
     """
     return Reason(word) if isinstance(word, str) and word in set(Reason) else None
 
 
 def problem_words(why: str, metric: str = "") -> str | None:
-    """Return what is wrong with the answers, in words; None for what passes by itself, as a lost network does.
+    """Describe what is wrong with the answers; None for what passes by itself, such as a lost network.
 
     Parameters
     ----------
@@ -220,61 +221,61 @@ def problem_words(why: str, metric: str = "") -> str | None:
     the answers are not the collector's (http-403, a page)
     None
     """
-    reason = known(why)
+    reason = parse_reason(why)
     if reason is not None and not reason.passing:
         return f"the collector refuses{metric and ' '}{metric} ({why})"
-    return f"the answers are not the collector's ({why})" if _STRANGERS.fullmatch(why) else None
+    return f"the answers are not the collector's ({why})" if _STRANGER.fullmatch(why) else None
 
 
-def _verdict(answer: Answer, batch: bytes) -> tuple[RowState, str]:
-    """Return what becomes of a batch by an answer, and why in a few words."""
-    if answer.status is None:
-        return RowState.WAITING, answer.trouble or "no answer"
-    body = said(answer) or {}
-    refusal = _refusal(body, answer.status)
-    results = body.get("results") if refusal is not None or 200 <= answer.status < 300 else None
-    named = _named(results, batch)
-    if named is not None:
-        return _of_result(named) or (RowState.WAITING, _strangers(answer))
-    if refusal is None or results:  # a refusal that speaks of other batches, and not of this one, is not of it
-        return RowState.WAITING, _strangers(answer)
-    return _ended(refusal), refusal
+def _judge(response: Response, batch: bytes) -> tuple[RowState, str]:
+    """Return the new state of a batch after a response, and the reason in a few words."""
+    if response.status is None:
+        return RowState.WAITING, response.error or "no answer"
+    body = parse_object(response) or {}
+    refusal = _refusal(body, response.status)
+    results = body.get("results") if refusal is not None or 200 <= response.status < 300 else None
+    result = _result_of(results, batch)
+    if result is not None:
+        return _read_result(result) or (RowState.WAITING, _describe_stranger(response))
+    if refusal is None or results:  # it refuses other batches, and not this one
+        return RowState.WAITING, _describe_stranger(response)
+    return _end_state(refusal), refusal
 
 
 def _refusal(body: dict[str, Any], status: int) -> Reason | None:
-    """Return the reason of a collector's refusal; None where the body is none, or its status belongs to another."""
-    reason = known(body.get("reason"))
-    whole = isinstance(body.get("said"), str) and isinstance(body.get("results"), list)
-    return reason if reason is not None and whole and reason.status == status else None
+    """Return the reason of a collector's refusal; None where the body is no refusal or the status does not fit."""
+    reason = parse_reason(body.get("reason"))
+    complete = isinstance(body.get("said"), str) and isinstance(body.get("results"), list)
+    return reason if reason is not None and complete and reason.status == status else None
 
 
-def _named(results: object, batch: bytes) -> dict[str, Any] | None:
+def _result_of(results: object, batch: bytes) -> dict[str, Any] | None:
     listed = results if isinstance(results, list) else []
     return next((entry for entry in listed if isinstance(entry, dict) and entry.get("batch") == batch.hex()), None)
 
 
-def _of_result(result: dict[str, Any]) -> tuple[RowState, str] | None:
-    """Return what a collector says of a batch by name; None where it says nothing that is known here."""
+def _read_result(result: dict[str, Any]) -> tuple[RowState, str] | None:
+    """Return the state and reason that a collector gives for one batch; None where its reason is not defined here."""
     if result.get("duplicate") is True:
         return RowState.SENT, "duplicate"
     accepted, rejected = result.get("accepted"), result.get("rejected")
     if isinstance(accepted, int) and accepted > 0:
         return RowState.SENT, "accepted"
     first = rejected[0] if isinstance(rejected, list) and rejected and isinstance(rejected[0], dict) else result
-    reason = known(first.get("reason"))
-    return None if reason is None else (_ended(reason), reason)
+    reason = parse_reason(first.get("reason"))
+    return None if reason is None else (_end_state(reason), reason)
 
 
-def _ended(reason: Reason) -> RowState:
+def _end_state(reason: Reason) -> RowState:
     return RowState.DROPPED if reason.final else RowState.WAITING
 
 
-def _strangers(answer: Answer) -> str:
-    """Return what answered, where it was no collector: its status, and what kind of thing came with it."""
-    status = f"http-{answer.status}"
-    if answer.status in RETRIED or 500 <= (answer.status or 0) < 600:
+def _describe_stranger(response: Response) -> str:
+    """Describe a response that no collector sent: its status, and the kind of its body."""
+    status = f"http-{response.status}"
+    if response.status in RETRIED or 500 <= (response.status or 0) < 600:
         return status  # busy or broken, whoever it is
-    body, start = said(answer), answer.body.lstrip()[:1]
+    body, start = parse_object(response), response.body.lstrip()[:1]
     if body is not None:
         reason = body.get("reason")
         return f"{status}, {reason if isinstance(reason, str) and _REASON.fullmatch(reason) else 'JSON'}"

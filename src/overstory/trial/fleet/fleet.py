@@ -31,9 +31,9 @@ from overstory.client.state.outbox import RowState
 from overstory.client.state.paths import StatePaths
 from overstory.client.state.secret_file import DeviceSecret
 from overstory.client.state.state import Rows, State
-from overstory.client.upload.http import Answer, Request, Transport, endpoint, said
-from overstory.client.upload.retry import Pace, retry_after
-from overstory.client.upload.sender import Courier
+from overstory.client.upload.http import Request, Response, Transport, endpoint, parse_object
+from overstory.client.upload.retry import RetryPolicy, retry_after
+from overstory.client.upload.sender import ReportSender
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry
 from overstory.protocol.wire.reasons import Reason
@@ -233,14 +233,14 @@ class Fleet:
                 waited = self._wait(waiting, waited, attempt, why)
             attempt, why = attempt + 1, "no report was sent"
             answers = self._relayed([body for _, bodies in waiting for body in bodies])
-            self._asked = max(retry_after(answer, self._now, Pace()) for answer in answers.values())
+            self._asked = max(retry_after(answer, self._now, RetryPolicy()) for answer in answers.values())
             for state, _ in waiting:
-                done = self._courier(answers).deliver(
+                done = self._sender(answers).deliver(
                     state, self._registry.metrics, seconds=TIMEOUT, permit=lambda: True, covers=self._covers
                 )
                 outcomes.accepted += done.sent
                 outcomes.dropped.update(done.dropped)
-                why = done.trouble or why
+                why = done.error or why
                 outcomes.dropped.update(_given_up(state, answers))
 
     def _wait(self, waiting: Iterable[tuple[MemoryState, object]], waited: float, attempt: int, why: str) -> float:
@@ -252,16 +252,16 @@ class Fleet:
         self._now = max(_due(state) for state, _ in waiting) + 1
         return waited + pause
 
-    def _courier(self, answers: Mapping[bytes, Answer]) -> Courier:
-        return Courier(self._server, lambda request: answers[request.body], self._token, clock=self._clock)
+    def _sender(self, answers: Mapping[bytes, Response]) -> ReportSender:
+        return ReportSender(self._server, lambda request: answers[request.body], self._token, clock=self._clock)
 
-    def _relayed(self, bodies: Sequence[bytes]) -> dict[bytes, Answer]:
+    def _relayed(self, bodies: Sequence[bytes]) -> dict[bytes, Response]:
         """Post uploads together; return for each the answer that it would have had alone."""
-        answers: dict[bytes, Answer] = {}
+        answers: dict[bytes, Response] = {}
         for start in range(0, len(bodies), GROUP):
             chunk = bodies[start : start + GROUP]
             whole = self._transport(Request(self._url, b"".join(chunk), MEDIA_TYPE, self._token, TIMEOUT))
-            found = said(whole) or {}
+            found = parse_object(whole) or {}
             listed = found.get("results")
             if not isinstance(listed, list) or len(listed) != len(chunk):
                 self._refuse(whole, found)
@@ -270,12 +270,12 @@ class Fleet:
             answers |= {body: _alone(entry, whole) for body, entry in zip(chunk, listed, strict=True)}
         return answers
 
-    def _refuse(self, answer: Answer, found: Mapping[str, Any]) -> None:
+    def _refuse(self, answer: Response, found: Mapping[str, Any]) -> None:
         """Raise FleetError where asking again cannot help."""
         if answer.status is not None and (answer.status in {408, 425, 429} or answer.status >= 500):
             return
         if answer.status is None:
-            raise FleetError(f"{self._server}: {answer.trouble or 'no answer'}; is a collector running there?")
+            raise FleetError(f"{self._server}: {answer.error or 'no answer'}; is a collector running there?")
         if 200 <= answer.status < 300 or "reason" not in found:
             raise FleetError(
                 f"{self._server} answers, but not as a collector (HTTP {answer.status}): check the address"
@@ -284,20 +284,20 @@ class Fleet:
         raise FleetError(f"{self._server} refuses reports ({found['reason']}): {found.get('said', '')}{hint}")
 
 
-def _alone(entry: Mapping[str, Any], whole: Answer) -> Answer:
+def _alone(entry: Mapping[str, Any], whole: Response) -> Response:
     """Return the answer that a request with this upload alone would have had."""
     reason = entry.get("reason")
     status = 200 if reason is None else Reason(reason).status
-    return Answer(status, whole.headers, json.dumps({"reason": reason, "results": [entry]}).encode())
+    return Response(status, whole.headers, json.dumps({"reason": reason, "results": [entry]}).encode())
 
 
-def _given_up(state: MemoryState, answers: Mapping[bytes, Answer]) -> Iterator[str]:
+def _given_up(state: MemoryState, answers: Mapping[bytes, Response]) -> Iterator[str]:
     """Drop what waits although the collector refused it for a reason that no minute changes; give the reasons."""
     with state.transaction() as rows:
         for row in rows.outbox.rows(state=RowState.WAITING):
-            reason = str((said(answers[row.body]) or {}).get("reason"))
+            reason = str((parse_object(answers[row.body]) or {}).get("reason"))
             if reason in set(Reason) and not Reason(reason).passing:
-                rows.outbox.settle(row.id, RowState.DROPPED, reason)
+                rows.outbox.finish(row.id, RowState.DROPPED, reason)
                 yield reason
 
 
