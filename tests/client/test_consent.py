@@ -345,7 +345,7 @@ def test_what_waits_under_on_of_version_1_is_never_sent(tmp_path):
     recorder.paths.consent.unlink()
     digests = {name: one.digest for name, one in agreed.metrics.items()}
     about = {"consent": 1, "choice": "on", "date": "2026-11-20", "registry": TWO.version}
-    recorder.paths.consent.write_text(json.dumps(about | {"metrics": digests, "mark": agreed.mark}))
+    recorder.paths.consent.write_text(json.dumps(about | {"metrics": digests, "mark": agreed.consent_id}))
     sending = client(tmp_path, collector=collector, clock=Clock(NOON + 7200))
     sending.flush()
     sending.consent("on")

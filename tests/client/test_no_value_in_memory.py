@@ -88,7 +88,7 @@ def test_no_value_is_reached_after_the_state_has_failed(tmp_path):
 
 def test_the_walk_finds_what_a_client_keeps(tmp_path):
     client = used(tmp_path, **METRICS)
-    recorders = client._late.session._recorders
+    recorders = client._session.session._recorders
     for held in (recorders["text"]._by_tag, recorders["window"]._nearest):
         held[TEXT] = b""
         assert true_things(client)
@@ -100,7 +100,7 @@ def test_the_walk_finds_what_a_client_keeps(tmp_path):
         local = TEXT
         raise ValueError  # noqa: TRY301 - its frame is what is kept
     except ValueError as error:
-        client._late.trouble = error
+        client._session.last_error = error
     assert true_things(client), local
 
 

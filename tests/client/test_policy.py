@@ -14,7 +14,7 @@ import pytest
 from overstory.client import Choice, ConsentError, Outcome
 from overstory.client.consent.agreement import Agreement
 from overstory.client.consent.consent import choose, read_consent
-from overstory.client.consent.policy import CI_VARIABLES, Authority, effective, of_environment
+from overstory.client.consent.policy import CI_VARIABLES, PermissionSources, effective, of_environment
 from overstory.client.state.paths import policy_file, state_folder
 from overstory.client.state.state import State
 from overstory.protocol.errors import ParameterError
@@ -131,7 +131,7 @@ def test_a_choice_that_cannot_be_read_is_off(tmp_path, paths, policy):
 
 
 def test_a_change_by_another_process_is_seen_at_once(paths, policy):
-    authority = Authority(paths, {}, policy)
+    authority = PermissionSources(paths, {}, policy)
     seen = [authority.now().choice]
     for choice in ("on", "off", "local", "on"):
         choose(paths, REGISTRY, choice, TODAY)
@@ -146,7 +146,7 @@ def test_a_change_by_another_process_is_seen_at_once(paths, policy):
 
 def test_files_that_did_not_change_are_not_read_again(paths, policy, monkeypatch):
     choose(paths, REGISTRY, "on", TODAY)
-    authority = Authority(paths, {}, policy)
+    authority = PermissionSources(paths, {}, policy)
     first = authority.now()
     monkeypatch.setattr("overstory.client.consent.policy.read_consent", lambda _: pytest.fail("read again"))
     assert authority.now() is first
@@ -249,8 +249,8 @@ def test_a_choice_made_elsewhere_between_record_and_flush_is_obeyed(tmp_path):
     assert client.flush().written == {"withdrawn": 1}
     client.consent("on")
     assert client.record("colour", "red") is Outcome.RECORDED  # its period was not taken
-    client._authority._policy.write_text('{"reporting": "local"}')
-    os.utime(client._authority._policy, (time.time() + 5,) * 2)
+    client._sources._policy.write_text('{"reporting": "local"}')
+    os.utime(client._sources._policy, (time.time() + 5,) * 2)
     assert client.flush().written == {"kept": 1}
 
 

@@ -250,7 +250,7 @@ def test_the_default_delay_is_the_period_and_six_hours_at_most(tmp_path, clock):
 def test_no_object_shows_a_value_or_a_secret(tmp_path, clock):
     client = device(tmp_path, clock=clock, token="token-in-the-request")
     client.record("engine", "the-value")
-    session = client._late.session
+    session = client._session.session
     (pending,) = session._pending
     secret = session._secret.key("engine")
     shown = [client, session, session.state, pending, session._recorders["engine"], session._secret, client.status()]

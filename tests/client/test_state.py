@@ -360,7 +360,7 @@ def test_the_fixture_is_what_the_code_that_made_it_makes(tmp_path):
 def test_a_home_that_is_no_folder_disturbs_nobody(tmp_path):
     (tmp_path / "file").write_text("in the way")
     client = device(tmp_path, choice=None)
-    client.paths = client._authority._paths = StatePaths(tmp_path / "file" / "state")
+    client.paths = client._sources._paths = StatePaths(tmp_path / "file" / "state")
     assert client.record("colour", "red") is Outcome.NOT_ASKED
     assert client.flush().problem is None
     assert client.status().problem is None
@@ -454,7 +454,7 @@ def test_a_disk_full_from_the_start_leaves_no_half_a_secret(tmp_path, paths):
         assert client.record("colour", "red") is Outcome.UNAVAILABLE
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         assert client.record("colour", "red") is Outcome.UNAVAILABLE  # it is tried again after a while
-        client._late.retry_at = 0.0
+        client._session.retry_at = 0.0
         assert client.record("colour", "red") is Outcome.RECORDED
 
     in_child(limited)
@@ -525,7 +525,7 @@ def test_a_permanent_response_that_differs_from_the_one_reported_before_is_repor
     clock.tomorrow()
     again = device(tmp_path, clock=clock, choice=None)
     assert again.record("colour", "red") is Outcome.UNAVAILABLE
-    assert "differs from the one reported before" in again._late.trouble.args[0]
+    assert "differs from the one reported before" in again._session.last_error.args[0]
     assert client.record("colour", "red") is Outcome.RECORDED  # it has not read the state since
     assert client.flush().written == {"queued": 1}
     assert again.flush().written == {"already": 1}

@@ -163,7 +163,7 @@ def test_the_id_itself_is_kept_and_sent_nowhere(tmp_path, machines):
     first = Device(tmp_path / "first", day=1)
     first.client.record("m", 1)
     first.client.flush()
-    mark = lifecycle.mark_of(State(StatePaths(tmp_path / "first")).begin().fingerprint)
+    mark = lifecycle.machine_hash(State(StatePaths(tmp_path / "first")).begin().fingerprint)
     kept = b"".join(path.read_bytes() for path in (tmp_path / "first").iterdir())
     assert mark in kept
     for needle in (b"a" * 32, bytes.fromhex("a" * 32)):
@@ -172,7 +172,7 @@ def test_the_id_itself_is_kept_and_sent_nowhere(tmp_path, machines):
 
 
 def test_two_states_on_one_machine_have_marks_that_say_nothing_of_each_other(machines):
-    assert lifecycle.mark_of(b"a" * 32) != lifecycle.mark_of(b"b" * 32)
+    assert lifecycle.machine_hash(b"a" * 32) != lifecycle.machine_hash(b"b" * 32)
 
 
 def test_the_ids_of_other_platforms(monkeypatch):

@@ -101,7 +101,7 @@ def budget(rows: Rows, metrics: Mapping[str, Metric], metric: str | None = None)
     metric
         The one metric; None: all of them.
     """
-    known = {one.mechanism.digest: terms_of(one.mechanism) for one in metrics.values()}
+    terms_by_digest = {metric.mechanism.digest: terms_of(metric.mechanism) for metric in metrics.values()}
     shared = rows.keys.shared(rows.memo, metrics)
     ledger, unknown = Ledger("person", (rows.fingerprint or b"").hex()[:8]), set()
     responses = rows.memo.responses(metric)
@@ -109,7 +109,7 @@ def budget(rows: Rows, metrics: Mapping[str, Metric], metric: str | None = None)
     for response in responses:
         if not response.reports:
             continue
-        terms = _terms(rows, response.mechanism, known)
+        terms = _terms(rows, response.mechanism, terms_by_digest)
         if terms is None or (response.metric, response.mechanism) in shared:
             unknown.add(response.metric)
         else:
@@ -145,10 +145,10 @@ def planned(metric: Metric) -> Spent:
     return Spent(metric.id, 0, 0, metric.max_values, 0.0, 0.0, metric_cost(metric))
 
 
-def _terms(rows: Rows, mechanism: bytes, known: dict[bytes, Terms]) -> Terms | None:
-    if mechanism not in known:
+def _terms(rows: Rows, mechanism: bytes, terms_by_digest: dict[bytes, Terms]) -> Terms | None:
+    if mechanism not in terms_by_digest:
         kept = rows.memo.terms(mechanism)
         if kept is None:
             return None
-        known[mechanism] = kept
-    return known[mechanism]
+        terms_by_digest[mechanism] = kept
+    return terms_by_digest[mechanism]

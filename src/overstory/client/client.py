@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from overstory.client.consent.consent import Choice, Consent, choose
 from overstory.client.consent.permission import Permission
-from overstory.client.consent.policy import UNASKED, Authority, Effective
+from overstory.client.consent.policy import UNASKED, EffectiveChoice, PermissionSources
 from overstory.client.errors import ConsentError, Fault, StateError
-from overstory.client.lazy_session import LateSession
+from overstory.client.lazy_session import LazySession
 from overstory.client.outcomes import MADE, Flushed, Outcome, WarnsOnce
 from overstory.client.settings import (
     CLEAR,
@@ -146,7 +146,9 @@ class Client:
         self._clock, self._end_clock, self._bounds = clock, end_clock or clock, bounds
         self._due = delays(spread)
         self._interval = seconds("interval", interval, 0.01, WEEK)
-        self._authority = Authority(self.paths, environ, Path(policy) if policy is not None else policy_file(environ))
+        self._sources = PermissionSources(
+            self.paths, environ, Path(policy) if policy is not None else policy_file(environ)
+        )
         self._permission = self.permission(server)
         self._server = server
         self._wants_thread = background
@@ -156,7 +158,7 @@ class Client:
         if self._clear is not None:
             self._warn("clear", CLEAR, self._clear)
         at_exit = seconds("exit_timeout", exit_timeout, 0.0, 60.0)
-        self._late = LateSession(self._open, self._authority, self._warn, at_exit)
+        self._session = LazySession(self._open, self._sources, self._warn, at_exit)
         self._starting, self._sending = threading.Lock(), threading.Lock()
         self._closed = self._refused = self._introduced = False
         self._process, self._retired_at = os.getpid(), -math.inf
@@ -212,7 +214,7 @@ class Client:
         except Exception as error:  # noqa: BLE001 - whatever it is, it is not the host program's
             # The message might hold the value: only the kind of the error is told.
             self._warn(f"record {type(error).__name__}", "recording failed: %s", type(error).__name__)
-            self._late.trouble = StateError(Fault.UNREADABLE, f"recording failed: {type(error).__name__}")
+            self._session.last_error = StateError(Fault.UNREADABLE, f"recording failed: {type(error).__name__}")
         return Outcome.UNAVAILABLE
 
     def flush(self, timeout: float = 5.0) -> Flushed:
@@ -228,7 +230,7 @@ class Client:
         try:
             until = time.monotonic() + timeout
             self._notice_fork()
-            written = self._late.persist(max(timeout, 0.0))
+            written = self._session.persist(max(timeout, 0.0))
             delivered = self._delivered(until - time.monotonic())
             self._retire()
         except StateError as error:
@@ -243,18 +245,18 @@ class Client:
         """Say what may be done and why, what waits, and what went wrong; never raises."""
         from overstory.client.person.status import Status, read_status
 
-        pending, trouble = self._late.pending, self._late.trouble
-        problem = None if trouble is None else str(trouble)
-        effective = Effective(Choice.OFF, "it cannot be found out", None)
+        pending, last_error = self._session.pending, self._session.last_error
+        problem = None if last_error is None else str(last_error)
+        effective = EffectiveChoice(Choice.OFF, "it cannot be found out", None)
         try:
-            effective = self._authority.now()
+            effective = self._sources.now()
             found = read_status(
                 self.paths,
                 self.registry,
                 effective,
                 now=self._clock(),
                 pending=pending,
-                dues=self._late.dues,
+                dues=self._session.dues,
                 problem=problem,
                 server=self._permission.server,
             )
@@ -298,16 +300,16 @@ class Client:
         self._closed = True
         if self._thread is not None:
             self._thread.stop(min(1.0, timeout))
-        self._late.unregister()
+        self._session.unregister()
 
     @property
-    def effective(self) -> Effective:
+    def effective(self) -> EffectiveChoice:
         """What may be done now, and its cause."""
-        return self._authority.now()
+        return self._sources.now()
 
     def permission(self, server: str | None) -> Permission:
         """Return what may be recorded and sent to a collector that something other than this client sends to."""
-        return Permission(self._authority, self.registry, server, self._state)
+        return Permission(self._sources, self.registry, server, self._state)
 
     # --- recording ------------------------------------------------------------------------------------------------
 
@@ -318,7 +320,7 @@ class Client:
         if metric is None:
             self._warn_of_unknown()
             return Outcome.UNKNOWN
-        allowed = self._authority.now()
+        allowed = self._sources.now()
         consent = allowed.consent
         if not self._introduced and (allowed.choice is not Choice.OFF or allowed.cause == UNASKED):
             self._introduce()
@@ -327,7 +329,7 @@ class Client:
         if consent is None or not self._permission.covers(consent, metric):
             return Outcome.NOT_ASKED
         self._notice_fork()
-        return self._made(metric, value, allowed.choice is Choice.LOCAL, consent.mark)
+        return self._made(metric, value, allowed.choice is Choice.LOCAL, consent.consent_id)
 
     def _check(self, name: str, value: Any) -> None:
         """Raise what is wrong with a call of `record`, or where the client is not strict warn of it."""
@@ -349,16 +351,16 @@ class Client:
     def _warn_of_unfit(self, name: str) -> None:
         self._warn(f"unfit {name}", "a value is outside the domain of %s: reported as nothing", name)
 
-    def _made(self, metric: Metric, value: Any, kept: bool, mark: str) -> Outcome:  # noqa: FBT001 - of the consent
-        from overstory.client.session import Leave
+    def _made(self, metric: Metric, value: Any, local: bool, consent_id: str) -> Outcome:  # noqa: FBT001 - of the consent
+        from overstory.client.session import RecordPermission
 
         now = self._clock()
         period = metric.period.number(now)
         if metric.expired(now):
             return Outcome.EXPIRED
         try:
-            outcome = self._late.opened().record(
-                metric, value, period, Leave(kept, mark, self._due(metric, now, period))
+            outcome = self._session.opened().record(
+                metric, value, period, RecordPermission(local, consent_id, self._due(metric, now, period))
             )
         except ParameterError:
             self._warn(f"period {metric.id}", "%s: this time has no period; set the clock right", metric.id)
@@ -400,7 +402,7 @@ class Client:
 
     def _retire(self) -> None:
         """Destroy the keys of metrics that are over; looks for some once an hour."""
-        now, session = self._end_clock(), self._late.session
+        now, session = self._end_clock(), self._session.session
         if abs(now - self._retired_at) < HOUR or not self.paths.database.exists():
             return
         if session is not None:
@@ -443,7 +445,7 @@ class Client:
         """Start anew in a child: its own locks, no thread, and none of the parent's queue."""
         self._starting, self._sending = threading.Lock(), threading.Lock()
         self._thread, self._process = None, os.getpid()
-        self._late.after_fork()
+        self._session.after_fork()
 
     def _notice_fork(self) -> None:
         if os.getpid() != self._process:  # forked without Python's knowledge
@@ -451,5 +453,5 @@ class Client:
 
     def _note(self, error: StateError) -> None:
         # The error was raised below `record`: its frames hold the value.
-        self._late.trouble = StateError(error.fault, str(error))
+        self._session.last_error = StateError(error.fault, str(error))
         self._warn(f"state {error.fault}", "%s", str(error))

@@ -1,6 +1,6 @@
-"""A client's session: opened by the first record, tried again after a while, let go when the state was forgotten.
+"""A client's session: the first record opens it, a failed opening is retried later, and a forgotten state closes it.
 
-As the program ends it is written down: nothing is sent then, the next run does.
+At the exit of the program the session is written to the disk. Nothing is sent then; the next run sends it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from overstory.client.errors import Fault, StateError
 
 if TYPE_CHECKING:
-    from overstory.client.consent.policy import Authority
+    from overstory.client.consent.policy import PermissionSources
     from overstory.client.outcomes import WarnsOnce
     from overstory.client.session import Session
 
@@ -22,30 +22,32 @@ RETRY: Final = 10.0
 """Seconds until a state that could not be opened is tried again."""
 
 
-class LateSession:
-    """The session of one client, where there is one.
+class LazySession:
+    """Opens the session of one client when it is first needed.
 
     Parameters
     ----------
     exit_timeout
-        For how many seconds at most that end waits for other processes.
+        The most seconds that the exit of the program waits for other processes.
 
     Attributes
     ----------
     session
         The session; None before the first record, and again after the state was forgotten.
     trouble
-        What went wrong last; None since something last went well.
+        The last error; None once an operation has succeeded after it.
     retry_at
         The monotonic time before which a state that could not be opened is not tried again.
     """
 
-    def __init__(self, make: Callable[[], Session], authority: Authority, warn: WarnsOnce, exit_timeout: float) -> None:
-        self._make, self._authority = make, authority
+    def __init__(
+        self, make: Callable[[], Session], sources: PermissionSources, warn: WarnsOnce, exit_timeout: float
+    ) -> None:
+        self._make, self._sources = make, sources
         self._warn, self._exit_timeout = warn, exit_timeout
         self._opening = threading.Lock()
         self.session: Session | None = None
-        self.trouble: StateError | None = None
+        self.last_error: StateError | None = None
         self.retry_at = 0.0
 
     @property
@@ -59,41 +61,41 @@ class LateSession:
         return [] if self.session is None else self.session.dues
 
     def opened(self) -> Session:
-        """Return the session, opened if need be."""
+        """Return the session; open it first if needed."""
         session = self.session
         if session is not None:
             return session
         with self._opening:
             if self.session is None:
-                if self.trouble is not None and time.monotonic() < self.retry_at:
-                    raise self.trouble
-                self.session = self._made()
+                if self.last_error is not None and time.monotonic() < self.retry_at:
+                    raise self.last_error
+                self.session = self._make_session()
             return self.session
 
-    def _made(self) -> Session:
+    def _make_session(self) -> Session:
         try:
             session = self._make()
         except StateError:
             self.retry_at = time.monotonic() + RETRY
             raise
-        self.trouble = None
+        self.last_error = None
         self.unregister()
         atexit.register(self.at_exit)
         return session
 
     def persist(self, timeout: float) -> Mapping[str, int]:
-        """Write what is in memory; return what became of it, by word."""
+        """Write what is in memory; return how many reports had which result."""
         session = self.session
         if session is None:
             return {}
         try:
-            written = session.flush(self._authority, timeout)
+            written = session.flush(self._sources, timeout)
         except StateError as error:
             if error.fault in {Fault.CHANGED, Fault.LOST}:
-                # The state was forgotten: so is what was made with its secret. The next record opens what is there.
+                # The state was forgotten, and with it what its secret made. The next record opens the new one.
                 self.session = None
             raise
-        self.trouble = None
+        self.last_error = None
         return written
 
     def at_exit(self) -> None:
@@ -104,11 +106,11 @@ class LateSession:
             self._warn("exit", "what was not flushed is lost: %s", type(error).__name__)
 
     def unregister(self) -> None:
-        """Write nothing as the program ends."""
+        """Stop writing at the exit of the program."""
         atexit.unregister(self.at_exit)
 
     def after_fork(self) -> None:
-        """Go on in a child, where no other thread is and nothing of the parent's waits."""
+        """Continue in a child, which has no other threads and none of the parent's reports."""
         self._opening = threading.Lock()
         if self.session is not None:
             self.session.after_fork()

@@ -142,14 +142,14 @@ class OfferLedger:
             Permanent responses to keep.
         """
         owner = _owner(secret, metric)
-        with self._held() as known:
-            mine = known.get(owner, ())
+        with self._held() as offers:
+            mine = offers.get(owner, ())
             if any(offer.digest == digest and offer.tag == tag for offer in mine):
                 return True
             total = add_up([(1, epsilon), *((1, offer.epsilon) for offer in mine)])
             if total > (most if self.limit is None else self.limit):
                 return False
-            after = known | {owner: (*mine, Offer(digest, tag, epsilon, tuple(answer)))}
+            after = offers | {owner: (*mine, Offer(digest, tag, epsilon, tuple(answer)))}
             if self.path is not None:
                 write_atomically(self.path, json.dumps(_to_json(after), indent=1).encode())
             self._offers = after
@@ -170,7 +170,7 @@ class OfferLedger:
                 yield self._read()
 
     def _read(self) -> Offers:
-        """Return what the file says; what was known before, where there is none."""
+        """Return what the file says; what was known before where there is none."""
         with self._lock:
             if self.path is not None:
                 self._offers = _offers_in(self.path, self._offers)

@@ -114,10 +114,10 @@ class Randomizer:
             When the value is outside the domain.
         """
         try:
-            known = self._memo.get((type(value), value))
+            cached = self._memo.get((type(value), value))
         except TypeError:
             raise _unusable(value) from None
-        return self._remember(value) if known is None else known
+        return self._remember(value) if cached is None else cached
 
     def report(self, value: Any) -> Report:
         """Return a fresh report of `value`.

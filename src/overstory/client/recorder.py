@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from overstory.client.state.state import Claims
     from overstory.protocol.metrics import Metric
 
-MOST_KNOWN: Final = 1024
+MAX_RESPONSES: Final = 1024
 """Permanent responses kept in memory, by tag."""
 
 
@@ -44,8 +44,8 @@ class Pending:
     tag: bytes = field(repr=False)
     permanent: bytes = field(repr=False)
     due: float = field(repr=False)  # when it may be sent
-    kept: bool  # whether it is for the person's eyes alone
-    mark: str = field(repr=False)  # of the consent that it was recorded under
+    local: bool  # whether it is recorded for the person alone and never sent
+    consent_id: str = field(repr=False)  # the consent under which it was recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +161,14 @@ class MetricRecorder:
     def _chosen(self, encoded: Any) -> tuple[bytes, Outcome, bool]:
         """Return the tag of what is reported, what to say of it, and whether its response was altered."""
         tag = self._tagger.tag(encoded)
-        known = self._responses.get(tag)
-        if known is None and self._full:
+        response = self._responses.get(tag)
+        if response is None and self._full:
             return self._beyond(encoded)
         permanent = self._derived(tag, encoded)
-        if known is None:
+        if response is None:
             self._responses[tag] = permanent
             self._nearest.clear()
-        elif known != permanent:
+        elif response != permanent:
             return self._no_value(), Outcome.RECORDED, True
         return tag, Outcome.RECORDED, False
 
@@ -177,7 +177,7 @@ class MetricRecorder:
         permanent = self._by_tag.get(tag)
         if permanent is None:
             permanent = self._randomizer.permanent(encoded).to_bytes(self._width, "little")
-            if len(self._by_tag) >= MOST_KNOWN:
+            if len(self._by_tag) >= MAX_RESPONSES:
                 self._by_tag.clear()
             self._by_tag[tag] = permanent
         return permanent

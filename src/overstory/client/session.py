@@ -1,9 +1,9 @@
-"""One opened state in one process: reports gather in memory, and reach the disk together.
+"""One opened state in one process: reports are held in memory and written to the disk together.
 
-A report that `record` made is in memory until the next flush. A flush is one transaction: the period is claimed, the
-permanent response is counted, the upload is queued, for all reports or for none. So a crash loses at most what was not
-flushed, and a state has one report for a period. Where it goes back, restored from a backup, it makes the period's
-report again: of the same response the very same, batch id included.
+A report that `record` made is in memory until the next flush. A flush is one transaction: for all reports or for none
+it claims the period, counts the permanent response and queues the upload. So a crash loses at most what was not
+flushed, and a state has one report per period. A state that is restored from a backup makes the period's report again;
+from the same permanent response it makes the same bytes, with the same batch id.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from overstory.client.state.state import Rows, State
 
 if TYPE_CHECKING:
     from overstory.client.consent.allowance import Allowance
-    from overstory.client.consent.policy import Authority, Effective
+    from overstory.client.consent.policy import EffectiveChoice, PermissionSources
     from overstory.protocol.metrics import Metric, MetricRegistry
 
 MOST_PENDING: Final = 1000
@@ -36,11 +36,11 @@ MOST_PENDING: Final = 1000
 
 
 @dataclass(frozen=True)
-class Leave:
-    """Permission to record, with what a report has to carry of it."""
+class RecordPermission:
+    """Permission to record one report: whether it stays local, under which consent, and when it is due."""
 
-    kept: bool
-    mark: str
+    local: bool
+    consent_id: str
     due: float
 
 
@@ -75,24 +75,24 @@ class Session:
 
     @property
     def dues(self) -> list[float]:
-        """When each of them that is to be sent is due."""
-        return [report.due for report in list(self._pending) if not report.kept]
+        """The due times of those that may be sent."""
+        return [report.due for report in list(self._pending) if not report.local]
 
     def after_fork(self) -> None:
-        """Go on in a child: the parent writes what it recorded, and no lock is held by a thread that is not here."""
+        """Continue in a child: the parent writes its own reports, and locks that its threads held are replaced."""
         self._lock, self._writing = threading.Lock(), threading.Lock()
         self._pending, self._allowance = [], None
 
-    def record(self, metric: Metric, value: Any, period: int, leave: Leave) -> Outcome:
-        """Make a report and hold it in memory; of a value that cannot be reported, a report of nothing."""
+    def record(self, metric: Metric, value: Any, period: int, permission: RecordPermission) -> Outcome:
+        """Make a report and hold it in memory; a value that cannot be reported becomes a report of nothing."""
         with self._lock:
-            recorder = self._recorders.get(metric.id) or self._introduced(metric)
+            recorder = self._recorders.get(metric.id) or self._introduce(metric)
             if recorder is None:
                 return Outcome.EXPIRED
             refused = recorder.refusal(period)
             if refused is not None:
                 return refused
-            if not leave.kept and not self._allows(metric):
+            if not permission.local and not self._allows(metric):
                 self._silent.add((metric.id, period))
                 return Outcome.SPENT
             if len(self._pending) >= MOST_PENDING:
@@ -106,37 +106,37 @@ class Session:
                     body=made.body,
                     tag=made.tag,
                     permanent=made.permanent,
-                    due=leave.due,
-                    kept=leave.kept,
-                    mark=leave.mark,
+                    due=permission.due,
+                    local=permission.local,
+                    consent_id=permission.consent_id,
                 )
             )
-            if self._allowance is not None and not leave.kept:
+            if self._allowance is not None and not permission.local:
                 self._allowance.take(metric)
             if made.altered:
                 raise changed_response(metric.id)
             return made.outcome
 
-    def flush(self, authority: Authority, timeout: float) -> Counter[str]:
-        """Write what is in memory, in one transaction; return what became of it, by word."""
+    def flush(self, sources: PermissionSources, timeout: float) -> Counter[str]:
+        """Write the reports in memory in one transaction; return how many had which result."""
         if not self._writing.acquire(timeout=timeout):
             raise StateError(Fault.BUSY, f"{self.state.paths.folder}: another thread writes to it")
         try:
-            return self._flushed(authority, timeout)
+            return self._flush(sources, timeout)
         finally:
             self._writing.release()
 
-    def _flushed(self, authority: Authority, timeout: float) -> Counter[str]:
+    def _flush(self, sources: PermissionSources, timeout: float) -> Counter[str]:
         with self._lock:
             reports, silent = list(self._pending), self._silent - self._counted
         if not reports and not silent:
             return Counter()
         with self.state.transaction(timeout) as rows:
             # Inside the transaction: a choice made before is obeyed, one made after withdraws what is written here.
-            allowed = authority.now()
+            allowed = sources.now()
             rows.keys.decide(rows.memo, self._metrics)  # where a backup of before came back under this process
             allowance = self._allowance_in(rows)
-            fates = Counter(self._written(rows, report, allowed, allowance) for report in reports)
+            fates = Counter(self._write(rows, report, allowed, allowance) for report in reports)
             fates += Counter(spent=len(silent))
             for fate, number in (*fates.items(), ("made-room", rows.outbox.trim())):
                 if number:
@@ -166,14 +166,14 @@ class Session:
         self._forget(retire(self.state, self._metrics, self._clock()))
 
     def _forget(self, gone: Collection[str]) -> None:
-        """Hold nothing any more of metrics whose keys were destroyed, here or by another process."""
+        """Drop the recorders of metrics whose keys were destroyed, here or by another process."""
         for name in gone:
             self._recorders.pop(name, None)
         if any(self._secret.key(name) is not None for name in gone):
             self._secret = self.state.begin()
 
     def _decide(self) -> None:
-        """Decide what goes on with the secret of version 1, in the first transaction that has a registry."""
+        """Decide which metrics continue with the secret of version 1, in the first transaction that has a registry."""
         if self._secret.legacy is None:
             return
         with self.state.snapshot() as rows:
@@ -182,7 +182,7 @@ class Session:
             with self.state.transaction() as rows:
                 rows.keys.decide(rows.memo, self._metrics)
 
-    def _introduced(self, metric: Metric) -> MetricRecorder | None:
+    def _introduce(self, metric: Metric) -> MetricRecorder | None:
         """Return the recorder of a metric that this process records for the first time; None where its key is gone."""
         with self.state.snapshot() as rows:
             claims, responses = rows.claims(metric.id).by(metric.period), rows.memo.responses(metric.id)
@@ -209,12 +209,12 @@ class Session:
         return [report for report in self._pending if report.metric == metric]
 
     def _allows(self, metric: Metric) -> bool:
-        """Whether the budget, where there is one, allows a report more than there are, here and in memory."""
+        """Whether the budget, if there is one, allows one more report than those stored and in memory."""
         if self._metrics.budget is None:
             return True
         if self._allowance is None:
             with self.state.snapshot() as rows:
-                pending = [self._metrics[report.metric] for report in self._pending if not report.kept]
+                pending = [self._metrics[report.metric] for report in self._pending if not report.local]
                 self._allowance = self._allowance_in(rows, pending)
         return self._allowance is None or self._allowance.allows(metric)
 
@@ -226,20 +226,22 @@ class Session:
 
         return Allowance(self._metrics, budget, rows, pending)
 
-    def _withheld(self, report: Pending, allowed: Effective, allowance: Allowance | None, *, kept: bool) -> str | None:
-        """Return why a report is not written, in a word: another choice, or the budget; None where it may be."""
+    def _withheld(
+        self, report: Pending, allowed: EffectiveChoice, allowance: Allowance | None, *, local: bool
+    ) -> str | None:
+        """Return why a report must not be written, "withdrawn" or "spent"; None where it may be."""
         metric, consent = self._metrics[report.metric], allowed.consent
-        if allowed.choice is Choice.OFF or consent is None or consent.mark != report.mark:
+        if allowed.choice is Choice.OFF or consent is None or consent.consent_id != report.consent_id:
             return "withdrawn"
         if not consent.covers(metric, budget=self._metrics.budget):
             return "withdrawn"
-        return "spent" if allowance is not None and not kept and not allowance.allows(metric) else None
+        return "spent" if allowance is not None and not local and not allowance.allows(metric) else None
 
-    def _written(self, rows: Rows, report: Pending, allowed: Effective, allowance: Allowance | None) -> str:
-        """Write one report; return its fate in a word."""
+    def _write(self, rows: Rows, report: Pending, allowed: EffectiveChoice, allowance: Allowance | None) -> str:
+        """Write one report; return the result in one word."""
         metric = self._metrics[report.metric]
-        kept = report.kept or allowed.choice is Choice.LOCAL
-        withheld = self._withheld(report, allowed, allowance, kept=kept)
+        local = report.local or allowed.choice is Choice.LOCAL
+        withheld = self._withheld(report, allowed, allowance, local=local)
         if withheld is not None:
             return withheld
         if report.metric in rows.keys.erased():
@@ -247,13 +249,13 @@ class Session:
         if not rows.claim(metric, report.period):
             return "already"
         keep(rows, metric)
-        number = self._charged(rows, report, kept=kept)
+        number = self._charge(rows, report, local=local)
         if number is None:
-            report = self._instead(rows, report)
-            number = self._charged(rows, report, kept=kept, capped=False)
+            report = self._replacement(rows, report)
+            number = self._charge(rows, report, local=local, capped=False)
         rows.memo.keep_terms(self._metrics[report.metric].mechanism)
         rows.keys.extend(report.metric, ends_at(self._metrics[report.metric]))
-        state = RowState.LOCAL if kept else RowState.WAITING
+        state = RowState.LOCAL if local else RowState.WAITING
         rows.outbox.add(
             report.batch,
             report.metric,
@@ -263,11 +265,11 @@ class Session:
             state=state,
             response=number if report.permanent else None,
         )
-        if allowance is not None and not kept:
+        if allowance is not None and not local:
             allowance.take(metric)
-        return "kept" if kept else "queued"
+        return "kept" if local else "queued"
 
-    def _charged(self, rows: Rows, report: Pending, *, kept: bool, capped: bool = True) -> int | None:
+    def _charge(self, rows: Rows, report: Pending, *, local: bool, capped: bool = True) -> int | None:
         """Count a report's permanent response and return its number; None where another has to be sent."""
         metric = self._metrics[report.metric]
         try:
@@ -277,7 +279,7 @@ class Session:
                 report.tag,
                 report.permanent,
                 most=metric.max_values if report.permanent and capped else None,
-                kept=kept,
+                kept=local,
                 spare=metric.nothing_is_spare,
             )
         except StateError as error:
@@ -285,17 +287,17 @@ class Session:
                 raise
             return None
 
-    def _instead(self, rows: Rows, report: Pending) -> Pending:
+    def _replacement(self, rows: Rows, report: Pending) -> Pending:
         """Return what is sent in place of a report that would be one response too many, or another than before.
 
-        Another process has reported the last value that the cap allows since this one was made, or the memo holds
-        another response of the value. To send no report would tell that something changed.
+        Since this report was made, another process has reported the last value that the cap allows, or the memo holds
+        another response of the value. A missing report would reveal that something changed.
         """
         metric, recorder = self._metrics[report.metric], self._recorders[report.metric]
         held = {
-            one.tag: one.permanent
-            for one in rows.memo.responses(metric.id)
-            if one.mechanism == metric.mechanism.digest and one.permanent is not None and not one.shared
+            response.tag: response.permanent
+            for response in rows.memo.responses(metric.id)
+            if response.mechanism == metric.mechanism.digest and response.permanent is not None and not response.shared
         }
         altered = report.tag in held
         tag = NOTHING if altered or metric.nothing_is_spare or not held else next(iter(held))

@@ -43,8 +43,8 @@ class Allowance:
         listed = {metric.mechanism.digest: metric.mechanism for metric in registry.values()}
         self._shared = rows.keys.shared(rows.memo, registry)
         for name, digest in self._reports:
-            known = listed.get(digest)
-            kept = rows.memo.terms(digest) if known is None else terms_of(known)
+            mechanism = listed.get(digest)
+            kept = rows.memo.terms(digest) if mechanism is None else terms_of(mechanism)
             self._terms[name, digest] = None if (name, digest) in self._shared else kept
         names = {name for name, _ in self._reports}
         self._caps = {name: cap_of(rows, name) for name in names}
@@ -85,8 +85,8 @@ class Allowance:
 
     def _most_responses(self, key: Key, cap: int | None) -> int | None:
         """Return how many permanent responses there ever are under a cap; it did not bind an earlier version's."""
-        known = self._responses[key]
-        return cap if cap is None or known <= cap else known + (key in self._room_for_nothing)
+        reported = self._responses[key]
+        return cap if cap is None or reported <= cap else reported + (key in self._room_for_nothing)
 
     def _cap_with(self, metric: Metric) -> int | None:
         """Return the largest cap that a metric's reports were made under, this one included; None without."""

@@ -64,7 +64,7 @@ class Consent:
         The version of the registry that was shown.
     metrics
         What was shown of each metric, by id.
-    mark
+    consent_id
         Random: choices that differ in it do not vouch for each other's reports.
     server
         The collector that reports may go to, as scheme, host and port; None where none was named.
@@ -78,7 +78,7 @@ class Consent:
     date: str
     registry: str
     metrics: Mapping[str, Agreement]
-    mark: str
+    consent_id: str
     server: str | None = None
     budget: PersonBudget | None = None
     earlier: bool = False
@@ -131,7 +131,7 @@ class Consent:
         about = {"choice": str(self.choice), "date": self.date, "registry": self.registry, "server": self.server}
         budget = None if self.budget is None else self.budget.to_json()
         metrics = {name: agreed.to_json() for name, agreed in self.metrics.items()}
-        return {"consent": VERSION, **about, "budget": budget, "metrics": metrics, "mark": self.mark}
+        return {"consent": VERSION, **about, "budget": budget, "metrics": metrics, "mark": self.consent_id}
 
 
 def read_consent(paths: StatePaths) -> Consent | None:
@@ -216,10 +216,10 @@ def choose(
     named = None if server is None else origin(server)
     listed = MappingProxyType({name: Agreement.to(metric) for name, metric in registry.items()})
     kept = None if chosen is not Choice.ON or before is None else _renewed(paths, before, listed, named)
-    mark = os.urandom(8).hex() if before is None or kept is None else before.mark
+    consent_id = os.urandom(8).hex() if before is None or kept is None else before.consent_id
     if kept is not None and before is not None and named is None:
         named = before.server
-    consent = Consent(chosen, today.isoformat(), registry.version, listed, mark, named, registry.budget)
+    consent = Consent(chosen, today.isoformat(), registry.version, listed, consent_id, named, registry.budget)
     # Where the list is the same, whatever waits is of metrics that both choices cover.
     narrowed = kept is None or before is None or not set(kept) == set(before.metrics) == set(listed)
     if chosen is Choice.ON and narrowed:
@@ -269,15 +269,15 @@ def pinned(rows: Rows, consent: Consent) -> str | None:
     """Return the collector that reports under a choice may go to: the one it names, or the first one since."""
     if consent.server is not None:
         return consent.server
-    mark, _, server = str(rows.recall("collector") or "").partition(" ")
-    return server if mark == consent.mark else None
+    consent_id, _, server = str(rows.recall("collector") or "").partition(" ")
+    return server if consent_id == consent.consent_id else None
 
 
 def pin(rows: Rows, consent: Consent, server: str) -> str:
     """Keep the first collector that reports under a choice without one could go to; return the one that was kept."""
     before = pinned(rows, consent)
     if before is None:
-        rows.remember("collector", f"{consent.mark} {server}")
+        rows.remember("collector", f"{consent.consent_id} {server}")
     return before or server
 
 

@@ -10,7 +10,7 @@ from overstory.client.consent.consent import Choice, Consent, origin, pin, pinne
 from overstory.client.errors import StateError
 
 if TYPE_CHECKING:
-    from overstory.client.consent.policy import Authority
+    from overstory.client.consent.policy import PermissionSources
     from overstory.client.state.state import Rows, State
     from overstory.protocol.metrics import Metric, MetricRegistry
 
@@ -32,13 +32,13 @@ class Permission:
     """
 
     def __init__(
-        self, authority: Authority, registry: MetricRegistry, server: str | None, state: Callable[[], State]
+        self, sources: PermissionSources, registry: MetricRegistry, server: str | None, state: Callable[[], State]
     ) -> None:
-        self._authority, self._registry, self._state = authority, registry, state
+        self._sources, self._registry, self._state = sources, registry, state
         self.server = None if server is None else origin(server)
-        # The mark of a choice that names no collector, and the one that it is held to, where there is one so far.
+        # The id of a choice that names no collector, and the first collector under it; None where there is none yet.
         self._first: tuple[str, str | None] | None = None
-        self._met = ""  # the mark of the choice that was met last
+        self._pinned = ""  # the id of the choice that was pinned last
         self._covered: dict[str, tuple[Consent, Metric]] = {}  # the very choice and metric that were compared last
 
     def __repr__(self) -> str:
@@ -48,8 +48,8 @@ class Permission:
         """Whether a choice is about this metric as it is, and about where its reports go."""
         if self._elsewhere(consent):
             return False
-        known = self._covered.get(metric.id)
-        if known is not None and known[0] is consent and known[1] is metric:  # neither ever changes
+        last = self._covered.get(metric.id)
+        if last is not None and last[0] is consent and last[1] is metric:  # neither ever changes
             return True
         covered = consent.covers(metric, server=self.server, budget=self._registry.budget)
         if covered:
@@ -58,7 +58,7 @@ class Permission:
 
     def sends(self) -> Consent | None:
         """Return the choice that allows sending at this moment; None when nothing does."""
-        allowed = self._authority.now()
+        allowed = self._sources.now()
         return allowed.consent if allowed.choice is Choice.ON else None
 
     def may_send(self, metric: Metric) -> bool:
@@ -68,20 +68,20 @@ class Permission:
 
     def meet(self, consent: Consent) -> None:
         """Hold the choice to its first collector, and write down that another one was refused."""
-        if self.server is None or self._met == consent.mark:
+        if self.server is None or self._pinned == consent.consent_id:
             return
         with self._state().transaction() as rows:
             first = pin(rows, consent, self.server)
             if first != self.server:
-                rows.remember("refused", f"{consent.mark} {self.server}")
-        self._first, self._met = (consent.mark, first), consent.mark
+                rows.remember("refused", f"{consent.consent_id} {self.server}")
+        self._first, self._pinned = (consent.consent_id, first), consent.consent_id
 
     def _elsewhere(self, consent: Consent) -> bool:
         """Whether a choice that names no collector is held to another one."""
         if self.server is None or consent.server is not None or consent.choice is not Choice.ON:
             return False
-        if self._first is None or self._first[0] != consent.mark:
-            self._first = consent.mark, self._read(consent)
+        if self._first is None or self._first[0] != consent.consent_id:
+            self._first = consent.consent_id, self._read(consent)
         return self._first[1] not in {None, self.server}
 
     def _read(self, consent: Consent) -> str | None:
@@ -95,5 +95,5 @@ class Permission:
 
 def refused(rows: Rows, consent: Consent) -> str | None:
     """Return the collector that reports under a choice were kept from, if there was one."""
-    mark, _, server = str(rows.recall("refused") or "").partition(" ")
-    return server if mark == consent.mark and server != pinned(rows, consent) else None
+    consent_id, _, server = str(rows.recall("refused") or "").partition(" ")
+    return server if consent_id == consent.consent_id and server != pinned(rows, consent) else None

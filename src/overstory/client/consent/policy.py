@@ -59,7 +59,7 @@ class Ceiling(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Effective:
+class EffectiveChoice:
     """What may be done now, and why."""
 
     choice: Choice  # `off`, `local` or `on`
@@ -124,25 +124,25 @@ def lowest(*ceilings: Ceiling) -> Ceiling:
     return min(ceilings, key=lambda ceiling: ceiling.choice.rank)
 
 
-class Authority:
+class PermissionSources:
     """Asks all sources, and reads a file again only when it has changed."""
 
     def __init__(self, paths: StatePaths, environ: Mapping[str, str], policy: Path) -> None:
         self._paths, self._policy = paths, policy
         self._environment = of_environment(environ)
         self._files = os.fspath(policy), os.fspath(paths.consent)
-        self._known: tuple[tuple[Signature, ...], Effective] | None = None  # one attribute: threads need no lock
+        self._cached: tuple[tuple[Signature, ...], EffectiveChoice] | None = None  # one attribute: threads need no lock
 
-    def now(self) -> Effective:
+    def now(self) -> EffectiveChoice:
         """Return what may be done at this moment."""
         # The signatures first: a file that changes while it is read is read again next time.
         seen = tuple(map(_signature, self._files))
-        known = self._known
-        if known is None or known[0] != seen:
-            self._known = known = seen, self._ask()
-        return known[1]
+        cached = self._cached
+        if cached is None or cached[0] != seen:
+            self._cached = cached = seen, self._ask()
+        return cached[1]
 
-    def _ask(self) -> Effective:
+    def _ask(self) -> EffectiveChoice:
         consent = None
         try:
             consent = read_consent(self._paths)
@@ -151,12 +151,12 @@ class Authority:
             person = Ceiling(Choice.OFF, str(error))
         found = lowest(of_policy(self._policy), self._environment, person)
         # Where nothing forbids, it is the person who allows.
-        return Effective(*(person if found.choice is Choice.ON else found), consent)
+        return EffectiveChoice(*(person if found.choice is Choice.ON else found), consent)
 
 
-def effective(paths: StatePaths, environ: Mapping[str, str], policy: Path) -> Effective:
+def effective(paths: StatePaths, environ: Mapping[str, str], policy: Path) -> EffectiveChoice:
     """Return what may be done, and why."""
-    return Authority(paths, environ, policy).now()
+    return PermissionSources(paths, environ, policy).now()
 
 
 def _signature(path: str, stat: Callable[[str], os.stat_result] = os.stat) -> Signature:

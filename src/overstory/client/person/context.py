@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from overstory.client.state.paths import StatePaths, policy_file
 
 if TYPE_CHECKING:
-    from overstory.client.consent.policy import Effective
+    from overstory.client.consent.policy import EffectiveChoice
     from overstory.protocol.metrics import MetricRegistry
 
 
@@ -37,7 +37,7 @@ class Setting:
         self.out.write(f"{json.dumps(told, indent=2, allow_nan=False)}\n")
 
     @property
-    def effective(self) -> Effective:
+    def effective(self) -> EffectiveChoice:
         """What may be done now, and why."""
         from overstory.client.consent.policy import effective
 

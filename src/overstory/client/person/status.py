@@ -20,7 +20,7 @@ from overstory.privacy.text import columns, duration, plural
 
 if TYPE_CHECKING:
     from overstory.client.budget import Spent
-    from overstory.client.consent.policy import Effective
+    from overstory.client.consent.policy import EffectiveChoice
     from overstory.client.state.state import Rows
     from overstory.privacy.registry.totals import TotalCost
     from overstory.protocol.metrics import Metric
@@ -76,7 +76,7 @@ class Status:
         The collector that reports may go to under the choice; None where none is known yet.
     """
 
-    effective: Effective
+    effective: EffectiveChoice
     missing: Mapping[str, tuple[str, ...]]
     folder: Path
     pending: int = 0
@@ -217,7 +217,7 @@ def spent_json(spent: Spent) -> dict[str, Any]:
 def read_status(
     paths: StatePaths,
     registry: Mapping[str, Metric],
-    effective: Effective,
+    effective: EffectiveChoice,
     *,
     now: float,
     pending: int = 0,

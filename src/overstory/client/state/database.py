@@ -1,9 +1,7 @@
-"""Opening state.db for one transaction, and saying in one way what went wrong.
+"""Opens state.db for one transaction, translates its errors, and defines and upgrades its tables.
 
-The tables of state.db, and how a database of an earlier version becomes one of this.
-
-Version 1 had the first four tables; `VERSION` counts the steps since. A step is never edited once released: it is
-what databases on people's devices went through.
+Version 1 had the first four tables; `VERSION` counts the upgrade steps since. A step is never edited once released:
+databases on people's devices have gone through it.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from overstory.client.errors import Fault, StateError
-from overstory.client.state.fork_guard import no_fork
+from overstory.client.state.fork_guard import fork_guard
 
 _BY_CODE: Final = {
     sqlite3.SQLITE_BUSY: Fault.BUSY,
@@ -38,7 +36,7 @@ _BY_ERRNO: Final = {
     errno.EACCES: Fault.READ_ONLY,
     errno.EPERM: Fault.READ_ONLY,
 }
-_SAID: Final = {
+_MESSAGES: Final = {
     Fault.BUSY: "another process has held it for too long",
     Fault.FULL: "there is no room left on the disk, or a limit on files is reached",
     Fault.READ_ONLY: "it cannot be written",
@@ -48,26 +46,26 @@ _SAID: Final = {
 
 
 @contextmanager
-def saying(path: Path) -> Iterator[None]:
-    """Turn what SQLite and the system raise into `StateError`."""
+def translate_errors(path: Path) -> Iterator[None]:
+    """Turn the errors of SQLite and of the system into `StateError`."""
     try:
         yield
     except sqlite3.Error as error:
         raise StateError(*_of_sqlite(error, path)) from error
-    except UnicodeDecodeError as error:  # SQLite says what is wrong in the words of the file, which are no text
-        raise StateError(Fault.DAMAGED, f"{path}: {_SAID[Fault.DAMAGED]}") from error
+    except UnicodeDecodeError as error:  # SQLite quotes the file in its message, and that is not text
+        raise StateError(Fault.DAMAGED, f"{path}: {_MESSAGES[Fault.DAMAGED]}") from error
     except OSError as error:
         fault = _BY_ERRNO.get(error.errno or 0, Fault.UNREADABLE)
-        raise StateError(fault, f"{path}: {_SAID[fault]}: {error.strerror or error}") from error
+        raise StateError(fault, f"{path}: {_MESSAGES[fault]}: {error.strerror or error}") from error
 
 
 def _of_sqlite(error: sqlite3.Error, path: Path) -> tuple[Fault, str]:
     code = getattr(error, "sqlite_errorcode", None)
-    # An extended code carries its primary one in the low byte. Some faults have no code, such as text for a number.
+    # The low byte of an extended code is the primary code. Some faults have none, such as text for a number.
     fault = Fault.DAMAGED if code is None else _BY_CODE.get(code & 0xFF, Fault.UNREADABLE)
     if code is not None and code & 0xFF == sqlite3.SQLITE_IOERR and _over_the_limit(path):
         fault = Fault.FULL
-    return fault, f"{path}: {_SAID[fault]} ({getattr(error, 'sqlite_errorname', None) or error})"
+    return fault, f"{path}: {_MESSAGES[fault]} ({getattr(error, 'sqlite_errorname', None) or error})"
 
 
 def _over_the_limit(path: Path) -> bool:
@@ -87,19 +85,19 @@ def _uri(path: str, mode: str) -> str:
 
 @contextmanager
 def connected(path: Path, mode: str, timeout: float, *, synchronous: str = "EXTRA") -> Iterator[sqlite3.Connection]:
-    """Open a database that exists, "rw" or "ro", and close it again.
+    """Open an existing database, "rw" or "ro", and close it at the end.
 
     Parameters
     ----------
     path, mode, timeout
-        Where it is, what it is opened for, and for how many seconds to wait for others.
+        Its path, the mode, and for how many seconds to wait for other processes.
     synchronous
-        What a commit waits for, in SQLite's word: FULL where the caller waits for the folder itself.
+        SQLite's pragma of that name; FULL where the caller synchronizes the folder itself.
     """
     uri = _uri(os.path.abspath(path), mode)  # noqa: PTH100 - resolve() would follow links
     if not os.path.exists(path):  # noqa: PTH110 - a record begins with this
         raise StateError(Fault.LOST, f"{path}: what was reported so far is lost; forget the whole state to begin anew")
-    with no_fork(), closing(sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)) as connection:
+    with fork_guard(), closing(sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)) as connection:
         # A rollback journal and not WAL, whose shared memory does not exist on network homes. EXTRA waits for the
         # folder too: a journal that is back after a power loss would undo the last commit, a withdrawal for example.
         for pragma in (
@@ -114,7 +112,7 @@ def connected(path: Path, mode: str, timeout: float, *, synchronous: str = "EXTR
 
 @contextmanager
 def committed(connection: sqlite3.Connection) -> Iterator[None]:
-    """Hold the right to write; commit when the block ends, undo when it raises."""
+    """Hold the write lock; commit at the end of the block, roll back if it raises."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -125,10 +123,10 @@ def committed(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def damage(connection: sqlite3.Connection) -> str | None:
-    """Return what SQLite's own check finds wrong, None when it finds nothing."""
-    found = connection.execute("PRAGMA quick_check(1)").fetchone()
-    return None if found is None or found[0] == "ok" else str(found[0])
+def integrity_error(connection: sqlite3.Connection) -> str | None:
+    """Return the first problem that SQLite's integrity check reports; None when there is none."""
+    row = connection.execute("PRAGMA quick_check(1)").fetchone()
+    return None if row is None or row[0] == "ok" else str(row[0])
 
 
 FIRST: Final = (

@@ -1,7 +1,7 @@
-"""Forks: none happens while a transaction is under way, and a child starts without its parent's queue.
+"""Keeps forks and transactions apart, and empties a child's copy of its parent's queue.
 
 SQLite's locks and journals belong to a process. A child that inherited an open transaction would share them with its
-parent, so a fork waits for the transaction to end; should it not end, the child never touches a database at all.
+parent. So a fork waits until the transaction ends; if it does not end in time, the child never opens a database.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import Final, Protocol
 from overstory.client.errors import Fault, StateError
 
 PATIENCE: Final = 5.0
-"""For how many seconds a fork waits for a transaction that is under way."""
+"""Seconds for which a fork waits for a transaction to end."""
 
 
 class Forked(Protocol):
-    """What has to know that it is in a child now."""
+    """An object that is informed when it is in a child."""
 
     def after_fork(self) -> None:
-        """Start anew: what was queued is the parent's, and no other thread is here."""
+        """Reset: queued reports are the parent's, and no other thread exists here."""
         ...
 
 
 class _Gate:
-    """Held during every transaction of this process, and during every fork."""
+    """A lock that is held during every transaction of this process and during every fork."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -56,13 +56,13 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
 
 
 def watch(watcher: Forked) -> None:
-    """Tell `watcher` when it is in a child."""
+    """Call `watcher.after_fork` in every child."""
     _gate.watching.add(watcher)
 
 
 @contextmanager
-def no_fork() -> Iterator[None]:
-    """Let no fork happen in this block."""
+def fork_guard() -> Iterator[None]:
+    """Delay forks until the end of this block."""
     if _gate.broken:
         raise StateError(Fault.BUSY, "this process was forked in the middle of a transaction: it records nothing")
     with _gate.lock:

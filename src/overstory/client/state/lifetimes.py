@@ -130,11 +130,11 @@ class Lifetimes:
             return frozenset()
         from overstory.privacy.payload_terms import BitTerms, terms_of
 
-        known = {one.mechanism.digest: terms_of(one.mechanism) for one in metrics.values()}
+        listed = {metric.mechanism.digest: terms_of(metric.mechanism) for metric in metrics.values()}
 
         def answered_filters(mechanism: bytes) -> bool:
             """Whether two values with one filter had one response; also where nobody can tell any more."""
-            terms = known.get(mechanism) or memo.terms(mechanism)
+            terms = listed.get(mechanism) or memo.terms(mechanism)
             if terms is None:
                 return True
             if not isinstance(terms, BitTerms) or terms.fresh or terms.most_values is not None:
@@ -174,7 +174,7 @@ def ends_at(metric: Metric) -> int:
 def changes(lives: Mapping[str, Life], metrics: Mapping[str, Metric]) -> dict[str, int]:
     """Return the ends that a registry gives to known metrics, where they are news."""
     ends = {name: ends_at(metrics[name]) for name, life in lives.items() if name in metrics and not life.erased}
-    return {name: at for name, at in ends.items() if (known := lives[name].ends) is None or known < at}
+    return {name: at for name, at in ends.items() if (end := lives[name].ends) is None or end < at}
 
 
 def over(lives: Mapping[str, Life], now: float) -> frozenset[str]:

@@ -161,30 +161,30 @@ class Memo:
             Whose response it is, its tag, and its bytes.
         """
         key = (metric, mechanism, tag)
-        known = self._connection.execute(
+        row = self._connection.execute(
             "SELECT number, permanent FROM responses WHERE metric = ? AND mechanism = ? AND tag = ?", key
         ).fetchone()
-        if known is None:
+        if row is None:
             place = not (spare and tag == NOTHING)
             if place and most is not None and self.distinct(metric, spare=spare) >= most:
                 return None
-            known = (self._next_number(metric, mechanism), permanent)
+            row = (self._next_number(metric, mechanism), permanent)
             self._connection.execute(
-                "INSERT INTO responses VALUES (?, ?, ?, ?, ?, 0, 0)", (*key[:2], known[0], tag, permanent)
+                "INSERT INTO responses VALUES (?, ?, ?, ?, ?, 0, 0)", (*key[:2], row[0], tag, permanent)
             )
-        elif known[1] != permanent:
+        elif row[1] != permanent:
             raise changed_response(metric)
         column = "kept" if kept else "reports"
         self._connection.execute(
             f"UPDATE responses SET {column} = {column} + 1 WHERE metric = ? AND mechanism = ? AND tag = ?",  # noqa: S608 - own words
             key,
         )
-        return int(known[0])
+        return int(row[0])
 
     def keep_terms(self, mechanism: Mechanism) -> None:
         """Keep what a mechanism's privacy rests on: the ledger outlives the registry."""
-        known = self._connection.execute("SELECT 1 FROM terms WHERE mechanism = ?", (mechanism.digest,)).fetchone()
-        if known is None:
+        row = self._connection.execute("SELECT 1 FROM terms WHERE mechanism = ?", (mechanism.digest,)).fetchone()
+        if row is None:
             from overstory.privacy.payload_terms import terms_of
             from overstory.protocol.canonical import canonical
 

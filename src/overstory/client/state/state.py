@@ -1,8 +1,7 @@
 """The device's state: a secret, and a database of what was reported and what waits.
 
-A connection lives as long as one transaction, so nothing is open across a fork, and every process sees what the others
-did. SQLite keeps a rollback journal and waits for the disk at every commit: after a crash a transaction is there as a
-whole or not at all.
+A connection lasts for one transaction, so none is open across a fork, and every process sees the others' changes.
+SQLite keeps a rollback journal and waits for the disk at every commit: a crash leaves all of a transaction or nothing.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 from overstory.client.errors import Fault, StateError
 from overstory.client.state import database
-from overstory.client.state.database import committed, connected, saying
+from overstory.client.state.database import committed, connected, translate_errors
 from overstory.client.state.files import locked, make_folder, refuse_foreign
-from overstory.client.state.fork_guard import no_fork
-from overstory.client.state.lifecycle import elsewhere, mark_of, open_or_create
+from overstory.client.state.fork_guard import fork_guard
+from overstory.client.state.lifecycle import elsewhere, machine_hash, open_or_create
 from overstory.client.state.lifetimes import Lifetimes
 from overstory.client.state.memo import Memo
 from overstory.client.state.outbox import Bounds, Outbox
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric
 
 PERIODS_KEPT: Final = 400
-"""How many periods are remembered as reported, per metric; earlier ones are refused altogether."""
+"""Periods remembered as reported, per metric; earlier ones are always refused."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +45,13 @@ class Claims:
 
     reported: frozenset[int]
     first: int | None
-    length: int | None = None  # the seconds of the period that they number; None where an earlier version did not say
+    length: int | None = None  # the period's length in seconds; None where an earlier version did not store it
 
     def by(self, period: Period) -> Claims:
-        """Return the same by the metric's period of now.
+        """Return the same claims in terms of the metric's present period.
 
-        Where its length was another, every period that begins before the end of the last one reported counts as
-        reported: a day of which an hour had its report has had it.
+        Where its length was different, every period that begins before the end of the last reported one counts as
+        reported: a report for one hour counts for its day.
         """
         if self.length is None or self.length == period.seconds:
             return self
@@ -73,31 +72,31 @@ class Rows:
     @property
     def fingerprint(self) -> bytes | None:
         """The fingerprint of the secret that everything here was made with."""
-        found = self._connection.execute("SELECT value FROM about WHERE key = 'fingerprint'").fetchone()
-        return None if found is None else bytes(found[0])
+        row = self._connection.execute("SELECT value FROM about WHERE key = 'fingerprint'").fetchone()
+        return None if row is None else bytes(row[0])
 
     @property
     def machine(self) -> bytes | None:
-        """What was kept of the machine that the state was begun on; None where it had no id, or by an older version."""
-        found = self._connection.execute("SELECT value FROM about WHERE key = 'machine'").fetchone()
-        return None if found is None else bytes(found[0])
+        """The hash of the id of the machine where the state was created; None without an id or in an older version."""
+        row = self._connection.execute("SELECT value FROM about WHERE key = 'machine'").fetchone()
+        return None if row is None else bytes(row[0])
 
     def bind(self, machine: bytes) -> None:
-        """Keep the mark of another machine."""
+        """Store the hash of another machine's id."""
         self._connection.execute("REPLACE INTO about VALUES ('machine', ?)", (machine,))
 
     def claims(self, metric: str) -> Claims:
         """Return which periods of a metric have had their report."""
-        found = self._connection.execute("SELECT period FROM reported WHERE metric = ?", (metric,))
-        return Claims(frozenset(row[0] for row in found), self._number(f"first {metric}"), self._length(metric))
+        periods = self._connection.execute("SELECT period FROM reported WHERE metric = ?", (metric,))
+        return Claims(frozenset(row[0] for row in periods), self._number(f"first {metric}"), self._length(metric))
 
     def claim(self, metric: Metric, period: int) -> bool:
         """Take a period of a metric for one report; return False when it has had one."""
         self._number_by(metric)
-        return self._taken(metric.id, period)
+        return self._claim(metric.id, period)
 
     def _number_by(self, metric: Metric) -> None:
-        """Number a metric's claims by its period of now; what waits with the number of another is not sent."""
+        """Renumber a metric's claims by its present period; reports that wait with an old number are not sent."""
         length = self._length(metric.id)
         if length == metric.period.seconds:
             return
@@ -108,7 +107,7 @@ class Rows:
             self.outbox.renumber(metric.id, lambda number: metric.period.number(before.start(number)))
         self._connection.execute("REPLACE INTO about VALUES (?, ?)", (f"length {metric.id}", metric.period.seconds))
 
-    def _taken(self, metric: str, period: int) -> bool:
+    def _claim(self, metric: str, period: int) -> bool:
         first = self._number(f"first {metric}")
         if first is not None and period < first:
             return False
@@ -120,8 +119,8 @@ class Rows:
         return self._number(f"length {metric}")
 
     def _number(self, key: str) -> int | None:
-        found = self._connection.execute("SELECT value FROM about WHERE key = ?", (key,)).fetchone()
-        return None if found is None else int(found[0])
+        row = self._connection.execute("SELECT value FROM about WHERE key = ?", (key,)).fetchone()
+        return None if row is None else int(row[0])
 
     def _forget_periods(self, metric: str) -> None:
         oldest = self._connection.execute(
@@ -133,23 +132,23 @@ class Rows:
             self._connection.execute("REPLACE INTO about VALUES (?, ?)", (f"first {metric}", oldest[0] + 1))
 
     def recall(self, what: str) -> str | int | float | None:
-        """Return what `remember` kept under this name."""
-        found = self._connection.execute("SELECT value FROM about WHERE key = ?", (f"kept {what}",)).fetchone()
-        value: str | int | float | None = None if found is None else found[0]
+        """Return what `remember` stored under this name."""
+        row = self._connection.execute("SELECT value FROM about WHERE key = ?", (f"kept {what}",)).fetchone()
+        value: str | int | float | None = None if row is None else row[0]
         return value
 
     def remember(self, what: str, value: str | float) -> None:
-        """Keep a word or a number under a name."""
+        """Store a string or a number under a name."""
         self._connection.execute("REPLACE INTO about VALUES (?, ?)", (f"kept {what}", value))
 
     def count(self, what: str, by: int = 1) -> None:
-        """Add to a tally."""
+        """Add to a counter."""
         self._connection.execute(
             "INSERT INTO counts VALUES (?1, ?2) ON CONFLICT (what) DO UPDATE SET number = number + ?2", (what, by)
         )
 
     def counts(self) -> dict[str, int]:
-        """Return the tallies."""
+        """Return the counters."""
         return dict(self._connection.execute("SELECT what, number FROM counts ORDER BY what"))
 
 
@@ -184,13 +183,13 @@ class State:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a database, in whatever condition."""
+        """Whether there is a database file, which may be damaged."""
         return self.paths.database.exists()
 
     def begin(self, timeout: float | None = None) -> DeviceSecret:
-        """Make the state, or open and check the one that is there; return its secret."""
+        """Create the state, or open and check the existing one; return its secret."""
         wait = self.timeout if timeout is None else timeout
-        with saying(self.paths.folder), no_fork():
+        with translate_errors(self.paths.folder), fork_guard():
             make_folder(self.paths.folder)
             refuse_foreign(self.paths)
             with locked(self.paths.lock, wait) as lock:
@@ -204,38 +203,38 @@ class State:
         wait = self.timeout if timeout is None else timeout
         path = self.paths.database
         refuse_foreign(self.paths)
-        with saying(path), connected(path, "rw", wait) as connection, committed(connection):
+        with translate_errors(path), connected(path, "rw", wait) as connection, committed(connection):
             version = database.version_of(connection)
             if version != database.VERSION:
                 self._check_there(version)
                 database.upgrade(connection, version)
-            yield self._mine(Rows(connection, self.bounds))
+            yield self._check_secret(Rows(connection, self.bounds))
 
     @contextmanager
     def snapshot(self) -> Iterator[Rows]:
-        """Read one consistent picture; works where nothing may be written."""
+        """Read one consistent snapshot; works where nothing may be written."""
         path = self.paths.database
         refuse_foreign(self.paths)
         self._roll_back()
-        with saying(path), connected(path, "ro", self.timeout) as connection:
+        with translate_errors(path), connected(path, "ro", self.timeout) as connection:
             connection.execute("BEGIN")
             version = database.version_of(connection)
             if version >= database.VERSION:
                 if version > database.VERSION:
                     database.upgrade(connection, version)
-                yield self._mine(Rows(connection, self.bounds))
+                yield self._check_secret(Rows(connection, self.bounds))
                 return
             self._check_there(version)
             connection.execute("ROLLBACK")
             with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
                 connection.backup(copy)
                 database.upgrade(copy, version)
-                yield self._mine(Rows(copy, self.bounds))
+                yield self._check_secret(Rows(copy, self.bounds))
 
     def check_machine(self) -> None:
-        """Raise StateError where the state was begun on another machine; a state without a mark is accepted."""
+        """Raise StateError where the state was created on another machine; a state without a machine id is accepted."""
         secret = self._secret or read_secret(self.paths.secret)
-        here = None if secret is None else mark_of(secret.fingerprint)
+        here = None if secret is None else machine_hash(secret.fingerprint)
         if here is None or not self.exists:
             return
         with self.snapshot() as rows:
@@ -243,15 +242,15 @@ class State:
                 raise elsewhere(self.paths.folder)
 
     def move_here(self) -> None:
-        """Bind the state to this machine, secret, ledger and all: it replaces the one where it was begun."""
+        """Bind the state to this machine, which replaces the one where it was created."""
         secret = read_secret(self.paths.secret)
-        here = None if secret is None else mark_of(secret.fingerprint)
+        here = None if secret is None else machine_hash(secret.fingerprint)
         if here is not None and self.exists:
             with self.transaction() as rows:
                 rows.bind(here)
 
     def _roll_back(self) -> None:
-        """Undo what a process that was killed left half done: a connection that may only read cannot."""
+        """Roll back what a killed process left: a read-only connection cannot."""
         path = self.paths.database
         if os.path.exists(f"{path}-journal"):  # noqa: PTH110 - one stat for every reading
             with suppress(sqlite3.Error, StateError, OSError), connected(path, "rw", self.timeout) as connection:
@@ -261,7 +260,7 @@ class State:
         if version == 0:
             raise StateError(Fault.LOST, f"{self.paths.database}: what was reported so far is lost, or was forgotten")
 
-    def _mine(self, rows: Rows) -> Rows:
+    def _check_secret(self, rows: Rows) -> Rows:
         if self._secret is not None and rows.fingerprint != self._secret.fingerprint:
             raise StateError(Fault.CHANGED, f"{self.paths.folder}: this state was forgotten, and another one begun")
         return rows

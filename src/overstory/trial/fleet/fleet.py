@@ -22,9 +22,9 @@ from typing import Any, Final
 
 from overstory.client.consent.agreement import Agreement
 from overstory.client.consent.consent import Choice, Consent
-from overstory.client.consent.policy import Effective
+from overstory.client.consent.policy import EffectiveChoice
 from overstory.client.outcomes import MADE
-from overstory.client.session import Leave, Session
+from overstory.client.session import RecordPermission, Session
 from overstory.client.state import database
 from overstory.client.state.database import committed
 from overstory.client.state.outbox import RowState
@@ -173,7 +173,7 @@ class Fleet:
         self._now, self._asked = 0.0, 0.0
         listed = {name: Agreement.to(metric) for name, metric in registry.items()}
         self._consent = Consent(Choice.ON, "", registry.version, listed, "simulated", None, registry.budget)
-        self._effective = Effective(Choice.ON, "simulated people agree", self._consent)
+        self._effective = EffectiveChoice(Choice.ON, "simulated people agree", self._consent)
         self._covered: dict[str, bool] = {}
         self._states: list[MemoryState] = []
         self.outcomes: dict[str, Outcomes] = {}
@@ -187,7 +187,7 @@ class Fleet:
         while values := list(islice(held, GROUP)):
             self._live(values, when, advance or (lambda _: None))
 
-    def now(self) -> Effective:
+    def now(self) -> EffectiveChoice:
         """Return what may be done, as a client's authority does: everything that the registry lists."""
         return self._effective
 
@@ -206,9 +206,9 @@ class Fleet:
         for number, moment in enumerate(when):
             self._now = moment.time
             outcomes = self.outcomes[moment.metric.id]
-            leave = Leave(kept=False, mark=self._consent.mark, due=moment.time)
+            permission = RecordPermission(local=False, consent_id=self._consent.consent_id, due=moment.time)
             for session, held in zip(sessions, values, strict=True):
-                outcome = session.record(moment.metric, held[number], moment.period, leave)
+                outcome = session.record(moment.metric, held[number], moment.period, permission)
                 if outcome in MADE:
                     outcomes.made += 1
                 else:
