@@ -66,6 +66,7 @@ def _are_devices(first: int, n: int) -> bool:
 def _cohorts(key: bytes, num_cohorts: int, n: int, first_device: int) -> U32:
     """Take ``U num_cohorts >> 64``, U being pair ``device mod 8`` of block ``device // (8 LANES) LANES + lane``."""
     devices = np.arange(first_device, first_device + n, dtype=np.int64)
+    # Block number device // 8, and which of its eight pairs of words.
     lanes, place = devices // (8 * LANES) * LANES + (devices >> 3) % LANES, devices & 7
     numbers, which = np.unique(lanes, return_inverse=True)
     words = blocks(key_words(key, b"cohort-1"), (0, numbers, numbers >> 32, 0), 20)
@@ -106,6 +107,7 @@ def simulate_symbols(
         words = blocks(key_words(key, b"symperm1"), (devices >> 32, devices, cohorts, held), 12)
         held = _passed(words[:3], held, permanent, num_symbols)
     if instantaneous is not None:
+        # Four devices that lie LANES apart share an instantaneous block: words 4 number .. 4 number + 2.
         lanes, number = devices // (4 * LANES) * LANES + devices % LANES, devices // LANES % 4
         words = blocks(key_words(key, b"syminst1"), (0, lanes, lanes >> 32, report_index), 12)
         mine = words[4 * number + np.arange(3)[:, None], np.arange(held.size)]
@@ -150,8 +152,10 @@ def _members(
             words = blocks(key, (word // 16, devices, devices >> 32, symbols), 12)
         drawn = words[word % 16]
         if word == 0:
+            # Word 0 decides: inside, the own value takes one place and one draw less is made.
             counts = subset_size - (drawn < np.uint64(inside)).astype(np.int64)
             continue
+        # Floyd's sampling: draw from 0 .. last, and take `last` itself if the drawn one is in already.
         last = domain_size - 2 - subset_size + word
         those = rows[counts >= subset_size - word + 1]
         member = (drawn[those] * np.uint64(last + 1) >> np.uint64(32)).astype(np.int64)
@@ -187,6 +191,7 @@ def simulate_bits(
     check_devices(first_device, held.size)
     bits = np.zeros((held.size, 8 * -(-num_bits // 64)), np.uint8)
     rows = np.arange(held.size)[:, None]
+    # Encode: set each position's bit, then read the bytes as little-endian words.
     at = positions[whose, held].astype(np.int64)
     np.bitwise_or.at(bits, (rows, at >> 3), (1 << (at & 7)).astype(np.uint8))
     reports = bits.view("<u8").astype(np.uint64)
@@ -198,6 +203,7 @@ def simulate_bits(
     if instantaneous is not None:
 
         def fresh(words: int) -> tuple[tuple[Any, Any, Any], Any]:
+            # As many devices to a block as its eight words allow (see the kernel's module).
             share = 1
             while share < 8 and 2 * share * words * _digits(instantaneous) <= 8:
                 share *= 2
@@ -225,6 +231,7 @@ def _through(reports: NDArray[np.uint64], channel: Channel, key: U32, names: Any
         count = -(-size * depth // 8)
         stream = [blocks(key, (32 * group + block, *those), 12) for block in range(count)]
         flat = np.concatenate(stream).astype(np.uint64) if stream else np.empty((0, len(reports)), np.uint64)
+        # Digit j of word i of the group is 64-bit word j size + i of the stream.
         uniform = flat[::2] | flat[1::2] << np.uint64(32)
         for i in range(word, word + size):
             at = first + i - word + size * np.arange(depth)[:, None]
@@ -241,6 +248,7 @@ def _coins(digits: NDArray[np.uint64], threshold: int, n: int) -> NDArray[np.uin
         return np.full(n, ~np.uint64(0))
     below, undecided = np.zeros(n, np.uint64), np.full(n, ~np.uint64(0))
     for j, digit in enumerate(digits):
+        # U < t at the first digit where they differ: there t has a 1 and U a 0.
         if threshold >> (31 - j) & 1:
             below |= undecided & ~digit
             undecided = undecided & digit

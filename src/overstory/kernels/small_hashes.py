@@ -65,6 +65,7 @@ def transformed(sums: NDArray[np.int64]) -> NDArray[np.int64]:
     size, many = sums.shape
     step = 1
     while step < size:
+        # One factor (1 1; 1 -1) of the Kronecker product, on all columns at once.
         pairs = sums.reshape(size // (2 * step), 2, step, many)
         sums = np.stack((pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]), axis=1).reshape(size, many)
         step *= 2
@@ -120,9 +121,11 @@ def count_blocks(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[
     low = np.uint64((1 << step) - 1)
     for z in range(1 << hash_bits):
         chosen = [j for j in range(hash_bits) if z >> j & 1]
+        # A' z is the exclusive or of the rows that z names; its sign is the parity with the parent and with y.
         words = np.bitwise_xor.reduce(masks[:, chosen], axis=1) if chosen else np.zeros(len(masks), np.uint64)
         odd = parity(words[:, None] & parents) ^ parity(reported & np.uint32(z))[:, None]
         np.add.at(sums, (words & low).astype(np.int64), 1 - 2 * odd.astype(np.int64))
+    # support = 2^-m (H signs), exact since every support is whole.
     support: NDArray[np.int64] = transformed(sums).T >> hash_bits
     return support
 
@@ -171,6 +174,7 @@ def _mix32(words: NDArray[Any]) -> U64:
 
 def _hash_words(words: Any, seeds: NDArray[Any]) -> U64:
     """`overstory.protocol.encodings.symbols.hash_word` of many."""
+    # x = low ^ m; x = (x ^ x >> 16) C1 + high; x = (x ^ x >> 15) C2, modulo 2^32.
     x = (words & MASK) ^ _mix32(seeds)
     x ^= x >> np.uint64(16)
     x = (x * np.uint64(C1) + (words >> HALF)) & MASK

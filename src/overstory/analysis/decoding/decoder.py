@@ -159,6 +159,7 @@ def decode(
         raise ParameterError(f"method must be gls or lasso, not {method!r}")
     if correction not in {"fdr", "bonferroni"}:
         raise ParameterError(f"correction must be fdr or bonferroni, not {correction!r}")
+    # Equal columns are decoded once, as one candidate: only their sum can be estimated.
     groups = _Groups.of(candidate_map)
     per_device = check_reports_per_device(reports_per_device)
     first = None if permanent is None else (float(permanent.keep_one), float(permanent.raise_zero))
@@ -187,6 +188,7 @@ def _is_crowded(model: LinearModel, fit: Fit) -> bool:
     A candidate alone would have variance 1 / x'Wx; among M others on n rows of random bits about n / (n - M) times
     that.
     """
+    # Variance inflation: the fit's variance over 1 / x'Wx, at the median candidate.
     alone = 1.0 / correlate(model.candidates, model.weights)
     return median(fit.variances / alone) > INFLATION
 
@@ -235,6 +237,7 @@ def _decoded(
     per_device: float,
 ) -> Decoded:
     """Scale to reports and standard errors, and gather what the reader must know."""
+    # Shares times N: counts, raw counts and standard errors; the reported count is divided among equal columns.
     reports = counts.num_reports
     scale = reports or 1
     raw = groups.spread(fit.raw) * scale
@@ -250,6 +253,7 @@ def _decoded(
         num_reports=reports,
         interval_kind=interval_kind,
         reports_per_device=per_device,
+        # Storey's share of absent candidates, where all candidates were tested alike.
         null_share=null_share(upper_p_values(raw, errors)) if fit.storey else 1.0,
         alpha=alpha,
         correction=correction,

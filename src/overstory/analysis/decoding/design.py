@@ -88,6 +88,7 @@ def squared_lengths(candidates: CandidateMap, basis: F64, centre: F64) -> F64:
 
 def predict(candidates: CandidateMap, coefficients: F64) -> F64:
     """Return X b, shape (num_rows,): what each row would hold if candidate s had weight ``coefficients[s]``."""
+    # X b as a scatter: only candidates with weight, each adding it to the rows that it sets.
     held = np.flatnonzero(coefficients)
     rows = column_rows(candidates, held)
     weights = np.repeat(coefficients[held], rows.shape[1])
@@ -121,6 +122,7 @@ def column_rows(candidates: CandidateMap, columns: NDArray[np.intp]) -> NDArray[
     """Return the rows that some columns set, shape (len(columns), num_cohorts * num_hashes); repeats are -1."""
     positions = candidates.positions[:, columns, :].astype(np.int64)
     if not candidates.distinct:
+        # A Bloom bit is set once: after sorting, a repeat equals the one before it.
         positions = np.sort(positions, axis=2)
         positions[:, :, 1:][positions[:, :, 1:] == positions[:, :, :-1]] = -1
     offset = (np.arange(candidates.num_cohorts) * candidates.num_bits)[:, None, None]
@@ -149,6 +151,7 @@ def _suspects(candidates: CandidateMap) -> list[NDArray[np.intp]]:
     ordered = np.sort(prints)
     if not (ordered[1:] == ordered[:-1]).any():
         return []
+    # Runs of equal fingerprints; the stable sort keeps the candidates' order in each.
     order = np.argsort(prints, kind="stable")
     edges = np.flatnonzero(np.diff(prints[order])) + 1
     starts = np.concatenate(([0], edges))

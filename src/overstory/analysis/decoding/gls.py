@@ -56,11 +56,13 @@ def simplex_least_squares(gram: F64, moment: F64) -> F64:
     inside = np.ones(size, bool)
     fewest, patience = size + 1, PATIENCE
     for _ in range(MAX_EXCHANGES):
+        # KKT conditions: shares >= 0 inside, slope of the Lagrangian >= 0 outside; what breaks them is `wrong`.
         shares, slope = _equality_solution(gram, moment, inside)
         scale = 1e-12 * max(1.0, float(np.abs(moment).max()))
         wrong = np.flatnonzero((inside & (shares < 0.0)) | (~inside & (slope < -scale)))
         if not wrong.size:
             break
+        # Exchange all wrong ones while their number falls; after PATIENCE failures only the last one (Murty's rule).
         if wrong.size < fewest:
             fewest, patience = wrong.size, PATIENCE
         else:
@@ -76,6 +78,7 @@ def _equality_solution(gram: F64, moment: F64, inside: NDArray[np.bool_]) -> tup
     """Minimize over the shares inside, summing to one; also return the slope of the Lagrangian everywhere."""
     held = np.flatnonzero(inside)
     block = gram[np.ix_(held, held)]
+    # G f = b - mu 1 with 1'f = 1: f = G^-1 b - mu G^-1 1 and mu = (1'G^-1 b - 1) / (1'G^-1 1).
     both = _solve(block, np.column_stack((moment[held], np.ones(held.size))))
     multiplier = (both[:, 0].sum() - 1.0) / both[:, 1].sum()
     shares = np.zeros(moment.size)
@@ -160,6 +163,7 @@ def inverse(matrix: F64) -> F64:
     """
     if not matrix.size:
         return matrix
+    # Scaled to a unit diagonal, the condition number does not depend on how much a candidate weighs.
     size = np.sqrt(np.maximum(np.diag(matrix), np.finfo(float).tiny))
     scale = size[:, None] * size
     try:
@@ -191,6 +195,7 @@ def fit_gls(model: LinearModel, *, complete: bool) -> Fit:
         Whether the list is declared to hold every string: frequencies then sum to one.
     """
     normal = NormalEquations.of(model)
+    # First fit for the shares, then the weights 1 / Var y that hold at them (one Gauss-Newton step).
     reported = _reported(normal, complete=complete)
     better = model.reweighted(_shares(model, reported))
     if better is not model:
@@ -223,6 +228,7 @@ def _fit_open(model: LinearModel, normal: NormalEquations) -> Solution:
         covariance = inverse(normal.centred_matrix)
     except SingularDesignError:
         return _fit_plain(model, normal)
+    # f = ((X - o)'W(X - o))^-1 (X - o)'W(y - o): E y - o = (X - o) f.
     f = covariance @ normal.centred_moment
     residuals = model.response - o - predict(model.candidates, f) + o * f.sum()
     phi, degrees = dispersion(model, residuals, f.size)
@@ -232,6 +238,7 @@ def _fit_open(model: LinearModel, normal: NormalEquations) -> Solution:
 
 def _let_go(model: LinearModel, fit: Fit, covariance: F64, edge: F64, residuals: F64) -> Fit:
     """Free the level if the reports' bits do not add up to one string a report (values that set no bit, say)."""
+    # Score test of a free level: 1'W r against its information 1'W1 - e'C e, e = (X - o)'W1.
     level = float(model.weights @ residuals)
     slope = covariance @ edge
     information = float(model.weights.sum() - edge @ slope)
@@ -239,6 +246,7 @@ def _let_go(model: LinearModel, fit: Fit, covariance: F64, edge: F64, residuals:
         return fit
     if abs(level) < SUSPICIOUS * np.sqrt(information * max(1.0, fit.dispersion)):
         return fit
+    # Add the level as one more column: f moves by -C e lift, and each variance by (C e)^2 / information.
     lift = level / information
     raw = fit.raw - slope * lift
     left = 1.0 - raw.sum() + lift / model.fill
@@ -276,6 +284,7 @@ def _fit_complete(model: LinearModel, normal: NormalEquations) -> Solution:
     """Least squares under sum f = 1, by Lagrange's multiplier."""
     covariance = inverse(normal.matrix)
     free = covariance @ normal.moment
+    # Lagrange: f = free - C 1 (1'free - 1) / (1'C 1), with covariance C - C 1 1'C / (1'C 1).
     spread = covariance.sum(axis=1)
     total = float(spread.sum())
     excess = float(free.sum() - 1.0)

@@ -50,6 +50,7 @@ def fit_lasso(model: LinearModel) -> Fit:
 
 def penalty(candidates: CandidateMap, noise: float) -> float:
     """Return the Lasso penalty for responses with standard deviation ``noise`` (see the module's text)."""
+    # l s z: column length times noise times the normal quantile that lets rows / (8 M) absent ones enter.
     length = np.sqrt(candidates.fill * candidates.num_rows)
     entering = candidates.num_rows / (ENTRY_SHARE * candidates.num_candidates)
     return float(noise * length * max(1.0, -normal_quantile(min(entering, 0.5))))
@@ -72,6 +73,7 @@ def lasso(candidates: CandidateMap, response: F64, penalty: float, *, positive: 
     residual = response.copy()
     working = np.empty(0, np.intp)
     while True:
+        # KKT: outside the working set |x_s'r| <= penalty; those that break it enter.
         slope = correlate(candidates, residual)
         reach = slope if positive else np.abs(slope)
         reach[working] = 0.0
@@ -113,6 +115,7 @@ def _descend(
         swept = np.arange(block.size) if everything else np.flatnonzero(block)
         largest = 0.0
         for s in swept[products[swept, swept] > 0]:
+            # Soft thresholding of the pull x_s'r + ||x_s||^2 b_s, then r and all slopes move with b_s.
             pull = slopes[s] + products[s, s] * block[s]
             soft = max(pull - penalty, 0.0) if positive or pull > 0 else min(pull + penalty, 0.0)
             step = soft / products[s, s] - block[s]
@@ -133,6 +136,7 @@ def _least_squares(model: LinearModel, picked: NDArray[np.intp], notes: tuple[st
     raw, variances = np.zeros(size), np.full(size, np.inf)
     used = model.weights > 0
     moment = correlate(candidates, np.where(used, model.response, 0.0))[picked]
+    # Ordinary least squares: f = (X'X)^-1 X'y, Var f = s^2 (X'X)^-1, s^2 the residual variance.
     inverted = _inverse(gram(candidates, used.astype(np.float64), picked))
     f = inverted @ moment
     raw[picked] = f

@@ -83,6 +83,7 @@ class LinearModel:
 
     def weights_at(self, shares: F64) -> F64:
         """Return the inverse variances that hold if bit ``row`` is truly set in ``shares[row]`` of the reports."""
+        # theta = q* + (p* - q*) x; Var of a count of R reports a device: theta (1 - theta) + (R - 1) shared.
         rates = self.q_star + (self.p_star - self.q_star) * np.clip(shares, 0.0, 1.0)
         noise = rates * (1.0 - rates) + (self.reports_per_device - 1.0) * self._shared(shares)
         # A channel without noise would weigh infinitely; one report more of each kind keeps it finite.
@@ -92,6 +93,7 @@ class LinearModel:
     def _shared(self, shares: F64) -> F64:
         """Return the covariance of a bit in two reports of one device."""
         kept, raised = self.permanent
+        # phi (1 - phi) s^2, s = (p* - q*) / (P1(1|1) - P1(1|0)) being the second round's span.
         drawn = raised + (kept - raised) * np.clip(shares, 0.0, 1.0)
         return np.asarray(drawn * (1.0 - drawn) * ((self.p_star - self.q_star) / (kept - raised)) ** 2)
 
@@ -166,10 +168,12 @@ def linear_model(
             f"{candidates.num_cohorts} cohorts x {candidates.num_bits} bits",
         )
     reports = np.repeat(counts.totals.astype(np.float64), counts.num_bits)
+    # y = (c / N - q*) / (p* - q*); a cohort without reports gets y = 0 and no weight.
     rates = np.divide(counts.ones.ravel(), reports, out=np.full(reports.shape, q_star), where=reports > 0)
     response = (rates - q_star) / (p_star - q_star)
     first = (p_star, q_star) if permanent is None else permanent
     model = LinearModel(candidates, response, reports, reports, p_star, q_star, first, reports_per_device)
+    # First weights: every bit of a cohort set as often as its mean.
     level = np.repeat(response.reshape(counts.ones.shape).mean(axis=1), counts.num_bits)
     return replace(model, weights=model.weights_at(level))
 
@@ -208,6 +212,7 @@ def people_correction(
         return correction
     together, by_bit = _variances(model, shares[columns], held, columns, covariance[held], centre)
     own = shares[columns[held]]
+    # P - f (1 - f) / N by the law of total variance, not below 0; less D, which the fit holds already.
     kept = np.maximum(together - own * (1.0 - own) / (model.reports.sum() / model.candidates.num_bits), 0.0)
     correction[columns[held]] = model.reports_per_device * (kept - by_bit)
     return correction
@@ -223,10 +228,13 @@ def _variances(
         if not reports:
             continue
         design = _of_cohort(model.candidates, columns, cohort)
+        # a_j, the candidates' coefficients on the cohort's bits: (X'WX)^-1 X'W.
         fitted = covariance @ (design - centre) * model.weights[cohort * bits : (cohort + 1) * bits]
         load = np.clip(shares @ design + hidden * fill, 0.0, 1.0)
+        # E (a'b)^2 for a string outside the list, its bits set independently with probability o.
         others = hidden * (fill * (1.0 - fill) * (fitted**2).sum(axis=1) + fill**2 * fitted.sum(axis=1) ** 2)
         listed = (fitted @ design[held].T) ** 2 @ shares[held]
+        # P = sum over j of (sum_s f_s (a'b_s)^2 - (a'x)^2) / N_j, and D = sum a_i^2 x_i (1 - x_i) / N_j.
         together += (listed + others - (fitted @ load) ** 2) / reports
         by_bit += fitted**2 @ (load * (1.0 - load)) / reports
     return together, by_bit

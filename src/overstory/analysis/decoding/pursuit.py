@@ -64,6 +64,7 @@ class _Columns:
     def lengths(self) -> F64:
         """||W^(1/2) (x_s - o)||^2."""
         o = self.model.fill
+        # x_s is 0 or 1, so sum w (x - o)^2 = (1 - 2 o) sum w x + o^2 sum w.
         lengths = (1.0 - 2.0 * o) * self.edge + o * o * self.model.weights.sum()
         return np.asarray(np.maximum(lengths, np.finfo(float).tiny))
 
@@ -99,6 +100,7 @@ class _Background:
         f = covariance @ equations.centred_moment
         shares = np.zeros(columns.edge.size)
         shares[members] = f
+        # r = y - o - (X_S - o) f = y - o (1 - sum f) - X_S f.
         residuals = model.response - model.fill * (1.0 - f.sum()) - predict(model.candidates, shares)
         return cls(members, f, covariance, residuals, *dispersion(model, residuals, members.size))
 
@@ -111,6 +113,7 @@ def fit_pursuit(model: LinearModel) -> Fit:
     """
     columns = _Columns.of(model)
     background = _search(columns, _Background.of(columns, np.empty(0, np.intp)))
+    # The fitted shares give the weights that hold there; pursue again under them, from the same members.
     better = model.reweighted(np.clip(model.response - background.residuals, 0.0, 1.0))
     if better is not model:
         columns = _Columns.of(better)
@@ -144,6 +147,7 @@ def _search(columns: _Columns, background: _Background) -> _Background:
 def _pursue(columns: _Columns, background: _Background) -> Indices:
     """Add members from among the candidates that now look best, and drop those the others made superfluous."""
     entry = _entry(columns.edge.size)
+    # Marginal z of each candidate given the members: (x_s - o)'W r / (phi^(1/2) ||x_s - o||_W).
     z = _scores(columns.model, background) / np.sqrt(columns.lengths * max(1.0, background.dispersion))
     z[background.members] = -np.inf
     if float(z.max()) < entry:
@@ -159,15 +163,18 @@ def _pursue(columns: _Columns, background: _Background) -> Indices:
         held = np.flatnonzero(inside)
         covariance = inverse(matrix[np.ix_(held, held)])
         f = covariance @ moment[held]
+        # Residual sum of squares by Pythagoras: ||y - o||^2_W - b'f, per degree of freedom.
         noise = max(1.0, (columns.energy - float(moment[held] @ f)) / max(1, rows - held.size))
         gain = (moment - matrix[:, held] @ f) / np.sqrt(np.diag(matrix) * noise)
         gain[inside | blocked] = -np.inf
+        # Orthogonal matching pursuit, several at a time: all with nearly the best one's z.
         adding = np.flatnonzero(gain >= max(entry, TOGETHER * float(gain.max())))
         if not adding.size or held.size + adding.size > max(1, rows // 2):
             break
         free = _independent(matrix, covariance, held, adding)
         blocked[adding[~free]] = True
         inside[adding[free]] = True
+    # Backward step: members that the later ones have made superfluous leave.
     weak = f < (entry - 1.0) * np.sqrt(noise * np.diag(covariance))
     return np.asarray(screen[held[~weak]])
 
@@ -175,10 +182,12 @@ def _pursue(columns: _Columns, background: _Background) -> Indices:
 def _independent(matrix: F64, covariance: F64, held: Indices, adding: Indices) -> NDArray[np.bool_]:
     """Whether each new column has a part of its own beside the held ones and the new ones before it."""
     cross = matrix[np.ix_(held, adding)]
+    # Schur complement: the Gram matrix of the new columns' parts orthogonal to the held ones.
     left = matrix[np.ix_(adding, adding)] - cross.T @ covariance @ cross
     free = np.ones(adding.size, bool)
     for i in range(adding.size):
         free[i] = left[i, i] > DEPENDENT * matrix[adding[i], adding[i]]
+        # Eliminate column i from the later ones, as Cholesky does.
         if free[i] and i + 1 < adding.size:
             left[i + 1 :, i + 1 :] -= np.outer(left[i + 1 :, i], left[i, i + 1 :]) / left[i, i]
     return free
@@ -190,10 +199,12 @@ def _test_all(columns: _Columns, background: _Background) -> tuple[F64, F64]:
     explained = np.zeros(columns.edge.size)
     if members.size:
         centred = model.candidates.dense(members) - model.fill
+        # C = L L', so ||L' Xc_S' W (x - o)||^2 is the length of x - o that the members explain.
         basis = (model.weights[:, None] * centred) @ np.linalg.cholesky(background.covariance)
         explained = squared_lengths(model.candidates, basis, model.fill * basis.sum(axis=0))
     own = columns.lengths - explained
     told = own > DEPENDENT * columns.lengths
+    # f_s = x~_s'W r / x~_s'W x~_s and Var = phi / x~_s'W x~_s, x~_s being the part orthogonal to S.
     raw = np.divide(_scores(model, background), own, out=np.zeros_like(own), where=told)
     variances = np.divide(1.0, own, out=np.full_like(own, np.inf), where=told)
     raw[members], variances[members] = background.coefficients, np.diag(background.covariance)

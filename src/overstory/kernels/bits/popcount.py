@@ -62,10 +62,12 @@ def fold_16(_typing: Any, data: Any, first: Any, width: Any, state: Any, at: Any
                 places.append(builder.add(places[-1], values[2]))
             return places
 
+        # 16 words of weight 1 -> 8 carries of weight 2 -> 4 of weight 4 -> 2 of weight 8 -> 1 of weight 16.
         words = [v.load(data_at, place) for place in addresses(values[1], TREE)]
         for place in addresses(values[4], 4):
             running, carries = v.load(state_at, place), []
             for a, b in zip(words[::2], words[1::2], strict=True):
+                # running + a + b = (new running) + 2 carry, in each of the 64 places.
                 running, carry = _adder(v, running, a, b)
                 carries.append(carry)
             v.store(running, state_at, place)
@@ -88,6 +90,7 @@ def unpack_counters(trees: Any, row: Any, width: Any, weight: Any) -> None:
     """Add ``weight`` to the counters for each bit set in a row of ``trees`` (see `fold_blocks`)."""
     for place in range(64):
         for column in range(width):
+            # The counters of place p of all columns lie side by side, in row 25 + p.
             bit = (trees[row * width + column] >> np.uint64(place)) & np.uint64(1)
             trees[(25 + place) * width + column] += bit * np.uint64(weight)
 
@@ -121,9 +124,11 @@ def fold_blocks(flat: Any, first: Any, stop: Any, width: Any, trees: Any, filled
     counters.  Returns the new ``filled``.
     """
     for start in range(first, stop, TREE * width):
+        # First tree: 16 rows into the running words of weight 1 .. 8; the carry, of weight 16, waits.
         fold_rows(flat, start, width, trees, 0, trees, (8 + filled) * width)
         filled += 1
         if filled == TREE:
+            # Second tree: 16 waiting rows into the running words of weight 16 .. 128; the carry has weight 256.
             fold_rows(trees, 8 * width, width, trees, 4 * width, trees, 24 * width)
             unpack_counters(trees, 24, width, 256)
             filled = 0
@@ -133,10 +138,12 @@ def fold_blocks(flat: Any, first: Any, stop: Any, width: Any, trees: Any, filled
 @kernel
 def finish_trees(trees: Any, filled: Any, width: Any, words: Any, counts: Any) -> None:
     """Add what `fold_blocks` has gathered to ``counts`` int64[words * 64]."""
+    # What still waits has weight 16, and running word `level` has weight 2^level.
     for i in range(filled):
         unpack_counters(trees, 8 + i, width, 16)
     for level in range(8):
         unpack_counters(trees, level, width, 1 << level)
+    # Column c holds word c mod words of a report: its counters are those of bits 64 (c mod words) + place.
     for place in range(64):
         for column in range(width):
             counts[column % words * 64 + place] += np.int64(trees[(25 + place) * width + column])
@@ -151,6 +158,7 @@ def add_words(flat: Any, first: Any, stop: Any, words: Any, counts: Any) -> None
     width = row_width(words)
     block = TREE * width
     trees, tail = np.zeros(TREES * width, np.uint64), np.zeros(block, np.uint64)
+    # Whole blocks where they lie, the remainder in one block padded with zeros, which add nothing.
     whole = stop - (stop - first) % block
     filled = fold_blocks(flat, first, whole, width, trees, 0)
     tail[: stop - whole] = flat[whole:stop]
@@ -206,6 +214,7 @@ def deal(flat: Any, cohorts: Any, row: Any, stop: Any, words: Any, buffers: Any,
 def add_by_cohort(flat: Any, cohorts: Any, start: Any, stop: Any, words: Any, totals: Any, ones: Any) -> None:
     """Add rows ``start .. stop``, in any order: deal them to the cohorts' buffers, and fold the full ones."""
     width, num_cohorts = row_width(words), totals.size
+    # As many whole blocks for each cohort as the second-level cache holds, from 1 to 16.
     size = TREE * width * min(TREE, max(1, BUFFERS // (num_cohorts * TREE * width)))
     buffers, trees = np.empty(num_cohorts * size, np.uint64), np.zeros((num_cohorts, TREES * width), np.uint64)
     begin = (np.arange(num_cohorts) * size).astype(np.uint64)
@@ -213,12 +222,14 @@ def add_by_cohort(flat: Any, cohorts: Any, start: Any, stop: Any, words: Any, to
     row = deal(flat, cohorts, start, stop, words, buffers, free, end)
     while row < stop:
         full = cohorts[row]
+        # A full buffer is whole blocks: fold it into its cohort's trees and begin it again.
         filled[full] = fold_blocks(
             buffers, np.int64(begin[full]), np.int64(end[full]), width, trees[full], filled[full]
         )
         totals[full] += size // words
         free[full] = begin[full]
         row = deal(flat, cohorts, row + 1, stop, words, buffers, free, end)
+    # What is left in the buffers, and what the trees hold.
     for number in range(num_cohorts):
         add_words(buffers, np.int64(begin[number]), np.int64(free[number]), words, ones[number])
         totals[number] += np.int64(free[number] - begin[number]) // words

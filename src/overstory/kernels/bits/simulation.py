@@ -40,6 +40,7 @@ def _digit_table(channel: Channel) -> NDArray[np.uint32]:
     """Each digit of ``raise_zero``, and where ``keep_one`` has another, in every place of a word."""
     keep_one, raise_zero = (threshold % ONE for threshold in channel)
     table = np.zeros(2 * (32 + GROUP), dtype=np.uint32)
+    # Digit j from the most significant: the digit for a 0, and the exclusive or that makes it the digit for a 1.
     for j in range(32):
         zero, one = (raise_zero >> (31 - j)) & 1, (keep_one >> (31 - j)) & 1
         table[2 * j], table[2 * j + 1] = ALL * zero, ALL * (zero ^ one)
@@ -138,6 +139,7 @@ def simulate_bits(
         raise ValueError(
             f"device numbers must be below 2 ** 48 and report_index below 2 ** 32, not {first_device}, {report_index}"
         )
+    # ceil(num_bits / 64) words; `valid` masks the places past num_bits, one 32-bit half at a time.
     words = -(-num_bits // 64)
     if out is None:
         out = np.empty((symbols.size, words), dtype=np.uint64)
@@ -162,14 +164,17 @@ def simulate_bits(
 def cohort_rows(key: Any, num_cohorts: Any, device: Any, out: Any) -> None:
     """``cohort = (U num_cohorts) >> 64`` for 64 random bits U: word ``device mod 8`` of block ``device // 8``."""
     names, words = np.zeros(3 * LANES, np.uint32), np.empty(16 * LANES, np.uint32)
+    # A ChaCha20 block serves eight devices, so LANES blocks serve 8 LANES consecutive ones.
     span = 8 * LANES
     for number in range(device // span, (device + out.size - 1) // span + 1):
         name_instantaneous(names, number * LANES, 0)
         fill_blocks(key, 0, names, words, LANES, 20)
         for row in range(max(number * span, device), min(number * span + span, device + out.size)):
+            # Device `row` reads pair row mod 8 of block row // 8, low half first.
             at = (row & 7) * 2 * LANES + ((row >> 3) & (LANES - 1))
             low, high = np.uint64(words[at]), np.uint64(words[at + LANES])
             many = np.uint64(num_cohorts)
+            # (U num_cohorts) >> 64 from halves: num_cohorts is below 2^32, so no product overflows.
             out[row - device] = (high * many + ((low * many) >> np.uint64(32))) >> np.uint64(32)
 
 

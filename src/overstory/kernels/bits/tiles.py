@@ -41,6 +41,7 @@ def encode_tile(positions: Any, symbols: Any, cohorts: Any, tile: Any, first_row
     # Unsigned, an index needs no test for a negative one.
     for lane in range(np.uint64(start), np.uint64(max(start, stop))):
         device = np.uint64(first_row + np.int64(lane))
+        # positions[cohort, symbol, 0] of the flat table.
         entry = (np.uint64(cohorts[device]) * num_symbols + np.uint64(symbols[device])) * num_hashes
         for i in range(num_hashes):
             position = np.uint64(flat[entry + i])
@@ -81,6 +82,7 @@ def apply_channel(
     """
     _, key, rounds, thresholds, digits, depth = channel
     tile, names, is_open, origin, kept = room
+    # Before any digit every place with a threshold in 1 .. 2^32 - 1 is undecided: U and t agree so far.
     start_channel(tile, rows, valid, thresholds[0], thresholds[1])
     for lane in range(LANES):
         origin[lane] = lane
@@ -89,10 +91,12 @@ def apply_channel(
     while digit < depth:
         if block > 0 or not filled:
             fill_blocks(key, group * BLOCKS + block, names, words, lanes, rounds)
+        # A block of 16 half words holds ROWS // rows digits of all the group's rows.
         count = min(ROWS // rows, depth - digit)
         compare_block(words, first * LANES, digits[2 * digit :], count, tile, rows, lanes)
         digit, block = digit + count, block + 1
         if ALWAYS_READ <= digit < depth:
+            # After j digits w bits are all decided with probability (1 - 2^-j)^w: leave out finished devices.
             still_open = find_open(tile, is_open, kept, rows, lanes)
             if still_open <= lanes - lanes // 8:
                 store_results(tile, origin, rows, lanes)
@@ -164,6 +168,7 @@ def simulate_rows(
     group, word = 0, 0
     while word < out.shape[1]:
         size = group_size(out.shape[1] - word)
+        # Two 32-bit rows a word; `share` devices read one instantaneous block.
         rows, inside, share = 2 * size, valid[2 * word :], devices_in_a_block(size, fresh[5])
         held = np.int64(-1)  # which tile of shared blocks `fresh_words` holds
         for number in range(device // LANES, (device + out.shape[0] - 1) // LANES + 1):

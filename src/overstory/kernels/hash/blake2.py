@@ -44,6 +44,7 @@ MIXED = (
 def _mix(v: Lanes, x: list[Any], a: int, b: int, c: int, d: int, first: Any, second: Any) -> None:
     """RFC 7693, section 3.1; a rotation right by r is one left by 64 - r."""
     for word, by_d, by_b in ((first, 32, 40), (second, 48, 1)):
+        # a += b + word; d = (d ^ a) >>> 32, then 16; c += d; b = (b ^ c) >>> 24, then 63.
         x[a] = v.add(x[a], x[b], word)
         x[d] = v.rotate_left(v.xor(x[d], x[a]), by_d)
         x[c] = v.add(x[c], x[d])
@@ -53,11 +54,13 @@ def _mix(v: Lanes, x: list[Any], a: int, b: int, c: int, d: int, first: Any, sec
 def _compress(v: Lanes, state: list[Any], message: list[Any], counter: Any, last: Any) -> list[Any]:
     """RFC 7693, section 3.2, for fewer than 2 ** 64 bytes; ``last`` is all ones in the last block, else 0."""
     x = state + [v.constant(word) for word in IV]
+    # v_12 ^= t (the bytes so far), v_14 ^= f (all ones in the last block).
     x[12], x[14] = v.xor(x[12], counter), v.xor(x[14], last)
     for r in range(12):
         schedule = SIGMA[r % 10]
         for i, places in enumerate(MIXED):
             _mix(v, x, *places, message[schedule[2 * i]], message[schedule[2 * i + 1]])
+    # h_i ^= v_i ^ v_(i+8).
     return [v.xor(h, v.xor(a, b)) for h, a, b in zip(state, x[:8], x[8:], strict=True)]
 
 
@@ -72,6 +75,7 @@ def compress_vector(_typing: Any, tile: Any, lane: Any) -> Any:  # noqa: ARG001
         at = v.pointer(signature.args[0], values[0])
         rows = [v.load(at, v.index(values[1], row * STRINGS)) for row in range(27)]
         state = rows[16:24]
+        # Row 26 masks: a string that has ended keeps its state.
         for row, new in enumerate(_compress(v, state, rows[:16], rows[24], rows[25])):
             v.store(v.choose(rows[26], new, state[row]), at, v.index(values[1], (16 + row) * STRINGS))
         return context.get_dummy_value()
@@ -118,6 +122,7 @@ def hash_tile(offsets: Any, data: Any, first: Any, strings: Any, initial: Any, b
         tile[26 * STRINGS + lane] = 0
         if lane < strings:
             longest = max(longest, offsets[first + lane + 1] - offsets[first + lane])
+    # Block after block through the longest string of the tile.
     for done in range(0, longest, BLOCK):
         for lane in range(strings):
             start, stop = np.int64(offsets[first + lane]) + done, np.int64(offsets[first + lane + 1])
@@ -134,6 +139,7 @@ def hash_strings(offsets: Any, data: Any, initial: Any, key_block: Any, empty: A
     """First word of every string's digest; ``empty`` is the empty string's, whose only block is the key's."""
     tile = np.zeros(27 * STRINGS, np.uint64)
     before = 0
+    # The key's block comes first and is the same for all strings: compress it once, in lane 0.
     if key_block.size:
         hash_tile(np.array([0, BLOCK]), key_block, 0, 0, initial, 0, tile)
         load_block(key_block, 0, BLOCK, tile, 0)

@@ -79,6 +79,7 @@ def digest64(
     empty = int.from_bytes(
         hashlib.blake2b(digest_size=8, key=key, person=person).digest(), "little"
     )  # also checks both
+    # RFC 7693, section 2.5: h_0 = IV xor the parameter block (digest length, key length, fanout, depth; person).
     parameters = bytes([8, len(key), 1, 1]).ljust(48, b"\0") + person.ljust(16, b"\0")
     initial = np.array(IV, dtype=np.uint64) ^ np.frombuffer(parameters, dtype="<u8")
     key_block = np.frombuffer(key.ljust(BLOCK, b"\0") if key else b"", dtype=np.uint8)
@@ -104,6 +105,7 @@ def v1_rows(digests: Any, start: Any, stop: Any, num_bits: Any, out: Any) -> Non
     """Fill ``out[:, start : stop]``."""
     num_hashes = out.shape[2]
     for cohort in range(out.shape[0]):
+        # One SplitMix64 stream for each (digest, cohort): state y, output mix(y), step GOLDEN.
         tweak = mix(np.uint64(cohort + 1) * GOLDEN)
         for row in range(start, stop):
             y = mix(digests[row] + tweak)
@@ -113,6 +115,7 @@ def v1_rows(digests: Any, start: Any, stop: Any, num_bits: Any, out: Any) -> Non
                 bound = np.uint64(last + 1)
                 # (u * bound) >> 64, from halves: bound has at most 17 bits, so nothing overflows.
                 t = ((u >> np.uint64(32)) * bound + (((u & LOW_HALF) * bound) >> np.uint64(32))) >> np.uint64(32)
+                # Floyd's sampling: a position drawn before gives way to `last`, which cannot have been drawn yet.
                 position = np.int64(t)
                 for earlier in range(i):
                     if out[cohort, row, earlier] == position:

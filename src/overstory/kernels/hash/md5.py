@@ -41,9 +41,12 @@ def _compress(v: Lanes, state: list[Any], message: list[Any]) -> list[Any]:
     a, b, c, d = state
     for i in range(64):
         part = i // 16
+        # Round i uses word k(i): i, 5 i + 1, 3 i + 5 and 7 i modulo 16 in the four parts.
         word = message[(i, 5 * i + 1, 3 * i + 5, 7 * i)[part] % 16]
+        # a <- b + ((a + f(b, c, d) + T[i] + X[k]) <<< s), and the four registers turn by one.
         turned = v.rotate_left(v.add(a, _function(v, part, b, c, d), v.constant(SINES[i]), word), TURNS[part][i % 4])
         a, b, c, d = d, v.add(b, turned), b, c
+    # Feed-forward: the state before the block is added, register by register.
     return [v.add(old, new) for old, new in zip(state, (a, b, c, d), strict=True)]
 
 
@@ -58,6 +61,7 @@ def compress_vector(_typing: Any, tile: Any, lane: Any) -> Any:  # noqa: ARG001
         at = v.pointer(signature.args[0], values[0])
         rows = [v.load(at, v.index(values[1], row * STRINGS)) for row in range(21)]
         state = rows[16:20]
+        # Row 20 masks: a string that has ended keeps its state.
         for row, new in enumerate(_compress(v, state, rows[:16])):
             v.store(v.choose(rows[20], new, state[row]), at, v.index(values[1], (16 + row) * STRINGS))
         return context.get_dummy_value()
@@ -88,6 +92,7 @@ def load_block(data: Any, start: Any, stop: Any, block: Any, tile: Any, lane: An
     for word in range(1 if block == 0 else 0, 16):
         tile[word * STRINGS + lane] = padded_word(data, start + 64 * block + 4 * word - 4, stop)
     last = block == blocks_needed(stop - start) - 1
+    # The last 8 bytes are the message's length in bits, little-endian (section 3.2).
     if last:
         bits = np.uint64(8) * np.uint64(4 + stop - start)
         tile[14 * STRINGS + lane] = bits & np.uint64(ALL)
@@ -103,6 +108,7 @@ def hash_tile(offsets: Any, data: Any, first: Any, strings: Any, cohort: Any, lo
     ``loaded`` says that the strings are already there; returns whether they are (they fit one block).
     """
     number, blocks = np.uint32(cohort), 0
+    # The message begins with the cohort as 4 big-endian bytes; MD5 reads words little-endian.
     swapped = ((number & 255) << 24) | ((number >> 8 & 255) << 16) | ((number >> 16 & 255) << 8) | (number >> 24)
     for lane in range(STRINGS):
         tile[lane] = swapped
@@ -131,5 +137,6 @@ def google_rows(offsets: Any, data: Any, start: Any, stop: Any, num_bits: Any, o
             loaded = hash_tile(offsets, data, first, strings, cohort, loaded, tile)
             for lane in range(strings):
                 for i in range(out.shape[2]):
+                    # Byte i of the digest, little-endian in state word i // 4, modulo num_bits.
                     byte = (tile[(16 + (i >> 2)) * STRINGS + lane] >> np.uint32(8 * (i & 3))) & np.uint32(255)
                     out[cohort, first + lane, i] = byte % np.uint32(num_bits)

@@ -35,6 +35,7 @@ ALWAYS_READ = 8  # digits after which devices may be finished: before, hardly an
 
 def digits_needed(keep_one: int, raise_zero: int) -> int:
     """How many digits of ``U`` can matter: those up to the last 1 in either threshold; 2 ** 32 is a 0 here."""
+    # Trailing zeros of both thresholds never decide U < t: at the last 1 an equal U is not below.
     either = (keep_one | raise_zero) % ONE
     return 32 - (either & -either).bit_length() + 1 if either else 0
 
@@ -49,6 +50,7 @@ def row_of(tile: Any, section: Any, row: Any) -> Any:
 @kernel
 def start_channel(tile: Any, rows: Any, valid: Any, keep_one: Any, raise_zero: Any) -> None:
     """Before the first digit: thresholds 0 and 2 ** 32 are decided, and so is every place past ``num_bits`` (0)."""
+    # t = 2^32 is always 1, t = 0 never, and only the thresholds between are drawn.
     sure_one = ALL if keep_one == ONE else NONE
     sure_zero = ALL if raise_zero == ONE else NONE
     open_one = ALL if 0 < keep_one < ONE else NONE
@@ -83,7 +85,9 @@ def _compare_intrinsic(count: int) -> Any:
             bit, less, undecided = (v.load(tile_at, place) for place in places)
             word_at = values[1]
             for i in range(count):
+                # The digit of the threshold that belongs to this place's own bit.
                 digit = builder.xor(v.element(digits_at, 2 * i), builder.and_(bit, v.element(digits_at, 2 * i + 1)))
+                # The first difference decides: U < t where t's digit is 1 (and U's 0), else U > t.
                 differs = builder.and_(builder.xor(v.load(words_at, word_at), digit), undecided)
                 less = builder.or_(less, builder.and_(differs, digit))
                 undecided = builder.xor(undecided, differs)
@@ -131,6 +135,7 @@ def find_open(tile: Any, is_open: Any, kept: Any, rows: Any, lanes: Any) -> Any:
         undecided = row_of(tile, UNDECIDED, row)
         for lane in range(LANES):
             is_open[lane] |= undecided[lane]
+    # A branchless list: write every column, advance only past the open ones.
     total = np.uint64(0)
     for lane in range(lanes):
         kept[total] = lane

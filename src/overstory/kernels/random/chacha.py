@@ -61,6 +61,7 @@ def blocks(key: U32, names: tuple[Any, Any, Any, Any], rounds: int) -> U32:
     """
     columns = np.broadcast_arrays(*(np.asarray(word, np.int64) & 0xFFFFFFFF for word in names))
     start = np.empty((16, columns[0].size), np.uint32)
+    # RFC 8439, section 2.3: four constants, the key's eight words, then the four words of the name.
     start[:4] = np.array(CONSTANTS, np.uint32)[:, None]
     start[4:12] = key[:, None]
     start[12:] = columns
@@ -69,12 +70,14 @@ def blocks(key: U32, names: tuple[Any, Any, Any, Any], rounds: int) -> U32:
         _quarter_rounds(a, b, c, d)
         left, right = (BACK, ON) if half % 2 else (ON, BACK)  # columns become diagonals, and columns again
         b, c, d = b[left], c[ACROSS], d[right]
+    # Feed-forward: the start is added to the state after the rounds.
     return np.concatenate([a, b, c, d]) + start
 
 
 def _quarter_rounds(a: U32, b: U32, c: U32, d: U32) -> None:
     """RFC 8439, section 2.1, on four quarters at once, in place."""
     for target, other, into, by in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+        # a += b; d ^= a; d <<<= 16 and so on: the four steps differ only in registers and rotation.
         np.add(target, other, out=target)
         np.bitwise_xor(into, target, out=into)
         into[:] = into << np.uint32(by) | into >> np.uint32(32 - by)

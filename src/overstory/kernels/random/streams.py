@@ -68,6 +68,7 @@ def _chacha_intrinsic(rounds: int) -> Any:
                 v.pointer(t, a)
                 for t, a in zip((key, names, out), (arguments[0], arguments[2], arguments[3]), strict=True)
             )
+            # Constants, key and counter are the same in every lane; the other three words name the lane's block.
             start = [v.constant(c) for c in CONSTANTS] + [v.element(key_at, i) for i in range(8)]
             start.append(v.splat(arguments[1]))
             start += [v.load(names_at, v.index(arguments[4], i * LANES)) for i in range(3)]

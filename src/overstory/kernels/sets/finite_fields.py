@@ -41,6 +41,7 @@ def times(a: Any, b: Any, field: Any) -> Any:
         return np.int64(np.uint64(a * b) % np.uint64(size))
     if a == 0 or b == 0:
         return np.int64(0)
+    # a b = x^(log a + log b): the table of powers is written twice, so the sum needs no remainder.
     return field[2 + 2 * size + field[4 * size + a] + field[4 * size + b]]
 
 
@@ -88,10 +89,12 @@ def _prime_field(size: int) -> NDArray[np.int64]:
 
 def _power_field(size: int, prime: int, degree: int) -> NDArray[np.int64]:
     places = prime ** np.arange(degree)
+    # An element's digits in base p are its polynomial's coefficients.
     digits = np.arange(size)[:, None] // places % prime
     sums = (digits[:, None, :] + digits[None, :, :]) % prime @ places
     powers = _powers_of_x(digits, places, prime)
     logarithms, inverses = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    # x generates every element but 0, so logarithms to the base x exist.
     logarithms[powers] = np.arange(size - 1)
     inverses[powers] = np.roll(powers[::-1], 1)  # 1 / x^i = x^(q - 1 - i)
     opposites = -digits % prime @ places
@@ -109,6 +112,7 @@ def _powers_of_x(digits: NDArray[np.int64], places: NDArray[np.int64], prime: in
         powers = [1]
         while len(powers) < size and (power := following[powers[-1]]) > 1:
             powers.append(power)
+        # x has order q - 1 exactly: the polynomial is primitive.
         if len(powers) == size - 1 and following[powers[-1]] == 1:
             return np.array(powers)
     raise AssertionError(f"no such polynomial for a field of {size}")  # there is one for every prime's power

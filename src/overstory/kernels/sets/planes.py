@@ -70,16 +70,19 @@ def place_points(histogram: Any, field: Any, starts: Any, table: Any) -> Any:
         for i in range(dimension):
             digits[i] = i == dimension - 1 - tail
         for _ in range(starts[tail + 1] - starts[tail]):
+            # Of all multiples the table holds the one whose last coordinate that is not 0 is 1.
             last = dimension - 1
             while digits[last] == 0:
                 last -= 1
             if last == 0:
                 alone = histogram[point]
             else:
+                # Scaled so that this coordinate is 1, its number is the sum of a P(m - 1) over the coordinates before it.
                 scale, at = inverse(digits[last], field), size * starts[dimension - 1 - last]
                 for i in range(1, last):
                     at += times(digits[i], scale, field) * starts[dimension - 1 - i]
                 table[times(digits[0], scale, field) * width + at] = histogram[point]
+            # The next tail, counted up in base q.
             point += 1
             i = dimension - 1
             while i > dimension - 1 - tail and digits[i] == size - 1:
@@ -115,6 +118,7 @@ def forget_first(room: Any, ends: Any, size: Any, starts: Any, m: Any) -> None:
         row = table[z * starts[m] : (z + 1) * starts[m]]
         add_row(row, shorter)  # table m - 1 lies as the first q P(m-1) numbers of a row do
         alone += row[size * width]
+    # Sum over z of B(z; 0): B(0; 0) once and B(1; 0) for each of the q - 1 multiples.
     ends[2 * m - 2], ends[2 * m - 1] = ends[2 * m] + (size - 1) * ends[2 * m + 1], alone
 
 
@@ -123,6 +127,7 @@ def take_digit(room: Any, ends: Any, field: Any, starts: Any, m: Any, digit: Any
     """Make table m - 1 of table m by one step: the digit of u takes the place of y's first coordinate."""
     size, width, whole = field[0], starts[m - 1], starts[m]
     table, shorter = table_of(room, size, starts, m), table_of(room, size, starts, m - 1)
+    # B_i(u; z; y) = sum over a of B_(i-1)(z - u_i a; a, y): the rows to add, by a.
     minus, steps = opposite(digit, field), np.empty(size, np.int64)
     for a in range(size):
         steps[a] = times(minus, np.int64(a), field)
@@ -138,6 +143,7 @@ def take_digit(room: Any, ends: Any, field: Any, starts: Any, m: Any, digit: Any
             for a in range(size):
                 at = plus(z, steps[a], field) * whole
                 add_row(table[at + a * width : at + (a + 1) * width], target)
+    # y = 0, a != 0: B(z / a - u_i; 1, 0). For z = 0 all are B(-u_i; 1, 0); for z = 1 each residue but -u_i.
     column = np.int64(0)
     for z in range(size):
         column += table[(z + 1) * whole - 1]
@@ -155,8 +161,10 @@ def plane_rows(room: Any, ends: Any, field: Any, starts: Any, tail: Any, out: An
     digits, size = np.zeros(tail + 1, np.int64), field[0]
     done, changed, last = 0, tail, table_of(room, size, starts, 1)
     while done < out.size:
+        # Redo only the steps whose digits have changed, from the highest down.
         for m in range(changed, 1, -1):
             take_digit(room, ends, field, starts, m, digits[m])
+        # The last step for all q digits at once: (q - 1) support = B(0; 0) + (q - 1) B(-u; 1).
         for digit in range(min(size, out.size - done)):
             out[done + digit] = ends[2] // (size - 1) + last[opposite(digit, field)]
         done += size

@@ -44,6 +44,7 @@ def write_digits(number: Any, size: Any, starts: Any, vector: Any, count: Any) -
     tail = 0
     while starts[tail + 1] <= number:
         tail += 1
+    # Point i with P(s) <= i < P(s + 1) is (0, ..., 0, 1, the s digits of i - P(s) in base q).
     rest = np.uint32(number - starts[tail])
     for i in range(count):
         vector[i] = 0
@@ -59,6 +60,7 @@ def number_of(vector: Any, field: Any, starts: Any) -> Any:
     first = 0
     while vector[first] == 0:
         first += 1
+    # Scale the first coordinate that is not 0 to 1, then read the digits after it.
     scale, rest = inverse(vector[first], field), np.int64(0)
     for i in range(first + 1, vector.size):
         rest = rest * field[0] + times(vector[i], scale, field)
@@ -84,6 +86,7 @@ def draw_point(symbol: Any, inside: Any, drawn: Any, field: Any, starts: Any, ro
     dimension, size = starts.size - 2, field[0]
     normal, others, vector = room[0, :dimension], room[1, : dimension - 1], room[2, :dimension]
     pivot = write_digits(symbol, size, starts, normal, dimension)
+    # Inside, a point y of PG(t-2, q); outside, any vector of q^(t-1), the number's digits in base q.
     if inside:
         write_digits(drawn, size, starts, others, dimension - 1)
     else:
@@ -94,6 +97,7 @@ def draw_point(symbol: Any, inside: Any, drawn: Any, field: Any, starts: Any, ro
         vector[i] = others[i]
     for i in range(pivot + 1, dimension):
         vector[i] = others[i - 1]
+    # x_j = <v, x> - sum over i > j of v_i x_i, with <v, x> = 0 inside and 1 outside (v_j = 1).
     minus = opposite(inner_product(normal, vector, pivot + 1, field), field)
     vector[pivot] = minus if inside else plus(np.int64(1), minus, field)
     return number_of(vector, field, starts)

@@ -52,6 +52,7 @@ def draw_members(words: Any, last: Any, counts: Any, least: Any, out: Any, width
     for lane in range(counts.size):
         if counts[lane] < least:
             continue
+        # Number j of Floyd's sampling, uniform in 0 .. last; the bit tells whether it has been drawn before.
         drawn = (np.uint64(words[lane]) * bound) >> np.uint64(32)
         first = np.uint64(lane) * np.uint64(width)
         taken = (out[first + (drawn >> np.uint64(6))] >> (drawn & WORD)) & ONE_BIT
@@ -66,9 +67,11 @@ def put_own(symbols: Any, counts: Any, domain_size: Any, subset_size: Any, out: 
     for lane in range(symbols.size):
         own, first = np.uint64(symbols[lane]), np.uint64(lane) * np.uint64(width)
         at, end = first + (own >> np.uint64(6)), first + (last >> np.uint64(6))
+        # A draw of the own number means the last value: move the bit there, branchless.
         lent = (out[at] >> (own & WORD)) & ONE_BIT
         out[at] ^= lent << (own & WORD)
         out[end] |= lent << (last & WORD)
+        # A subset with one draw less holds the own value.
         out[at] |= np.uint64(counts[lane] < subset_size) << (own & WORD)
 
 
@@ -89,8 +92,10 @@ def subset_rows(
             column = words[word % 16 * LANES :]
             if word == 0:
                 for lane in range(size):
+                    # Word 0: inside when below the threshold, and then one member is the device's own.
                     left[lane] = subset_size - (np.uint64(column[lane]) < np.uint64(inside))
             else:
+                # Draw j = word - 1 has last = d - 1 - w + j; a subset with one draw less leaves out j = 0.
                 last = domain_size - 2 - subset_size + word
                 draw_members(column, last, left, subset_size - word + 1, bits, width)
         put_own(mine, left, domain_size, subset_size, bits, width)

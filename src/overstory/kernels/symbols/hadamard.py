@@ -32,6 +32,7 @@ def add_signs(rows: Any, reported: Any, sums: Any) -> None:
 def transform(sums: Any, step: Any) -> None:
     """Multiply by H, in place, ``step`` vectors of a power of two entries that lie side by side (1, for one vector)."""
     while step < sums.size:
+        # One factor (1 1; 1 -1) of the Kronecker product: butterflies of entries `step` apart.
         for start in range(0, sums.size, 2 * step):
             left, right = sums[start : start + step], sums[start + step : start + 2 * step]
             for i in range(step):
@@ -72,5 +73,6 @@ def count_hadamard_support(rows: NDArray[Any], reported: NDArray[Any], domain_si
     sums = np.zeros(order, np.int64)
     add_signs(rows, reported, sums)
     transform(sums, 1)
+    # agreeing + disagreeing = n and agreeing - disagreeing = H s, so agreeing = (n + H s) / 2.
     support: NDArray[np.int64] = (rows.size + sums[:domain_size]) // 2
     return support

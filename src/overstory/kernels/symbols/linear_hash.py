@@ -63,6 +63,7 @@ def encode_linear(
     for start in range(0, out.size, AT_ONCE):
         some = slice(start, start + AT_ONCE)
         masks = masks_of(seeds[some], num_bits, hash_bits)
+        # Bit j of A v is the parity of row j and v.
         parity = np.bitwise_count(masks & words[symbols[some]][:, None]) & 1
         out[some] = (parity.astype(np.uint32) << places).sum(axis=1, dtype=np.uint32)
     return out
@@ -91,6 +92,7 @@ def count_blocks(masks: U64, reported: NDArray[np.uint32], parents: U64, step: i
         for first in range(0, len(masks), many):
             signs = np.zeros((1 << step, stop - start), np.int32)
             some = slice(first, first + many)
+            # support = 2^-m sum over z: a shift by m, exact since every support is whole.
             add_signs(masks[some], reported[some], parents[start:stop], signs)
             transform(signs.reshape(-1), stop - start)
             out[start:stop] += signs.T >> masks.shape[1]
@@ -124,19 +126,23 @@ def add_signs(masks: Any, reported: Any, parents: Any, signs: Any) -> None:
             changed[z] += 1
     for i in range(masks.shape[0]):
         for j in range(hash_bits):
+            # Row j of A splits: its low bits say where the sign goes, its high bits meet the known parent.
             places[j] = masks[i, j] & low
             own = np.uint64((reported[i] >> j) & 1)
             for b in range(many):
                 word = masks[i, j] & parents[b]
+                # Parity of the word by folding; with the reported bit y_j it is the sign of (row j . parent) + y_j.
                 for shift in (32, 16, 8, 4, 2, 1):
                     word ^= word >> np.uint64(shift)
                 turns[j, b] = 1 - 2 * np.int32((word ^ own) & np.uint64(1))
+        # z = 0 has the empty sum: sign +1 at place 0.
         place = np.uint64(0)
         for b in range(many):
             sign[b] = 1
             signs[0, b] += 1
         for z in range(1, 1 << hash_bits):
             j = changed[z]
+            # Gray code: z and the one before differ in bit j, so one row enters or leaves A' z and the sign.
             place ^= places[j]
             for b in range(many):
                 sign[b] *= turns[j, b]

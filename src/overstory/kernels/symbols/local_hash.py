@@ -110,6 +110,7 @@ def load_block(seeds: Any, reported: Any, hash_range: Any, mixed: Any, starts: A
         # ceil(y 2^32 / g) = ((y << 32) + g - 1) // g, and y < g <= 2^16.
         start = ((np.uint64(reported[row]) << np.uint64(32)) + many - np.uint64(1)) // many
         stop = ((np.uint64(reported[row] + 1) << np.uint64(32)) + many - np.uint64(1)) // many
+        # start <= hash < stop is hash - start < stop - start; adding 2^31 to both makes the comparison signed.
         mixed[row] = folded(mix32(seeds[row]))
         starts[row] = np.uint32((start + HALF) & np.uint64(0xFFFFFFFF))
         widths[row] = np.uint32((stop - start + HALF) & np.uint64(0xFFFFFFFF))

@@ -78,6 +78,7 @@ def checked_words(words: NDArray[Any]) -> NDArray[np.uint64]:
 
 def hash_lanes(v: Lanes, low: Any, high: Any, seeds: Any) -> Any:
     """Emit the hash of one value under a vector of folded seeds."""
+    # x = (low' ^ m') C1 + high; then (x ^ x >> 15) C2, low' and m' being folded beforehand.
     x = v.add(v.builder.mul(v.xor(low, seeds), v.constant(C1)), high)
     return v.builder.mul(v.xor(x, v.builder.lshr(x, v.constant(15))), v.constant(C2))
 
@@ -120,6 +121,7 @@ def count_intrinsic(judge: Callable[[Lanes, Any, Any, Any], Any]) -> Any:
 
             halves = [(every(low_at, place), every(high_at, place)) for place in places]
             totals = _loop(v, values[3], columns, halves, judge)
+            # Add the lanes of each total once, after the loop.
             reduce = builder.module.declare_intrinsic(
                 f"llvm.vector.reduce.add.v{LANES}i32", (), ir.FunctionType(v.scalar, [v.vector])
             )
@@ -142,6 +144,7 @@ def _loop(
     body, after = builder.append_basic_block("reports"), builder.append_basic_block("counted")
     builder.branch(body)
     builder.position_at_end(body)
+    # Loop-carried values: the row, and one vector of totals for each value.
     row = builder.phi(stop.type)
     row.add_incoming(ir.Constant(stop.type, 0), entry)
     totals = [builder.phi(v.vector) for _ in halves]
@@ -153,6 +156,7 @@ def _loop(
     for total, added in zip(totals, sums, strict=True):
         total.add_incoming(v.constant(0), entry)
         total.add_incoming(added, builder.block)
+    # Blocks are padded to whole vectors with reports that add nothing, so no remainder is handled.
     following = v.index(row, LANES)
     row.add_incoming(following, builder.block)
     builder.cbranch(builder.icmp_signed("<", following, stop), body, after)

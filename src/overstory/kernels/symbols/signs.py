@@ -51,6 +51,7 @@ def _agreeing(v: Lanes, hashed: Any, differing: Any, mask: Any) -> Any:
     Counted for two words together, which machines do several times faster; the total of all lanes is the same.
     """
     pairs = ir.VectorType(ir.IntType(64), v.lanes // 2)
+    # ~(signs ^ reported) & mask has a 1 for each agreeing row; `differing` is ~reported.
     agree = v.builder.bitcast(v.builder.and_(v.xor(_signs(v, hashed), differing), mask), pairs)
     kind = ir.FunctionType(pairs, [pairs])
     count = v.builder.module.declare_intrinsic(f"llvm.ctpop.v{v.lanes // 2}i64", (), kind)
@@ -86,6 +87,7 @@ def pack_rows(rows: Any, reported: Any, groups: Any, bits: Any, masks: Any) -> A
     for i in range(rows.size):
         row = np.uint32(rows[i])
         group, place = row >> np.uint32(5), np.uint32(1) << (row & np.uint32(31))
+        # A row twice in one word could not be told from once, so it begins the next.
         if last < 0 or groups[last] != group or masks[last] & place:
             last += 1
             groups[last], bits[last], masks[last] = group, 0, 0
@@ -101,6 +103,7 @@ def support_words(groups: Any, bits: Any, masks: Any, low: Any, high: Any, singl
     for start in range(0, groups.size, BLOCK):
         size = min(BLOCK, groups.size - start)
         for i in range(size):
+            # The group number is the seed: one hash gives the signs of its 32 rows.
             mixed[i], second[i] = folded(mix32(groups[start + i])), masks[start + i]
             first[i] = bits[start + i] if single else ~bits[start + i]
         for i in range(size, (size + LANES - 1) // LANES * LANES):
@@ -122,6 +125,7 @@ def _packed(rows: Column, reported: Column) -> tuple[Column, ...]:
 def _best_packed(rows: Column, reported: Column, num_values: int) -> tuple[tuple[Column, ...], bool]:
     """Pack reports if their rows lie close enough, sorted where that pays; and say whether each is left alone."""
     packed = _packed(rows, reported)
+    # Sorting n rows costs n log n once; comparing one by one costs n more hashes for each value.
     if WORTH_PACKING * packed[0].size > rows.size and num_values >= WORTH_SORTING:
         order = np.argsort(rows)
         packed = _packed(rows[order], reported[order])

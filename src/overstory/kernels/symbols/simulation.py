@@ -55,6 +55,7 @@ def pass_symbols(words: Any, symbols: Any, threshold: Any, size: Any, out: Any) 
     """Send symbols through a channel; the words of device ``lane`` are ``words[lane + i LANES]``, i = 0, 1, 2."""
     lows, highs = words[LANES:], words[2 * LANES :]
     for lane in range(out.size):
+        # Kept with probability alpha = threshold / 2^32, otherwise any of the symbols: GRR as keep-or-uniform.
         drawn = np.uint32(below(lows[lane], highs[lane], size))
         out[lane] = symbols[lane] if np.uint64(words[lane]) < np.uint64(threshold) else drawn
 
@@ -80,6 +81,7 @@ def instantaneous_rows(key: Any, index: Any, symbols: Any, threshold: Any, size:
     row, held = 0, np.int64(-1)
     while row < out.size:
         number, first = (device + row) // LANES, (device + row) % LANES
+        # Tiles 4 i .. 4 i + 3 of LANES devices read the same blocks: make them once.
         if number // SHARE != held:
             held = number // SHARE
             for lane in range(LANES):
@@ -88,6 +90,7 @@ def instantaneous_rows(key: Any, index: Any, symbols: Any, threshold: Any, size:
                 names[2 * LANES + lane] = np.uint32(index)
             fill_blocks(key, 0, names, words, LANES, ROUNDS)
         stop = min(out.size, row + LANES - first)
+        # Each of the four tiles has its own four words of the blocks, of which three are used.
         mine = words[(number % SHARE) * 4 * LANES + first :]
         pass_symbols(mine, symbols[row:stop], threshold, size, out[row:stop])
         row = stop
