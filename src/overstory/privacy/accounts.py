@@ -195,10 +195,12 @@ class Account:
         """
         if self.terms.fresh:
             return self.terms.epsilon_any(self.reports)
+        # Reports of nobody knows which value may have been of any: they count for every value.
         loose = self.known + self.unknown
         costs = [(values, self.terms.epsilon_n(reports + loose)) for reports, values in self._by_reports().items()]
         if self.unknown:
             costs.append((self.unknown, self.terms.epsilon_n(loose)))
+        # Never more than all values at their permanent epsilon: post-processing of the permanent responses.
         most = self.terms.most_values
         return min(add_up(costs), math.inf if most is None else add_up([(most, self.terms.epsilon_permanent)]))
 

@@ -126,6 +126,7 @@ def _losses(terms: Terms, reports: int) -> _Losses | None:
     if math.isinf(pure):
         return None
     if isinstance(terms, BitTerms) and len(terms.differences) == 1 and len(set(terms.differences[0])) == 1:
+        # N = n l bits lowered and N raised: P is Bin(N, q) against Bin(N, p), Q the other way round.
         bits, chances = reports * terms.differences[0][0], terms.instantaneous
         if bits > MOST_BITS:
             return None
@@ -153,6 +154,7 @@ class _Binomial(NamedTuple):
     @lru_cache(maxsize=64)
     def of(cls, trials: int, odds: float) -> _Binomial:
         """Return Bin(trials, odds / (1 + odds)), from its mode outwards; a rate near 1 would lose what it lacks."""
+        # C(n, k) odds^k up to a factor, by the ratio of neighbours, so that nothing under- or overflows at the mode.
         mode = min(int((trials + 1) * (odds / (1 + odds))), trials)
         up = _while_above(lambda k, chance: chance * (trials - k) / (k + 1) * odds, range(mode, trials))
         down = _while_above(lambda k, chance: chance * k / (trials - k + 1) / odds, range(mode, 0, -1))
@@ -199,6 +201,7 @@ class _Losses:
 
     def delta(self, epsilon: float) -> float:
         """Return delta, rounded up."""
+        # The loss is a multiple of the unit, so the event is K > floor(epsilon / unit); the neighbours absorb rounding.
         near = math.floor(epsilon / self.unit)
         most = max(self._excess(k, epsilon) for k in (near - 1, near, near + 1))
         return min(max(most, 0.0), 1.0)
@@ -207,12 +210,14 @@ class _Losses:
         """Return the least epsilon whose delta is not above, rounded up."""
         low, high = -1, self.most  # at all units nothing is left
         while high - low > 1:
+            # delta(k unit) falls with k: bisection for the least k that is small enough.
             middle = (low + high) // 2
             low, high = (low, middle) if self._excess(middle, middle * self.unit) <= delta else (middle, high)
         if high == 0:
             return 0.0
         # From (high - 1) units up to high the event stays: losses of more than high - 1 units.
         over, under = self._tails(high - 1)
+        # On this stretch P - e^epsilon Q = delta has the solution epsilon = ln((P - delta) / Q).
         within = math.log((over - delta) / under) if over > delta and under else self.unit * high
         return max(self.unit * (high - 1), min(within, self.unit * high)) * (1 + SLACK) + 1e-12
 

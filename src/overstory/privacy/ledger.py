@@ -140,6 +140,7 @@ class Ledger:
         ParameterError
             When `delta` is not between 0 and 1.
         """
+        # Basic composition: (sum of epsilons, sum of deltas), delta split equally over the fresh accounts.
         fresh = sum(account.terms.fresh for account in self.accounts)
         return _sum(account.epsilon_at(delta / max(fresh, 1)) for account in self.accounts)
 

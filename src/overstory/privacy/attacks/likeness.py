@@ -92,6 +92,7 @@ def position_bits(rounds: Rounds, true: bool, reports: int) -> float:  # noqa: F
     """Return what two numbers of ones, each of so many reports of one position, share."""
     lit = float(rounds.permanent.keep_one if true else rounds.permanent.raise_zero)
     counts = list(zip(*_counts(rounds.instantaneous, reports), strict=True))
+    # I(A; B) = sum of P(a, b) log2 (P(a, b) / (P(a) P(b))), a and b independent given the permanent bit.
     each = [lit * one + (1 - lit) * zero for one, zero in counts]
     return math.fsum(
         _term(lit * a_one * b_one + (1 - lit) * a_zero * b_zero, each[a] * each[b])
@@ -121,6 +122,7 @@ def symbol_bits(rounds: SymbolRounds, reports: int) -> float:
         both_alike = other * keep**2 + (own + (k - 2) * other) * move**2
         one_own = (own + other) * keep * move + (k - 2) * other * move**2
         differ = 2 * other * keep * move + (own + (k - 3) * other) * move**2
+        # The k^2 pairs (y, y') fall into four classes: both own, both one other, own and other, two others.
         return math.fsum(
             (
                 _term(both_own, seen_own**2),
@@ -129,6 +131,7 @@ def symbol_bits(rounds: SymbolRounds, reports: int) -> float:
                 (k - 1) * (k - 2) * _term(differ, seen_other**2) if k > 2 else 0.0,
             )
         )
+    # I(A; B) <= I(A; Z) <= min(H(Z), n (H(Y) - H(Y|Z))).
     permanent, seen, given = (_entropy(*each, k) for each in ((own, other), (seen_own, seen_other), (keep, move)))
     return min(permanent, reports * (seen - given))
 

@@ -321,6 +321,7 @@ def _sampled(mechanism: BitMechanism) -> Constant:
     each = (
         (many, _unary(ones, asked - ones, float(channel.keep_one), float(channel.raise_zero))) for ones, many in kinds
     )
+    # A cohort is uniform: each of its outcomes has 1 / cohorts of its probability, in `many` cohorts alike.
     groups = ((one.groups, many) for many, one in each if many)
     return Constant(tuple((c + math.log(many), p - math.log(cohorts)) for group, many in groups for c, p in group))
 
@@ -336,6 +337,7 @@ def _binomial(bits: int, chance: float) -> Iterator[Group]:
     for ones in range(bits + 1):
         if (chance == 0 and ones) or (chance == 1 and ones < bits):
             continue
+        # ln C(bits, ones), and ones ln p + (bits - ones) ln(1 - p) for each of these patterns.
         patterns = math.lgamma(bits + 1) - math.lgamma(ones + 1) - math.lgamma(bits - ones + 1)
         each = (ones * math.log(chance) if ones else 0.0) + (
             (bits - ones) * math.log1p(-chance) if ones < bits else 0.0
@@ -360,6 +362,7 @@ def _number(mechanism: NumericRandomizer) -> Constant:
 
 def _log_sum(logarithms: Iterable[float]) -> float:
     terms = list(logarithms)
+    # log-sum-exp with the largest term taken out.
     most = max(terms)
     return most + math.log(math.fsum(math.exp(term - most) for term in terms))
 

@@ -59,6 +59,7 @@ def posterior(mechanism: Mechanism, reports: Iterable[Report], prior: Mapping[V,
     _check_prior(prior)
     evidence = [evidence_of(mechanism, seen) for seen in _by_cohort(mechanism, reports)]
     losses = {value: _sum(one(value) for one in evidence) for value in prior}
+    # Bayes with the largest log likelihood taken out, so that no exponential underflows.
     best = max(loss for value, loss in losses.items() if prior[value] > 0)
     weights = {value: prior[value] * math.exp(loss - best) for value, loss in losses.items()}
     total = math.fsum(weights.values())
@@ -83,6 +84,7 @@ def _bits_evidence(mechanism: BitMechanism, reports: Sequence[Report]) -> Eviden
     def gain_of(ones: int) -> Decimal:
         """Logarithm of P(ones of n | the true bit is 1) over P(the same | it is 0)."""
         seen = [_repeated(rate, ones, n) for rate in (rounds.instantaneous.keep_one, rounds.instantaneous.raise_zero)]
+        # P1(1|b) P^s (1 - P)^(n-s) + P1(0|b) Q^s (1 - Q)^(n-s), for b = 1 and b = 0.
         lit, unlit = (mix(share, *seen) for share in (rounds.permanent.keep_one, rounds.permanent.raise_zero))
         if lit == unlit == 0:
             raise ParameterError("no device sends these reports of one value: a bit differs without a cause")
@@ -113,6 +115,7 @@ def _symbols_evidence(mechanism: SymbolMechanism, reports: Sequence[Report]) -> 
     with localcontext(PRECISE):
         seen = {z: power(later.keep, count) * power(later.other, n - count) for z, count in counts.items()}
         unseen = power(later.other, n)
+        # Sum over all permanent symbols z of prod_i P2(report_i | z); unseen ones are alike.
         somewhere = sum(seen.values(), Decimal(size - len(seen)) * unseen)
     if somewhere == 0:
         raise ParameterError("no device sends these reports of one value: they differ without a cause")
@@ -181,6 +184,7 @@ def posterior_of_bits(mechanism: BitMechanism, frequency: float, ones: int) -> f
     share, hashes = check_probability("frequency", frequency), _bits_set(mechanism)
     if not 0 <= ones <= hashes:
         raise ParameterError(f"{ones} bits set: a value has {hashes}")
+    # Binomial likelihoods of the h bits under p* and q*; the binomial coefficient cancels.
     holder, other = (rate**ones * (1 - rate) ** (hashes - ones) for rate in (mechanism.p_star, mechanism.q_star))
     return float(share * holder / (share * holder + (1 - share) * other))
 

@@ -163,6 +163,7 @@ def _most_guess(epsilon: float, values: int) -> float:
     if epsilon > 700:
         return 1.0
     with localcontext(PRECISE):
+        # e^epsilon / (e^epsilon + d - 1): one value e^epsilon times as likely as each of the others.
         odds = Decimal(epsilon).exp()
         return round_up(odds / (odds + values - 1))
 
@@ -172,6 +173,7 @@ def _pure_positives(epsilon: float) -> float:
         return 1.0
     with localcontext(PRECISE):
         odds, wrong = Decimal(epsilon).exp(), _decimal(FALSE_POSITIVES)
+        # Trade-off function of pure epsilon-DP at false positives a: min(a e^eps, 1 - (1 - a) e^-eps).
         return round_up(min(odds * wrong, 1 - (1 - wrong) / odds))
 
 
@@ -204,6 +206,7 @@ def _guess_of_bits(channel: BinaryChannel, asked: int, values: int) -> float:
         high, low = 1 - high, 1 - low
     with localcontext(PRECISE):
         p, q = _decimal(high), _decimal(low)
+        # Sum over t >= 1 of C(asked, t) p q^(t-1) (1-q)^(asked-t) = (p/q) (1 - (1-q)^asked).
         lit = p / q * (1 - (1 - q) ** asked) if q else p * asked
         unlit = (1 - q) ** asked if asked < values else (1 - p) * (1 - q) ** (asked - 1)
         return _share(lit + unlit, values)

@@ -99,6 +99,7 @@ class _Seen:
         found = {}
         with localcontext(PRECISE):
             for ones, zeros in product(range(self.reports + 1), repeat=2):
+                # u = P^t (1 - P)^z through a permanent 1, v = Q^t (1 - Q)^z through a 0; g = a u + (1 - a) v.
                 likely = [
                     power(one, ones) * power(1 - one, zeros) if ones + zeros else Decimal(1)
                     for one in (later.keep_one, later.raise_zero)
@@ -114,6 +115,7 @@ def _exact(rounds: Rounds, values: _Values, reports: int, largest: Largest) -> f
         for pattern in patterns(reports):
             sizes = 1 + max(i for (i, _), _ in pattern), 1 + max(j for (_, j), _ in pattern)
             if values.most is None or max(sizes) <= values.most + 1:  # and nothing
+                # Both directions: the ratio of the first history's probability to the second's, and the inverse.
                 one, other = _outcomes(seen, pattern, sizes)
                 worst = max(worst, largest(values, one, other), largest(values, other, one))
     return round_up(log_ratio(worst, Decimal(1)))
@@ -134,6 +136,7 @@ def patterns(reports: int) -> tuple[Pattern, ...]:
         ordered = sorted(first) == list(first) and [*Counter(first).values()] == sizes[0]
         if not ordered or sizes[0] < sizes[1]:
             continue
+        # A pair of patterns up to order is a matrix of counts with its columns sorted.
         cells = Counter(zip(first, second, strict=True))
         columns = sorted(tuple(cells[i, j] for i in range(len(sizes[0]))) for j in range(len(sizes[1])))
         matrix = [((i, j), count) for j, column in enumerate(columns) for i, count in enumerate(column) if count]
@@ -145,6 +148,7 @@ def _shares(reports: int) -> Iterator[tuple[int, ...]]:
     """Which permanent response each report has, the responses being numbered as they come."""
     labels: list[tuple[int, ...]] = [()]
     for _ in range(reports):
+        # Restricted growth strings: the next report reuses a response or takes the next new number.
         labels = [(*before, label) for before in labels for label in range(max(before, default=-1) + 2)]
     yield from labels
 
@@ -191,6 +195,7 @@ def _one_hot(values: _Values, first: Outcomes, second: Outcomes) -> Decimal:
     worst = Decimal(0)
     for held, others in product(_without_one(rows), _without_one(columns)):
         for match in _matches(held, others):
+            # Matched values share a position; every other value has one of its own, and the rest have no one.
             unmatched = set(others) - {j for _, j in match}
             rest = values.bits - len(held) - len(unmatched)
             if rest >= 0:
@@ -228,12 +233,14 @@ def _filters(values: _Values, first: Outcomes, second: Outcomes) -> Decimal:
         {bits: _chances(side, bits) for bits in product((0, 1), repeat=len(side[0]))} for side in (first, second)
     )
     steps = _Steps.of(values.most_ones, responses)
+    # The worst ratio at a position with each combination of bits; positions are independent, so factors multiply.
     ratios = [_worst(over[bits[:rows]], under[bits[rows:]]) for bits in steps.bits]
     if any(ratio.is_infinite() for ratio in ratios):
         return Decimal("Infinity")
     best = [Decimal(0)] * steps.states
     best[-1] = Decimal(1)  # all ones are left
     if values.bits >= values.most_ones * responses:  # there is a position for every one: any may be left without
+        # Relative to a position without ones: an unbounded knapsack over the ones that are left.
         shares = [ratio / ratios[0] for ratio in ratios]
         for share, moves in zip(shares[1:], steps.moves[1:], strict=True):
             for before, then in moves:  # from all ones down, so that one kind of position may come several times
@@ -241,6 +248,7 @@ def _filters(values: _Values, first: Outcomes, second: Outcomes) -> Decimal:
         none = _power(ratios[0], values.bits)
     else:
         for _ in range(values.bits):
+            # Position by position: dynamic programming, state = how many ones each filter has left.
             after = [value * ratios[0] for value in best]
             for ratio, moves in zip(ratios[1:], steps.moves[1:], strict=True):
                 for before, then in moves:
@@ -295,6 +303,7 @@ def _bound(rounds: Rounds, values: _Values, reports: int) -> float:
     worst = {(one, other): position.worst(one, other) for one, other in product(((0,), (0, 1)), repeat=2)}
     totals = []
     for both in (max(0, 2 * ones - values.bits), ones):
+        # Of `ones` bits in each history `both` coincide; the total is linear in `both`, so its ends are enough.
         counts = (
             (both, worst[(0, 1), (0, 1)]),
             (ones - both, worst[(0, 1), (0,)]),

@@ -101,6 +101,7 @@ def worst_ratios(blocks: Blocks, symbols: Iterable[int], likelihood: Likelihood)
         )
     ahead, behind = (Decimal(1), Decimal(1)), (Decimal(1), Decimal(1))
     with localcontext(PRECISE):
+        # The worst outcome is constant in each block (see the proof above): go through the corners.
         for outcome in product(choices, repeat=len(blocks)):
             one, other = (_probability(blocks, which, outcome, likelihood) for which in (0, 1))
             ahead, behind = larger(ahead, (one, other)), larger(behind, (other, one))
@@ -242,6 +243,7 @@ def _bits_seen(rounds: Rounds) -> Likelihood:
     def likely(bit: int, ones: int, zeros: int) -> Decimal:
         total = Decimal(0)
         for permanent, one in ((1, later.keep_one), (0, later.raise_zero)):
+            # P(ones, zeros | x) = sum over z of P1(z|x) P2(1|z)^ones P2(0|z)^zeros.
             total += chance(rounds.permanent, bit, permanent) * power(one, ones) * power(1 - one, zeros)
         return total
 
@@ -269,6 +271,7 @@ def _symbols_seen(rounds: SymbolRounds) -> Likelihood:
     def likely(ways: tuple[str, ...], often: tuple[int, ...]) -> Decimal:
         reports, total = sum(often), Decimal(0)
         for way, times in zip(ways, often, strict=True):
+            # P(counts | s) = sum over z of P1(z|s) keep^(v_z) other^(n - v_z); unseen z have v_z = 0.
             total += drawn[way] * power(kept, times) * power(other, reports - times)
         unseen = as_decimal(1 - sum((exact[way] for way in ways), Fraction(0)))
         return total + unseen * power(other, reports)
@@ -288,6 +291,7 @@ def _between_bits(mechanism: BitMechanism, first: Sequence[Any], second: Sequenc
         tuple(tuple((name, bits >> i & 1) for name, bits in history) for history in histories)
         for i in range(mechanism.encoding.num_bits)
     )
+    # Log ratios of independent positions add up, each as often as its pattern occurs.
     losses = [(bit_losses(mechanism.rounds, *pattern), bits) for pattern, bits in patterns.items()]
     return round_up(max(weighted_sum((bits, loss[way]) for loss, bits in losses) for way in (0, 1)))
 

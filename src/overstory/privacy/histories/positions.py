@@ -60,11 +60,13 @@ class Position:
 
     def worst(self, one: Sequence[int], other: Sequence[int]) -> float:
         """Return a bound on the log ratio where the true bits are among `one` in one history, `other` in the other."""
+        # The log ratio is convex in the number of ones t, so t = 0 and t = n are enough.
         ends = self._most(one, self.reports), self._most(one, 0)
         floors = [self._floor(w, other) for w in self._tilts(other)]
         floors.append(
             (min(self._mean(b, self.ones) for b in other), min(self._mean(b, self.zeros) for b in other), 0.0)
         )
+        # Every choice of weights is a bound: take the best of them.
         bound = min(
             max(end - self.reports * rate for end, rate in zip(ends, rates, strict=True)) + apart
             for *rates, apart in floors
@@ -92,6 +94,7 @@ class Position:
         unlit = self._shared({(t, z): seen[0, t, z] for _, t, z in seen})
         if 1 not in bits:
             return unlit
+        # One response may have the true bit 1: split (ones, zeros) between it and the others.
         lit = [row[:] for row in unlit]
         for (bit, t, z), loss in seen.items():
             if bit:
@@ -106,6 +109,7 @@ class Position:
         for (t, z), loss in items.items():
             for ones in range(t, self.reports + 1):
                 for zeros in range(z, self.reports + 1 - ones):
+                    # Unbounded knapsack: one more response that shows t ones and z zeros.
                     reached = least[ones - t][zeros - z] + loss
                     least[ones][zeros] = min(least[ones][zeros], reached)
         return least
@@ -122,6 +126,7 @@ class Position:
     def _floor(self, w: float, bits: Sequence[int]) -> tuple[float, float, float]:
         """Least logarithms of a one and of a zero with weights (w, 1 - w), and what these weights cost over all."""
         apart = max(_divergence(w, self.weights[bit]) for bit in bits)
+        # g >= e^-KL(w, a) u^w v^(1-w): what one more one, and one more zero, takes at least.
         one, zero = (_times_log(w, logs[0]) + _times_log(1 - w, logs[1]) for logs in (self.ones, self.zeros))
         return one, zero, self.blocks * apart
 

@@ -39,6 +39,7 @@ def worst_of_symbols(rounds: SymbolRounds, most_values: int, reports: int) -> Wo
         return Worst(_bound(rounds, most_values, reports), exact=False)
     worst = Decimal(1)
     with localcontext(PRECISE):
+        # R = P2(z|z) / P2(y|z), and R^v - 1 for every number of reports v.
         odds = power(rounds.instantaneous.keep, 1) / power(rounds.instantaneous.other, 1)
         gains = [odds**times - 1 for times in range(reports + 1)]
         first = rounds.permanent
@@ -79,6 +80,7 @@ def _extremes(
         after: dict[Counts, tuple[Decimal, Decimal]] = {}
         for left, (small, large) in reached.items():
             for share in product(*(range(count + 1) for count in left)):
+                # f_s(v) = 1 + sum over z of P1(z|s) (R^v_z - 1), with P1(s|s) = other + alpha.
                 seen = 1 + (even if symbol < 0 else other) * gained[share]
                 if 0 <= symbol < len(held):
                     seen += alpha * gains[share[symbol]]
@@ -94,13 +96,16 @@ def _bound(rounds: SymbolRounds, most_values: int, reports: int) -> float:
     size, first = rounds.permanent.domain_size, rounds.permanent
     keep, other, odds = float(first.keep), float(first.other), rounds.instantaneous
     gain = float(log_ratio(odds.keep, odds.other))
+    # The largest: f_s <= 1 - k + k R^n, k = P1(s|s).
     most = _log_sum(math.log1p(-keep), math.log(keep) + reports * gain)
     blocks, floors = min(most_values + 1, reports), [other * reports * gain]
     for i in range(1, TILTS + 1):
         unkept = other + (1 / size - other) * i / TILTS
+        # The smallest: weights w between P1(.|s) and the uniform ones cost KL(w, P1), once for each value.
         kept = max(1 - (size - 1) * unkept, 1 / size)
         apart = kept * math.log(kept / keep) + (size - 1) * unkept * math.log(unkept / other)
         apart = max(apart, math.log(size) + kept * math.log(kept) + (size - 1) * unkept * math.log(unkept), 0.0)
+        # ln f_s >= sum of w_z v_z ln R - KL(w, P1), by the inequality of the means.
         floors.append(unkept * reports * gain - blocks * apart)
     return math.nextafter((most - max(floors)) * (1 + SLACK) + 1e-13 * reports, math.inf)
 
