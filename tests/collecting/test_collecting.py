@@ -14,13 +14,13 @@ from overstory.protocol.mechanisms.registry import mechanism
 from overstory.trial.advice import SHARES, advise
 from overstory.trial.column import Column
 from overstory.trial.page import short
-from overstory.trial.population import People, arranged, count_devices
-from overstory.trial.run import Budget, chunks, collect
+from overstory.trial.population import Population, arranged, count_devices
+from overstory.trial.run import TrialBudget, chunks, collect
 from overstory.trial.summary import Summary
 
 ROWS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 3)), min_size=1, max_size=50)
 COUNTS = np.array([30_000, 12_000, 6_000, 2_000])
-PEOPLE = People(("a", "b", "c", "d"), COUNTS)
+PEOPLE = Population(("a", "b", "c", "d"), COUNTS)
 
 
 @given(ROWS)
@@ -43,13 +43,13 @@ def test_rows_are_arranged_by_turn_and_device(rows):
 def test_devices_are_read_from_their_column(tmp_path_factory, rows, block):
     path = tmp_path_factory.mktemp("devices") / "d.csv"
     path.write_text("who,c\n" + "".join(f"p{owner},v{symbol}\n" for owner, symbol in rows))
-    people = count_devices(str(path), "c", "who", block=block)
-    assert people.num_devices == len({owner for owner, _ in rows})
-    assert len(people) == len(rows)
-    told = {label: count for label, count in zip(people.labels, people.counts.tolist(), strict=True) if count}
+    population = count_devices(str(path), "c", "who", block=block)
+    assert population.num_devices == len({owner for owner, _ in rows})
+    assert len(population) == len(rows)
+    told = {label: count for label, count in zip(population.labels, population.counts.tolist(), strict=True) if count}
     assert told == Counter(f"v{symbol}" for _, symbol in rows)
-    assert people.devices is not None
-    assert np.array_equal(np.bincount(people.devices.symbols, minlength=len(people.labels)), people.counts)
+    assert population.devices is not None
+    assert np.array_equal(np.bincount(population.devices.symbols, minlength=len(population.labels)), population.counts)
 
 
 def test_devices_that_cannot_be(tmp_path):
@@ -80,46 +80,48 @@ def test_chunks_have_the_histogram(counts, size):
 @pytest.mark.parametrize(
     ("name", "budget"),
     [
-        ("auto", Budget(1.0)),
-        ("olh", Budget(1.0)),
-        ("rappor", Budget(1.0)),
-        ("l-osue", Budget(1.0, 2.0, reports=3)),
-        ("rappor", Budget(1.0, 2.0, reports=3)),
+        ("auto", TrialBudget(1.0)),
+        ("olh", TrialBudget(1.0)),
+        ("rappor", TrialBudget(1.0)),
+        ("l-osue", TrialBudget(1.0, 2.0, reports=3)),
+        ("rappor", TrialBudget(1.0, 2.0, reports=3)),
     ],
 )
 def test_what_is_learned_is_near_the_truth(name, budget):
-    learned = collect(PEOPLE, budget, name, 5)
-    assert learned.mechanism.epsilon_report <= budget.epsilon
-    assert learned.mechanism.epsilon_permanent <= (budget.epsilon_permanent or budget.epsilon)
-    away = np.abs(learned.estimate.raw_counts - COUNTS) / learned.estimate.standard_errors
+    result = collect(PEOPLE, budget, name, 5)
+    assert result.mechanism.epsilon_report <= budget.epsilon
+    assert result.mechanism.epsilon_permanent <= (budget.epsilon_permanent or budget.epsilon)
+    away = np.abs(result.estimate.raw_counts - COUNTS) / result.estimate.standard_errors
     assert away.max() < 5.5  # one in 2.6e7 for each value
-    assert learned.inside >= 2
-    assert learned.estimate.num_reports == COUNTS.sum()
+    assert result.inside >= 2
+    assert result.estimate.num_reports == COUNTS.sum()
 
 
 def test_repeated_reports_of_the_same_answer_teach_nothing_more():
     """All noise of grr is kept: three reports are one, and the standard error knows it. Fresh noise would shrink it."""
-    once, thrice = (collect(PEOPLE, Budget(1.0, reports=r), "grr", 2).estimate for r in (1, 3))
+    once, thrice = (collect(PEOPLE, TrialBudget(1.0, reports=r), "grr", 2).estimate for r in (1, 3))
     np.testing.assert_allclose(thrice.standard_errors, once.standard_errors, rtol=0.02)
-    ratio = collect(PEOPLE, Budget(1.0, 8.0, reports=3), "l-osue", 2).estimate.standard_errors[3]
-    assert ratio < 0.7 * collect(PEOPLE, Budget(1.0, 8.0), "l-osue", 2).estimate.standard_errors[3]
+    ratio = collect(PEOPLE, TrialBudget(1.0, 8.0, reports=3), "l-osue", 2).estimate.standard_errors[3]
+    assert ratio < 0.7 * collect(PEOPLE, TrialBudget(1.0, 8.0), "l-osue", 2).estimate.standard_errors[3]
 
 
 def test_devices_share_their_permanent_responses():
     """300 devices with 100 rows each: were their reports independent, the error would be six times as small."""
     owners, rows = np.repeat(np.arange(300), 100), np.repeat(np.arange(300) % 2, 100)
-    people = People(("a", "b"), np.bincount(rows).astype(np.int64), devices=arranged(owners, rows))
-    learned = collect(people, Budget(1.0), "grr", 3)
-    error = learned.estimate.standard_errors[0] / len(people)
-    assert error == pytest.approx(np.sqrt(variance_per_person(learned.mechanism, 0.5, 2) / 300), rel=0.05)
-    outcomes = {round(float(collect(people, Budget(1.0), "grr", seed).estimate.raw_counts[0])) for seed in range(5)}
+    population = Population(("a", "b"), np.bincount(rows).astype(np.int64), devices=arranged(owners, rows))
+    result = collect(population, TrialBudget(1.0), "grr", 3)
+    error = result.estimate.standard_errors[0] / len(population)
+    assert error == pytest.approx(np.sqrt(variance_per_person(result.mechanism, 0.5, 2) / 300), rel=0.05)
+    outcomes = {
+        round(float(collect(population, TrialBudget(1.0), "grr", seed).estimate.raw_counts[0])) for seed in range(5)
+    }
     kept = 100 / (np.tanh(0.5))  # one device more or less that tells the truth moves the estimate by so much
     steps = (np.array(sorted(outcomes)) - min(outcomes)) / kept
     assert np.abs(steps - steps.round()).max() < 0.01
 
 
 def test_the_same_seed_gives_the_same():
-    first, again, other = (collect(PEOPLE, Budget(1.0), "grr", seed).estimate.counts for seed in (1, 1, 2))
+    first, again, other = (collect(PEOPLE, TrialBudget(1.0), "grr", seed).estimate.counts for seed in (1, 1, 2))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
 
@@ -127,11 +129,11 @@ def test_the_same_seed_gives_the_same():
 @pytest.mark.parametrize(
     ("name", "budget", "words"),
     [
-        ("opt-wb", Budget(1.0), "it takes epsilon and window.*there are: auto"),
-        ("basic-rappor", Budget(1.0), "its parameters are no epsilons"),
-        ("foo", Budget(1.0), "there is no oracle 'foo'"),
-        ("l-grr", Budget(1.0), "epsilon_permanent and epsilon_report"),
-        ("grr", Budget(2.0, 1.0), "must be below"),
+        ("opt-wb", TrialBudget(1.0), "it takes epsilon and window.*there are: auto"),
+        ("basic-rappor", TrialBudget(1.0), "its parameters are no epsilons"),
+        ("foo", TrialBudget(1.0), "there is no oracle 'foo'"),
+        ("l-grr", TrialBudget(1.0), "epsilon_permanent and epsilon_report"),
+        ("grr", TrialBudget(2.0, 1.0), "must be below"),
     ],
 )
 def test_oracles_that_do_not_fit(name, budget, words):
@@ -141,12 +143,12 @@ def test_oracles_that_do_not_fit(name, budget, words):
 
 def test_reports_are_counted_once():
     with pytest.raises(ParameterError, match="reports_per_device"):
-        Budget(reports=0)
-    people = People(("a", "b"), np.array([1, 1]), devices=arranged(np.array([0, 1]), np.array([0, 1])))
+        TrialBudget(reports=0)
+    population = Population(("a", "b"), np.array([1, 1]), devices=arranged(np.array([0, 1]), np.array([0, 1])))
     with pytest.raises(ParameterError, match="--device-column"):
-        collect(people, Budget(reports=2), "grr", 0)
+        collect(population, TrialBudget(reports=2), "grr", 0)
     told: list[int] = []
-    collect(PEOPLE, Budget(1.0, 2.0, reports=2), "auto", 0, told.append)
+    collect(PEOPLE, TrialBudget(1.0, 2.0, reports=2), "auto", 0, told.append)
     assert sum(told) == 2 * COUNTS.sum()
 
 
@@ -169,7 +171,7 @@ def test_nine_in_ten_are_detected_with_the_people_needed(name):
 @settings(deadline=None, max_examples=30)
 @given(st.sampled_from(SHARES), st.sampled_from(["grr", "oue", "l-osue", "rappor"]), st.integers(1, 5))
 def test_the_smallest_share_and_the_people_needed_are_inverse(share, name, each):
-    budget = Budget(1.0, 2.0) if name == "l-osue" else Budget(1.0)
+    budget = TrialBudget(1.0, 2.0) if name == "l-osue" else TrialBudget(1.0)
     built = budget.mechanism(name, 10, 10_000)
     people = required_sample_size(built, share, 10, reports_per_device=each)
     found = smallest_share(built, people, 10, reports_per_device=each)
@@ -188,14 +190,14 @@ def test_people_have_limits():
 
 
 def test_the_advice_names_the_best_and_says_what_another_would_cost():
-    learned = collect(PEOPLE, Budget(1.0), "dbitflip", 1)
-    advice = advise(learned)
+    result = collect(PEOPLE, TrialBudget(1.0), "dbitflip", 1)
+    advice = advise(result)
     assert advice.best.name != "dbitflip"
     assert all(here >= there for here, there in zip(advice.at_used.people, advice.at_best.people, strict=True))
-    said = Summary(Column("f.csv", "c"), learned, advice)
+    said = Summary(Column("f.csv", "c"), result, advice)
     assert len(said.advice_head()) == 3
     assert len(said.advice_rows()) == 2 + len(SHARES)  # two thresholds, and the people for each share
-    same = advise(collect(PEOPLE, Budget(1.0), "auto", 1))
+    same = advise(collect(PEOPLE, TrialBudget(1.0), "auto", 1))
     assert same.at_used == same.at_best
 
 
@@ -208,8 +210,8 @@ def test_labels_in_pictures_are_plain():
 def test_shares_at_the_thresholds_are_detected_as_often_as_is_said(name):
     """A12. 400 collections: half the time is 200 +- 5.5 * 10, nine in ten 360 +- 5.5 * 6; bounds are one in 1e6."""
     people = np.array([9_000, 6_000, 4_000] + [0] * 13)
-    learned = collect(People(tuple("abcdefghijklmnop"), people), Budget(1.0), name, 3)
-    advice = advise(learned)
+    result = collect(Population(tuple("abcdefghijklmnop"), people), TrialBudget(1.0), name, 3)
+    advice = advise(result)
     oracle = frequency_oracle(name, domain_size=16, epsilon=1.0)
     for share, low, high in ((advice.at_used.half, 140, 265), (advice.at_used.nine_in_ten, 325, 392)):
         rare = round(share * people.sum())

@@ -15,7 +15,7 @@ from overstory.files.columns.reader import blocks, columns_of
 from overstory.protocol.domains.domains import Bins
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.trial.bins import chosen_bins, count_bins, quantile, round_bins, symbols
-from overstory.trial.column import MANY_NUMBERS, Column, all_numbers, read_people
+from overstory.trial.column import MANY_NUMBERS, Column, all_numbers, read_population
 from overstory.trial.population import ANOTHER, NOT_LISTED, TooManyValuesError, count_values
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=6)
@@ -41,8 +41,8 @@ def write_parquet(path, rows, kind=None):
     parquet.write_table(pa.table({"n": pa.array(range(len(rows))), "c": pa.array(rows, kind)}), path)
 
 
-def told(people):
-    return {label: count for label, count in zip(people.labels, people.counts.tolist(), strict=True) if count}
+def told(population):
+    return {label: count for label, count in zip(population.labels, population.counts.tolist(), strict=True) if count}
 
 
 @settings(deadline=None, max_examples=40)
@@ -57,12 +57,12 @@ def test_csv_and_parquet_give_the_histogram_however_they_are_cut(folder, rows, b
             with pytest.raises(ParameterError, match="holds nothing to collect"):
                 count_values(path, "c", block=block)
             continue
-        people = count_values(path, "c", block=block)
-        assert told(people) == truth
-        assert people.missing == rows.count(None)
-        assert len(people) == truth.total()
+        population = count_values(path, "c", block=block)
+        assert told(population) == truth
+        assert population.missing == rows.count(None)
+        assert len(population) == truth.total()
         if len(truth) > 1:
-            assert people.labels == tuple(sorted(truth))
+            assert population.labels == tuple(sorted(truth))
 
 
 @settings(deadline=None, max_examples=40)
@@ -85,9 +85,12 @@ def test_what_is_not_listed_counts_as_one(folder, rows, listed):
     there = [row for row in rows if row is not None]
     if not there:
         return
-    people = count_values(str(folder / "l.csv"), "c", candidates=listed, block=BLOCK)
-    assert people.labels == (*listed, NOT_LISTED)
-    assert people.counts.tolist() == [*(there.count(one) for one in listed), sum(row not in listed for row in there)]
+    population = count_values(str(folder / "l.csv"), "c", candidates=listed, block=BLOCK)
+    assert population.labels == (*listed, NOT_LISTED)
+    assert population.counts.tolist() == [
+        *(there.count(one) for one in listed),
+        sum(row not in listed for row in there),
+    ]
 
 
 @settings(deadline=None, max_examples=40)
@@ -109,11 +112,11 @@ def test_numbers_fall_into_the_bins_of_the_domain(folder, numbers, count, block)
             with pytest.raises(ParameterError, match="holds nothing"):
                 count_bins(path, "c", domain, block=block)
             continue
-        people = count_bins(path, "c", domain, block=block)
-        assert people.counts.tolist() == [truth[i] for i in range(count)]
-        assert people.missing == len(numbers) - len(there)
+        population = count_bins(path, "c", domain, block=block)
+        assert population.counts.tolist() == [truth[i] for i in range(count)]
+        assert population.missing == len(numbers) - len(there)
         outside = sum(not -1 <= number <= 2 for number in there)
-        assert any(note.startswith(f"{outside:,} numbers lie outside") for note in people.notes) == bool(outside)
+        assert any(note.startswith(f"{outside:,} numbers lie outside") for note in population.notes) == bool(outside)
 
 
 def test_a_sample_does_not_hang_on_the_blocks(folder):
@@ -214,20 +217,20 @@ def test_many_numbers_become_bins_and_many_words_do_not(folder):
     (folder / "few.csv").write_text("c\n" + "\n".join(map(str, range(few))))
     (folder / "many.csv").write_text("c\n" + "\n".join(map(str, range(many))))
     (folder / "words.csv").write_text("c\n" + "\n".join(f"w{i}" for i in range(many)))
-    assert len(read_people(Column(str(folder / "few.csv"), "c"), rng).labels) == few
-    assert read_people(Column(str(folder / "many.csv"), "c"), rng).edges
-    assert read_people(Column(str(folder / "many.csv"), "c", most=10), rng).edges
-    assert not read_people(Column(str(folder / "words.csv"), "c"), rng).edges
+    assert len(read_population(Column(str(folder / "few.csv"), "c"), rng).labels) == few
+    assert read_population(Column(str(folder / "many.csv"), "c"), rng).edges
+    assert read_population(Column(str(folder / "many.csv"), "c", most=10), rng).edges
+    assert not read_population(Column(str(folder / "words.csv"), "c"), rng).edges
     with pytest.raises(TooManyValuesError):
-        read_people(Column(str(folder / "words.csv"), "c", most=10), rng)
+        read_population(Column(str(folder / "words.csv"), "c", most=10), rng)
 
 
 def test_people_are_drawn_from_the_rows(folder):
     write_csv(folder / "p.csv", ["a"] * 3 + ["b"])
-    people = read_people(Column(str(folder / "p.csv"), "c", people=40_000), np.random.default_rng(1))
-    assert len(people) == 40_000
-    assert abs(people.shares[0] - 0.75) < 5 * (0.75 * 0.25 / 40_000) ** 0.5
-    assert people.notes[-1] == "40,000 people were drawn from your 4 rows, with replacement"
+    population = read_population(Column(str(folder / "p.csv"), "c", people=40_000), np.random.default_rng(1))
+    assert len(population) == 40_000
+    assert abs(population.shares[0] - 0.75) < 5 * (0.75 * 0.25 / 40_000) ** 0.5
+    assert population.notes[-1] == "40,000 people were drawn from your 4 rows, with replacement"
 
 
 @pytest.mark.parametrize(

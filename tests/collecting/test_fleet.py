@@ -19,7 +19,7 @@ from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
 from overstory.protocol.wire.upload import decode_uploads
 from overstory.trial.fleet.fleet import GROUP, Fleet, FleetError, MemoryState, Moment, moments
-from overstory.trial.fleet.holders import OUTSIDE, Holders, Population, label_of
+from overstory.trial.fleet.holders import OUTSIDE, Holders, ValueDistribution, label_of
 
 NOW = 1_795_254_000.0  # 21 November 2026
 REGISTRY = parse_registry(EXAMPLE)
@@ -205,7 +205,7 @@ def with_domain(domain):
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_a_population_holds_every_value_of_a_domain(domain):
     metric = with_domain(domain)
-    population = Population.of_shape(metric, "uniform")
+    population = ValueDistribution.of_shape(metric, "uniform")
     assert list(population.labels) == DOMAINS[domain] == list(metric.labels)
     assert [label_of(metric, value) for value in population.values] == DOMAINS[domain]
     assert set(population.weights) == {1.0}
@@ -213,7 +213,7 @@ def test_a_population_holds_every_value_of_a_domain(domain):
 
 def test_texts_of_a_file_become_values_and_what_does_not_fit_has_a_label():
     metric = with_domain('{kind = "integers", min = 1, max = 3, outside = "reject"}')
-    population = Population.of_texts(metric, {"1": 5, "9": 2, "many": 1})
+    population = ValueDistribution.of_texts(metric, {"1": 5, "9": 2, "many": 1})
     assert list(population.values) == [1, 9, "many"]
     assert list(population.labels) == ["1", OUTSIDE, OUTSIDE]
 
@@ -221,7 +221,7 @@ def test_texts_of_a_file_become_values_and_what_does_not_fit_has_a_label():
 def test_devices_keep_their_values_unless_they_are_to_change():
     metric = REGISTRY["colour"]
     when = [Moment(metric, n) for n in range(4)]
-    populations = {"colour": Population.of_shape(metric, "zipf")}
+    populations = {"colour": ValueDistribution.of_shape(metric, "zipf")}
     kept = list(Holders(populations, when, 0.0, random.Random(1)).devices(50))
     assert all(len(set(values)) == 1 for values in kept)
     holders = Holders(populations, when, 1.0, random.Random(1))

@@ -10,7 +10,7 @@ import pytest
 
 from overstory.files.columns.layout import Form
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.trial.column import Column, read_people
+from overstory.trial.column import Column, read_population
 
 RNG = np.random.default_rng(5)
 POWER = "Date;Time;Global_active_power;Voltage\n" + "".join(
@@ -28,8 +28,8 @@ SURVEY = "Respondent,MainBranch,Hobbyist,Age,Comment\n" + "".join(
 )
 
 
-def people(path, name, **form):
-    return read_people(Column(str(path), name, form=Form(**form)), np.random.default_rng(1))
+def population(path, name, **form):
+    return read_population(Column(str(path), name, form=Form(**form)), np.random.default_rng(1))
 
 
 def held(found):
@@ -50,59 +50,59 @@ def written(tmp_path):
 
 def test_household_power_as_downloaded(written):
     """A10: `there is no column 'Voltage'; there are: 'Date;Time;Global_active_power;Voltage'`."""
-    found = people(written(POWER, "household_power_consumption.txt"), "Voltage")
+    found = population(written(POWER, "household_power_consumption.txt"), "Voltage")
     assert found.edges
     assert (len(found), found.missing) == (2_940, 60)
-    assert len(people(written(POWER), "Global_active_power")) == 2_940
+    assert len(population(written(POWER), "Global_active_power")) == 2_940
 
 
 def test_adult_as_downloaded(written):
     """A10: no header, and a blank after each comma: `HS-grad` kept it."""
     path = written(ADULT, "adult.data")
-    assert held(people(path, "4", header=False)) == {"HS-grad": 450, "Bachelors": 450}
-    assert held(people(path, "2", header=False, missing=("?",))) == {"Private": 300, "State-gov": 300}
-    assert people(path, "2", header=False, missing=("?",)).missing == 300
+    assert held(population(path, "4", header=False)) == {"HS-grad": 450, "Bachelors": 450}
+    assert held(population(path, "2", header=False, missing=("?",))) == {"Private": 300, "State-gov": 300}
+    assert population(path, "2", header=False, missing=("?",)).missing == 300
     with pytest.raises(ParameterError, match=r"there is no column 'education'; there are: .*give --no-header"):
-        people(path, "education")
+        population(path, "education")
     with pytest.raises(ParameterError, match=r"there is no column '6'; there are: '1', '2', '3', '4', '5'$"):
-        people(path, "6", header=False)
+        population(path, "6", header=False)
 
 
 def test_the_survey_as_downloaded(written):
     """A10: NA in columns of words is said, and can be left out; quoted commas, quotes and line ends are text."""
     path = written(SURVEY, "survey_results_public.csv")
-    counted = people(path, "Hobbyist")
+    counted = population(path, "Hobbyist")
     assert held(counted) == {"Yes": 200, "No": 200, "NA": 200}
     assert counted.notes[-1] == "'NA' was counted as a value: if it stands for none, give --missing 'NA'"
-    left_out = people(path, "Hobbyist", missing=("NA",))
+    left_out = population(path, "Hobbyist", missing=("NA",))
     assert (held(left_out), left_out.missing) == ({"Yes": 200, "No": 200}, 200)
     assert not any("--missing" in note for note in left_out.notes)
-    assert held(people(path, "MainBranch")) == {"I am a developer, by profession": 600}
+    assert held(population(path, "MainBranch")) == {"I am a developer, by profession": 600}
     with pytest.raises(ParameterError, match=r"there is no column 'hobbyst' \(did you mean 'Hobbyist'\?\); there are"):
-        people(path, "hobbyst")
+        population(path, "hobbyst")
 
 
 def test_nan_is_missing_in_a_column_of_few_numbers(written):
     """B: `NaN` and `inf` were values there, against docs/how-to/collect.md; in a column of words they are words."""
-    found = people(written("c\n1\nNaN\n2\ninf\n1\nNA\n-inf\n?\n"), "c")
+    found = population(written("c\n1\nNaN\n2\ninf\n1\nNA\n-inf\n?\n"), "c")
     assert (held(found), found.missing) == ({"1": 2, "2": 1}, 5)
-    found = people(written("c\n7\nNaN\n"), "c")
+    found = population(written("c\n7\nNaN\n"), "c")
     assert (held(found), len(found.labels), found.missing) == ({"7": 1}, 2, 1)
-    assert held(people(written("c\noak\nNaN\n"), "c")) == {"oak": 1, "NaN": 1}
+    assert held(population(written("c\noak\nNaN\n"), "c")) == {"oak": 1, "NaN": 1}
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 def test_delimiters_are_sniffed(written, delimiter):
     rows = [["n", "a,b;c" if delimiter in "\t|" else "c d", "x"], ["1", "oak", "p"], ["2", "ash", "q"]]
     path = written("\n".join(delimiter.join(row) for row in rows) + "\n")
-    assert held(people(path, rows[0][1])) == {"oak": 1, "ash": 1}
-    assert held(people(path, "x", delimiter=delimiter)) == {"p": 1, "q": 1}
+    assert held(population(path, rows[0][1])) == {"oak": 1, "ash": 1}
+    assert held(population(path, "x", delimiter=delimiter)) == {"p": 1, "q": 1}
 
 
 def test_the_delimiter_that_gives_the_column_is_the_one(written):
     """A header with more commas than semicolons, which is one of semicolons all the same."""
     path = written("id;size, weight, colour\n1;a\n2;b\n")
-    assert held(people(path, "size, weight, colour")) == {"a": 1, "b": 1}
+    assert held(population(path, "size, weight, colour")) == {"a": 1, "b": 1}
 
 
 LINES = '{"tree": "oak", "height": 1}\n\n{"tree": null, "height": 2.5}\n{"height": true, "tree": "ash"}\n{"tree": ""}\n'
@@ -111,37 +111,37 @@ LINES = '{"tree": "oak", "height": 1}\n\n{"tree": null, "height": 2.5}\n{"height
 def test_json_lines(written):
     """B: `there is no column`, of a file that has it."""
     path = written(LINES, "trees.jsonl")
-    found = people(path, "tree")
+    found = population(path, "tree")
     assert (held(found), found.missing) == ({"oak": 1, "ash": 1}, 2)
-    assert held(people(path, "height")) == {"1": 1, "2.5": 1, "true": 1}
-    assert held(people(written(gzip.compress(LINES.encode())), "tree")) == {"oak": 1, "ash": 1}
+    assert held(population(path, "height")) == {"1": 1, "2.5": 1, "true": 1}
+    assert held(population(written(gzip.compress(LINES.encode())), "tree")) == {"oak": 1, "ash": 1}
     with pytest.raises(ParameterError, match=r"there is no column 'tre' \(did you mean 'tree'\?\)"):
-        people(path, "tre")
+        population(path, "tre")
     with pytest.raises(FormatError, match="one JSON list: write an object a line"):
-        people(written('[{"tree": "oak"}]'), "tree")
+        population(written('[{"tree": "oak"}]'), "tree")
     with pytest.raises(FormatError, match=r"line 2, field tree: expected a text or a number, found a list"):
-        people(written('{"tree": "oak"}\n{"tree": ["ash"]}\n'), "tree")
+        population(written('{"tree": "oak"}\n{"tree": ["ash"]}\n'), "tree")
     with pytest.raises(FormatError, match="line 2: this line is no JSON"):
-        people(written('{"tree": "oak"}\n{"tree": \n'), "tree")
+        population(written('{"tree": "oak"}\n{"tree": \n'), "tree")
     with pytest.raises(FormatError, match="line 2: expected an object a line"):
-        people(written('{"tree": "oak"}\n7\n'), "tree")
+        population(written('{"tree": "oak"}\n7\n'), "tree")
 
 
 def test_encodings(written):
     path = written("tree;n\nkält;1\n".encode("utf-16"), "excel.csv")
-    assert held(people(path, "tree")) == {"kält": 1}
+    assert held(population(path, "tree")) == {"kält": 1}
     path = written("tree\ncafé\n".encode("latin-1"))
-    assert held(people(path, "tree", encoding="latin-1")) == {"café": 1}
-    assert held(people(written(b"\xef\xbb\xbftree\noak\n"), "tree")) == {"oak": 1}
-    assert held(people(written(gzip.compress(b"tree\noak\n"), "no-ending"), "tree")) == {"oak": 1}
+    assert held(population(path, "tree", encoding="latin-1")) == {"café": 1}
+    assert held(population(written(b"\xef\xbb\xbftree\noak\n"), "tree")) == {"oak": 1}
+    assert held(population(written(gzip.compress(b"tree\noak\n"), "no-ending"), "tree")) == {"oak": 1}
     with pytest.raises(ParameterError, match="there is no such encoding"):
         Form(encoding="klingon")
 
 
 def test_blanks_are_kept_or_dropped(written):
     path = written("c,d\n oak ,1\noak,2\n")
-    assert held(people(path, "c")) == {" oak ": 1, "oak": 1}
-    assert held(people(path, "c", strip=True)) == {"oak": 2}
+    assert held(population(path, "c")) == {" oak ": 1, "oak": 1}
+    assert held(population(path, "c", strip=True)) == {"oak": 2}
 
 
 FAULTS = {
@@ -167,7 +167,7 @@ def test_a_fault_is_named_in_our_words_with_its_line(written, case):
     content, form, says = FAULTS[case]
     path = written(content)
     with pytest.raises(FormatError) as caught:
-        people(path, "c", **form)
+        population(path, "c", **form)
     assert str(caught.value).startswith(str(path))
     assert says in str(caught.value)
     assert "\x1b" not in str(caught.value)
@@ -178,11 +178,11 @@ def test_a_number_that_is_none_is_named_with_line_and_field(written):
     """A10: `In CSV column #0: CSV conversion error to double: invalid value '?'`: wrong column, no line."""
     path = written("n;c\n" + "".join(f"{i};{i / 4}\n" for i in range(5000)) + "5000;1,5\n")
     with pytest.raises(FormatError, match=r"line 5002, field c: the column is to hold numbers, found '1,5'"):
-        read_people(Column(str(path), "c", bins=(0.0, 10.0, 5)), np.random.default_rng(1))
+        read_population(Column(str(path), "c", bins=(0.0, 10.0, 5)), np.random.default_rng(1))
 
 
 def test_a_quote_inside_a_plain_field_is_text(written):
-    assert held(people(written('n,c\n1,5" pipe\n2,oak\n'), "c")) == {'5" pipe': 1, "oak": 1}
+    assert held(population(written('n,c\n1,5" pipe\n2,oak\n'), "c")) == {'5" pipe': 1, "oak": 1}
 
 
 @pytest.mark.parametrize("delimiter", [",,", "", '"', "\n"])

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import overstory
 from overstory.protocol.domains.domains import Bins
 from overstory.protocol.errors import ParameterError
-from overstory.trial.column import Column, read_people
-from overstory.trial.run import Budget, collect
+from overstory.trial.column import Column, read_population
+from overstory.trial.run import TrialBudget, collect
 
 ANSWERS = ["yes"] * 600 + ["no"] * 300 + [None] * 100
 KINDS = {
@@ -56,29 +56,29 @@ def test_a_survey_estimates_the_column() -> None:
     column = pd.Series(ANSWERS * 30)
     truth = {"yes": 0.6, "no": 0.3, None: 0.1}
     for oracle in ("auto", "oue", "olh", "rappor"):
-        learned = overstory.survey(column, epsilon=2, oracle=oracle, rng=1)
+        result = overstory.survey(column, epsilon=2, oracle=oracle, rng=1)
         for value, share in truth.items():
-            row = learned[value]
+            row = result[value]
             assert abs(row.frequency - share) < 5 * row.frequency_standard_error, (oracle, value)
-        assert learned.oracle.epsilon_report <= 2 * (1 + 1e-9)
+        assert result.oracle.epsilon_report <= 2 * (1 + 1e-9)
 
 
 def test_the_same_as_the_command(tmp_path: Any) -> None:
     path = tmp_path / "answers.csv"
     path.write_text("a\n" + "".join(f"{row}\n" for row in ANSWERS if row))
-    people = read_people(Column(str(path), "a"), np.random.default_rng(1))
-    shown = collect(people, Budget(1.0), "auto", 5).shown
-    learned = overstory.survey(pd.Series(ANSWERS), missing="drop", rng=5)
-    assert learned.values == tuple(shown.values) == people.labels
-    assert np.array_equal(learned.counts, shown.counts)
+    population = read_population(Column(str(path), "a"), np.random.default_rng(1))
+    shown = collect(population, TrialBudget(1.0), "auto", 5).shown
+    result = overstory.survey(pd.Series(ANSWERS), missing="drop", rng=5)
+    assert result.values == tuple(shown.values) == population.labels
+    assert np.array_equal(result.counts, shown.counts)
 
 
 def test_a_missing_value_is_randomized_like_any_other_and_said() -> None:
     """Whether a value is missing is private: no row may show it by sending nothing."""
-    learned = overstory.survey(pd.Series(ANSWERS), rng=1)
-    assert learned.num_reports == 1000
-    assert learned.oracle.labels == ("no", "yes", None)
-    assert any("100 of 1,000 rows hold no value: they report (missing)" in note for note in learned.notes)
+    result = overstory.survey(pd.Series(ANSWERS), rng=1)
+    assert result.num_reports == 1000
+    assert result.oracle.labels == ("no", "yes", None)
+    assert any("100 of 1,000 rows hold no value: they report (missing)" in note for note in result.notes)
     dropped = overstory.survey(pd.Series(ANSWERS), missing="drop", rng=1)
     assert (dropped.num_reports, None in dropped) == (900, False)
     assert any("was not protected" in note for note in dropped.notes)
@@ -86,15 +86,15 @@ def test_a_missing_value_is_randomized_like_any_other_and_said() -> None:
 
 def test_a_text_that_reads_like_a_missing_value_is_another() -> None:
     for oracle in ("auto", "rappor"):
-        learned = overstory.survey(["(missing)"] * 5000 + [None] * 10_000, epsilon=4, oracle=oracle, rng=1)
-        assert round(learned["(missing)"].frequency, 1) == 0.3
-        assert round(learned[None].frequency, 1) == 0.7
+        result = overstory.survey(["(missing)"] * 5000 + [None] * 10_000, epsilon=4, oracle=oracle, rng=1)
+        assert round(result["(missing)"].frequency, 1) == 0.3
+        assert round(result[None].frequency, 1) == 0.7
 
 
 def test_labels_are_the_domain() -> None:
-    learned = overstory.survey(ANSWERS, labels=["yes", "no", "never", None], rng=1)
-    assert learned.values == ("yes", "no", "never", None)
-    assert not any("was read off" in note for note in learned.notes)
+    result = overstory.survey(ANSWERS, labels=["yes", "no", "never", None], rng=1)
+    assert result.values == ("yes", "no", "never", None)
+    assert not any("was read off" in note for note in result.notes)
     assert overstory.survey(ANSWERS, labels=["yes", "no"], missing="drop", rng=1).num_reports == 900
     for labels, problem in (
         (["yes", "no"], "100 of 1,000 rows hold no value. List None"),
@@ -106,9 +106,9 @@ def test_labels_are_the_domain() -> None:
 
 
 def test_booleans_are_both_known_beforehand() -> None:
-    learned = overstory.survey(pd.Series([True] * 100), rng=1)
-    assert learned.values == (False, True)
-    assert learned.notes == ()
+    result = overstory.survey(pd.Series([True] * 100), rng=1)
+    assert result.values == (False, True)
+    assert result.notes == ()
 
 
 def test_the_list_of_numbers_was_read_off_the_column_even_where_they_are_0_and_1() -> None:
@@ -116,10 +116,10 @@ def test_the_list_of_numbers_was_read_off_the_column_even_where_they_are_0_and_1
 
 
 def test_names_are_too_many_and_the_survey_says_that_it_shows_nothing() -> None:
-    learned = overstory.survey([f"name {i}" for i in range(500)], rng=1)
+    result = overstory.survey([f"name {i}" for i in range(500)], rng=1)
     note = "no value was detected: 500 reports at this epsilon are few for 500 values"
-    assert note in learned.notes
-    assert str(learned).endswith(f"note: {note}")
+    assert note in result.notes
+    assert str(result).endswith(f"note: {note}")
 
 
 def test_one_value_has_another_to_be_told_from() -> None:
@@ -128,11 +128,11 @@ def test_one_value_has_another_to_be_told_from() -> None:
 
 def test_numbers_go_into_bins() -> None:
     ages = pd.Series([0.42, 30.5, None, 80.0, 99.0])
-    learned = overstory.survey(ages, bins=(0, 80, 4), rng=1)
-    assert learned.values == (*Bins(0, 80, 4).labels, None)
-    assert "numbers outside the bins, counted in the nearest: 1" in learned.notes
+    result = overstory.survey(ages, bins=(0, 80, 4), rng=1)
+    assert result.values == (*Bins(0, 80, 4).labels, None)
+    assert "numbers outside the bins, counted in the nearest: 1" in result.notes
     again = overstory.survey(pl.Series([0.42, 30.5, None, 80.0, 99.0]), bins=Bins(0, 80, 4), rng=1)
-    assert np.array_equal(learned.raw_counts, again.raw_counts)
+    assert np.array_equal(result.raw_counts, again.raw_counts)
     with pytest.raises(ParameterError, match=r"row 0 holds 0\.42.*bins=\(0, 99, 20\)"):
         overstory.survey(ages)
     notes = overstory.survey(range(200), rng=1).notes
@@ -177,10 +177,10 @@ def test_rng_is_as_numpy_takes_it() -> None:
 
 
 def test_what_a_survey_says_of_itself() -> None:
-    learned = overstory.survey(ANSWERS, epsilon=np.float32(1), rng=1)
-    assert repr(learned).startswith("Survey(1,000 reports, 3 values, ")
-    assert repr(learned).endswith(f"{learned.oracle.name}, epsilon 1.0000)")
-    assert {"oracle", "epsilon_report", "steps", "notes"} <= set(learned.summary())
-    assert learned.oracle.name in learned._repr_html_()
-    low, high = learned.interval()
-    assert ((low <= learned.counts) & (learned.counts <= high)).all()
+    result = overstory.survey(ANSWERS, epsilon=np.float32(1), rng=1)
+    assert repr(result).startswith("Survey(1,000 reports, 3 values, ")
+    assert repr(result).endswith(f"{result.oracle.name}, epsilon 1.0000)")
+    assert {"oracle", "epsilon_report", "steps", "notes"} <= set(result.summary())
+    assert result.oracle.name in result._repr_html_()
+    low, high = result.interval()
+    assert ((low <= result.counts) & (result.counts <= high)).all()

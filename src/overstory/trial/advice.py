@@ -13,7 +13,7 @@ from overstory.planning.detection import NINE_IN_TEN, critical_value
 from overstory.planning.sample_size import required_sample_size, smallest_share, variance_per_person
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.trial.run import Learned
+from overstory.trial.run import TrialResult
 
 SHARES: Final = (0.1, 0.01, 0.001)
 ALPHA: Final = 0.05
@@ -79,25 +79,25 @@ class Advice:
         }
 
 
-def advise(learned: Learned) -> Advice:
+def advise(result: TrialResult) -> Advice:
     """Return the advice for a column that was collected."""
-    ranking = learned.budget.ranking(len(learned.people.labels), len(learned.people))
+    ranking = result.budget.ranking(len(result.population.labels), len(result.population))
     best = recommend(ranking)
     built = mechanism(best.name, **best.parameters)
-    return Advice(ranking, best, _at(learned.mechanism, learned), _at(built, learned))
+    return Advice(ranking, best, _at(result.mechanism, result), _at(built, result))
 
 
-def _threshold(built: Mechanism, learned: Learned, reach: float) -> float | None:
+def _threshold(built: Mechanism, result: TrialResult, reach: float) -> float | None:
     """Return the share whose estimate passes what was detected by, with `reach` standard errors to spare.
 
     Benjamini and Hochberg's rule let through the p-values up to `alpha R / M` when R of M passed; when none did, the
     first must be `alpha / M`.
     """
-    estimate = learned.estimate
-    values, each = len(estimate), learned.reports_per_device
+    estimate = result.estimate
+    values, each = len(estimate), result.reports_per_device
     passed = max(int(np.count_nonzero(estimate.detected())), 1)
     needed = critical_value(estimate.alpha, values / passed)
-    people = _people(learned)
+    people = _people(result)
 
     def error(share: float) -> float:
         return math.sqrt(variance_per_person(built, share, values, reports_per_device=each) / people)
@@ -115,18 +115,18 @@ def _threshold(built: Mechanism, learned: Learned, reach: float) -> float | None
     return high
 
 
-def _at(built: Mechanism, learned: Learned) -> AtOracle:
-    values, each = len(learned.people.labels), learned.reports_per_device
-    people = _people(learned)
+def _at(built: Mechanism, result: TrialResult) -> AtOracle:
+    values, each = len(result.population.labels), result.reports_per_device
+    people = _people(result)
     return AtOracle(
         built.name,
         tuple(required_sample_size(built, share, values, alpha=ALPHA, reports_per_device=each) for share in SHARES),
         smallest_share(built, people, values, alpha=ALPHA, reports_per_device=each),
-        _threshold(built, learned, 0.0),
-        _threshold(built, learned, NINE_IN_TEN),
+        _threshold(built, result, 0.0),
+        _threshold(built, result, NINE_IN_TEN),
     )
 
 
-def _people(learned: Learned) -> int:
+def _people(result: TrialResult) -> int:
     """Return how many people report; where they are uneven, so many as would all send the mean over the reports."""
-    return round(len(learned.people) * learned.budget.reports / learned.reports_per_device)
+    return round(len(result.population) * result.budget.reports / result.reports_per_device)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from overstory.files.columns.layout import Form
 from overstory.files.columns.reader import ANY_FORM, BLOCK, Advance, blocks
 from overstory.protocol.domains.domains import Bins
-from overstory.trial.population import I64, People, empty
+from overstory.trial.population import I64, Population, empty
 
 SAMPLE: Final = 100_000
 """Numbers that bins are chosen by."""
@@ -32,7 +32,7 @@ def count_bins(
     form: Form = ANY_FORM,
     advance: Advance | None = None,
     block: int = BLOCK,
-) -> People:
+) -> Population:
     """Count the rows in every bin; numbers outside go to the nearest bin, what is no finite number is missing."""
     counts, missing, outside = np.zeros(bins.count, np.int64), 0, 0
     for (values,) in blocks(path, [column], numbers=True, form=form, advance=advance, block=block):
@@ -42,7 +42,7 @@ def count_bins(
         counts += np.bincount(symbols(bins, numbers), minlength=bins.count)
     if not counts.sum():
         raise empty(path, column, missing)
-    return People(bins.labels, counts, missing, edges=bins.edges, notes=tuple(_notes(chosen, outside)))
+    return Population(bins.labels, counts, missing, edges=bins.edges, notes=tuple(_notes(chosen, outside)))
 
 
 def symbols(bins: Bins, numbers: F64) -> I64:

@@ -15,7 +15,7 @@ from overstory.files.columns.reader import ANY_FORM, NO_NUMBERS, Advance
 from overstory.protocol.domains.domains import Bins
 from overstory.protocol.errors import ParameterError
 from overstory.trial.bins import chosen_bins, count_bins
-from overstory.trial.population import ANOTHER, MOST_VALUES, People, TooManyValuesError, count_devices, count_values
+from overstory.trial.population import ANOTHER, MOST_VALUES, Population, TooManyValuesError, count_devices, count_values
 
 MANY_NUMBERS: Final = 50
 """More distinct values than that, all of them numbers, are taken as numbers: bins."""
@@ -56,20 +56,20 @@ class Column:
             raise ParameterError(f"--people {self.people}: give a whole number from 1 to {MOST_PEOPLE:,}")
 
 
-def read_people(column: Column, rng: np.random.Generator, advance: Advance | None = None) -> People:
+def read_population(column: Column, rng: np.random.Generator, advance: Advance | None = None) -> Population:
     """Read who takes part, and what they hold.
 
     Numbers without bins get them chosen when they have more distinct values than `MANY_NUMBERS`.
     """
-    people = _counted(column, rng, advance)
+    population = _counted(column, rng, advance)
     if column.people is None:
-        return people
-    drawn = rng.multinomial(column.people, people.shares)
-    note = f"{column.people:,} people were drawn from your {len(people):,} rows, with replacement"
-    return replace(people, counts=drawn, notes=(*people.notes, note))
+        return population
+    drawn = rng.multinomial(column.people, population.shares)
+    note = f"{column.people:,} people were drawn from your {len(population):,} rows, with replacement"
+    return replace(population, counts=drawn, notes=(*population.notes, note))
 
 
-def _counted(column: Column, rng: np.random.Generator, advance: Advance | None) -> People:
+def _counted(column: Column, rng: np.random.Generator, advance: Advance | None) -> Population:
     path, name, form = column.path, column.name, column.form
     if column.device is not None:
         return count_devices(path, name, column.device, most=column.most, form=form, advance=advance)
@@ -80,15 +80,15 @@ def _counted(column: Column, rng: np.random.Generator, advance: Advance | None) 
         listed = read_candidates(column.candidates)
         return count_values(path, name, candidates=listed, form=form, advance=advance)
     try:
-        people = count_values(path, name, most=column.most, form=form, advance=advance)
+        population = count_values(path, name, most=column.most, form=form, advance=advance)
     except TooManyValuesError as error:
         if not _numeric(error.seen):
             raise
     else:
-        if not _numeric(people.labels):
-            return _suspected(people)
-        if len(_numeric(people.labels)) <= MANY_NUMBERS:
-            return _without_marks(people)
+        if not _numeric(population.labels):
+            return _suspected(population)
+        if len(_numeric(population.labels)) <= MANY_NUMBERS:
+            return _without_marks(population)
     return count_bins(path, name, chosen_bins(path, name, rng, form=form), chosen=True, form=form)
 
 
@@ -98,27 +98,29 @@ def _numeric(labels: Sequence[str]) -> list[str]:
     return there if there and all_numbers(there) else []
 
 
-def _without_marks(people: People) -> People:
+def _without_marks(population: Population) -> Population:
     """Take `?`, `NA`, NaN and infinities out of a column of a few different numbers: they are missing."""
-    numbers = {label for label in _numeric(people.labels) if math.isfinite(float(label))}
-    kept = [i for i, label in enumerate(people.labels) if label in numbers]
-    left = [i for i, label in enumerate(people.labels) if label not in numbers and label != ANOTHER]
+    numbers = {label for label in _numeric(population.labels) if math.isfinite(float(label))}
+    kept = [i for i, label in enumerate(population.labels) if label in numbers]
+    left = [i for i, label in enumerate(population.labels) if label not in numbers and label != ANOTHER]
     if not left or not kept:
-        return people
-    labels, counts = tuple(people.labels[i] for i in kept), people.counts[kept]
+        return population
+    labels, counts = tuple(population.labels[i] for i in kept), population.counts[kept]
     if len(kept) == 1:
         labels, counts = (*labels, ANOTHER), np.append(counts, 0)
-    return replace(people, labels=labels, counts=counts, missing=people.missing + int(people.counts[left].sum()))
+    return replace(
+        population, labels=labels, counts=counts, missing=population.missing + int(population.counts[left].sum())
+    )
 
 
-def _suspected(people: People) -> People:
+def _suspected(population: Population) -> Population:
     """Note which of the values look as if they stood for none, or for several."""
-    marks = [label for label in people.labels if label in NO_NUMBERS]
-    several = [label for label in people.labels if _is_several(label, people.labels)]
+    marks = [label for label in population.labels if label in NO_NUMBERS]
+    several = [label for label in population.labels if _is_several(label, population.labels)]
     notes = [f"{mark!r} was counted as a value: if it stands for none, give --missing '{mark}'" for mark in marks]
     if several:
         notes.append(f"{several[0]!r} and its like were counted as values of their own: several choices in one answer")
-    return replace(people, notes=(*people.notes, *notes))
+    return replace(population, notes=(*population.notes, *notes))
 
 
 def _is_several(label: str, labels: Sequence[str]) -> bool:

@@ -52,13 +52,13 @@ def shares(summary: Summary) -> Picture:
 
 def people_for_shares(summary: Summary) -> Picture:
     """Draw the smallest share that so many people show, by the oracle that was used and by the best."""
-    learned, advice = summary.learned, summary.advice
-    values, each = len(learned.people.labels), learned.reports_per_device
+    result, advice = summary.result, summary.advice
+    values, each = len(result.population.labels), result.reports_per_device
     numbers = np.logspace(2, 8, 7).round().astype(int).tolist()
     best = mechanism(advice.best.name, **advice.best.parameters)
-    built = [(learned.mechanism, figures.OURS), (best, figures.SERIES[2])]
+    built = [(result.mechanism, figures.OURS), (best, figures.SERIES[2])]
     series = []
-    for one, colour in built[: 1 if best.name == learned.mechanism.name else 2]:
+    for one, colour in built[: 1 if best.name == result.mechanism.name else 2]:
         found = [smallest_share(one, number, values, reports_per_device=each) for number in numbers]
         there = [(number, 100 * share) for number, share in zip(numbers, found, strict=True) if share is not None]
         series += [(one.name, colour, there)] if there else []
@@ -67,7 +67,7 @@ def people_for_shares(summary: Summary) -> Picture:
         "The smallest share that is detected nine times in ten, with a chance of 5% of any false detection, by the "
         "number of people; the dashed line is your file.",
         "Falling lines: a hundred times as many people show a share a tenth as large.",
-        _falling(series, learned.people.num_devices),
+        _falling(series, result.population.num_devices),
     )
 
 
@@ -144,7 +144,7 @@ def _parts(summary: Summary, command: str) -> Iterator[str]:
     yield "\n<h2>What was true, and what was learned</h2>\n"
     yield _figure(shares(summary))
     yield f"{_quantiles(summary)}\n<h2>What it cost in privacy</h2>\n"
-    yield f"<p>{escape(statement(summary.learned.mechanism).plain_words())}</p>\n\n"
+    yield f"<p>{escape(statement(summary.result.mechanism).plain_words())}</p>\n\n"
     yield f"<h2>What would you learn?</h2>\n<p>{escape(summary.advice_words())}</p>\n"
     yield _figure(people_for_shares(summary))
     head, rows = map(escape, summary.advice_head()), ([escape(cell) for cell in row] for row in summary.advice_rows())
@@ -157,19 +157,19 @@ def _parts(summary: Summary, command: str) -> Iterator[str]:
 
 
 def _facts(summary: Summary) -> Iterator[str]:
-    learned, values = summary.learned, len(summary.learned.people.labels)
+    result, values = summary.result, len(summary.result.population.labels)
     detected, kind = sum(row["detected"] for row in summary.rows()), "bins" if summary.is_numeric else "values"
-    devices = f"{learned.people.num_devices:,} devices"
+    devices = f"{result.population.num_devices:,} devices"
     yield f"<h1>{escape(summary.column.name)}: {detected:,} of {values:,} {kind} learned from {devices}</h1>\n"
     yield f'<p class="lead">{escape(HERE)}</p>\n<dl>\n'
-    epsilon_permanent = finite(learned.mechanism.epsilon_permanent)
+    epsilon_permanent = finite(result.mechanism.epsilon_permanent)
     ever = "no bound" if epsilon_permanent is None else f"&epsilon; {epsilon_text(epsilon_permanent)}"
     for name, fact in (
-        ("oracle", escape(learned.mechanism.name)),
-        ("one report", f"&epsilon; {epsilon_text(learned.mechanism.epsilon_report)}"),
+        ("oracle", escape(result.mechanism.name)),
+        ("one report", f"&epsilon; {epsilon_text(result.mechanism.epsilon_report)}"),
         ("one value, for ever", ever),
-        ("error of a share, root mean square", f"{100 * learned.rmse:.2g} points"),
-        ("95% intervals (of these reports) that hold the truth", f"{learned.inside:,} of {values:,}"),
+        ("error of a share, root mean square", f"{100 * result.rmse:.2g} points"),
+        ("95% intervals (of these reports) that hold the truth", f"{result.inside:,} of {values:,}"),
     ):
         yield f"<div><dt>{name}</dt><dd>{fact}</dd></div>\n"
     yield "</dl>\n"

@@ -39,7 +39,7 @@ class TooManyValuesError(ParameterError):
 
 
 @dataclass(frozen=True, eq=False)
-class People:
+class Population:
     """Who takes part, and what they hold: the truth that no collector would see.
 
     Attributes
@@ -78,7 +78,7 @@ def count_values(
     form: Form = ANY_FORM,
     advance: Advance | None = None,
     block: int = BLOCK,
-) -> People:
+) -> Population:
     """Count the rows of every distinct value, as text.
 
     Parameters
@@ -100,7 +100,7 @@ def count_values(
     counts = np.array([found[label] for label in labels], dtype=np.int64)
     if len(labels) == 1:
         labels, counts = (*labels, ANOTHER), np.append(counts, 0)
-    return People(labels, counts, missing, notes=_notes(candidates is None))
+    return Population(labels, counts, missing, notes=_notes(candidates is None))
 
 
 def _histogram(
@@ -218,7 +218,7 @@ def count_devices(
     form: Form = ANY_FORM,
     advance: Advance | None = None,
     block: int = BLOCK,
-) -> People:
+) -> Population:
     """Read the rows of every device; see `overstory.trial.population.count_values`.
 
     Memory is 8 bytes a row, beside a dictionary of the devices.
@@ -256,7 +256,7 @@ def _numbered(rows: I32, names: list[str], known: dict[str, int]) -> I32:
     return numbers[rows]
 
 
-def _people(held: I32, whose: I32, values: dict[str, int], missing: int, path: str) -> People:
+def _people(held: I32, whose: I32, values: dict[str, int], missing: int, path: str) -> Population:
     most = int(np.bincount(whose).max())
     if most > MOST_REPORTS:
         raise ParameterError(f"{path}: one device has {most:,} rows, of which {MOST_REPORTS:,} are simulated at most")
@@ -267,4 +267,4 @@ def _people(held: I32, whose: I32, values: dict[str, int], missing: int, path: s
     if len(labels) == 1:
         labels = (*labels, ANOTHER)
     counts = np.bincount(symbols, minlength=len(labels)).astype(np.int64)
-    return People(labels, counts, missing, arranged(whose, symbols), notes=(READ_OFF,))
+    return Population(labels, counts, missing, arranged(whose, symbols), notes=(READ_OFF,))

@@ -21,7 +21,7 @@ from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import REGISTRY, build_from
-from overstory.trial.population import People
+from overstory.trial.population import Population
 
 CHUNK: Final = 1 << 17
 """Devices at a time."""
@@ -30,7 +30,7 @@ Advance = Callable[[int], object]
 
 
 @dataclass(frozen=True)
-class Budget:
+class TrialBudget:
     """What a person may reveal, and how often she is asked."""
 
     epsilon: float = 1.0  # of one report
@@ -74,13 +74,13 @@ def _ranking(domain_size: int, epsilon: float, num_reports: int, ever: float | N
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class TrialResult:
     """What was collected, and learned of it."""
 
-    people: People  # who took part: the truth
-    budget: Budget  # what they were to reveal at most
+    population: Population  # who took part: the truth
+    budget: TrialBudget  # what they were to reveal at most
     oracle: FrequencyOracle  # what they randomized with
-    estimate: Estimate  # what was learned, in rows, unbiased: its counts compare with `people.counts`
+    estimate: Estimate  # what was learned, in rows, unbiased: its counts compare with `population.counts`
     seed: int  # what all randomness followed from
 
     @property
@@ -91,7 +91,7 @@ class Learned:
     @property
     def reports_per_device(self) -> float:
         """Of a device; where they are uneven, the mean over the reports."""
-        devices = self.people.devices
+        devices = self.population.devices
         return float(self.budget.reports) if devices is None else devices.reports_per_device
 
     @cached_property
@@ -102,16 +102,18 @@ class Learned:
     @property
     def rmse(self) -> float:
         """Root mean square error of the unbiased shares."""
-        return float(np.sqrt(np.mean((self.estimate.raw_frequencies - self.people.shares) ** 2)))
+        return float(np.sqrt(np.mean((self.estimate.raw_frequencies - self.population.shares) ** 2)))
 
     @property
     def inside(self) -> int:
         """How many of the 95% intervals, as they are shown, hold the truth."""
         low, high = self.shown.interval(0.95)
-        return int(np.count_nonzero((low <= self.people.counts) & (self.people.counts <= high)))
+        return int(np.count_nonzero((low <= self.population.counts) & (self.population.counts <= high)))
 
 
-def collect(people: People, budget: Budget, name: str, seed: int, advance: Advance = lambda _: None) -> Learned:
+def collect(
+    population: Population, budget: TrialBudget, name: str, seed: int, advance: Advance = lambda _: None
+) -> TrialResult:
     """Let every device report, count what they send, and decode it.
 
     Parameters
@@ -121,34 +123,36 @@ def collect(people: People, budget: Budget, name: str, seed: int, advance: Advan
 
     Examples
     --------
-    >>> people = People(("no", "yes"), np.array([30_000, 10_000]))
-    >>> learned = collect(people, Budget(1.0), "auto", 1)
-    >>> learned.oracle.name, bool(abs(learned.estimate.frequencies[1] - 0.25) < 0.05)
+    >>> population = Population(("no", "yes"), np.array([30_000, 10_000]))
+    >>> result = collect(population, TrialBudget(1.0), "auto", 1)
+    >>> result.oracle.name, bool(abs(result.estimate.frequencies[1] - 0.25) < 0.05)
     ('grr', True)
     """
-    if people.devices is not None and budget.reports != 1:
+    if population.devices is not None and budget.reports != 1:
         raise ParameterError("with --device-column the rows say how many reports a device sends")
     rng = np.random.default_rng([seed, 1])
-    oracle = FrequencyOracle(budget.mechanism(name, len(people.labels), len(people)))
+    oracle = FrequencyOracle(budget.mechanism(name, len(population.labels), len(population)))
     total: SupportCounts | None = None
-    for batch in _sent(people, budget, oracle, rng):
+    for batch in _sent(population, budget, oracle, rng):
         counted = oracle.accumulate(batch)
         total = counted if total is None else total + counted
         advance(len(batch.cohorts))
     assert total is not None
-    return Learned(people, budget, oracle, _estimate(people, budget, oracle, total), seed)
+    return TrialResult(population, budget, oracle, _estimate(population, budget, oracle, total), seed)
 
 
-def _sent(people: People, budget: Budget, oracle: FrequencyOracle, rng: np.random.Generator) -> Iterator[ReportBatch]:
-    names = people.labels if isinstance(oracle.mechanism.encoding, Bloom) else None
-    if people.devices is not None:
-        rounds = list(people.devices.rounds())
+def _sent(
+    population: Population, budget: TrialBudget, oracle: FrequencyOracle, rng: np.random.Generator
+) -> Iterator[ReportBatch]:
+    names = population.labels if isinstance(oracle.mechanism.encoding, Bloom) else None
+    if population.devices is not None:
+        rounds = list(population.devices.rounds())
         fleet = oracle.devices(rounds[0], rng, candidates=names)
         for index, held in enumerate(rounds):
             told = replace(fleet, symbols=held, cohorts=fleet.cohorts[: len(held)])
             yield from told.batches(index, size=CHUNK)
         return
-    for held in chunks(people.counts):
+    for held in chunks(population.counts):
         fleet = oracle.devices(held, rng, candidates=names)
         for index in range(budget.reports):
             yield fleet.report(index)
@@ -168,10 +172,10 @@ def chunks(counts: np.ndarray[Any, Any], size: int = CHUNK) -> Iterator[np.ndarr
         yield np.searchsorted(ends, numbers, side="right").astype(np.int32)
 
 
-def _estimate(people: People, budget: Budget, oracle: FrequencyOracle, counts: SupportCounts) -> Estimate:
+def _estimate(population: Population, budget: TrialBudget, oracle: FrequencyOracle, counts: SupportCounts) -> Estimate:
     """Estimate, and turn reports into rows."""
-    names = list(people.labels)
-    each = float(budget.reports) if people.devices is None else people.devices.reports_per_device
+    names = list(population.labels)
+    each = float(budget.reports) if population.devices is None else population.devices.reports_per_device
     found = oracle.estimate(counts, names, reports_per_device=each)
     scale = 1 / budget.reports
     return Estimate(
@@ -179,7 +183,7 @@ def _estimate(people: People, budget: Budget, oracle: FrequencyOracle, counts: S
         counts=found.counts * scale,
         raw_counts=found.raw_counts * scale,
         standard_errors=found.standard_errors * scale,
-        num_reports=len(people),
+        num_reports=len(population),
         interval_kind=found.interval_kind,
         reports_per_device=each * scale,
         null_share=found.null_share,

@@ -14,7 +14,7 @@ from overstory.privacy.text import epsilon_text
 from overstory.trial.advice import ALPHA, SHARES, Advice
 from overstory.trial.bins import quantile
 from overstory.trial.column import Column
-from overstory.trial.run import Learned
+from overstory.trial.run import TrialResult
 
 WEAK: Final = 10.0
 """Past this epsilon the notes say what it is worth: the best guess among two values is wrong once in 22,000 times."""
@@ -30,13 +30,13 @@ class Summary:
     """Everything there is to say about one column."""
 
     column: Column  # what was read
-    learned: Learned  # what was collected of it
+    result: TrialResult  # what was collected of it
     advice: Advice  # what would be learned
 
     @property
     def is_numeric(self) -> bool:
         """Whether the values are bins of numbers."""
-        return bool(self.learned.people.edges)
+        return bool(self.result.population.edges)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary per value, the truth beside what was learned; bins in order, values by the truth."""
@@ -44,12 +44,12 @@ class Summary:
 
     @cached_property
     def _rows(self) -> list[dict[str, Any]]:
-        people = self.learned.people
-        at = {label: i for i, label in enumerate(people.labels)}
-        rows = sorted(self.learned.shown.rows(), key=lambda row: at[row["value"]])
+        population = self.result.population
+        at = {label: i for i, label in enumerate(population.labels)}
+        rows = sorted(self.result.shown.rows(), key=lambda row: at[row["value"]])
         full = [
-            {"value": row["value"], "truth": count, "true_frequency": count / len(people), **row}
-            for row, count in zip(rows, people.counts.tolist(), strict=True)
+            {"value": row["value"], "truth": count, "true_frequency": count / len(population), **row}
+            for row, count in zip(rows, population.counts.tolist(), strict=True)
         ]
         return full if self.is_numeric else sorted(full, key=lambda row: -row["truth"])
 
@@ -58,41 +58,41 @@ class Summary:
 
         The learned counts are made a distribution first (`norm-sub`), which reads no report again.
         """
-        people = self.learned.people
+        population = self.result.population
         if not self.is_numeric:
             return []
-        counts = postprocess(self.learned.estimate, "norm-sub").counts
+        counts = postprocess(self.result.estimate, "norm-sub").counts
         return [
             {
                 "share": share,
-                "truth": quantile(people.edges, people.counts.astype(np.float64), share),
-                "learned": quantile(people.edges, counts, share),
+                "truth": quantile(population.edges, population.counts.astype(np.float64), share),
+                "learned": quantile(population.edges, counts, share),
             }
             for share in QUANTILES
         ]
 
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values."""
-        learned, people = self.learned, self.learned.people
-        said = statement(learned.mechanism).to_json()
-        known = learned.shown.summary()
+        result, population = self.result, self.result.population
+        said = statement(result.mechanism).to_json()
+        known = result.shown.summary()
         return {
             "file": self.column.path,
             "column": self.column.name,
-            "rows": len(people) + (people.missing if self.column.people is None else 0),
-            "missing": people.missing,
-            "devices": people.num_devices,
-            "values": len(people.labels),
-            "reports_per_device": learned.reports_per_device,
-            "oracle": learned.mechanism.name,
+            "rows": len(population) + (population.missing if self.column.people is None else 0),
+            "missing": population.missing,
+            "devices": population.num_devices,
+            "values": len(population.labels),
+            "reports_per_device": result.reports_per_device,
+            "oracle": result.mechanism.name,
             "parameters": said["parameters"],
             **{key: said[key] for key in ("epsilon_report", "epsilon_permanent", "epsilon_n", "change_leak")},
-            "privacy": statement(learned.mechanism).plain_words(),
-            "seed": learned.seed,
+            "privacy": statement(result.mechanism).plain_words(),
+            "seed": result.seed,
             **{key: known[key] for key in ("reports", "detected", "alpha", "correction", "steps")},
-            "notes": [*people.notes, *known["notes"]],
-            "rmse": learned.rmse,
-            "inside_95": learned.inside,
+            "notes": [*population.notes, *known["notes"]],
+            "rmse": result.rmse,
+            "inside_95": result.inside,
             "estimates": self.rows(),
             "quantiles": self.quantiles(),
             "advice": self.advice.to_json(),
@@ -100,26 +100,26 @@ class Summary:
 
     def sentences(self) -> list[str]:
         """Say in a few sentences who took part, what was learned, and what it cost."""
-        learned, people = self.learned, self.learned.people
-        detected = int(np.count_nonzero(learned.estimate.detected()))
-        held = np.count_nonzero(people.counts)
-        cost = statement(learned.mechanism).plain_words()
+        result, population = self.result, self.result.population
+        detected = int(np.count_nonzero(result.estimate.detected()))
+        held = np.count_nonzero(population.counts)
+        cost = statement(result.mechanism).plain_words()
         found = f"{detected:,} of {held:,} values that somebody has, detected at a false discovery rate of"
-        error = f"shares are off by {_points(learned.rmse)} percentage points, root mean square"
-        intervals = f"{learned.inside:,} of {len(people.labels):,} intervals of these reports hold the truth"
+        error = f"shares are off by {_points(result.rmse)} percentage points, root mean square"
+        intervals = f"{result.inside:,} of {len(population.labels):,} intervals of these reports hold the truth"
         return [
             f"Who: {self._who()}.",
-            f"How: {learned.mechanism.name}, epsilon {epsilon_text(learned.mechanism.epsilon_report)} for one report.",
-            f"Learned: {found} {learned.estimate.alpha:.0%}; {error}; {intervals}.",
+            f"How: {result.mechanism.name}, epsilon {epsilon_text(result.mechanism.epsilon_report)} for one report.",
+            f"Learned: {found} {result.estimate.alpha:.0%}; {error}; {intervals}.",
             f"Thresholds: {self._thresholds()}.",
             f"Privacy: {cost}",
-            *(f"Note: {note}." for note in [*people.notes, *self._weak(), *learned.estimate.notes]),
+            *(f"Note: {note}." for note in [*population.notes, *self._weak(), *result.estimate.notes]),
             HERE,
         ]
 
     def _weak(self) -> list[str]:
         """Say when a report hides next to nothing."""
-        epsilon = self.learned.mechanism.epsilon_report
+        epsilon = self.result.mechanism.epsilon_report
         return [f"at epsilon {epsilon_text(epsilon)} a report hides next to nothing"] if epsilon > WEAK else []
 
     def _thresholds(self) -> str:
@@ -131,15 +131,17 @@ class Summary:
         return f"a value is detected about half the time from a share of {half:.2%}, {often}"
 
     def _who(self) -> str:
-        learned, people = self.learned, self.learned.people
+        result, population = self.result, self.result.population
         drawn = self.column.people is not None
-        missing = f"; {people.missing:,} rows without a value sent nothing" if people.missing and not drawn else ""
-        if people.devices is not None:
-            return f"{people.num_devices:,} simulated devices with {len(people):,} rows, a report each{missing}"
-        each = learned.budget.reports
+        missing = (
+            f"; {population.missing:,} rows without a value sent nothing" if population.missing and not drawn else ""
+        )
+        if population.devices is not None:
+            return f"{population.num_devices:,} simulated devices with {len(population):,} rows, a report each{missing}"
+        each = result.budget.reports
         sent = "one report" if each == 1 else f"{each:,} reports"
         which = "drawn from the rows" if drawn else "one for each row"
-        return f"{len(people):,} simulated devices, {which}, {sent} of each{missing}"
+        return f"{len(population):,} simulated devices, {which}, {sent} of each{missing}"
 
     def advice_rows(self) -> list[tuple[str, ...]]:
         """Return lines of text: what these people show, by the rule that was used; then how many people shares need."""
@@ -165,9 +167,10 @@ class Summary:
         over = best.standard_error / most_accurate.standard_error - 1
         why = "the most accurate" if best == most_accurate else f"within {over:.1%} of the most accurate"
         also = f" ({most_accurate.name}, {most_accurate.report_bits:,} bits)" if best != most_accurate else ""
+        population = self.result.population
         return (
-            f"For {len(self.learned.people.labels):,} values at this epsilon the best oracle is {best.name}: {why}"
-            f"{also}, with reports of {best.report_bits:,} bits. What your {self.learned.people.num_devices:,} devices "
+            f"For {len(population.labels):,} values at this epsilon the best oracle is {best.name}: {why}"
+            f"{also}, with reports of {best.report_bits:,} bits. What your {population.num_devices:,} devices "
             f"show is by the rule used above; the people asked for show a share nine times in ten, with a chance of "
             f"{ALPHA:.0%} of any false detection."
         )

@@ -18,8 +18,8 @@ from overstory.protocol.encodings.base import whole_number
 from overstory.protocol.errors import ParameterError
 from overstory.trial.bins import round_bins, symbols
 from overstory.trial.column import MANY_NUMBERS
-from overstory.trial.population import ANOTHER, MOST_VALUES, People
-from overstory.trial.run import Budget, collect
+from overstory.trial.population import ANOTHER, MOST_VALUES, Population
+from overstory.trial.run import TrialBudget, collect
 
 Missing = Literal["value", "drop"]
 
@@ -111,18 +111,18 @@ def survey(
     listed, codes, absent = _with_missing(listed, codes, missing)
     if len(listed) == 1:
         listed = (*listed, ANOTHER)
-    people = _people(listed, codes)
+    population = _people(listed, codes)
     drawn, seed = generator(rng), whole_number(rng)
     if not isinstance(seed, int):
         seed = int(drawn.integers(1 << 63))
-    learned = collect(people, Budget(epsilon), oracle, seed)
-    if not learned.shown.detected().any():
+    result = collect(population, TrialBudget(epsilon), oracle, seed)
+    if not result.shown.detected().any():
         absent.append(
             f"no value was detected: {len(codes):,} reports at this epsilon are few for {len(listed):,} values"
         )
-    shown = {field.name: getattr(learned.shown, field.name) for field in fields(Processed)}
-    shown |= {"values": listed, "notes": (*learned.shown.notes, *notes, *absent)}
-    return Survey(**shown, oracle=FrequencyOracle(learned.mechanism, listed))
+    shown = {field.name: getattr(result.shown, field.name) for field in fields(Processed)}
+    shown |= {"values": listed, "notes": (*result.shown.notes, *notes, *absent)}
+    return Survey(**shown, oracle=FrequencyOracle(result.mechanism, listed))
 
 
 def _named(column: Any, labels: Any, missing: Missing) -> tuple[tuple[Label, ...], I64, list[str]]:
@@ -179,7 +179,7 @@ def _with_missing(labels: tuple[Label, ...], codes: I64, missing: Missing) -> tu
     return labels, np.where(absent, labels.index(None), codes), [note]
 
 
-def _people(labels: tuple[Label, ...], codes: I64) -> People:
+def _people(labels: tuple[Label, ...], codes: I64) -> Population:
     if not codes.size:
         raise ParameterError("the column holds nothing to survey: no row has a value")
     texts = [label_text(label) for label in labels if label is not None]
@@ -188,4 +188,4 @@ def _people(labels: tuple[Label, ...], codes: I64) -> People:
         absent = f"({absent})"
     named = iter(texts)
     texts = [absent if label is None else next(named) for label in labels]
-    return People(tuple(texts), np.bincount(codes, minlength=len(labels)).astype(np.int64))
+    return Population(tuple(texts), np.bincount(codes, minlength=len(labels)).astype(np.int64))

@@ -14,7 +14,7 @@ from overstory.cli.parser import add_earlier_names
 
 if TYPE_CHECKING:
     from overstory.trial.column import Column
-    from overstory.trial.run import Budget
+    from overstory.trial.run import TrialBudget
     from overstory.trial.summary import Summary
 
 MORE = """\
@@ -101,9 +101,9 @@ def _column(args: argparse.Namespace, path: str) -> Column:
     return Column(*asked, form=form_of(args))
 
 
-def _budget(args: argparse.Namespace) -> Budget:
+def _budget(args: argparse.Namespace) -> TrialBudget:
     from overstory.protocol.errors import ParameterError
-    from overstory.trial.run import Budget
+    from overstory.trial.run import TrialBudget
 
     if args.epsilon is not None and args.epsilon_report is not None:
         raise ParameterError("--epsilon and --epsilon-report say the same: give one")
@@ -111,7 +111,7 @@ def _budget(args: argparse.Namespace) -> Budget:
     if one is None and args.epsilon_permanent is not None:
         raise ParameterError("--epsilon-permanent needs --epsilon, what one report may reveal")
     _check_epsilon(1.0 if one is None else one)
-    return Budget(1.0 if one is None else one, args.epsilon_permanent, args.reports_per_device)
+    return TrialBudget(1.0 if one is None else one, args.epsilon_permanent, args.reports_per_device)
 
 
 def _check_epsilon(epsilon: float) -> None:
@@ -126,23 +126,23 @@ def _check_epsilon(epsilon: float) -> None:
         print(f"overstory collect: warning: {said}", file=sys.stderr)
 
 
-def _collected(args: argparse.Namespace, column: Column, budget: Budget) -> Summary:
+def _collected(args: argparse.Namespace, column: Column, budget: TrialBudget) -> Summary:
     from dataclasses import replace
 
     import numpy as np
 
     from overstory.cli.progress import bar
     from overstory.trial.advice import advise
-    from overstory.trial.column import read_people
+    from overstory.trial.column import read_population
     from overstory.trial.run import collect
     from overstory.trial.summary import Summary
 
     size = Path(column.path).stat().st_size
     with bar("reading", size) as advance:
-        people = read_people(column, np.random.default_rng([args.seed, 0]), advance)
-    with bar("devices report", len(people) * budget.reports) as advance:
-        learned = collect(people, budget, args.oracle, args.seed, advance)
-    return Summary(replace(column, path=args.file), learned, advise(learned))
+        population = read_population(column, np.random.default_rng([args.seed, 0]), advance)
+    with bar("devices report", len(population) * budget.reports) as advance:
+        result = collect(population, budget, args.oracle, args.seed, advance)
+    return Summary(replace(column, path=args.file), result, advise(result))
 
 
 def _command(args: argparse.Namespace) -> str:
@@ -184,7 +184,7 @@ def _write_learned(summary: Summary, path: str, *, spreadsheet: bool) -> None:
     from overstory.files.spreadsheet import writing_csv
 
     with writing_csv(path, spreadsheet=spreadsheet) as text:
-        write_csv(summary.learned.shown, text, {"truth": summary.learned.people.counts.tolist()})
+        write_csv(summary.result.shown, text, {"truth": summary.result.population.counts.tolist()})
 
 
 def _show(summary: Summary, page: Path) -> None:
@@ -207,5 +207,5 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     from overstory.presentation.streams import printable
 
     low, high = (100 * row[bound] for bound in ("frequency_low", "frequency_high"))
-    learned = f"{row['frequency']:.2%}" if row["detected"] else "not detected"
-    return printable(row["value"]), f"{row['true_frequency']:.2%}", learned, f"{low:.2f}–{high:.2f}%"
+    result = f"{row['frequency']:.2%}" if row["detected"] else "not detected"
+    return printable(row["value"]), f"{row['true_frequency']:.2%}", result, f"{low:.2f}–{high:.2f}%"

@@ -58,20 +58,20 @@ def run(args: argparse.Namespace) -> int:
     if args.seed < 0:
         raise ParameterError(f"--seed {args.seed}: give a whole number from 0")
     parameters = RapporParameters(**{letter: getattr(args, option) for option, letter in OPTIONS.items()})
-    population = draw_population(args.states, args.reports, np.random.default_rng([args.seed, 0]))
+    respondents = draw_population(args.states, args.reports, np.random.default_rng([args.seed, 0]))
     watching = Console(stderr=True)
     with Progress(console=watching, transient=True, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task("devices report", total=len(population))
-        collection = collect(
-            population, parameters, args.seed, Path(args.output), lambda count: progress.advance(task, count)
+        task = progress.add_task("devices report", total=len(respondents))
+        result = collect(
+            respondents, parameters, args.seed, Path(args.output), lambda count: progress.advance(task, count)
         )
-    page = write_page(collection, _command(args))
+    page = write_page(result, _command(args))
     if args.json:
-        json.dump(as_json(collection, str(page)), sys.stdout, indent=2)
+        json.dump(as_json(result, str(page)), sys.stdout, indent=2)
         sys.stdout.write("\n")
         return 0
     console = Console()
-    show(collection, console)
+    show(result, console)
     closing = f"\nFiles: {args.output}; page: {page.resolve()}"
     shown = wrapped(closing, console.width) if console.is_terminal else closing
     console.print(shown, soft_wrap=True, highlight=False)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from overstory.protocol.metrics import Metric, MetricRegistry
     from overstory.trial.fleet.fleet import Fleet, Moment
-    from overstory.trial.fleet.holders import Holders, Population
+    from overstory.trial.fleet.holders import Holders, ValueDistribution
 
 MORE = """\
 Each device has a secret, a state and an outbox of its own, and randomizes as a real one does. Its clock is simulated,
@@ -114,20 +114,22 @@ def _check(args: argparse.Namespace, most: int) -> None:
     check_seed(args.seed)
 
 
-def _populations(args: argparse.Namespace, metrics: Sequence[Metric]) -> dict[str, Population]:
-    from overstory.trial.fleet.holders import Population, read_texts
+def _populations(args: argparse.Namespace, metrics: Sequence[Metric]) -> dict[str, ValueDistribution]:
+    from overstory.trial.fleet.holders import ValueDistribution, read_texts
 
     if args.data is not None:
         if len(metrics) > 1:
             named = ", ".join(metric.id for metric in metrics)
             raise ParameterError(f"--data gives the values of one metric: choose one of {named} with --metric ID")
-        return {metrics[0].id: Population.of_texts(metrics[0], read_texts(args.data, args.column, form_of(args)))}
+        return {
+            metrics[0].id: ValueDistribution.of_texts(metrics[0], read_texts(args.data, args.column, form_of(args)))
+        }
     candidates = None
     if args.candidates is not None:
         from overstory.files.candidates import read_candidates
 
         candidates = list(read_candidates(args.candidates))
-    return {metric.id: Population.of_shape(metric, args.population, candidates) for metric in metrics}
+    return {metric.id: ValueDistribution.of_shape(metric, args.population, candidates) for metric in metrics}
 
 
 def _random(seed: int | None) -> random.Random:

@@ -16,18 +16,18 @@ from overstory.presentation.charts import against_truth
 from overstory.presentation.figures import Picture
 from overstory.presentation.pages import templates
 from overstory.privacy.statements import statement
-from overstory.trial.demo.run import Collection
+from overstory.trial.demo.run import DemoResult
 from overstory.trial.demo.summary import as_json, rows, words
 
 
-def shares(collection: Collection) -> Picture:
+def shares(result: DemoResult) -> Picture:
     """Draw truth against estimate with its 95% interval, a row per state."""
-    decoded, n = collection.decoded, len(collection.population)
-    order = np.argsort(-collection.truth, kind="stable")
+    decoded, n = result.decoded, len(result.respondents)
+    order = np.argsort(-result.truth, kind="stable")
     low, high = (100 * bound[order] / n for bound in decoded.interval(0.95))
     svg = against_truth(
         [decoded.values[i] for i in order],
-        truth=100 * collection.truth[order] / n,
+        truth=100 * result.truth[order] / n,
         learned=100 * decoded.frequencies[order],
         low=low,
         high=high,
@@ -38,15 +38,15 @@ def shares(collection: Collection) -> Picture:
     return Picture("demo-shares", caption, "Truth and estimate with its interval for every state.", svg)
 
 
-def life_of_a_report(collection: Collection) -> Picture:
+def life_of_a_report(result: DemoResult) -> Picture:
     """Draw one respondent's bits: the true filter, its permanent response, and what is sent (RAPPOR, figure 1)."""
-    value = collection.population.states[int(collection.population.symbols[0])]
-    return figure_1.draw(collection.mechanism, figure_1.live(collection.mechanism, value, collection.seed))
+    value = result.respondents.states[int(result.respondents.symbols[0])]
+    return figure_1.draw(result.mechanism, figure_1.live(result.mechanism, value, result.seed))
 
 
-def privacy_spent(collection: Collection, most: int = 30) -> Picture:
+def privacy_spent(result: DemoResult, most: int = 30) -> Picture:
     """Draw the exact epsilon of n reports of one value, and the ceiling it never passes."""
-    mechanism, numbers = collection.mechanism, list(range(1, most + 1))
+    mechanism, numbers = result.mechanism, list(range(1, most + 1))
     figure, axes = figures.panels(7.2, 2.6)
     axes.plot(numbers, [mechanism.epsilon_n(n) for n in numbers], "o-", color=figures.OURS, markersize=4, linewidth=1.2)
     ever = mechanism.epsilon_permanent
@@ -59,25 +59,25 @@ def privacy_spent(collection: Collection, most: int = 30) -> Picture:
     return figures.picture(figure, "demo-spent", caption, "Epsilon rises with the number of reports to its ceiling.")
 
 
-def write_page(collection: Collection, command: str) -> Path:
+def write_page(result: DemoResult, command: str) -> Path:
     """Write ``demo.html`` beside the collection's files and return its path."""
-    known = as_json(collection, None)
+    known = as_json(result, None)
     template = templates("overstory.trial.demo").get_template("demo.html")
     html = template.render(
         **{
             key: known[key] for key in ("epsilon_report", "epsilon_permanent", "rmse", "limit", "inside_95", "detected")
         },
-        n=len(collection.population),
-        total=len(collection.decoded),
-        rows=rows(collection),
-        shares=shares(collection),
-        life=life_of_a_report(collection),
-        spent=privacy_spent(collection),
-        plain_words=statement(collection.mechanism).plain_words(),
-        lines=[line for line in words(collection) if line and not line.startswith("Privacy")],
+        n=len(result.respondents),
+        total=len(result.decoded),
+        rows=rows(result),
+        shares=shares(result),
+        life=life_of_a_report(result),
+        spent=privacy_spent(result),
+        plain_words=statement(result.mechanism).plain_words(),
+        lines=[line for line in words(result) if line and not line.startswith("Privacy")],
         command=command,
     )
-    page = collection.paths.folder / "demo.html"
+    page = result.paths.folder / "demo.html"
     with writing_text(page) as text:
         text.write(html)
     return page

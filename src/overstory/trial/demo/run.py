@@ -45,7 +45,7 @@ USUAL_STATES = 26  # as many as the paper of 2022 took
 
 
 @dataclass(frozen=True, eq=False)
-class Population:
+class Respondents:
     """Respondents, each in one state.
 
     Parameters
@@ -96,7 +96,7 @@ def choose_states(choice: str) -> tuple[tuple[str, ...], str]:
     return tuple(dict.fromkeys(names)), f"{len(set(names))} chosen states"
 
 
-def draw_population(choice: str, num_reports: int, rng: np.random.Generator) -> Population:
+def draw_population(choice: str, num_reports: int, rng: np.random.Generator) -> Respondents:
     """Draw respondents with replacement from the true distribution over the chosen states."""
     states, words = choose_states(choice)
     cases = np.array([CONFIRMED[state] for state in states], dtype=np.float64)
@@ -105,7 +105,7 @@ def draw_population(choice: str, num_reports: int, rng: np.random.Generator) -> 
     if cases.sum() == 0:
         raise ParameterError(f"--states {choice}: none of them has a case; name others")
     symbols = rng.choice(len(states), size=num_reports, p=cases / cases.sum()).astype(np.int32)
-    return Population(states, symbols, f"{words} ({ATTRIBUTION})")
+    return Respondents(states, symbols, f"{words} ({ATTRIBUTION})")
 
 
 METRIC: Final = "home-state"
@@ -188,10 +188,10 @@ class Paths:
 
 
 @dataclass(frozen=True, eq=False)
-class Collection:
+class DemoResult:
     """What happened, for the terminal, the page and JSON."""
 
-    population: Population
+    respondents: Respondents
     parameters: RapporParameters
     oracle: FrequencyOracle
     decoded: Decoded
@@ -206,7 +206,7 @@ class Collection:
     @property
     def truth(self) -> NDArray[np.int64]:
         """Each candidate's true count, in the order of `decoded.values`."""
-        return self.population.counts
+        return self.respondents.counts
 
     @property
     def rmse(self) -> float:
@@ -216,38 +216,38 @@ class Collection:
     @property
     def limit(self) -> float:
         """What theory lets the best unbiased decoder reach: the same root mean square, expected, in reports."""
-        reports, mechanism = len(self.population), self.mechanism
+        reports, mechanism = len(self.respondents), self.mechanism
         shares = (self.truth / reports).tolist()
         errors = [count_error(mechanism, reports, share, len(shares)) for share in shares]
         return float(np.sqrt(np.mean(np.square(errors))))
 
 
 def collect(
-    population: Population, parameters: RapporParameters, seed: int, folder: Path, advance: Callable[[int], None]
-) -> Collection:
+    respondents: Respondents, parameters: RapporParameters, seed: int, folder: Path, advance: Callable[[int], None]
+) -> DemoResult:
     """Randomize every respondent's state, send it to a collector, count and decode; leave every file in `folder`."""
     paths = Paths(folder)
     folder.mkdir(parents=True, exist_ok=True)
     oracle = FrequencyOracle(parameters.mechanism())
     write_params(paths.params, parameters)
-    _write_candidates(paths, population, oracle)
+    _write_candidates(paths, respondents, oracle)
     registry = write_registry(paths.registry, paths.candidates, parameters, dt.datetime.now(dt.UTC).date())
     assert registry[METRIC].mechanism.digest == oracle.mechanism.digest
     _forget(paths.store)
     with CollectorService(paths.registry, paths.store, paths.log) as service:
-        devices = oracle.devices(population.symbols, np.random.default_rng([seed, 1]), candidates=population.states)
+        devices = oracle.devices(respondents.symbols, np.random.default_rng([seed, 1]), candidates=respondents.states)
         write_packed(paths.reports, _sent(devices, registry[METRIC], service, advance))
     decoded = _decode(paths, parameters, registry)
     write_results(folder, decoded, metrics(decoded, parameters, parameters.mechanism()))
-    return Collection(population, parameters, oracle, decoded, seed, paths)
+    return DemoResult(respondents, parameters, oracle, decoded, seed, paths)
 
 
-def _write_candidates(paths: Paths, population: Population, oracle: FrequencyOracle) -> None:
+def _write_candidates(paths: Paths, respondents: Respondents, oracle: FrequencyOracle) -> None:
     encoding = oracle.mechanism.encoding
     assert isinstance(encoding, Bloom)
     with writing_text(paths.candidates) as text:
-        text.writelines(f"{state}\n" for state in population.states)
-    write_map(paths.map, hash_candidates(population.states, encoding))
+        text.writelines(f"{state}\n" for state in respondents.states)
+    write_map(paths.map, hash_candidates(respondents.states, encoding))
 
 
 def _forget(store: Path) -> None:

@@ -24,7 +24,7 @@ OUTSIDE: Final = "outside the domain"
 
 
 @dataclass(frozen=True)
-class Population:
+class ValueDistribution:
     """The values of a metric, and how often each is held."""
 
     values: Sequence[Any]  # what a program records
@@ -32,13 +32,13 @@ class Population:
     weights: Sequence[float]  # their shares, in any unit
 
     @classmethod
-    def of_shape(cls, metric: Metric, shape: Shape, candidates: Sequence[str] | None = None) -> Population:
+    def of_shape(cls, metric: Metric, shape: Shape, candidates: Sequence[str] | None = None) -> ValueDistribution:
         """Return one over a metric's values: equally frequent, or the n-th with a share proportional to 1/n.
 
         Examples
         --------
         >>> from overstory.protocol.metrics.registry import EXAMPLE, parse_registry
-        >>> Population.of_shape(parse_registry(EXAMPLE)["colour"], "zipf").weights
+        >>> ValueDistribution.of_shape(parse_registry(EXAMPLE)["colour"], "zipf").weights
         [1.0, 0.5, 0.3333333333333333]
         """
         values = _values(metric.domain) if isinstance(metric.domain, Domain) else candidates or metric.candidates
@@ -50,7 +50,7 @@ class Population:
         return cls(values, [label_of(metric, value) for value in values], weights)
 
     @classmethod
-    def of_texts(cls, metric: Metric, counts: Mapping[str, int]) -> Population:
+    def of_texts(cls, metric: Metric, counts: Mapping[str, int]) -> ValueDistribution:
         """Return one of the texts of a file, read as the metric's values."""
         values = [_read(metric.domain, text) for text in counts]
         return cls(values, [label_of(metric, value) for value in values], list(counts.values()))
@@ -102,11 +102,11 @@ class Holders:
     """
 
     def __init__(
-        self, populations: Mapping[str, Population], when: Sequence[Moment], change: float, rng: random.Random
+        self, populations: Mapping[str, ValueDistribution], when: Sequence[Moment], change: float, rng: random.Random
     ) -> None:
         if not 0 <= change <= 1:
             raise ParameterError(f"--change {change:g}: give a share from 0 to 1")
-        self._populations, self._when, self._change, self._rng = populations, when, change, rng
+        self._distributions, self._when, self._change, self._rng = populations, when, change, rng
         self._edges = {name: list(accumulate(one.weights)) for name, one in populations.items()}
         self.truth: list[Counter[str]] = [Counter() for _ in when]
 
@@ -117,12 +117,12 @@ class Holders:
             values = []
             for moment, truth in zip(self._when, self.truth, strict=True):
                 name = moment.metric.id
-                population = self._populations[name]
+                distribution = self._distributions[name]
                 if name not in held or (self._change and self._rng.random() < self._change):
-                    places = range(len(population.values))
+                    places = range(len(distribution.values))
                     held[name] = self._rng.choices(places, cum_weights=self._edges[name])[0]
-                values.append(population.values[held[name]])
-                truth[population.labels[held[name]]] += 1
+                values.append(distribution.values[held[name]])
+                truth[distribution.labels[held[name]]] += 1
             yield values
 
 
