@@ -123,6 +123,25 @@ def test_the_log_says_when_it_started_reloaded_and_stopped_and_what_matters(tmp_
     assert lines[4][1] == "stopped: everything that was acknowledged is in the store"
 
 
+@pytest.mark.parametrize("put_back", [False, True])
+def test_the_last_line_says_whether_the_store_was_lost(tmp_path, put_back) -> None:
+    with serving(tmp_path) as running, Wire(running.address) as wire:
+        assert status(wire, "bloom") == 200
+        (tmp_path / "store.db").rename(tmp_path / "elsewhere.db")
+        assert status(wire, "bloom") == 503
+        if put_back:
+            (tmp_path / "elsewhere.db").rename(tmp_path / "store.db")
+        assert running.stop() == 0
+    last = running.log().splitlines()[-1]
+    if put_back:
+        assert last.endswith("info stopped: everything that was acknowledged is in the store")
+    else:
+        assert last.endswith(
+            "error stopped: reports that were acknowledged are missing from the store: sqlite:///store.db was deleted, "
+            "moved or replaced while the collector ran"
+        )
+
+
 def test_a_reload_changes_the_registry_and_loses_no_request(tmp_path) -> None:
     with serving(tmp_path, "--log-format", "json") as running:
         seen: list[int] = []

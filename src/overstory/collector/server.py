@@ -25,6 +25,7 @@ from overstory import __version__
 from overstory.collector.app import build_app
 from overstory.collector.log import LOG, SparseLog, log_event
 from overstory.collector.service import Collector
+from overstory.collector.store import Store
 from overstory.collector.upkeep import Pulse
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.metrics import MetricRegistry
@@ -314,7 +315,7 @@ def serve(
     told: Callable[[str], None] = print,
     reread: Callable[[], MetricRegistry] | None = None,
 ) -> None:
-    """Serve until a signal ends it; everything acknowledged is then in the store, and the store is closed."""
+    """Serve until a signal ends it, then commit what is queued and close the store."""
     collector.tokens.refresh()  # a store that does not answer is told of before anything listens
     with listening.bind() as bound:
         server = Server(_config(collector, listening), collector, listening, told, reread)
@@ -323,7 +324,19 @@ def serve(
             server.run(sockets=[bound])
         except SystemExit as leaving:
             raise ServingError("the collector could not start") from leaving
-    log_event("stopped: everything that was acknowledged is in the store", event="stop")
+    _log_stop(collector.store)
+
+
+def _log_stop(store: Store) -> None:
+    if store.in_place():
+        log_event("stopped: everything that was acknowledged is in the store", event="stop")
+        return
+    LOG.error(
+        "stopped: reports that were acknowledged are missing from the store: %s was deleted, moved or replaced while "
+        "the collector ran",
+        store.url,
+        extra={"facts": {"event": "stop", "failed": "store"}},
+    )
 
 
 def _freeze_garbage_collector() -> None:

@@ -151,6 +151,10 @@ class Database(ABC):
         """Let the database look itself through, where it can."""
 
     @abstractmethod
+    def in_place(self) -> bool:
+        """Whether the database still is the one that was opened; also after `close`."""
+
+    @abstractmethod
     def checkpoint(self) -> None:
         """Do now, without holding anybody up, what the database would make a later writer do."""
 

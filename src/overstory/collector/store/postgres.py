@@ -90,6 +90,10 @@ class PostgresDatabase(Database):
     def check_sound(self, connection: Connection) -> None:
         """Do nothing: PostgreSQL checks the checksums of its pages whenever it reads them."""
 
+    def in_place(self) -> bool:
+        """Return True: the files are the server's."""
+        return True
+
     def checkpoint(self) -> None:
         """Do nothing: the server's checkpointer does."""
 

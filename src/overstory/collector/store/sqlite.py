@@ -136,9 +136,13 @@ class SqliteDatabase(Database):
         self.check_in_place()  # before anybody is told: a file without a name keeps nothing
         return result
 
+    def in_place(self) -> bool:
+        """Whether the path still names the file that was opened."""
+        return self._file is None or _identity(self.path) == self._file
+
     def check_in_place(self) -> None:
-        """See that the file still has its name."""
-        if self._file is not None and _identity(self.path) != self._file:
+        """Raise a `StoreError` unless the file is in its place."""
+        if not self.in_place():
             raise StoreError(
                 f"{self.url}: the file was deleted, moved or replaced while it was open: nothing is taken any more; "
                 "put it back in its place, or stop the collector and start it on the file that is there now"

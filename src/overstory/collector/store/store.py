@@ -101,6 +101,10 @@ class Store:
         """
         self._database.checkpoint()
 
+    def in_place(self) -> bool:
+        """Whether the store still is the one that was opened; False when its file was deleted, moved or replaced."""
+        return self._database.in_place()
+
     def compact(self, now: float, *, within: float = 0.0, forgetting: bool = True) -> Compacted:
         """Count what is in the inbox, shuffle it among the reports of its period, forget ids that have expired.
 
