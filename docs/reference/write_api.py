@@ -248,6 +248,8 @@ def default(value: Any) -> str:
     """Return a default; a function by its name, what a factory makes as dots."""
     if value is MISSING or "factory" in repr(value):
         return "..."
+    if inspect.isbuiltin(value):
+        return f"{value.__module__}.{value.__name__}"
     return str(value.__name__) if callable(value) and hasattr(value, "__name__") else repr(value)
 
 
