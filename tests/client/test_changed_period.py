@@ -6,7 +6,7 @@ from itertools import permutations
 import pytest
 
 from overstory.client import Outcome
-from overstory.client.person.view import shown_metrics
+from overstory.client.person.view import view_metrics
 from overstory.client.state.state import Claims
 from overstory.protocol.metrics.metric import Period
 from support.devices import BINS, NOON, Clock, device, registry
@@ -103,7 +103,7 @@ def test_what_waits_by_the_number_of_another_length_is_not_sent_and_is_shown_at_
 
 def shown_of(client):
     with client._state().snapshot() as rows:
-        return shown_metrics(rows, client.registry)
+        return view_metrics(rows, client.registry)
 
 
 def test_claims_that_say_no_length_are_taken_as_they_are():

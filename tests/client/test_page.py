@@ -19,12 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overstory.client.errors import Fault, StateError
-from overstory.client.person.document import Facts, Grid, Heading, Says, View, tell
+from overstory.client.person.document import Heading, KeyValues, Paragraph, Table, View, build
 from overstory.client.person.explanation import explain
 from overstory.client.person.render import POLICY, STYLE, as_page
 from overstory.client.person.server import LocalPage
 from overstory.client.person.status import read_status
-from overstory.client.person.view import shown_metrics
+from overstory.client.person.view import view_metrics
 from overstory.client.state.state import State
 from support.devices import NOON, REGISTRY, Clock, device
 
@@ -73,8 +73,8 @@ def page(tmp_path: Any) -> str:
     status = read_status(client.paths, REGISTRY, client.effective, now=NOON)
     explained = explain(State(client.paths), REGISTRY["colour"], "red")
     with State(client.paths).snapshot() as rows:
-        view = View("editor", status, shown_metrics(rows, REGISTRY), (explained,))
-    return as_page(tell(view, reports=5))
+        view = View("editor", status, view_metrics(rows, REGISTRY), (explained,))
+    return as_page(build(view, reports=5))
 
 
 def test_the_page_has_landmarks_a_title_and_a_language(page: Any) -> None:
@@ -165,9 +165,9 @@ def test_nothing_told_becomes_part_of_the_page(text: str) -> None:
     told = [
         Heading(1, hostile),
         Heading(2, hostile),
-        Says(hostile),
-        Facts(((hostile, hostile), ("link", f"https://x.example/{hostile}"))),
-        Grid(hostile, ("bytes", "what", hostile), ((hostile, hostile, hostile),), frozenset({"bytes"})),
+        Paragraph(hostile),
+        KeyValues(((hostile, hostile), ("link", f"https://x.example/{hostile}"))),
+        Table(hostile, ("bytes", "what", hostile), ((hostile, hostile, hostile),), frozenset({"bytes"})),
     ]
     plain = as_page([type(block)(**{**block.__dict__, **safe(block)}) for block in told])
     kinds = [tag for tag, _ in Read(as_page(told)).elements]
@@ -177,17 +177,17 @@ def test_nothing_told_becomes_part_of_the_page(text: str) -> None:
 
 def safe(block: Any) -> dict[str, Any]:
     """The same block with harmless words."""
-    if isinstance(block, Facts):
+    if isinstance(block, KeyValues):
         return {"pairs": (("x", "x"), ("link", "x"))}
-    if isinstance(block, Grid):
+    if isinstance(block, Table):
         return {"caption": "x", "columns": ("bytes", "what", "x"), "rows": (("x", "x", "x"),)}
     return {"text": "x"}
 
 
 def test_a_purpose_that_is_no_web_address_is_no_link() -> None:
     for said in ("javascript:alert(1)", "data:text/html,x", "see https://x.example", " https://x.example"):
-        assert "<a href" not in as_page([Facts((("why", said),))]).replace('<a class="skip" href="#main">', "")
-    assert '<a href="https://x.example/1" rel="noreferrer">' in as_page([Facts((("why", "https://x.example/1"),))])
+        assert "<a href" not in as_page([KeyValues((("why", said),))]).replace('<a class="skip" href="#main">', "")
+    assert '<a href="https://x.example/1" rel="noreferrer">' in as_page([KeyValues((("why", "https://x.example/1"),))])
 
 
 # --- the local server -------------------------------------------------------------------------------------------------

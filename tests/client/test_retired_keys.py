@@ -132,10 +132,10 @@ def test_what_is_over_stays_over_whatever_a_later_registry_says(tmp_path, life):
 
 
 def shown(paths):
-    from overstory.client.person.view import shown_metrics
+    from overstory.client.person.view import view_metrics
 
     with State(paths).snapshot() as rows:
-        return shown_metrics(rows, metrics())
+        return view_metrics(rows, metrics())
 
 
 def test_a_renewal_in_time_keeps_the_key(tmp_path):

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from overstory.client import StateError
 from overstory.client.consent.consent import Choice
-from overstory.client.person.document import Facts, Grid, Heading, Says, View, tell
+from overstory.client.person.document import Heading, KeyValues, Paragraph, Table, View, build
 from overstory.client.person.explanation import MOST_CANDIDATES, Inference, explain, infer, read_value
 from overstory.client.person.render import as_text
-from overstory.client.person.report_bytes import dissect, drawn, made_by, payload_words, report_in
+from overstory.client.person.report_bytes import annotate, bit_string, matches, payload_words, report_in
 from overstory.client.person.status import read_status
-from overstory.client.person.view import shown_metrics, told
+from overstory.client.person.view import infer_all, view_metrics
 from overstory.client.person.view_json import view_json
 from overstory.client.randomizer import Randomizer
 from overstory.client.state.outbox import OutboxRow, RowState
@@ -46,7 +46,7 @@ def state_in(folder: Any) -> State:
 def look(client: Any, registry: Any = REGISTRY, explained: Any = ()) -> View:
     status = read_status(client.paths, registry, client.effective, now=NOON)
     with State(client.paths).snapshot() as rows:
-        return View("test", status, shown_metrics(rows, registry), tuple(explained))
+        return View("test", status, view_metrics(rows, registry), tuple(explained))
 
 
 def recorded(folder: Any, values: Any, metric: str = "colour", **settings: Any) -> Any:
@@ -72,7 +72,7 @@ def shown(view: View, metric: str) -> Any:
 
 
 def text_of(view: View, reports: int = 5) -> str:
-    return as_text(tell(view, reports=reports))
+    return as_text(build(view, reports=reports))
 
 
 CASES = {
@@ -91,7 +91,7 @@ def test_the_parts_are_all_of_the_bytes(name: str, period: int) -> None:
     chosen = mechanism(name, **CASES[name])
     report = Randomizer(chosen, secret=b"s" * 32, metric="m").report("x" if name == "rappor" else 3)
     body = encode_upload(Upload(b"b" * 16, "m", period, encode_reports(chosen, [report])))
-    parts = dissect(body, None)
+    parts = annotate(body, None)
     assert b"".join(part.raw for part in parts) == body
     assert report_in(body)[1] == report
     by_name = {part.name: part.raw for part in parts}
@@ -109,9 +109,9 @@ def test_there_is_a_case_for_every_kind_of_mechanism() -> None:
 @given(body=st.binary(max_size=200))
 @settings(max_examples=200)
 def test_bytes_that_are_no_report_are_one_error(body: bytes) -> None:
-    assert not made_by(body, COLOUR)
+    assert not matches(body, COLOUR)
     with pytest.raises(WireError):
-        dissect(body, COLOUR)
+        annotate(body, COLOUR)
 
 
 def test_two_reports_are_not_what_a_device_sends() -> None:
@@ -122,7 +122,7 @@ def test_two_reports_are_not_what_a_device_sends() -> None:
 
 @given(bits=st.integers(0, 2**20 - 1))
 def test_drawn_bits_are_the_payload(bits: int) -> None:
-    text = drawn(mechanism("basic-rappor", domain_size=20), bits)
+    text = bit_string(mechanism("basic-rappor", domain_size=20), bits)
     assert int(text.replace(" ", "")[::-1], 2) == bits
     assert [len(group) for group in text.split(" ")] == [8, 8, 4]
 
@@ -169,7 +169,7 @@ def test_permanent_responses_are_the_devices_own(tmp_path: Any) -> None:
     secret = state_in(tmp_path).begin().key("engine")
     own = Randomizer(ENGINE.mechanism, secret=secret, metric="engine")
     found = [response.bits for response in shown(look(client), "engine").responses]
-    assert found == [drawn(ENGINE.mechanism, own.permanent(value)) for value in ("a", "b")]
+    assert found == [bit_string(ENGINE.mechanism, own.permanent(value)) for value in ("a", "b")]
 
 
 def test_what_is_told_is_the_exact_posterior(tmp_path: Any) -> None:
@@ -177,14 +177,14 @@ def test_what_is_told_is_the_exact_posterior(tmp_path: Any) -> None:
     metric = shown(look(client), "colour")
     reports = [found.report for found in metric.reports]
     linked = [reports[0], *reports[2:]]
-    for inference, seen in ((metric.told.newest, reports[-1:]), (metric.told.linked, linked)):
+    for inference, seen in ((metric.inferences.newest, reports[-1:]), (metric.inferences.linked, linked)):
         exact = posterior(COLOUR.mechanism, seen, dict.fromkeys(range(3), 1.0))
         assert inference.reports == len(seen)
         assert {belief.label: belief.probability for belief in inference.beliefs} == pytest.approx(
             {COLOUR.labels[value]: found for value, found in exact.items()}, abs=1e-12
         )
         assert inference.beliefs[0].probability == pytest.approx(max(exact.values()), abs=1e-12)
-    assert not metric.told.hypothetical
+    assert not metric.inferences.hypothetical
 
 
 @given(reports=st.lists(st.integers(0, 7), min_size=1, max_size=12))
@@ -208,7 +208,7 @@ def test_what_cannot_be_computed_is_said(tmp_path: Any) -> None:
 def test_what_stays_here_is_not_told_to_anybody(tmp_path: Any) -> None:
     view = look(recorded(tmp_path, ["red", "red"], choice="local"))
     metric = shown(view, "colour")
-    assert metric.told.hypothetical
+    assert metric.inferences.hypothetical
     assert {report.said for report in metric.reports} == {"stays here: it is never sent"}
     assert metric.spent.reports == 0
     assert "if it were" in text_of(view)
@@ -256,7 +256,7 @@ def test_other_parameters_are_not_read_with_these(tmp_path: Any) -> None:
     metric = shown(look(client, MetricRegistry({"colour": other}, "2")), "colour")
     assert [response.words for response in metric.responses] == ["by earlier parameters"]
     assert metric.reports[0].bits == ""
-    assert metric.told.newest is None
+    assert metric.inferences.newest is None
 
 
 def test_the_budget_is_the_ledgers(tmp_path: Any) -> None:
@@ -269,10 +269,10 @@ def test_the_budget_is_the_ledgers(tmp_path: Any) -> None:
 
 def test_the_newest_reports_are_taken_apart_and_the_number_is_said(tmp_path: Any) -> None:
     view = look(recorded(tmp_path, ["red"] * 6))
-    grids = [b for b in tell(view, reports=2) if isinstance(b, Grid) and b.caption.startswith("The report for")]
+    grids = [b for b in build(view, reports=2) if isinstance(b, Table) and b.caption.startswith("The report for")]
     assert [grid.caption[:25] for grid in grids] == ["The report for 2026-11-26", "The report for 2026-11-25"]
     assert "The newest 2 of 6 reports" in text_of(view, reports=2)
-    assert not [b for b in tell(view, reports=0) if isinstance(b, Grid) and b.caption.startswith("The report for")]
+    assert not [b for b in build(view, reports=0) if isinstance(b, Table) and b.caption.startswith("The report for")]
 
 
 def test_many_periods_are_counted(tmp_path: Any) -> None:
@@ -299,12 +299,12 @@ def test_a_value_is_followed_to_its_own_report(tmp_path: Any) -> None:
     found = explain(state_in(tmp_path), ENGINE, "a")
     secret = state_in(tmp_path).begin().key("engine")
     own = Randomizer(ENGINE.mechanism, secret=secret, metric="engine")
-    assert (found.known, found.example, found.stranger, found.cohort) == (1, False, False, own.cohort)
-    assert found.true == drawn(ENGINE.mechanism, ENGINE.mechanism.encode("a", own.cohort))
-    assert found.permanent == drawn(ENGINE.mechanism, own.permanent("a"))
+    assert (found.known, found.example, found.is_example_device, found.cohort) == (1, False, False, own.cohort)
+    assert found.true == bit_string(ENGINE.mechanism, ENGINE.mechanism.encode("a", own.cohort))
+    assert found.permanent == bit_string(ENGINE.mechanism, own.permanent("a"))
     with state_in(tmp_path).snapshot() as rows:
         newest = report_in(rows.outbox.rows("engine")[-1].body)[1]
-    assert found.report == drawn(ENGINE.mechanism, newest.bits)
+    assert found.report == bit_string(ENGINE.mechanism, newest.bits)
     changed = (own.permanent("a") ^ newest.bits).bit_count()
     assert f"{changed} of them" in found.report_words
 
@@ -321,10 +321,10 @@ def test_explaining_leaves_everything_as_it_was(tmp_path: Any) -> None:
 
 def test_a_value_can_be_explained_before_anybody_agreed(tmp_path: Any) -> None:
     found = explain(state_in(tmp_path), COLOUR, "green")
-    assert found.stranger
+    assert found.is_example_device
     assert found.example
     assert not (tmp_path / "state").exists()
-    said = as_text(tell(View("x", read_for(tmp_path), (), (found,)), reports=1))
+    said = as_text(build(View("x", read_for(tmp_path), (), (found,)), reports=1))
     assert "an example device" in said
 
 
@@ -376,7 +376,7 @@ def test_fresh_reports_are_taken_together_as_of_one_value() -> None:
         OutboxRow(i, bytes(16), "colour", i, body_of(window, report), 0.0, 0, RowState.SENT, None)
         for i, report in enumerate(reports)
     ]
-    found = told(rows, window)
+    found = infer_all(rows, window)
     assert isinstance(found.linked, Inference)
     assert found.linked.reports == 3
     assert found.linked.beliefs[0].label == "red"
@@ -464,17 +464,17 @@ def test_status_without_a_registry_or_a_state(tmp_path: Any) -> None:
 def test_nothing_told_can_steer_a_terminal(text: str, width: int) -> None:
     blocks = [
         Heading(2, text),
-        Says(text),
-        Facts(((text, text),)),
-        Grid(text, ("a", text), ((text, text),), frozenset({text})),
-        Grid(text, ("bytes", "what", "meaning"), ((text, text, text),), frozenset({"bytes"})),
+        Paragraph(text),
+        KeyValues(((text, text),)),
+        Table(text, ("a", text), ((text, text),), frozenset({text})),
+        Table(text, ("bytes", "what", "meaning"), ((text, text, text),), frozenset({"bytes"})),
     ]
     assert all(c.isprintable() or c == "\n" for c in as_text(blocks, width))
 
 
 def test_bytes_are_shown_whole_however_long() -> None:
     raw = "0123456789abcdef" * 40
-    said = as_text([Grid("c", ("bytes", "what", "meaning"), ((raw, "w", "m"),), frozenset({"bytes"}))])
+    said = as_text([Table("c", ("bytes", "what", "meaning"), ((raw, "w", "m"),), frozenset({"bytes"}))])
     assert raw in said.replace("\n", "").replace(" ", "")
     assert max(map(len, said.splitlines())) <= 100
 
@@ -487,8 +487,8 @@ def test_what_is_inferred_names_how_many_values_are_shown_and_adds_up_the_rest(t
     client = recorded(tmp_path, ["format1"], metric="format", registry=eight)
     (grid,) = [
         one
-        for one in tell(look(client, eight), reports=1)
-        if isinstance(one, Grid) and one.caption.startswith("From the newest")
+        for one in build(look(client, eight), reports=1)
+        if isinstance(one, Table) and one.caption.startswith("From the newest")
     ]
     assert grid.caption == "From the newest report alone: the 5 likeliest of 8 values"
     assert [row[0] for row in grid.rows][-1] == "the other 3"

@@ -1,7 +1,4 @@
-"""The commands that change something: on, local, off, off --all, forget.
-
-The commands that show something, and change nothing: status, view.
-"""
+"""Runs the person's commands: on, local, off, off --all and forget change the state; status and view only read it."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from overstory.client.errors import ConsentError, StateError
-from overstory.client.person.context import Setting
+from overstory.client.person.context import CommandContext
 from overstory.client.state.applications import introduce
 from overstory.presentation.streams import printable
 from overstory.protocol.errors import ParameterError
@@ -28,47 +25,47 @@ if TYPE_CHECKING:
     from overstory.client.person.status import Status
 
 
-def choose(choice: str, setting: Setting, args: argparse.Namespace) -> int:
-    """Run `on`, `local` or `off`: show what is asked for, and record the choice, its date and what it is about.
+def choose(choice: str, context: CommandContext, args: argparse.Namespace) -> int:
+    """Run `on`, `local` or `off`: show what the program asks for, and store the choice with its date and metrics.
 
-    `on` asks first: nobody agrees to what is not read.
+    `on` shows the metrics and asks before it stores anything.
     """
     from overstory.client.consent import consent as choices
     from overstory.client.person.question import asked_of, question, question_json
 
     server, moved = getattr(args, "server", None), getattr(args, "moved", False)
     if choice != "off":
-        _check_before_asking(choice, setting, args)
+        _check_before_asking(choice, context, args)
     today = datetime.now(UTC).date()
-    asked = None if choice == "off" else asked_of(setting, server, today)
+    asked = None if choice == "off" else asked_of(context, server, today)
     if asked and not args.json:
         from overstory.client.person.render import as_text
 
-        setting.out.write(as_text(question(asked)))
-        setting.say("")
-    if choice == "on" and not args.yes and not _agreed(setting):
-        setting.say("not agreed: nothing has changed; `off` is an answer that lasts, also to what is asked for later")
+        context.out.write(as_text(question(asked)))
+        context.say("")
+    if choice == "on" and not args.yes and not _agreed(context):
+        context.say("not agreed: nothing has changed; `off` is an answer that lasts, also to what is asked for later")
         return 0
-    consent = choices.choose(setting.paths, setting.registry, choice, today, server=server, moved=moved)
+    consent = choices.choose(context.paths, context.registry, choice, today, server=server, moved=moved)
     if choice != "off":
         with contextlib.suppress(OSError, StateError):  # the commands after this one would need the file again
-            introduce(setting.paths, setting.name, setting.registry)
+            introduce(context.paths, context.name, context.registry)
     if args.json:
-        setting.say_json(_chosen(setting, consent) | (question_json(asked) if asked else {"metrics": []}))
+        context.say_json(_chosen(context, consent) | (question_json(asked) if asked else {"metrics": []}))
         return 0
-    setting.say(f"{choice}, from {consent.date}: {CHOSEN[choice]}")
-    effective = setting.effective
+    context.say(f"{choice}, from {consent.date}: {CHOSEN[choice]}")
+    effective = context.effective
     if not effective.asked:
-        setting.say(NOT_KEPT)
+        context.say(NOT_KEPT)
     elif str(effective.choice) != choice:
-        setting.say(f"all the same it is {effective.choice} now: {effective.cause}")
+        context.say(f"all the same it is {effective.choice} now: {effective.cause}")
     return 0
 
 
-def _check_before_asking(choice: str, setting: Setting, args: argparse.Namespace) -> None:
-    """Refuse what could not be asked, or not be kept, before a person has read it."""
-    if not setting.registry:
-        raise ParameterError(f"what is asked for? {setting.no_registry or 'the registry lists no metric'}")
+def _check_before_asking(choice: str, context: CommandContext, args: argparse.Namespace) -> None:
+    """Raise for a choice that could not be asked for or stored, before the person reads the question."""
+    if not context.registry:
+        raise ParameterError(f"what is asked for? {context.no_registry or 'the registry lists no metric'}")
     if args.server is not None:
         from overstory.client.upload.http import endpoint
 
@@ -79,9 +76,9 @@ def _check_before_asking(choice: str, setting: Setting, args: argparse.Namespace
 
         if args.json and not args.yes:
             raise ParameterError("to agree without being asked, as with --json, give --yes")
-        refuse_foreign(setting.paths)
+        refuse_foreign(context.paths)
         if not args.moved:
-            State(setting.paths).check_machine()
+            State(context.paths).check_machine()
 
 
 CHOSEN: Final = {
@@ -93,40 +90,40 @@ CHOSEN: Final = {
 NOT_KEPT: Final = "this could not be written down, so it stands as if nobody had been asked: the program may ask again."
 
 
-def _chosen(setting: Setting, consent: Consent) -> dict[str, Any]:
-    effective = setting.effective
+def _chosen(context: CommandContext, consent: Consent) -> dict[str, Any]:
+    effective = context.effective
     about = {"choice": str(consent.choice), "date": consent.date, "registry": consent.registry}
     return about | {"effective": str(effective.choice), "cause": effective.cause}
 
 
-def _agreed(setting: Setting) -> bool:
+def _agreed(context: CommandContext) -> bool:
     """Ask; return whether the person agreed."""
-    if not (sys.stdin.isatty() and setting.out.isatty()):
+    if not (sys.stdin.isatty() and context.out.isatty()):
         raise ParameterError("nobody can be asked here: nothing was recorded; to agree without being asked, give --yes")
-    metrics = len(setting.registry)
-    setting.out.write(f"Agree to {'this metric' if metrics == 1 else f'these {metrics} metrics'}? [y/N] ")
-    setting.out.flush()
+    metrics = len(context.registry)
+    context.out.write(f"Agree to {'this metric' if metrics == 1 else f'these {metrics} metrics'}? [y/N] ")
+    context.out.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
-def turn_all_off(found: Mapping[str, Setting], args: argparse.Namespace, out: TextIO) -> int:
+def turn_all_off(found: Mapping[str, CommandContext], args: argparse.Namespace, out: TextIO) -> int:
     """Run `off --all`; return 2 where one of the applications could not be turned off."""
     from overstory.client.consent import consent as choices
 
-    today, told, failed = datetime.now(UTC).date(), [], False
-    for name, setting in found.items():
+    today, results, failed = datetime.now(UTC).date(), [], False
+    for name, context in found.items():
         try:
-            choices.choose(setting.paths, setting.registry, "off", today)
+            choices.choose(context.paths, context.registry, "off", today)
         except (ConsentError, StateError) as error:
             failed = True
-            told.append({"application": name, "error": str(error)})
+            results.append({"application": name, "error": str(error)})
         else:
-            effective = setting.effective
-            told.append({"application": name, "choice": "off", "effective": str(effective.choice)})
+            effective = context.effective
+            results.append({"application": name, "choice": "off", "effective": str(effective.choice)})
     if args.json:
-        out.write(f"{json.dumps({'applications': told}, indent=2)}\n")
+        out.write(f"{json.dumps({'applications': results}, indent=2)}\n")
         return 2 if failed else 0
-    lines = [f"{one['application']}: {one.get('error', f'off, from {today}')}" for one in told]
+    lines = [f"{result['application']}: {result.get('error', f'off, from {today}')}" for result in results]
     out.writelines(f"{printable(line)}\n" for line in (*lines, ALL_OFF if found else NO_STATE))
     return 2 if failed else 0
 
@@ -144,55 +141,55 @@ FORGETTING: Final = (
 )
 
 
-def forget(setting: Setting, args: argparse.Namespace) -> int:
+def forget(context: CommandContext, args: argparse.Namespace) -> int:
     """Run `forget`: say what it means, ask, and delete the whole state."""
     from overstory.client.state.lifecycle import erase
 
-    there = setting.paths.folder.is_dir()
+    there = context.paths.folder.is_dir()
     if there and not args.yes:
-        setting.say(f"state: {setting.paths.folder}", FORGETTING)
+        context.say(f"state: {context.paths.folder}", FORGETTING)
         if not sys.stdin.isatty():
             raise ParameterError("to forget without being asked, give --yes")
-        setting.out.write("Type forget to go on: ")
-        setting.out.flush()
+        context.out.write("Type forget to go on: ")
+        context.out.flush()
         if sys.stdin.readline().strip() != "forget":
-            setting.say("nothing was deleted")
+            context.say("nothing was deleted")
             return 0
-    erase(setting.paths)
+    erase(context.paths)
     if args.json:
-        setting.say_json({"folder": str(setting.paths.folder), "forgotten": there})
+        context.say_json({"folder": str(context.paths.folder), "forgotten": there})
     else:
-        setting.say(f"forgotten: {setting.paths.folder}" if there else f"nothing to forget in {setting.paths.folder}")
+        context.say(f"forgotten: {context.paths.folder}" if there else f"nothing to forget in {context.paths.folder}")
     return 0
 
 
-def show_status(setting: Setting, args: argparse.Namespace) -> int:
+def show_status(context: CommandContext, args: argparse.Namespace) -> int:
     """Run `status`."""
     from overstory.client.person.status import read_status
 
-    status = _with_note(setting, read_status(setting.paths, setting.registry, setting.effective, now=time.time()))
+    status = _with_note(context, read_status(context.paths, context.registry, context.effective, now=time.time()))
     if args.json:
-        setting.say_json({"application": setting.name} | status.to_json())
+        context.say_json({"application": context.name} | status.to_json())
         return 0
-    setting.say(*status.words())
-    setting.say(*status.costs())
+    context.say(*status.words())
+    context.say(*status.costs())
     return 0
 
 
-def _with_note(setting: Setting, status: Status) -> Status:
-    if setting.no_registry in {None, status.problem}:
+def _with_note(context: CommandContext, status: Status) -> Status:
+    if context.no_registry in {None, status.problem}:
         return status
-    return replace(status, notes=(*status.notes, str(setting.no_registry)))
+    return replace(status, notes=(*status.notes, str(context.no_registry)))
 
 
-def show_all(found: Mapping[str, Setting], args: argparse.Namespace, out: TextIO) -> int:
+def show_all(found: Mapping[str, CommandContext], args: argparse.Namespace, out: TextIO) -> int:
     """Run `status` for all applications: a line each, and what is wrong with any of them."""
     from overstory.client.person.status import read_status
     from overstory.presentation.streams import printable
 
     read = {
-        name: _with_note(one, read_status(one.paths, one.registry, one.effective, now=time.time()))
-        for name, one in found.items()
+        name: _with_note(context, read_status(context.paths, context.registry, context.effective, now=time.time()))
+        for name, context in found.items()
     }
     if args.json:
         listed = [{"application": name} | status.to_json() for name, status in read.items()]
@@ -212,69 +209,69 @@ def show_all(found: Mapping[str, Setting], args: argparse.Namespace, out: TextIO
     return 0
 
 
-def show_view(setting: Setting, args: argparse.Namespace) -> int:
+def show_view(context: CommandContext, args: argparse.Namespace) -> int:
     """Run `view`: in the terminal, as JSON, into a file, or as a page until Ctrl-C."""
-    from overstory.client.person.document import tell
+    from overstory.client.person.document import build
     from overstory.client.person.render import as_page, as_text
 
     if sum(map(bool, (args.json, args.html, args.web))) > 1:
         raise ParameterError("--json, --html and --web are three ways to show it: give one")
     if args.reports < 0:
         raise ParameterError(f"--reports {args.reports}: give a whole number from 0")
-    view = _look(setting, args.explain)
+    view = _read_view(context, args.explain)
     if args.web:
-        return _serve(setting, args)
+        return _serve(context, args)
     if args.html:
-        Path(args.html).write_text(as_page(tell(view, reports=args.reports)), encoding="utf-8")
-        setting.say(f"written: {args.html}")
+        Path(args.html).write_text(as_page(build(view, reports=args.reports)), encoding="utf-8")
+        context.say(f"written: {args.html}")
     elif args.json:
         from overstory.client.person.view_json import view_json
 
-        setting.say_json(view_json(view))
+        context.say_json(view_json(view))
     else:
-        setting.out.write(as_text(tell(view, reports=args.reports)))
+        context.out.write(as_text(build(view, reports=args.reports)))
     return 0
 
 
-def _look(setting: Setting, explain: Sequence[str]) -> View:
-    """Read everything there is to see."""
+def _read_view(context: CommandContext, explain: Sequence[str]) -> View:
+    """Read everything that the view shows."""
     from overstory.client.errors import StateError
     from overstory.client.person.document import View
     from overstory.client.person.explanation import explain as explained
     from overstory.client.person.explanation import read_value
     from overstory.client.person.status import read_status
-    from overstory.client.person.view import shown_metrics, shown_without_state
+    from overstory.client.person.view import view_metrics, view_without_state
     from overstory.client.state.state import State
 
-    state = State(setting.paths)
-    wanted = [_named(setting, text) for text in explain]
-    status = _with_note(setting, read_status(setting.paths, setting.registry, setting.effective, now=time.time()))
+    state = State(context.paths)
+    wanted = [_named(context, text) for text in explain]
+    status = _with_note(context, read_status(context.paths, context.registry, context.effective, now=time.time()))
     try:
         with state.snapshot() as rows:
-            metrics = shown_metrics(rows, setting.registry)
+            metrics = view_metrics(rows, context.registry)
     except StateError:  # the status says why, where there is one
-        metrics = shown_without_state(setting.registry)
+        metrics = view_without_state(context.registry)
     values = tuple(explained(state, metric, read_value(metric, text)) for metric, text in wanted)
-    return View(setting.name, status, metrics, values)
+    return View(context.name, status, metrics, values)
 
 
-def _named(setting: Setting, text: str) -> tuple[Any, str]:
+def _named(context: CommandContext, text: str) -> tuple[Any, str]:
     name, equals, value = text.partition("=")
     if not equals:
         raise ParameterError(f"--explain {text}: give METRIC=VALUE")
-    if not setting.registry:
-        raise ParameterError(f"--explain {text}: {setting.no_registry or 'the registry lists no metric'}")
-    return setting.registry[name], value
+    if not context.registry:
+        raise ParameterError(f"--explain {text}: {context.no_registry or 'the registry lists no metric'}")
+    return context.registry[name], value
 
 
-def _serve(setting: Setting, args: argparse.Namespace) -> int:
-    from overstory.client.person.document import tell
+def _serve(context: CommandContext, args: argparse.Namespace) -> int:
+    from overstory.client.person.document import build
     from overstory.client.person.render import as_page
     from overstory.client.person.server import LocalPage
 
-    with LocalPage(lambda: as_page(tell(_look(setting, args.explain), reports=args.reports))) as server:
-        setting.say(f"{server.url} (for this machine alone, until Ctrl-C)")
-        setting.out.flush()
+    with LocalPage(lambda: as_page(build(_read_view(context, args.explain), reports=args.reports))) as server:
+        context.say(f"{server.url} (for this machine alone, until Ctrl-C)")
+        context.out.flush()
         try:
             server.serve_forever()
         except KeyboardInterrupt:

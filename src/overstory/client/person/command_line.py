@@ -1,4 +1,4 @@
-"""How the person's commands are written: their names and options. Nothing is imported that only running them needs."""
+"""The names and options of the person's commands. Imports nothing that only running them needs."""
 
 from __future__ import annotations
 

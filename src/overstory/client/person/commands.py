@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from overstory.client.errors import StateError
 from overstory.client.person.actions import choose, forget, show_all, show_status, show_view, turn_all_off
 from overstory.client.person.command_line import add_commands
-from overstory.client.person.context import Setting
+from overstory.client.person.context import CommandContext
 from overstory.client.state.applications import NOT_LEFT, applications, is_state, left_registry, read_application
 from overstory.client.state.paths import StatePaths, state_folder, states_folder
 from overstory.presentation.streams import PIPE_CLOSED, close_quietly, write_anything
@@ -41,14 +41,14 @@ def run(
     given = _given_registry(args, registry)
     chosen = None if getattr(args, "all", False) else _chosen(args, where, begins=given is not None)
     if chosen is None:
-        found = {name: _setting(name, paths, given, where, to) for name, paths in _all(args, where).items()}
+        found = {name: _command_context(name, paths, given, where, to) for name, paths in _all(args, where).items()}
         return turn_all_off(found, args, to) if args.command == "off" else show_all(found, args, to)
-    setting = _setting(*chosen, given, where, to)
+    context = _command_context(*chosen, given, where, to)
     if args.app is None and args.state is None and not args.json:
-        setting.say(f"application: {setting.name or setting.paths.folder}")
+        context.say(f"application: {context.name or context.paths.folder}")
     if args.command in {"status", "view"}:
-        return show_status(setting, args) if args.command == "status" else show_view(setting, args)
-    return forget(setting, args) if args.command == "forget" else choose(args.command, setting, args)
+        return show_status(context, args) if args.command == "status" else show_view(context, args)
+    return forget(context, args) if args.command == "forget" else choose(args.command, context, args)
 
 
 def main(
@@ -133,21 +133,21 @@ def _all(args: argparse.Namespace, environ: Mapping[str, str]) -> dict[str, Stat
     return applications(environ)
 
 
-def _setting(
+def _command_context(
     name: str | None, paths: StatePaths, given: MetricRegistry | None, environ: Mapping[str, str], out: TextIO
-) -> Setting:
+) -> CommandContext:
     """Return what a command works on: with the registry that was given, or the one that the program left."""
     from overstory.protocol.metrics import MetricRegistry
 
     if given is not None:
-        return Setting(name, paths, given, environ, out)
+        return CommandContext(name, paths, given, environ, out)
     missing: str | None = None
     registry = MetricRegistry({}, "")
     try:
         registry = left_registry(paths)
     except (FormatError, StateError) as error:
         missing = str(error)
-    return Setting(name, paths, registry, environ, out, missing or (None if registry else NOT_LEFT))
+    return CommandContext(name, paths, registry, environ, out, missing or (None if registry else NOT_LEFT))
 
 
 def _given_registry(args: argparse.Namespace, embedded: MetricRegistry | None) -> MetricRegistry | None:

@@ -1,4 +1,4 @@
-"""What a command of the person's works on."""
+"""The inputs and the output of the person's commands."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What a command works on."""
+class CommandContext:
+    """The application, its state and registry, and the output of one command."""
 
     name: str | None  # the application; None where neither the person nor the state names it
     paths: StatePaths  # the state
-    registry: MetricRegistry  # the metrics at hand; empty where none were given and the program left none
+    registry: MetricRegistry  # the metrics; empty where none were given and the program stored none
     environ: Mapping[str, str]  # the environment
     out: TextIO  # where to write
-    no_registry: str | None = None  # why there are no metrics at hand; None where there are
+    no_registry: str | None = None  # why there is no registry; None where there is one
 
     def say(self, *lines: str) -> None:
-        """Write lines, without anything that could steer a terminal."""
+        """Write lines, without terminal control characters."""
         from overstory.presentation.streams import printable
 
         for line in lines:
             self.out.write(f"{printable(line)}\n")
 
-    def say_json(self, told: Any) -> None:
+    def say_json(self, content: Any) -> None:
         """Write JSON."""
-        self.out.write(f"{json.dumps(told, indent=2, allow_nan=False)}\n")
+        self.out.write(f"{json.dumps(content, indent=2, allow_nan=False)}\n")
 
     @property
     def effective(self) -> EffectiveChoice:

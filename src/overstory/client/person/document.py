@@ -1,4 +1,4 @@
-"""What a person is told, in order, as blocks that a terminal and a page can both show."""
+"""Builds the view of a device as blocks, which the terminal and the page both render."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from overstory.client.budget import Spent
 from overstory.client.person.explanation import Explanation, Inference
 from overstory.client.person.status import Status
-from overstory.client.person.view import ShownMetric, ShownReport
+from overstory.client.person.view import MetricView, ReportView
 from overstory.privacy.attacks.linkability import linkability
 from overstory.privacy.payload_terms import terms_of
 from overstory.privacy.registry.page import how_many_values, how_often
@@ -30,21 +30,21 @@ class Heading:
 
 
 @dataclass(frozen=True)
-class Says:
+class Paragraph:
     """A paragraph."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Facts:
-    """Names and what stands for them."""
+class KeyValues:
+    """Names and their values."""
 
     pairs: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
-class Grid:
+class Table:
     """A table; the columns whose names are in `code` hold bits or bytes."""
 
     caption: str
@@ -55,29 +55,29 @@ class Grid:
 
 @dataclass(frozen=True)
 class Costs:
-    """Epsilons, each in one line with its condition, which nothing may part from it."""
+    """Epsilons, each on one line with its condition."""
 
     pairs: tuple[tuple[str, str], ...]
 
 
-Block = Heading | Says | Facts | Grid | Costs
+Block = Heading | Paragraph | KeyValues | Table | Costs
 
 
 @dataclass(frozen=True)
 class View:
-    """All there is to see."""
+    """Everything that is shown of a device."""
 
     app: str | None  # the application; None where it is not known
-    status: Status  # what may be done, and what waits
-    metrics: tuple[ShownMetric, ...]  # what was recorded
-    explained: tuple[Explanation, ...] = ()  # values that were to be explained
+    status: Status  # what may be recorded and sent, and what waits
+    metrics: tuple[MetricView, ...]  # what was recorded
+    explained: tuple[Explanation, ...] = ()  # the values of --explain
 
 
-def tell(view: View, *, reports: int) -> Iterator[Block]:
-    """Return everything about a device, with the bytes of at most so many reports of each metric."""
+def build(view: View, *, reports: int) -> Iterator[Block]:
+    """Return the blocks of a device's view, with the bytes of at most `reports` reports per metric."""
     yield Heading(1, f"What {view.app or 'this program'} sends from this device")
     for line in view.status.words():
-        yield Says(line)
+        yield Paragraph(line)
     for explained in view.explained:
         yield from _explained(explained)
     for shown in view.metrics:
@@ -86,17 +86,17 @@ def tell(view: View, *, reports: int) -> Iterator[Block]:
         yield Heading(2, "Privacy spent, all together")
         yield from _together(view.status.totals)
     if not view.metrics and view.status.problem is None:
-        yield Says("No metric is known here, and none was recorded.")
+        yield Paragraph("No metric is known here, and none was recorded.")
 
 
 def _explained(found: Explanation) -> Iterator[Block]:
     yield Heading(2, f"{found.metric} = {found.value}, explained")
-    if found.stranger:
-        yield Says("This device has no secret yet, so this is about an example device; nothing was kept.")
-    yield Facts(
+    if found.is_example_device:
+        yield Paragraph("This device has no secret yet, so this is about an example device; nothing was kept.")
+    yield KeyValues(
         tuple(
-            (name, said)
-            for name, said in (
+            (name, text)
+            for name, text in (
                 ("value", found.value),
                 ("to the metric", found.encoded),
                 ("cohort", str(found.cohort)),
@@ -106,12 +106,12 @@ def _explained(found: Explanation) -> Iterator[Block]:
                 ("cap", found.cap),
                 (f"{'an example' if found.example else 'its newest'} report", _bits(found.report, found.report_words)),
             )
-            if said
+            if text
         )
     )
     if found.example:
-        yield Says("The example was drawn for this view: it is not kept and not sent.")
-    yield from _told("What this report alone tells the collector", found.inference)
+        yield Paragraph("The example was drawn for this view: it is not kept and not sent.")
+    yield from _inference("What this report alone tells the collector", found.inference)
 
 
 def _reported(found: Explanation) -> str:
@@ -124,14 +124,14 @@ def _bits(bits: str, words: str) -> str:
     return f"{bits} ({words})" if bits else words
 
 
-def _metric(shown: ShownMetric, reports: int) -> Iterator[Block]:
+def _metric(shown: MetricView, reports: int) -> Iterator[Block]:
     metric = shown.metric
     yield Heading(2, shown.id if metric is None else f"{metric.title} ({metric.id})")
     if metric is None:
-        yield Says("The registry at hand does not list this metric: its bytes are shown, and not what they mean.")
+        yield Paragraph("The registry at hand does not list this metric: its bytes are shown, and not what they mean.")
     else:
-        yield Says(metric.description)
-        yield Facts(
+        yield Paragraph(metric.description)
+        yield KeyValues(
             (
                 ("asked by", metric.owner),
                 ("why", metric.purpose),
@@ -144,7 +144,7 @@ def _metric(shown: ShownMetric, reports: int) -> Iterator[Block]:
             )
         )
     yield Heading(3, f"Recorded: {shown.id}")
-    yield Says(_recorded(shown))
+    yield Paragraph(_recorded(shown))
     yield from _responses(shown)
     yield from _reports(shown, reports)
     yield from _inferred(shown)
@@ -153,7 +153,7 @@ def _metric(shown: ShownMetric, reports: int) -> Iterator[Block]:
 
 
 def _method(metric: Metric) -> str:
-    """Say how a value becomes a report, and what specialists call that."""
+    """Describe how a value becomes a report, with the mechanism's name."""
     mechanism = metric.mechanism
     if terms_of(mechanism).fresh:
         steps = "fresh noise for every report"
@@ -164,63 +164,65 @@ def _method(metric: Metric) -> str:
     return f"{steps} ({mechanism.name})"
 
 
-def _recorded(shown: ShownMetric) -> str:
+def _recorded(shown: MetricView) -> str:
     if not shown.recorded:
         return "Nothing was recorded."
     newest, all_of_them = shown.recorded[-PERIODS_SHOWN:], len(shown.recorded)
-    said = "In " if len(newest) == all_of_them else f"In {all_of_them} periods, the last {len(newest)} of them: "
-    return f"{said}{', '.join(newest)}. True values are not kept."
+    start = "In " if len(newest) == all_of_them else f"In {all_of_them} periods, the last {len(newest)} of them: "
+    return f"{start}{', '.join(newest)}. True values are not kept."
 
 
-def _responses(shown: ShownMetric) -> Iterator[Block]:
+def _responses(shown: MetricView) -> Iterator[Block]:
     if not shown.responses:
         return
     yield Heading(3, f"Permanent responses: {shown.id}")
-    yield Says(
+    yield Paragraph(
         "Each of your values gets one noisy answer that is used again every time, and every report of it is drawn from "
         "that. Which value it belongs to is not stored."
     )
     rows = ((str(r.number), r.bits, r.words, str(r.reports), str(r.kept)) for r in shown.responses)
     columns = ("response", "bits", "in words", "reports", "kept on this device")
-    yield Grid("The permanent responses of this device", columns, tuple(rows), frozenset({"bits"}))
+    yield Table("The permanent responses of this device", columns, tuple(rows), frozenset({"bits"}))
 
 
-def _reports(shown: ShownMetric, most: int) -> Iterator[Block]:
+def _reports(shown: MetricView, most: int) -> Iterator[Block]:
     if not shown.reports:
         return
     yield Heading(3, f"Exactly what was or will be sent: {shown.id}")
     if len(shown.reports) > most:
-        yield Says(f"The newest {most} of {len(shown.reports)} reports that are kept to be shown.")
+        yield Paragraph(f"The newest {most} of {len(shown.reports)} reports that are kept to be shown.")
     for report in reversed(shown.reports[max(len(shown.reports) - most, 0) :]):
         yield _report(report)
 
 
-def _report(report: ShownReport) -> Grid:
-    drawn = "" if report.response is None else f", from permanent response {report.response}"
-    caption = f"The report for {report.period} {report.said}: {len(report.body)} bytes{drawn}"
+def _report(report: ReportView) -> Table:
+    origin = "" if report.response is None else f", from permanent response {report.response}"
+    caption = f"The report for {report.period} {report.said}: {len(report.body)} bytes{origin}"
     rows = tuple((part.raw.hex(), part.name, part.meaning) for part in report.parts)
     if report.bits:
         rows += ((report.bits, "report", "the same bits, bit 0 first"),)
-    return Grid(caption, ("bytes", "what", "meaning"), rows, frozenset({"bytes"}))
+    return Table(caption, ("bytes", "what", "meaning"), rows, frozenset({"bytes"}))
 
 
-def _inferred(shown: ShownMetric) -> Iterator[Block]:
-    told = shown.told
-    if told.newest is None:
+def _inferred(shown: MetricView) -> Iterator[Block]:
+    inferences = shown.inferences
+    if inferences.newest is None:
         return
     yield Heading(3, f"What the collector could infer: {shown.id}")
-    if told.hypothetical:
-        yield Says("Nothing of this was sent: this is what would be known if it were.")
-    yield from _told("From the newest report alone", told.newest)
-    if told.linked is not None:
+    if inferences.hypothetical:
+        yield Paragraph("Nothing of this was sent: this is what would be known if it were.")
+    yield from _inference("From the newest report alone", inferences.newest)
+    if inferences.linked is not None:
         carried = "" if shown.metric is None else f"{linkability(shown.metric.mechanism).carried()} "
-        yield Says(f"{carried}If somebody linked them, and the value had not changed, they would tell more together:")
-        yield from _told("From all kept reports of that value, linked", told.linked)
+        yield Paragraph(
+            f"{carried}If somebody linked them, and the value had not changed, they would tell more together:"
+        )
+        yield from _inference("From all kept reports of that value, linked", inferences.linked)
 
 
-def _told(caption: str, found: Inference | str) -> Iterator[Block]:
+def _inference(caption: str, found: Inference | str) -> Iterator[Block]:
     if isinstance(found, str):
-        yield Says(f"{caption}: {found}.")
+        yield Paragraph(f"{caption}: {found}.")
         return
     rows = tuple((b.label, share(found.prior), share(b.probability)) for b in found.beliefs)
     together = f" ({found.reports} reports)" if found.reports > 1 else ""
@@ -229,8 +231,8 @@ def _told(caption: str, found: Inference | str) -> Iterator[Block]:
         together += f": the {len(rows)} likeliest of {found.candidates} values"
         rest = 1 - math.fsum(belief.probability for belief in found.beliefs)
         rows += ((f"the other {left}", share(left * found.prior), share(max(rest, 0.0))),)
-    yield Grid(caption + together, ("value", "before", "after"), rows)
-    yield Says(
+    yield Table(caption + together, ("value", "before", "after"), rows)
+    yield Paragraph(
         f"Before: any of {found.candidates} values, all alike. After: the likeliest is {found.moved:.2f} times as "
         f"likely as before. What is promised of any two values: {found.promise}."
     )
@@ -238,7 +240,7 @@ def _told(caption: str, found: Inference | str) -> Iterator[Block]:
 
 def _spent(spent: Spent) -> Iterator[Block]:
     yield Heading(3, f"Privacy spent: {spent.metric}" if spent.reports else f"Privacy, planned: {spent.metric}")
-    yield Facts((("reports queued", str(spent.reports)), ("distinct values", str(spent.distinct))))
+    yield KeyValues((("reports queued", str(spent.reports)), ("distinct values", str(spent.distinct))))
     yield Costs(tuple(spent.cost.pairs()))
 
 

@@ -1,6 +1,6 @@
-"""One value explained: value, symbol or bits, permanent response, report. For who knows the value; nothing is kept.
+"""Explains what one value becomes (symbol or bits, permanent response, report) and what the collector can infer.
 
-What the collector could conclude about this device's value: exact Bayes, beside what it guessed without reports.
+The caller gives the value; nothing is stored. The inference is exact Bayes, shown with the prior.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from overstory.client.errors import Fault, StateError
-from overstory.client.person.report_bytes import drawn, made_by, payload_words, report_in
+from overstory.client.person.report_bytes import bit_string, matches, payload_words, report_in
 from overstory.client.randomizer import Randomizer, new_secret
 from overstory.client.state.keys import MetricKey, metric_key
 from overstory.client.state.memo import Tagger
@@ -32,7 +32,7 @@ SHOWN: Final = 5
 
 @dataclass(frozen=True)
 class Belief:
-    """How likely one value is to the collector, after what it has seen."""
+    """The collector's posterior probability of one value."""
 
     label: str
     probability: float
@@ -40,17 +40,17 @@ class Belief:
 
 @dataclass(frozen=True)
 class Inference:
-    """What some reports tell.
+    """What a collector can infer from some reports.
 
     Attributes
     ----------
     candidates, prior
-        How many values are thought possible, and how likely each was before: all alike.
+        The number of possible values, and the prior probability of each, which is uniform.
     epsilon, promise
-        What is promised of so many reports, and the same in words, with its condition.
+        The privacy guarantee of these reports, and the same in words, with its condition.
     """
 
-    reports: int  # how many reports it rests on
+    reports: int  # the number of reports
     candidates: int
     prior: float
     beliefs: tuple[Belief, ...]  # the likeliest values, likeliest first
@@ -59,17 +59,17 @@ class Inference:
 
     @property
     def moved(self) -> float:
-        """How many times likelier the likeliest value has become."""
+        """Posterior over prior probability of the likeliest value."""
         return self.beliefs[0].probability / self.prior
 
 
 def infer(metric: Metric, reports: Sequence[Report]) -> Inference | str:
-    """Return what reports of one unchanged value tell whoever can link them, or why that is not computed.
+    """Return what can be inferred from linked reports of one unchanged value, or why that is not computed.
 
     Parameters
     ----------
     metric
-        The metric; its labels are the values thought possible, all alike beforehand.
+        The metric; its labels are the possible values, with a uniform prior.
     """
     values = _values(metric)
     if isinstance(values, str):
@@ -87,7 +87,7 @@ def infer(metric: Metric, reports: Sequence[Report]) -> Inference | str:
 
 
 def _values(metric: Metric) -> Sequence[Hashable] | str:
-    """Return what the mechanism would take for each value thought possible."""
+    """Return the mechanism's input for each possible value."""
     labels = metric.labels
     if not labels:
         return "the registry at hand has no list of candidates, so there is nothing to compare"
@@ -102,37 +102,37 @@ def _label(metric: Metric, value: Any) -> str:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A value's way to the collector.
+    """What a value becomes on its way to the collector.
 
     Attributes
     ----------
     metric, value
         The metric's id, and the value as it was given.
     true, true_words
-        The payload without any noise, which never leaves the device.
+        The payload without noise, which never leaves the device.
     permanent, permanent_words
         The permanent response, and how it differs from the truth; none where all noise is fresh.
     known
-        The number under which this device has reported it before, from 1; None if it never has, or nobody knows
-        because all noise is fresh.
+        The number of the permanent response with which this device reported it before, from 1; None if it never did,
+        or if that is unknown because all noise is fresh.
     report, report_words
         A report: the newest one made from it, or an example.
     """
 
     metric: str
     value: str
-    encoded: str  # what it is to the metric: a symbol and its name, or the string
+    encoded: str  # the metric's encoding: a symbol and its name, or the string
     cohort: int  # how this device encodes values
     true: str
     true_words: str
     permanent: str
     permanent_words: str
     known: int | None
-    cap: str  # what becomes of the value because the cap on distinct values is reached; empty where it is not
+    cap: str  # what is reported instead once the cap on distinct values is reached; else empty
     report: str
     report_words: str
     example: bool  # whether the report is an example, drawn now and not kept
-    stranger: bool  # whether the device has no secret yet, so that all of this is about an example device
+    is_example_device: bool  # whether the device has no secret yet and an example device stands in
     inference: Inference | str  # what the report alone tells the collector
 
 
@@ -145,7 +145,9 @@ def explain(state: State, metric: Metric, value: Any) -> Explanation:
     device = Randomizer(own.mechanism, secret=own.key, metric=metric.id, memo_size=0)
     permanent = device.permanent(encoded)
     fresh = terms_of(mechanism).fresh
-    before = Before() if fresh or derived is None else _before(state, metric, derived.key, device.cohort, encoded)
+    before = (
+        ReportedBefore() if fresh or derived is None else _before(state, metric, derived.key, device.cohort, encoded)
+    )
     report = before.newest or device.report(encoded)
     true, words = _truth(mechanism, encoded, device.cohort)
     base, what = (true, "the truth") if fresh else (permanent, "the permanent response")
@@ -154,16 +156,16 @@ def explain(state: State, metric: Metric, value: Any) -> Explanation:
         value=str(value),
         encoded=_encoded(metric, encoded),
         cohort=device.cohort,
-        true="" if true is None else drawn(mechanism, true),
+        true="" if true is None else bit_string(mechanism, true),
         true_words=words,
-        permanent="" if fresh else drawn(mechanism, permanent),
+        permanent="" if fresh else bit_string(mechanism, permanent),
         permanent_words=FRESH if fresh else _changes(metric, true, permanent, "the truth"),
         known=before.number,
         cap=before.cap,
-        report=drawn(mechanism, report.bits),
+        report=bit_string(mechanism, report.bits),
         report_words=_changes(metric, base, report.bits, what),
         example=before.newest is None,
-        stranger=derived is None,
+        is_example_device=derived is None,
         inference=infer(metric, [report]),
     )
 
@@ -179,7 +181,7 @@ def read_value(metric: Metric, text: str) -> Any:
 
 
 def _derived(state: State, metric: Metric) -> MetricKey | None:
-    """Return what the metric follows from on this device, None where nothing was recorded yet."""
+    """Return the metric's key and mechanism on this device; None where nothing was recorded yet."""
     if not state.exists:
         return None
     secret = read_secret(state.paths.secret)
@@ -194,25 +196,27 @@ def _derived(state: State, metric: Metric) -> MetricKey | None:
 
 
 @dataclass(frozen=True)
-class Before:
-    """What the device did with the value's permanent response before: its number, its newest report, what caps it."""
+class ReportedBefore:
+    """Earlier reports of the value: its response's number, the newest report, and the effect of the cap."""
 
     number: int | None = None
     newest: Report | None = None
     cap: str = ""
 
 
-def _before(state: State, metric: Metric, secret: bytes, cohort: int, encoded: Any) -> Before:
+def _before(state: State, metric: Metric, secret: bytes, cohort: int, encoded: Any) -> ReportedBefore:
     tag = Tagger(metric.mechanism, metric.id, secret, cohort).tag(encoded)
     with state.snapshot() as rows:
-        found = [one for one in rows.memo.responses(metric.id) if one.tag == tag]
+        matching = [response for response in rows.memo.responses(metric.id) if response.tag == tag]
         queue, distinct = rows.outbox.rows(metric.id), rows.memo.distinct(metric.id, spare=metric.nothing_is_spare)
-    if not found:
+    if not matching:
         full = metric.max_values is not None and distinct >= metric.max_values
-        return Before(cap=CAPPED.format(plural(distinct, "distinct value"), BEYOND[metric.beyond]) if full else "")
-    number = found[0].number
-    made = [report_in(row.body)[1] for row in queue if row.response == number and made_by(row.body, metric)]
-    return Before(number + 1, made[-1] if made else None)
+        return ReportedBefore(
+            cap=CAPPED.format(plural(distinct, "distinct value"), BEYOND[metric.beyond]) if full else ""
+        )
+    number = matching[0].number
+    made = [report_in(row.body)[1] for row in queue if row.response == number and matches(row.body, metric)]
+    return ReportedBefore(number + 1, made[-1] if made else None)
 
 
 FRESH: Final = "none: the noise of every report is fresh"

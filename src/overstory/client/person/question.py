@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from overstory.client.budget import Budget, budget
 from overstory.client.consent.consent import Choice, Consent, origin, pinned, read_consent
 from overstory.client.errors import ConsentError, StateError
-from overstory.client.person.document import Block, Costs, Facts, Heading, Says
+from overstory.client.person.document import Block, Costs, Heading, KeyValues, Paragraph
 from overstory.client.state.state import State
 from overstory.privacy.attacks.linkability import linkability
 from overstory.privacy.registry.cost import CostLine, MetricCost, metric_cost
@@ -21,7 +21,7 @@ from overstory.privacy.text import plural
 from overstory.protocol.metrics import Metric, MetricRegistry
 
 if TYPE_CHECKING:
-    from overstory.client.person.context import Setting
+    from overstory.client.person.context import CommandContext
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class Asked:
     changes: Mapping[str, tuple[str, ...]]  # what of each metric is not as it was agreed to
 
 
-def asked_of(setting: Setting, server: str | None, today: date) -> Asked:
+def asked_of(context: CommandContext, server: str | None, today: date) -> Asked:
     """Return the question of a registry on a device, with what the device has reported so far."""
-    registry, before = setting.registry, None
+    registry, before = context.registry, None
     with contextlib.suppress(ConsentError):
-        before = read_consent(setting.paths)
-    spent, collector = _from_state(setting, before)
+        before = read_consent(context.paths)
+    spent, collector = _from_state(context, before)
     named = collector if server is None else origin(server)
     costs = {name: _cost(metric, spent) for name, metric in registry.items()}
     attributes = {name: metric.attribute for name, metric in registry.items() if metric.attribute is not None}
@@ -62,15 +62,15 @@ def asked_of(setting: Setting, server: str | None, today: date) -> Asked:
     )
 
 
-def _from_state(setting: Setting, before: Consent | None) -> tuple[Budget | None, str | None]:
+def _from_state(context: CommandContext, before: Consent | None) -> tuple[Budget | None, str | None]:
     """Return what was spent so far, and the collector that the choice is held to, where the state can be read."""
     named = None if before is None or before.choice is not Choice.ON else before.server
-    state = State(setting.paths)
+    state = State(context.paths)
     if state.exists:
         with contextlib.suppress(StateError), state.snapshot() as rows:
             if before is not None and before.choice is Choice.ON:
                 named = pinned(rows, before)
-            return budget(rows, setting.registry), named
+            return budget(rows, context.registry), named
     return None, named
 
 
@@ -92,10 +92,10 @@ def question(asked: Asked) -> Iterator[Block]:
     """Return the question as blocks: each metric, then all of them together, the budget, and where reports go."""
     for name, metric in asked.registry.items():
         yield Heading(3, f"{metric.title} ({name})")
-        yield Says(metric.description)
+        yield Paragraph(metric.description)
         yield from _changed(asked, name)
-        yield Facts(tuple(_facts(metric)))
-        yield Says(_spoken(asked.costs[name]))
+        yield KeyValues(tuple(_facts(metric)))
+        yield Paragraph(_spoken(asked.costs[name]))
         end = asked.ends.get(name)
         lines = () if end is None else ((end.amount, f"{end.words} (one {_each(metric)} until {metric.expires})"),)
         yield Costs((*asked.costs[name].pairs(), *lines))
@@ -104,13 +104,13 @@ def question(asked: Asked) -> Iterator[Block]:
         yield Costs(tuple(total.pairs()))
     yield Heading(3, "Budget, and where reports go")
     for sentence in _ending(asked):
-        yield Says(sentence)
+        yield Paragraph(sentence)
 
 
 def _changed(asked: Asked, name: str) -> Iterator[Block]:
     for reason in asked.changes.get(name, ()):
         assert asked.before is not None
-        yield Says(f"Since your choice of {asked.before.date}: {reason}.")
+        yield Paragraph(f"Since your choice of {asked.before.date}: {reason}.")
 
 
 def _facts(metric: Metric) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Final
 
-from overstory.client.person.document import Block, Costs, Facts, Grid, Heading, Says
+from overstory.client.person.document import Block, Costs, Heading, KeyValues, Paragraph, Table
 from overstory.presentation.streams import printable
 from overstory.privacy.text import columns
 
@@ -45,19 +45,19 @@ POLICY: Final = (
 """The page's Content-Security-Policy: its own style, and nothing else, from anywhere."""
 
 
-def as_page(blocks: Iterable[Block]) -> str:
-    """Return blocks as a whole HTML document.
+def as_page(content: Iterable[Block]) -> str:
+    """Return blocks as a complete HTML document.
 
     Examples
     --------
-    >>> page = as_page([Heading(1, "<Title>"), Says("A & B")])
+    >>> page = as_page([Heading(1, "<Title>"), Paragraph("A & B")])
     >>> "<h1" in page, "&lt;Title&gt;" in page, "A &amp; B" in page, "<script" in page
     (True, True, True, False)
     """
-    told = list(blocks)
-    title = next((block.text for block in told if isinstance(block, Heading)), "Overstory")
+    blocks = list(content)
+    title = next((block.text for block in blocks if isinstance(block, Heading)), "Overstory")
     chapters = [
-        (f"h{i}", block.text) for i, block in enumerate(told) if isinstance(block, Heading) and block.level == 2
+        (f"h{i}", block.text) for i, block in enumerate(blocks) if isinstance(block, Heading) and block.level == 2
     ]
     links = "".join(f'<li><a href="#{name}">{escape(text)}</a></li>' for name, text in chapters)
     contents = f'<nav aria-label="Contents"><ul>{links}</ul></nav>' if links else ""
@@ -68,18 +68,18 @@ def as_page(blocks: Iterable[Block]) -> str:
         '<meta name="referrer" content="no-referrer">\n'
         f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
         f'<a class="skip" href="#main">To the content</a>\n{contents}\n<main id="main" tabindex="-1">\n'
-        f"{''.join(_parts(told))}</main>\n</body>\n</html>\n"
+        f"{''.join(_parts(blocks))}</main>\n</body>\n</html>\n"
     )
 
 
-def _parts(told: list[Block]) -> Iterator[str]:
+def _parts(blocks: list[Block]) -> Iterator[str]:
     """Return the blocks' HTML; a chapter is a section that its heading names."""
     open_section = False
-    for i, block in enumerate(told):
+    for i, block in enumerate(blocks):
         if isinstance(block, Heading) and block.level == 2:
             yield f'{"</section>" if open_section else ""}\n<section aria-labelledby="h{i}">\n'
             open_section = True
-        newest = isinstance(block, Grid) and not isinstance(told[i - 1], Grid)
+        newest = isinstance(block, Table) and not isinstance(blocks[i - 1], Table)
         yield _html(block, f"h{i}", unfolded=newest) + "\n"
     yield "</section>\n" if open_section else ""
 
@@ -87,9 +87,9 @@ def _parts(told: list[Block]) -> Iterator[str]:
 def _html(block: Block, name: str, *, unfolded: bool) -> str:
     if isinstance(block, Heading):
         return f'<h{block.level} id="{name}">{escape(block.text)}</h{block.level}>'
-    if isinstance(block, Says):
+    if isinstance(block, Paragraph):
         return f"<p>{escape(block.text)}</p>"
-    if isinstance(block, Facts | Costs):
+    if isinstance(block, KeyValues | Costs):
         pairs = (f"<dt>{escape(key)}</dt><dd>{_linked(said)}</dd>" for key, said in block.pairs)
         return f"<dl>{''.join(pairs)}</dl>"
     if "bytes" not in block.columns:
@@ -105,7 +105,7 @@ def _linked(said: str) -> str:
     return f'<a href="{shown}" rel="noreferrer">{shown}</a>' if web else shown
 
 
-def _html_table(grid: Grid) -> str:
+def _html_table(grid: Table) -> str:
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in grid.columns)
     body = "".join(f"<tr>{''.join(_cells(grid, row))}</tr>" for row in grid.rows)
     return (
@@ -113,7 +113,7 @@ def _html_table(grid: Grid) -> str:
     )
 
 
-def _cells(grid: Grid, row: tuple[str, ...]) -> Iterator[str]:
+def _cells(grid: Table, row: tuple[str, ...]) -> Iterator[str]:
     for name, text in zip(grid.columns, row, strict=True):
         yield f"<td><code>{escape(text)}</code></td>" if name in grid.code else f"<td>{escape(text)}</td>"
 
@@ -123,7 +123,7 @@ def as_text(blocks: Iterable[Block], width: int = 100) -> str:
 
     Examples
     --------
-    >>> print(as_text([Heading(2, "Colour"), Says("Which of three."), Facts((("until", "2027"),))]), end="")
+    >>> print(as_text([Heading(2, "Colour"), Paragraph("Which of three."), KeyValues((("until", "2027"),))]), end="")
     <BLANKLINE>
     Colour
     ------
@@ -137,9 +137,9 @@ def _lines(block: Block, width: int) -> Iterator[str]:
     if isinstance(block, Heading):
         text = printable(block.text)
         yield from ("", text) if block.level == 3 else ("", text, "=-"[block.level - 1] * len(text))
-    elif isinstance(block, Says):
+    elif isinstance(block, Paragraph):
         yield from textwrap.wrap(printable(block.text), width, break_long_words=False, break_on_hyphens=False)
-    elif isinstance(block, Facts):
+    elif isinstance(block, KeyValues):
         yield from _columns([(name, said) for name, said in block.pairs], width)
     elif isinstance(block, Costs):
         yield from columns([(printable(amount), printable(words)) for amount, words in block.pairs])
@@ -149,7 +149,7 @@ def _lines(block: Block, width: int) -> Iterator[str]:
         yield from _table(block, width)
 
 
-def _table(grid: Grid, width: int) -> Iterator[str]:
+def _table(grid: Table, width: int) -> Iterator[str]:
     if "bytes" in grid.columns:
         # Bytes are long and their meaning is short: the meaning stands first, the bytes may go on below.
         yield from _columns([(f"{row[1]}: {row[2]}", row[0]) for row in grid.rows], width)

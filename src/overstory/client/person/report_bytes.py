@@ -1,4 +1,4 @@
-"""What the bytes of a queued report are, one by one: nothing is sent that is not named here."""
+"""Names the meaning of every byte of a queued report; nothing else is sent."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from overstory.protocol.wire import upload as ovsu
 
 @dataclass(frozen=True)
 class Part:
-    """Some of the bytes, and what they say.
+    """Consecutive bytes of an upload with one meaning.
 
     Attributes
     ----------
     name, raw, meaning
-        What it is, its bytes, and what they mean, in words.
+        The field's name, its bytes, and their meaning in words.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Part:
     meaning: str
 
 
-def dissect(body: bytes, metric: Metric | None) -> tuple[Part, ...]:
+def annotate(body: bytes, metric: Metric | None) -> tuple[Part, ...]:
     """Return every byte of an upload in order, each part with its meaning; joined, the parts are the upload.
 
     Parameters
@@ -42,8 +42,8 @@ def dissect(body: bytes, metric: Metric | None) -> tuple[Part, ...]:
     batch = ovsb.decode_batch(upload.reports)
     cut = _Cutter(body)
     cut("format", 8, "an upload, version 1, and the length of the metric's name")
-    known = "from this device's secret; a second copy of this report is known by it and not counted"
-    cut("batch id", 16, known if any(upload.batch) else "erased here once the report was settled")
+    with_id = "from this device's secret; a second copy of this report is known by it and not counted"
+    cut("batch id", 16, with_id if any(upload.batch) else "erased here once the report was settled")
     cut("period", 4, f"{_period(metric, upload.period)}; no finer time is sent")
     cut("length", 4, f"{len(upload.reports)} bytes of reports follow")
     cut("metric", len(upload.metric), upload.metric)
@@ -78,8 +78,8 @@ def report_in(body: bytes) -> tuple[ovsu.Upload, Report]:
     return upload, reports[0]
 
 
-def made_by(body: bytes, metric: Metric) -> bool:
-    """Whether these are bytes of one report made with the parameters that the metric has now."""
+def matches(body: bytes, metric: Metric) -> bool:
+    """Whether the bytes are one report that was made with the metric's present parameters."""
     try:
         (upload,) = ovsu.decode_uploads(body, 1)
         batch = ovsb.decode_batch(upload.reports)
@@ -142,13 +142,13 @@ def _are(number: int) -> str:
     return "is" if number == 1 else "are"
 
 
-def drawn(mechanism: Mechanism, payload: int) -> str:
+def bit_string(mechanism: Mechanism, payload: int) -> str:
     """Return a payload's bits, bit 0 first, in groups of eight.
 
     Examples
     --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> drawn(mechanism("basic-rappor", domain_size=10), 0b1000000101)
+    >>> bit_string(mechanism("basic-rappor", domain_size=10), 0b1000000101)
     '10100000 01'
     """
     bits = f"{payload:0{mechanism.payload_bits}b}"[::-1]

@@ -1,7 +1,7 @@
-"""What a person can see of her own device: what was recorded, exactly what is sent, and what that tells.
+"""Collects what a person can see of her device: what was recorded, exactly what is sent, and what can be inferred.
 
-True values are not here, because they are nowhere: the state holds permanent responses and encoded reports. A program
-that knows the value may have it explained (`overstory.client.person.explanation`).
+True values are not shown because they are not stored: the state holds permanent responses and encoded reports. A
+program that knows a value can explain it (`overstory.client.person.explanation`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from overstory.client.budget import Spent, planned, spent
 from overstory.client.person.explanation import Inference, infer
-from overstory.client.person.report_bytes import Part, dissect, drawn, made_by, payload_words, report_in
+from overstory.client.person.report_bytes import Part, annotate, bit_string, matches, payload_words, report_in
 from overstory.client.state.memo import Response
 from overstory.client.state.outbox import OutboxRow, RowState
 from overstory.client.state.state import Rows
@@ -20,7 +20,7 @@ from overstory.protocol.errors import WireError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics.metric import Metric, Period
 
-SAID = {
+STATE_TEXTS = {
     RowState.WAITING: "waits to be sent",
     RowState.SENT: "was sent",
     RowState.DROPPED: "was dropped",
@@ -29,8 +29,8 @@ SAID = {
 
 
 @dataclass(frozen=True)
-class ShownReport:
-    """One report.
+class ReportView:
+    """One report, ready to be shown.
 
     Attributes
     ----------
@@ -52,8 +52,8 @@ class ShownReport:
 
 
 @dataclass(frozen=True)
-class ShownResponse:
-    """One permanent response: what the device answers whenever the value is this one, whatever it is.
+class ResponseView:
+    """One permanent response: the noisy answer from which all reports of one value are made.
 
     Attributes
     ----------
@@ -71,8 +71,8 @@ class ShownResponse:
 
 
 @dataclass(frozen=True)
-class Told:
-    """What could be concluded.
+class Inferences:
+    """What a collector could infer about the value.
 
     Attributes
     ----------
@@ -91,43 +91,43 @@ class Told:
 
 
 @dataclass(frozen=True)
-class ShownMetric:
-    """One metric on this device.
+class MetricView:
+    """One metric on this device, ready to be shown.
 
     Attributes
     ----------
     responses, reports
-        What is kept of each.
+        What is stored of each.
     """
 
     id: str  # its id
     metric: Metric | None  # its entry; None when the registry at hand does not list it
     recorded: tuple[str, ...]  # the periods with a report, as labels, oldest first
-    responses: tuple[ShownResponse, ...]
-    reports: tuple[ShownReport, ...]
-    told: Told  # what the reports tell
-    spent: Spent | None  # what they cost; None without the entry
+    responses: tuple[ResponseView, ...]
+    reports: tuple[ReportView, ...]
+    inferences: Inferences  # what can be inferred from the reports
+    spent: Spent | None  # the privacy spent; None without the entry
 
 
-def shown_metrics(rows: Rows, registry: Mapping[str, Metric]) -> tuple[ShownMetric, ...]:
+def view_metrics(rows: Rows, registry: Mapping[str, Metric]) -> tuple[MetricView, ...]:
     """Return every metric that the registry lists or that this device has reported, in that order."""
-    known = dict.fromkeys(registry)
-    known |= dict.fromkeys(row.metric for row in rows.outbox.rows())
-    known |= dict.fromkeys(response.metric for response in rows.memo.responses())
-    return tuple(_shown(rows, name, registry.get(name)) for name in known)
+    names = dict.fromkeys(registry)
+    names |= dict.fromkeys(row.metric for row in rows.outbox.rows())
+    names |= dict.fromkeys(response.metric for response in rows.memo.responses())
+    return tuple(_shown(rows, name, registry.get(name)) for name in names)
 
 
-def _shown(rows: Rows, name: str, metric: Metric | None) -> ShownMetric:
+def _shown(rows: Rows, name: str, metric: Metric | None) -> MetricView:
     queue = rows.outbox.rows(name)
     claims = rows.claims(name)
     period = Period(claims.length) if claims.length is not None else None if metric is None else metric.period
-    return ShownMetric(
+    return MetricView(
         id=name,
         metric=metric,
         recorded=tuple(_label(period, number) for number in sorted(claims.reported)),
         responses=tuple(_response(response, metric) for response in rows.memo.responses(name)),
         reports=tuple(_report(row, metric, period) for row in queue),
-        told=Told() if metric is None else told(queue, metric),
+        inferences=Inferences() if metric is None else infer_all(queue, metric),
         spent=None if metric is None else spent(rows, metric),
     )
 
@@ -136,23 +136,23 @@ def _label(period: Period | None, number: int) -> str:
     return f"period {number}" if period is None else period.label(number)
 
 
-def _response(response: Response, metric: Metric | None) -> ShownResponse:
+def _response(response: Response, metric: Metric | None) -> ResponseView:
     if metric is None or response.mechanism != metric.mechanism.digest:
-        return ShownResponse(response.number + 1, "", "by earlier parameters", response.reports, response.kept)
+        return ResponseView(response.number + 1, "", "by earlier parameters", response.reports, response.kept)
     if response.erased:
-        return ShownResponse(response.number + 1, "", "erased: the metric is over", response.reports, response.kept)
+        return ResponseView(response.number + 1, "", "erased: the metric is over", response.reports, response.kept)
     if response.permanent is None:
-        said = "none is kept: the noise of every report is fresh"
-        return ShownResponse(response.number + 1, "", said, response.reports, response.kept)
-    bits = drawn(metric.mechanism, response.permanent)
+        reason = "none is kept: the noise of every report is fresh"
+        return ResponseView(response.number + 1, "", reason, response.reports, response.kept)
+    bits = bit_string(metric.mechanism, response.permanent)
     words = payload_words(metric.mechanism, response.permanent, metric.labels)
-    return ShownResponse(response.number + 1, bits, words, response.reports, response.kept)
+    return ResponseView(response.number + 1, bits, words, response.reports, response.kept)
 
 
-def _report(row: OutboxRow, metric: Metric | None, period: Period | None) -> ShownReport:
+def _report(row: OutboxRow, metric: Metric | None, period: Period | None) -> ReportView:
     parts, report = _read(row, metric)
-    mine = metric is not None and made_by(row.body, metric)
-    return ShownReport(
+    mine = metric is not None and matches(row.body, metric)
+    return ReportView(
         period=_label(period, row.period),
         state=row.state,
         said=_said(row),
@@ -161,19 +161,19 @@ def _report(row: OutboxRow, metric: Metric | None, period: Period | None) -> Sho
         body=row.body,
         parts=parts,
         report=report,
-        bits=drawn(metric.mechanism, report.bits) if mine and metric and report else "",
+        bits=bit_string(metric.mechanism, report.bits) if mine and metric and report else "",
     )
 
 
 def _read(row: OutboxRow, metric: Metric | None) -> tuple[tuple[Part, ...], Report | None]:
     try:
-        return dissect(row.body, metric), report_in(row.body)[1]
+        return annotate(row.body, metric), report_in(row.body)[1]
     except WireError as error:
         return (Part("bytes", row.body, f"not read here: {error}"),), None
 
 
 def _said(row: OutboxRow) -> str:
-    words = SAID[row.state]
+    words = STATE_TEXTS[row.state]
     if row.state in {RowState.DROPPED, RowState.WAITING} and row.answer:
         words += f" ({row.answer})"
     if row.state is not RowState.SENT and row.attempts:
@@ -181,21 +181,23 @@ def _said(row: OutboxRow) -> str:
     return words
 
 
-def told(queue: Sequence[OutboxRow], metric: Metric) -> Told:
-    """Return what the kept reports of a metric tell a collector that believed any value alike beforehand."""
-    usable = [row for row in queue if made_by(row.body, metric)]
+def infer_all(queue: Sequence[OutboxRow], metric: Metric) -> Inferences:
+    """Return what a collector with a uniform prior could infer from a metric's stored reports."""
+    usable = [row for row in queue if matches(row.body, metric)]
     sent = [row for row in usable if row.state in {RowState.WAITING, RowState.SENT} or row.attempts]
     seen = sent or usable
     if not seen:
-        return Told()
+        return Inferences()
     newest = seen[-1]
-    fresh = terms_of(metric.mechanism).fresh  # then nothing sets the reports of one value apart
+    fresh = terms_of(metric.mechanism).fresh  # then reports of different values cannot be told apart
     alike = [row for row in seen if fresh or (row.response is not None and row.response == newest.response)]
-    one = infer(metric, [report_in(newest.body)[1]])
+    alone = infer(metric, [report_in(newest.body)[1]])
     linked = infer(metric, [report_in(row.body)[1] for row in alike]) if len(alike) > 1 else None
-    return Told(one, linked, hypothetical=not sent)
+    return Inferences(alone, linked, hypothetical=not sent)
 
 
-def shown_without_state(registry: Mapping[str, Metric]) -> tuple[ShownMetric, ...]:
-    """Return what can be shown of the registry's metrics where nothing was recorded, or nothing can be read."""
-    return tuple(ShownMetric(name, metric, (), (), (), Told(), planned(metric)) for name, metric in registry.items())
+def view_without_state(registry: Mapping[str, Metric]) -> tuple[MetricView, ...]:
+    """Return the registry's metrics where nothing was recorded or the state cannot be read."""
+    return tuple(
+        MetricView(name, metric, (), (), (), Inferences(), planned(metric)) for name, metric in registry.items()
+    )

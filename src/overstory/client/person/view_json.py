@@ -1,4 +1,4 @@
-"""The view as JSON values: everything that the terminal and the page show, for other programs."""
+"""Converts the view to JSON values, with everything that the terminal and the page show."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import asdict
 from typing import Any
 
 from overstory.client.person.document import View
-from overstory.client.person.explanation import Inference
+from overstory.client.person.explanation import Explanation, Inference
 from overstory.client.person.status import spent_json
-from overstory.client.person.view import ShownMetric, ShownReport
+from overstory.client.person.view import MetricView, ReportView
 from overstory.privacy.claims import finite
 
 
@@ -18,11 +18,16 @@ def view_json(view: View) -> dict[str, Any]:
         "app": view.app,
         "status": view.status.to_json(),
         "metrics": [_metric(shown) for shown in view.metrics],
-        "explained": [asdict(found) | {"inference": _inference(found.inference)} for found in view.explained],
+        "explained": [_explanation(explanation) for explanation in view.explained],
     }
 
 
-def _metric(shown: ShownMetric) -> dict[str, Any]:
+def _explanation(explanation: Explanation) -> dict[str, Any]:
+    fields = asdict(explanation) | {"inference": _inference(explanation.inference)}
+    return {"stranger" if name == "is_example_device" else name: value for name, value in fields.items()}
+
+
+def _metric(shown: MetricView) -> dict[str, Any]:
     return {
         "id": shown.id,
         "title": None if shown.metric is None else shown.metric.title,
@@ -30,15 +35,15 @@ def _metric(shown: ShownMetric) -> dict[str, Any]:
         "permanent_responses": [asdict(response) for response in shown.responses],
         "reports": [_report(report) for report in shown.reports],
         "inference": {
-            "newest": _inference(shown.told.newest),
-            "linked": _inference(shown.told.linked),
-            "hypothetical": shown.told.hypothetical,
+            "newest": _inference(shown.inferences.newest),
+            "linked": _inference(shown.inferences.linked),
+            "hypothetical": shown.inferences.hypothetical,
         },
         "budget": None if shown.spent is None else spent_json(shown.spent),
     }
 
 
-def _report(report: ShownReport) -> dict[str, Any]:
+def _report(report: ReportView) -> dict[str, Any]:
     return {
         "period": report.period,
         "state": str(report.state),
@@ -51,13 +56,13 @@ def _report(report: ShownReport) -> dict[str, Any]:
     }
 
 
-def _inference(found: Inference | str | None) -> dict[str, Any] | str | None:
-    if not isinstance(found, Inference):
-        return found
+def _inference(inference: Inference | str | None) -> dict[str, Any] | str | None:
+    if not isinstance(inference, Inference):
+        return inference
     return {
-        "reports": found.reports,
-        "candidates": found.candidates,
-        "prior": found.prior,
-        "likeliest": [asdict(belief) for belief in found.beliefs],
-        "epsilon": finite(found.epsilon),
+        "reports": inference.reports,
+        "candidates": inference.candidates,
+        "prior": inference.prior,
+        "likeliest": [asdict(belief) for belief in inference.beliefs],
+        "epsilon": finite(inference.epsilon),
     }

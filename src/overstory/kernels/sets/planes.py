@@ -77,7 +77,7 @@ def place_points(histogram: Any, field: Any, starts: Any, table: Any) -> Any:
             if last == 0:
                 alone = histogram[point]
             else:
-                # Scaled so that this coordinate is 1, its number is the sum of a P(m - 1) over the coordinates before it.
+                # Scaled so that this coordinate is 1: its number is the sum of a P(m - 1) over the coordinates before.
                 scale, at = inverse(digits[last], field), size * starts[dimension - 1 - last]
                 for i in range(1, last):
                     at += times(digits[i], scale, field) * starts[dimension - 1 - i]
