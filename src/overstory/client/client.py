@@ -1,7 +1,7 @@
 """The client: what a program embeds. It records in memory, and flushes to the disk and to the collector.
 
-Nothing here disturbs the program around it: once it is built, `record`, `flush`, `status` and `close` never raise (but
-for a strict client's `record`), and tell by what they return. Before the first `record` there is no thread and no file.
+A client does not disturb its program: `record`, `flush`, `status` and `close` never raise (except a strict client's
+`record`) and report problems in what they return. Before the first `record` there is no thread and no file.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ MOST_WARNINGS: Final = 100
 
 
 class WarnsOnce:
-    """Warns once about each thing, and about so many things at most; in development mode Python shows it, too."""
+    """Warns once about each thing, up to a limit; in development mode also through `warnings`."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log

@@ -1,7 +1,4 @@
-"""What a client is built from, checked: mistakes here are the developer's, and raised.
-
-The optional thread that flushes now and then, so that a program need not.
-"""
+"""Checks a client's settings, raising on mistakes, and runs the optional thread that flushes in the background."""
 
 from __future__ import annotations
 
@@ -77,7 +74,7 @@ def sender_factory(
     clock: Callable[[], float],
     environ: Mapping[str, str],
 ) -> Callable[[], ReportSender] | None:
-    """Return what makes the sender when it is needed; the address and the token are checked at once."""
+    """Return a function that makes the sender when it is needed; the address and the token are checked now."""
     if server is None:
         return None
     from overstory.client.upload.http import endpoint
@@ -149,7 +146,7 @@ GATHER: Final = 1.0
 
 
 class Flushes(Protocol):
-    """What the thread looks after."""
+    """An object that the thread flushes."""
 
     def flush(self) -> object:
         """Write what is in memory, and send what is due; never raises."""
@@ -157,7 +154,7 @@ class Flushes(Protocol):
 
 
 class Background:
-    """A daemon thread: the program ends without asking it.
+    """A daemon thread that flushes; it does not delay the exit of the program.
 
     Parameters
     ----------
@@ -176,7 +173,7 @@ class Background:
         self._news.set()
 
     def stop(self, timeout: float) -> None:
-        """End the thread, and wait for it so long."""
+        """End the thread, and wait for it up to `timeout` seconds."""
         self._stop.set()
         self._news.set()
         if self._thread is not threading.current_thread():

@@ -1,4 +1,4 @@
-"""Readings as they come into one value a period: what is picked, what is late, what is missing. No clock, no files."""
+"""Aligns readings to periods: one value per period, with late and missing readings counted. No clock, no files."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
 
 Pick = Literal["last", "mean", "sum"]
-"""What a period's value is where it has several readings."""
+"""How several readings of a period become its value."""
 
 Missing = Literal["skip", "repeat", "zero"]
-"""What is reported of a period without any: nothing, the value before, or zero."""
+"""What is reported for a period without readings: nothing, the value before, or zero."""
 
 MOST_FILLED: Final = 1000
 """Periods filled in one gap; a longer gap is an outage, or a time that is wrong."""
@@ -24,7 +24,7 @@ MOST_FILLED: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A period that is over, and what is to be reported of it."""
+    """A period that is over, and the value to report for it."""
 
     period: int
     value: Any
@@ -32,7 +32,7 @@ class Due:
 
 @dataclass
 class Seen:
-    """What readings were, counted.
+    """Counts of readings by what became of them.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Seen:
 
 @dataclass
 class _Open:
-    """The period whose readings are coming in."""
+    """The period that is still open."""
 
     period: int
     times: set[float] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""The gateway: readings in, one report a period out, durably; nothing is reported twice, whatever is killed when."""
+"""Turns readings into one durable report per period; no period is reported twice, even if the process is killed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from overstory.privacy.payload_terms import terms_of
 from overstory.protocol.metrics import Metric, MetricRegistry
 
 Clock = Literal["real", "readings"]
-"""Whose time it is: the machine's, or that of the readings, which is as fast as they are read."""
+"""The source of the time: the machine's clock, or the readings' own times."""
 
 AT_ONCE: Final = 500
 """Reports in one transaction while readings are replayed."""
@@ -200,17 +200,17 @@ class Gateway:
         self._report(self.aligner.feed(reading))
 
     def pass_time(self, now: float) -> None:
-        """Report the periods that are over at a time, and hand over what is due."""
+        """Report the periods that are over at a time, and deliver what is due."""
         self._report(self.aligner.pass_time(now))
         self.flush()
 
     def finish(self) -> None:
-        """Report the period whose readings are in, write everything down, and hand it over."""
+        """Report the open period, write everything to the disk, and deliver it."""
         self._report(self.aligner.finish())
         self.flush()
 
     def flush(self) -> None:
-        """Write what is in memory, durably, and hand over what is due."""
+        """Write what is in memory to the disk, and deliver what is due."""
         if self._pending:
             flushed = self.client.flush(timeout=30.0)
             self._pending = 0
@@ -224,7 +224,7 @@ class Gateway:
             self._dispatcher.dispatch(self._clock(), self.dispatched)
 
     def close(self) -> None:
-        """Write down what is in memory; what waits is handed over by the next run."""
+        """Write what is in memory to the disk; the next run delivers what waits."""
         self.client.close()
 
     def _report(self, dues: Iterable[Due]) -> None:

@@ -1,4 +1,4 @@
-"""What a program may record and send under the choice as it stands: each metric, to its own collector."""
+"""Decides which metrics a program may record, and to which collector it may send, under the person's choice."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Permission:
         return f"Permission({self.server!r})"
 
     def covers(self, consent: Consent, metric: Metric) -> bool:
-        """Whether a choice is about this metric as it is, and about where its reports go."""
+        """Whether a choice covers this metric as it is now, and the collector of its reports."""
         if self._elsewhere(consent):
             return False
         last = self._covered.get(metric.id)
@@ -87,13 +87,13 @@ class Permission:
     def _read(self, consent: Consent) -> str | None:
         state = self._state()
         if state.exists:
-            # A state that cannot be read is reported by whoever writes to it.
+            # The next write reports a state that cannot be read.
             with contextlib.suppress(StateError), state.snapshot() as rows:
                 return pinned(rows, consent)
         return None
 
 
 def refused(rows: Rows, consent: Consent) -> str | None:
-    """Return the collector that reports under a choice were kept from, if there was one."""
+    """Return the collector to which reports under a choice were not sent, if there was one."""
     consent_id, _, server = str(rows.recall("refused") or "").partition(" ")
     return server if consent_id == consent.consent_id and server != pinned(rows, consent) else None

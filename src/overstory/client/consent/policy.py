@@ -1,6 +1,6 @@
-"""The effective state and its cause: the least that the administrator, the environment and the person allow.
+"""Computes the effective choice and its cause: the least that the administrator, the environment and the person allow.
 
-Every source is a ceiling, none a command: an administrator can forbid, and cannot consent for a person. In order, the
+Every source is an upper limit: an administrator can forbid, but cannot consent for a person. In order, the
 policy file, ``OVERSTORY``, ``DO_NOT_TRACK``, a continuous-integration environment, the person's choice; the cause is
 the first of those that allow least.
 """
@@ -36,7 +36,7 @@ CI_VARIABLES: Final = (
     "TF_BUILD",
     "TRAVIS",
 )
-"""What continuous-integration services set: nobody sits there, so nobody's value is there."""
+"""Variables that continuous-integration services set: no person uses the program there."""
 
 _NO: Final = frozenset({"", "0", "false", "no", "off"})
 _OWN_WORDS: Final[Mapping[str, Choice]] = {
@@ -52,7 +52,7 @@ Signature = tuple[int, int, int] | None
 
 
 class Ceiling(NamedTuple):
-    """The most that a source allows, and how to say so."""
+    """The most that a source allows, and its description."""
 
     choice: Choice
     cause: str
@@ -125,7 +125,7 @@ def lowest(*ceilings: Ceiling) -> Ceiling:
 
 
 class PermissionSources:
-    """Asks all sources, and reads a file again only when it has changed."""
+    """Combines all sources; a file is read again only when it has changed."""
 
     def __init__(self, paths: StatePaths, environ: Mapping[str, str], policy: Path) -> None:
         self._paths, self._policy = paths, policy
@@ -149,9 +149,9 @@ class PermissionSources:
             person = of_person(consent)
         except ConsentError as error:
             person = Ceiling(Choice.OFF, str(error))
-        found = lowest(of_policy(self._policy), self._environment, person)
+        allowed = lowest(of_policy(self._policy), self._environment, person)
         # Where nothing forbids, it is the person who allows.
-        return EffectiveChoice(*(person if found.choice is Choice.ON else found), consent)
+        return EffectiveChoice(*(person if allowed.choice is Choice.ON else allowed), consent)
 
 
 def effective(paths: StatePaths, environ: Mapping[str, str], policy: Path) -> EffectiveChoice:
