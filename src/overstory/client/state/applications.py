@@ -1,7 +1,7 @@
-"""The applications of this user that have a state here, and what each left for the person's commands.
+"""Lists this user's applications that have a state, with what each stored for the person's commands.
 
-A program leaves its name and its registry in the state when it first records, also where nobody has been asked yet.
-Both are public, and nothing in them is of the person. With them `overstory on` can show what is asked for, and `status`
+A program stores its name and its registry in the state when it first records, even before anyone was asked.
+Both are public, and neither is about the person. With them `overstory on` can show what is asked for, and `status`
 what it has cost, without a file from elsewhere.
 """
 
@@ -31,7 +31,7 @@ NOT_LEFT: Final = (
 
 @dataclass(frozen=True)
 class Application:
-    """What a program says of itself."""
+    """The name and the registry that a program stored."""
 
     name: str | None = None  # the application's name; None where the state does not say it
     registry: str | None = None  # the text of its metric registry; None where there is none
@@ -88,8 +88,8 @@ def applications(environ: Mapping[str, str]) -> dict[str, StatePaths]:
         folders = sorted(states_folder(environ).iterdir())
     except OSError:
         return {}
-    found = {folder.name: StatePaths(folder) for folder in folders if _may_be_named(folder.name)}
-    return {name: paths for name, paths in found.items() if is_state(paths)}
+    candidates = {folder.name: StatePaths(folder) for folder in folders if _may_be_named(folder.name)}
+    return {name: paths for name, paths in candidates.items() if is_state(paths)}
 
 
 def is_state(paths: StatePaths) -> bool:

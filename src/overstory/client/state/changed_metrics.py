@@ -1,8 +1,7 @@
-"""Destroying the keys of metrics that are over, when a program looks at its state.
+"""Destroys the keys of metrics that are over, and stores what a later registry may no longer contain.
 
-What a later registry may no longer say of a metric's reports: the cap that they were made under, and the attribute.
-
-Both are kept with every report, whether or not there is a budget then: one may come later, or return.
+That is the cap and the attribute under which a metric's reports were made. Both are stored with every report, also
+without a budget: a later registry may add one.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ def retire(state: State, metrics: Mapping[str, Metric], now: float) -> frozenset
     """Destroy every key whose time is over; return all metrics whose keys are gone, by whichever process.
 
     First the database forgets, in one transaction; then the secret file is written without the keys. Where that was
-    cut off, whoever opens the state next completes it.
+    interrupted, the next opening of the state completes it.
 
     Parameters
     ----------
@@ -59,7 +58,7 @@ def wider(before: int | None, now: int | None) -> int | None:
 
 
 def keep(rows: Rows, metric: Metric) -> None:
-    """Write down the cap and the attribute of a report that is about to be written."""
+    """Store the cap and the attribute of a report that is about to be written."""
     cap = metric.max_responses
     if rows.recall(f"cap {metric.id}") is not None or rows.memo.responses(metric.id):
         cap = wider(cap_of(rows, metric.id), cap)
