@@ -1,6 +1,6 @@
-"""An account: what one device has reported for one metric by one mechanism, in whole numbers.
+"""Accounts and spends: what a device did that cost its person privacy, in whole numbers.
 
-Spends: what a device did that cost its person privacy.
+An account is what one device has reported for one metric by one mechanism; a spend is one event that adds to it.
 
 This page is a constitution. A ledger is read years after it was written, so:
 

@@ -1,8 +1,10 @@
-"""Where a paper claims more than it proves, or the same number means less: said beside the number.
+"""Caveats of a mechanism's claims, and what a public candidate map changes in them.
 
-Keys say which claim a caution belongs to: report, several, permanent, values, change, any.
+A caution is printed next to a number where a paper claims more than it proves, or where the same number means less. Its
+key says which claim it belongs to: report, several, permanent, values, change, any.
 
-What a known candidate map spares: two candidates' filters overlap, and then fewer bits tell them apart.
+With a fixed candidate map the filters of two candidates can overlap, so that fewer bits distinguish them than the
+worst two strings: `map_differences` finds how many.
 """
 
 from __future__ import annotations

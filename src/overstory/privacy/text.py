@@ -1,7 +1,4 @@
-"""Epsilons in plain words.
-
-Numbers in sentences, and pairs in lines.
-"""
+"""Numbers as text: epsilons in plain words, numbers in sentences, pairs in lines."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Passing a bit vector through a channel, exactly, in a few operations on Python's big integers.
+"""Exact sampling from channels, and the two rounds of a symbol.
 
-Two rounds on a symbol: the k-ary counterpart of `overstory.protocol.channels.Rounds`.
+`ChannelSampler` passes a bit vector through a channel in a few operations on Python's big integers. `SymbolRounds` is
+the k-ary counterpart of `overstory.protocol.channels.Rounds`, and `symbol_sampler` draws from one of its channels.
 """
 
 from __future__ import annotations

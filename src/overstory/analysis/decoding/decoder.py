@@ -1,6 +1,6 @@
-"""The one entry point: choose the decoder, run it, and turn shares into counts with their caveats.
+"""The entry point of decoding: choose the decoder, run it, and turn shares into counts with their caveats.
 
-What decoding returns: an estimate, and what the reports themselves say about how far to trust it.
+`Decoded` is an estimate, together with what the reports themselves say about how far to trust it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Products with the design matrix: NumPy for small maps (no compiler to load), Numba kernels for large ones.
 
-Candidates that no decoder can tell apart: they set the same bits in every cohort.
+`colliding` finds the candidates that no decoder can distinguish: they set the same bits in every cohort.
 """
 
 from __future__ import annotations

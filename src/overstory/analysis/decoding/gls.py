@@ -3,9 +3,8 @@ r"""Weighted least squares over all candidates: the default decoder while there 
 It attains the Cramer-Rao bound of the (cohort, bit) counts. The strings outside the list enter through the centred
 design :math:`X - o`, since :math:`E\,y - o = (X - o) f`: they cost no parameter, because every report holds one string.
 
-Least squares over the simplex: non-negative shares that sum to one.
-
-Normal equations: the few sums over rows that least squares needs.
+`NormalEquations` are the few sums over rows that least squares needs, and `simplex_least_squares` solves them for
+non-negative shares that sum to one.
 """
 
 from __future__ import annotations

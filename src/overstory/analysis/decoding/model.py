@@ -16,7 +16,7 @@ Where a device sends R reports of one string, they share its permanent bits, whi
 :math:`\phi_{ij}`, and :math:`\theta (1 - \theta)` becomes :math:`\theta (1 - \theta) + (R - 1) \phi (1 - \phi)
 s^2`, s being the second round's P(1|1) - P(1|0): docs/explanation/repeated.md.
 
-How the sampling of people varies decoded counts: counted string by string, where the fit counts bit by bit.
+The sampling of people varies decoded counts string by string, where the fit counts bit by bit (`people_correction`).
 
 The weights of a fit take every (cohort, bit) count for a binomial of its own: :math:`\theta (1 - \theta)` is the noise
 of the bit and :math:`(p^* - q^*)^2 x (1 - x)`, x being the share of the cohort that truly sets it. But a person brings

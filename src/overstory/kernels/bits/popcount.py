@@ -1,6 +1,4 @@
-"""Sum packed reports: how many of them have each bit, for each cohort (see `overstory.kernels.bits.popcount`).
-
-Carry-save trees: the kernels that sum packed reports.
+"""Sums of packed reports by carry-save trees: how many reports have each bit, for each cohort.
 
 Positional population count by carry-save adders (Clausecker, Lemire, Schintke, "Faster positional-population counts",
 arXiv 2412.16370).  A carry-save adder takes three words and gives, in five operations for 64 places at once, their

@@ -19,7 +19,7 @@ Table m, for y of m coordinates, has a row of P(m) = q P(m-1) + 1 numbers for ea
 (a, the y of number c), and the last is (1, 0, ..., 0).  B(0; 0) and B(1; 0) are kept beside it: ``ends[2 m]`` and
 ``ends[2 m + 1]``.
 
-What both halves of projective geometry response need of the space PG(t-1, q).
+`check_space` and `points_of` describe the space PG(t-1, q) for both halves of projective geometry response.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def place_points(histogram: Any, field: Any, starts: Any, table: Any) -> Any:
             if last == 0:
                 alone = histogram[point]
             else:
-                # Scaled so that this coordinate is 1: its number is the sum of a P(m - 1) over the coordinates before.
+                # Scaled so that this coordinate is 1, its number is the sum of a P(m - 1) over those before it.
                 scale, at = inverse(digits[last], field), size * starts[dimension - 1 - last]
                 for i in range(1, last):
                     at += times(digits[i], scale, field) * starts[dimension - 1 - i]

@@ -4,7 +4,7 @@ Counting takes n d hashes.  Whether ``hash_word * g >> 32`` is the reported symb
 and only if the hash word lies in ``ceil(y 2^32 / g) .. ceil((y + 1) 2^32 / g) - 1``, which for 32-bit numbers is one
 subtraction and one comparison.  Reports go through in blocks (see `overstory.kernels.symbols.local_hash_words`).
 
-What hashing by a seed and signs of a matrix's row do alike: look a symbol up per device, and add up support.
+`map_symbols` (a symbol for each device) and `sum_parts` (support, added up) serve the signs of a matrix's row as well.
 """
 
 from __future__ import annotations

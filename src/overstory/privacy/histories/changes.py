@@ -7,7 +7,8 @@ cease to agree. How visible that is grows with the number of reports, and with t
 A device that cannot report its value reports *nothing*, by a permanent response of its own. To begin or to cease to
 have a value that can be reported is a change as well, and is counted.
 
-How the encodings of two different values, or of a value and of nothing to report, can lie to each other.
+A `Shape` says how the encodings of two different values, or of a value and of nothing, overlap: the leak of a change is
+the worst over all shapes that the encoding allows.
 """
 
 from __future__ import annotations

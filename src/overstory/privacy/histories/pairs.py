@@ -4,10 +4,9 @@ A history is what a device held, report by report. Its reports are not independe
 memoized permanent response, and those of two values do not, unless these share one. So a history is known by its
 pattern of equal and different permanent responses as well as by the values themselves.
 
-The worst outcome of two histories, without going through them all.
-
-A history is, report by report, which permanent response the report is read through and what the true symbol was.
-Reports that have the same entry in both histories form a *block*. Within a block the worst outcome is constant:
+The worst outcome of two histories is computed without going through all outcomes. A history is, report by report, which
+permanent response the report is read through and what the true symbol was. Reports that have the same entry in both
+histories form a *block*. Within a block the worst outcome is constant:
 
     Fix all that is seen outside a block. What is seen in it then has, under either history, the likelihood
     sum over z of w_z R^(v_z), where v_z of the block's reports are z, the w_z are what the rest says of the permanent

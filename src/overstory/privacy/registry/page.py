@@ -1,6 +1,6 @@
 """A metric's public page: what is collected, why, how often, for how long, and what it can reveal, in plain words.
 
-What a metric reveals: its mechanism's statement, for the reports and the values that the registry allows.
+What it reveals is its mechanism's statement, for the reports and the values that the registry allows.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""What the metrics of one person cost together: epsilons add up, over all metrics and over those of one attribute.
+"""What the metrics of one person cost together, and what a registry's budget charges for their reports.
 
-What a registry's budget charges for reports, by their number alone, and when it ends.
+Epsilons add up, over all metrics and over those of one attribute.
 
-A device that falls silent says something by it. So whether the budget allows a report depends on how many there were,
-and never on a value: each report is charged as if its value were the worst.
+A budget charges by the number of reports alone. A device that falls silent says something by it. So
+whether the budget allows a report depends on how many there were, and never on a value: each report is charged as if
+its value were the worst.
 """
 
 from __future__ import annotations

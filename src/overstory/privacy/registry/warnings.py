@@ -1,8 +1,7 @@
-"""What is worth a second look in a registry that has no fault.
+"""Warnings and notes on a registry without faults.
 
-What a reviewer should know of a registry without fault or warning: what adds up, and when a budget ends.
-
-Metrics whose parameters an earlier version read otherwise: hashing oracles that name no number of seeds.
+Warnings are worth a second look. Notes are what a reviewer should know in any case: what adds up, when a budget ends,
+and which metrics an earlier version read with other parameters (hashing oracles that name no number of seeds).
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
-"""What every domain is: a finite set of values, numbered.
+"""Domains: finite sets of values, numbered from 0.
 
-Named values.
-
-Whole numbers of a range.
-
-Equal bins over a range of numbers.
-
-From a domain's canonical form to the domain.
+Three kinds: named values, the integers of a range, and equal bins over a range of numbers; `canonical` forms are read
+back into domains.
 """
 
 from __future__ import annotations

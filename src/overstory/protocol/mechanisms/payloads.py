@@ -1,6 +1,6 @@
-"""Mechanisms whose report is a vector of bits: an encoding and two rounds.
+"""Mechanisms by their payload: an encoding into a vector of bits, or into one symbol, and two rounds of noise.
 
-Mechanisms whose report is one symbol: GRR, local hashing, Hadamard, the lecture's matrix, and their chains.
+One symbol is the report of GRR, local hashing, Hadamard response, the lecture's matrix, and their chains.
 """
 
 from __future__ import annotations

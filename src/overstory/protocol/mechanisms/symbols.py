@@ -4,7 +4,7 @@ Wang et al. (USENIX Security 2017): GRR (direct encoding), BLH, OLH. Acharya et 
 lecture (after Bassily and Smith 2015): one randomized bit of a public random matrix. Arcolezi et al. (2022, 2023):
 L-GRR, LOLOHA.
 
-Which small set of public seeds a hashing oracle takes, and with how many symbols.
+A hashing oracle takes a small set of public seeds; how many, and how many symbols, follows from the variance.
 
 The variance of a frequency is 1 / (alpha(g)^2 (g - 1)) per report when every two values collide in 1/g of the seeds.
 A balanced set has that. With pseudo-random seeds the server fits d values to s (g - 1) independent counts, which leaves

@@ -1,6 +1,6 @@
-"""Taking the keys of a metric's table one by one: each is right, or a fault that says where it stands.
+"""The fields of a metric's table, and the faults in them.
 
-Faults: what is wrong with a registry, all of it at once, each where it stands.
+Keys are taken one by one: each is right, or a fault with its line. All faults of a registry are reported at once.
 """
 
 from __future__ import annotations

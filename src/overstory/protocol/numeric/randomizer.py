@@ -1,7 +1,4 @@
-"""A range of numbers that is not cut into symbols.
-
-What every numeric randomizer is: a range, an exact channel on it, and a device's one step.
-"""
+"""A numeric randomizer: a range that is not cut into symbols, an exact channel on it, and a device's step."""
 
 from __future__ import annotations
 
