@@ -1,12 +1,15 @@
 """What a command on small input loads: a person waits for imports (`bench/speed_cold.py` times them)."""
 
 import importlib.util
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from overstory.cli.main import COMMANDS
-from support.running import python, within
+from support.running import within
 
 COMPILERS = ("numba", "llvmlite", "matplotlib", "pyarrow", "scipy")
 HEAVY = (*COMPILERS, "numpy", "rich", "jinja2", "sqlalchemy", "fastapi", "uvicorn")
@@ -50,19 +53,61 @@ def folder(tmp_path_factory):
     return path
 
 
-def loaded(line, folder, names):
-    """Return which of these a command loads, in a process of its own."""
-    ran = python(
-        "import contextlib, io, os, sys\n"
-        "from overstory.cli.main import main\n"
-        f"os.chdir({str(folder)!r})\n"
-        "with contextlib.redirect_stdout(io.StringIO()):\n"
-        f"    status = main({line.split()!r})\n"
-        f"print(status, *[name for name in {names!r} if name in sys.modules])"
-    )
-    status, *there = ran.stdout.split()
-    assert status == "0", ran.stderr
-    return there
+STARTER = """
+import contextlib, io, os, sys
+from overstory.cli.main import main
+for line in iter(sys.stdin.readline, ""):
+    child = os.fork()
+    if child == 0:
+        status, shown = None, io.StringIO()
+        try:
+            with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
+                status = main(line.split())
+        finally:
+            names = list(sys.modules)
+            import json
+            print(json.dumps([status, names, shown.getvalue()]), flush=True)
+            os._exit(0)
+    os.waitpid(child, 0)
+    print(flush=True)
+"""
+"""A fresh interpreter that has loaded the dispatcher, and runs each line in a process forked from it as it was then."""
+
+
+class Started:
+    """Runs each line once, in a process that nothing ran in before."""
+
+    def __init__(self, process):
+        self._process, self._answers = process, {}
+
+    def loaded(self, line, names):
+        """Return which of these modules a command loads."""
+        if line not in self._answers:
+            self._process.stdin.write(f"{line}\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+            assert answer.strip(), f"{line}: the process ended without an answer"
+            assert self._process.stdout.readline() == "\n"
+            self._answers[line] = json.loads(answer)
+        status, modules, shown = self._answers[line]
+        assert status == 0, shown
+        return [name for name in names if name in modules]
+
+
+@pytest.fixture(scope="module")
+def started(folder):
+    command = [sys.executable, "-c", STARTER]
+    with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield Started(process)
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
+def test_what_a_line_loads_is_not_there_for_the_next(started):
+    names = ("overstory.cli.analysis.plan", "overstory.cli.registry.metrics")
+    assert started.loaded("plan --help", names) == ["overstory.cli.analysis.plan"]
+    assert started.loaded("metrics --help", names) == ["overstory.cli.registry.metrics"]
+    assert started.loaded("--version", ("overstory.cli.main", *names)) == ["overstory.cli.main"]
 
 
 @pytest.mark.parametrize(
@@ -78,15 +123,15 @@ def loaded(line, folder, names):
         "collect trees.csv --column tree --candidates names.txt --json",
     ],
 )
-def test_collect_of_few_rows_loads_no_compiler(folder, line):
+def test_collect_of_few_rows_loads_no_compiler(started, line):
     """C: 3 rows took 176 times `python -c pass`: numba, pyarrow, matplotlib, scipy for what NumPy does at once."""
-    assert loaded(line, folder, COMPILERS) == []
+    assert started.loaded(line, COMPILERS) == []
 
 
 @pytest.mark.parametrize("line", ["collect trees.csv --column tree", "collect words.csv --column word --epsilon 4"])
-def test_collect_of_few_rows_draws_its_table_and_page_itself(folder, line):
+def test_collect_of_few_rows_draws_its_table_and_page_itself(started, line):
     """C: where no terminal shows the table, the libraries that draw it and the page took a fourth of the time."""
-    assert loaded(line, folder, ("rich", "jinja2")) == []
+    assert started.loaded(line, ("rich", "jinja2")) == []
 
 
 @pytest.mark.parametrize(
@@ -97,8 +142,8 @@ def test_collect_of_few_rows_draws_its_table_and_page_itself(folder, line):
         "map --params params.csv --candidates names.txt -o again-map.csv",
     ],
 )
-def test_files_of_few_rows_load_no_compiler(folder, line):
-    assert loaded(line, folder, COMPILERS) == []
+def test_files_of_few_rows_load_no_compiler(started, line):
+    assert started.loaded(line, COMPILERS) == []
 
 
 @pytest.mark.parametrize(
@@ -119,14 +164,14 @@ def test_files_of_few_rows_load_no_compiler(folder, line):
         (f"{DECODE} --method lasso --json", ["numpy"]),
     ],
 )
-def test_a_command_loads_what_it_works_with(folder, line, allowed):
+def test_a_command_loads_what_it_works_with(started, line, allowed):
     """C: discover and compare of three rows took 120 times `python -c pass`, for a compiler they had no use for."""
-    assert loaded(line, folder, (*HEAVY, "alembic", "mako")) == allowed
+    assert started.loaded(line, (*HEAVY, "alembic", "mako")) == allowed
 
 
-def test_decoding_a_small_file_loads_no_part_of_numpy_that_it_can_do_without(folder):
+def test_decoding_a_small_file_loads_no_part_of_numpy_that_it_can_do_without(started):
     """C: decode took 46 times `python -c pass`: a fifth of a second for SciPy, a twentieth for these."""
-    assert loaded(DECODE, folder, ("numpy.ma", "numpy.random", "difflib", "html")) == []
+    assert started.loaded(DECODE, ("numpy.ma", "numpy.random", "difflib", "html")) == []
 
 
 def test_every_command_that_ends_by_itself_is_timed():
@@ -146,18 +191,18 @@ def test_every_command_that_ends_by_itself_is_timed():
     "line",
     ["store create another.db --json", "store summary kept.db", "store tokens list kept.db"],
 )
-def test_an_empty_store_is_looked_at_without_metrics_and_mechanisms(folder, line):
+def test_an_empty_store_is_looked_at_without_metrics_and_mechanisms(started, line):
     """C: they were a sixth of what `store create` took; the database's library is most of the rest."""
-    assert loaded(line, folder, ("overstory.protocol.metrics", "overstory.protocol.mechanisms")) == []
+    assert started.loaded(line, ("overstory.protocol.metrics", "overstory.protocol.mechanisms")) == []
 
 
 @pytest.mark.parametrize("line", ["--help", "--version", *(f"{name} --help" for name in COMMANDS)])
-def test_help_loads_nothing(folder, line):
+def test_help_loads_nothing(started, line):
     """C: the top command's help, and each command's, within five times `python -c pass`."""
-    assert loaded(line, folder, HEAVY) == []
+    assert started.loaded(line, HEAVY) == []
 
 
 @pytest.mark.parametrize("line", ["--help", "collect --help", "store --help", "metrics lint --help", "--version"])
-def test_options_are_declared_without_compressions(folder, line):
+def test_options_are_declared_without_compressions(started, line):
     """argparse asks `shutil` how wide a terminal is, at every option; that loads zlib, bz2 and lzma."""
-    assert loaded(line, folder, ("shutil", "zlib", "bz2", "lzma")) == []
+    assert started.loaded(line, ("shutil", "zlib", "bz2", "lzma")) == []
