@@ -11,20 +11,21 @@ import pytest
 
 from overstory.cli.analysis.demo import OPTIONS, _command
 from overstory.presentation.figures import VARIABLES
+from support.running import within
 
 SMALL = ["--reports", "20000", "--states", "5", "--k", "32", "--cohorts", "4"]
 
 
-def demo(*options, check=True):
+def demo(*options):
     command = [sys.executable, "-m", "overstory", "demo", *options]
-    return subprocess.run(command, capture_output=True, text=True, check=check, timeout=300)
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
 
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory):
     """One run as JSON, and its folder."""
     folder = tmp_path_factory.mktemp("demo")
-    return json.loads(demo(*SMALL, "--json", "--out", str(folder)).stdout), folder
+    return json.loads(within("demo", *SMALL, "--json", "--out", folder, cwd=folder).stdout), folder
 
 
 def test_json_has_what_scripts_rely_on(told):
@@ -50,14 +51,14 @@ def test_what_is_learned_is_near_the_truth(told):
 
 def test_the_file_tools_read_the_demonstrations_files_and_agree(told, tmp_path):
     known, folder = told
-    run = [sys.executable, "-m", "overstory"]
-    shared = ["--params", str(folder / "params.csv")]
+    shared = ["--params", folder / "params.csv"]
     counts = tmp_path / "counts.csv"
-    summing = [*run, "sum", *shared, "--reports", str(folder / "reports.ovsb"), "-o", str(counts)]
-    subprocess.run(summing, check=True, capture_output=True)
+    summing = ["sum", *shared, "--reports", folder / "reports.ovsb", "-o", counts]
+    assert within(*summing, cwd=tmp_path).returncode == 0
     assert counts.read_bytes() == (folder / "counts.csv").read_bytes()
-    decoding = [*run, "decode", *shared, "--counts", str(counts), "--map", str(folder / "map.csv")]
-    done = subprocess.run([*decoding, "-o", str(tmp_path), "--json"], check=True, capture_output=True, text=True)
+    decoding = ["decode", *shared, "--counts", counts, "--map", folder / "map.csv", "-o", tmp_path, "--json"]
+    done = within(*decoding, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     again = {row["value"]: row["count"] for row in json.loads(done.stdout)["estimates"]}
     assert again == {row["value"]: row["count"] for row in known["estimates"]}
 
@@ -132,7 +133,7 @@ def test_the_pages_command_can_be_pasted_whatever_the_states_are_called():
     ],
 )
 def test_bad_options_get_one_sentence_and_status_2(options, words, tmp_path):
-    done = demo(*options, "--out", str(tmp_path / "never"), check=False)
+    done = within("demo", *options, "--out", tmp_path / "never", cwd=tmp_path)
     assert done.returncode == 2
     assert words in done.stderr
     assert "Traceback" not in done.stderr
