@@ -1,16 +1,20 @@
 """Commands in README.md and docs/**/*.md run in order and print what the page says; links lead somewhere."""
 
+import contextlib
 import doctest
+import io
 import os
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from overstory.cli.main import COMMANDS
+from overstory.cli.main import COMMANDS, main
 from overstory.client.consent.policy import CI_VARIABLES
 from overstory.protocol.metrics.registry import EXAMPLE
 from support.console_blocks import shown_commands
@@ -18,6 +22,10 @@ from support.page_links import dead_links
 
 ROOT = Path(__file__).parents[2]
 PAGES = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if shown_commands(path)]
+AS_PROCESSES = [path for path in PAGES if path.name in {"README.md", "collector.md", "cli.md", "first-application.md"}]
+"""One page of each kind, all commands of which are also run as its reader runs them."""
+
+SHELL = frozenset("|&;<>()$`\\*?[]#~!{}\n")
 LINKED = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LIKE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 FORBIDDING = {
@@ -34,22 +42,52 @@ def environment(**more: str) -> Any:
     return kept | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"} | more
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[path.name for path in PAGES])
-def test_the_commands_of_a_page_run_in_order(page: Any, tmp_path: Any) -> None:
+def in_shell(command: str, folder: Path) -> tuple[int, str]:
+    """Return the status, and what was printed to both streams."""
+    ran = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        cwd=folder,
+        env=environment(XDG_STATE_HOME=str(folder / "home")),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    return ran.returncode, ran.stdout
+
+
+def in_this_process(command: str, folder: Path) -> tuple[int, str]:
+    """Do the same without a new interpreter, where the line is one command and has nothing for a shell to do."""
+    words = [] if SHELL & set(command) else shlex.split(command)
+    if words[:1] != ["overstory"]:
+        return in_shell(command, folder)
+    printed = io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        status = main(words[1:])
+    return status, printed.getvalue()
+
+
+def check_commands(page: Path, folder: Path, run: Callable[[str, Path], tuple[int, str]]) -> None:
     for shown in shown_commands(page):
-        ran = subprocess.run(
-            ["bash", "-o", "pipefail", "-c", shown.command],
-            cwd=tmp_path,
-            env=environment(XDG_STATE_HOME=str(tmp_path / "home")),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=300,
-        )
-        assert ran.returncode in {0, 141}, f"$ {shown.command}\n{ran.stdout}"  # 141: `head` had seen enough
-        alike = doctest.OutputChecker().check_output(shown.output, ran.stdout, LIKE)
-        assert not shown.output or alike, f"$ {shown.command}\n--- the page\n{shown.output}--- really\n{ran.stdout}"
+        status, printed = run(shown.command, folder)
+        assert status in {0, 141}, f"$ {shown.command}\n{printed}"  # 141: `head` had seen enough
+        alike = doctest.OutputChecker().check_output(shown.output, printed, LIKE)
+        assert not shown.output or alike, f"$ {shown.command}\n--- the page\n{shown.output}--- really\n{printed}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[path.name for path in PAGES])
+def test_the_commands_of_a_page_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in FORBIDDING:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
+    check_commands(page, tmp_path, in_this_process)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", AS_PROCESSES, ids=[path.name for path in AS_PROCESSES])
+def test_the_commands_of_a_page_run_as_processes(page: Path, tmp_path: Path) -> None:
+    check_commands(page, tmp_path, in_shell)
 
 
 def test_the_python_of_the_readme_runs(tmp_path: Any) -> None:
