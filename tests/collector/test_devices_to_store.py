@@ -104,9 +104,9 @@ def balance(url: str, folder: Path, devices: int) -> None:
 
 def test_a_few_devices(tmp_path):
     url = f"sqlite:///{tmp_path / 'store.db'}"
-    killed = asyncio.run(live(url, tmp_path, devices=3, kills=3, restarts=1, seed=31))
-    assert killed >= 3
-    balance(url, tmp_path, devices=3)
+    killed = asyncio.run(live(url, tmp_path, devices=2, kills=2, restarts=1, seed=31))
+    assert killed >= 2
+    balance(url, tmp_path, devices=2)
 
 
 def test_the_balance_shows_a_report_too_many(tmp_path):

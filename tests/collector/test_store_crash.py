@@ -12,7 +12,7 @@ from support.store_samples import NOW, registry
 
 
 def test_killed_again_and_again(store_url: str) -> None:
-    killed_rounds(store_url, 4, random.Random(1))
+    killed_rounds(store_url, 2, random.Random(1))
 
 
 @pytest.mark.parametrize("step", [1, STEP])
