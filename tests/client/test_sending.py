@@ -26,7 +26,7 @@ from overstory.protocol.domains import Categories
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.metrics.metric import Metric, Period
-from overstory.protocol.wire.reasons import Reason
+from overstory.protocol.wire.reasons import Reason, problem_type
 from overstory.protocol.wire.upload import Upload, decode_uploads, encode_upload
 from support.collector_doubles import CountingCollector, accepted
 
@@ -64,7 +64,8 @@ def decided(answer: Response, *, of: OutboxRow | None = None, failures: int = 0,
 
 def refusal(reason: Reason) -> Response:
     """What a collector answers when it refuses a whole request."""
-    body = json.dumps({"reason": reason, "said": reason.said, "results": []}).encode()
+    problem = {"type": problem_type(reason), "status": reason.status, "detail": reason.detail}
+    body = json.dumps(problem | {"reason": reason, "results": []}).encode()
     return Response(reason.status, {}, body)
 
 

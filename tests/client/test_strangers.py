@@ -68,6 +68,19 @@ BODIES = {
     "a list": b"[]",
     "another batch": json.dumps({"results": [{"batch": "00" * 16, "accepted": 1}]}).encode(),
     "a page of ours that is no answer to reports": b'{"reason": "not-found", "said": "There is no such page."}',
+    "problem details": b'{"type": "about:blank", "title": "Gone", "status": 410, "detail": "This page is gone."}',
+    "problem details with a reason": b'{"type": "about:blank", "title": "Gone", "status": 410, "detail": "...", '
+    b'"reason": "period-closed", "results": []}',
+    "problem details of another type": b'{"type": "https://example.org/problems/period-closed", "detail": "...", '
+    b'"reason": "period-closed", "results": []}',
+    "problem details of another reason": b'{"type": "/problems/bits", "detail": "...", "reason": "period-closed", '
+    b'"results": []}',
+    "our type without a detail": b'{"type": "/problems/period-closed", "reason": "period-closed", "results": []}',
+    "our type and the earlier key": b'{"type": "/problems/period-closed", "reason": "period-closed", "said": "...", '
+    b'"results": []}',
+    "our type without results": b'{"type": "/problems/period-closed", "reason": "period-closed", "detail": "..."}',
+    "our problem details of a page": b'{"type": "/problems/not-found", "title": "Not found", "status": 404, '
+    b'"detail": "Not Found", "reason": "not-found"}',
 }
 ENDS = {
     Reason.DAMAGED: RowState.DROPPED,
@@ -110,6 +123,12 @@ def test_no_strangers_answer_ends_a_report(became: Any, body: bytes) -> None:
 def test_a_collectors_own_refusal_ends_a_report_only_where_nothing_cures_it(became: Any, reason: Reason) -> None:
     made = refusal(reason)
     assert became(Response(made.status, {}, made.body)) == {ENDS.get(reason, RowState.WAITING)}
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_a_refusal_of_version_0_1_is_read_as_it_was(became: Any, reason: Reason) -> None:
+    body = json.dumps({"reason": reason, "said": reason.detail, "results": []}).encode()
+    assert became(Response(reason.status, {}, body)) == {ENDS.get(reason, RowState.WAITING)}
 
 
 @pytest.mark.parametrize("reason", list(ENDS))

@@ -137,7 +137,7 @@ def test_the_bytes_shown_are_the_bytes_sent(tmp_path: Any) -> None:
     recorded(tmp_path, ["red", "red", "blue"], spread=0)
     client = sender(tmp_path, collector, days=5)
     waiting = {report.body for report in shown(look(client), "colour").reports}
-    assert {report.said for report in shown(look(client), "colour").reports} == {"waits to be sent"}
+    assert {report.detail for report in shown(look(client), "colour").reports} == {"waits to be sent"}
     assert client.flush().sent.sent == 3
     view = look(client)
     after = shown(view, "colour").reports
@@ -146,7 +146,7 @@ def test_the_bytes_shown_are_the_bytes_sent(tmp_path: Any) -> None:
     assert {part.meaning for report in after for part in report.parts if part.name == "batch id"} == {
         "erased here once the report was settled"
     }
-    assert {report.said for report in after} == {"was sent"}
+    assert {report.detail for report in after} == {"was sent"}
     told = text_of(view, reports=3).replace("\n", "").replace(" ", "")
     assert all(report.parts[-2].raw.hex() in told for report in after)
 
@@ -209,7 +209,7 @@ def test_what_stays_here_is_not_told_to_anybody(tmp_path: Any) -> None:
     view = look(recorded(tmp_path, ["red", "red"], choice="local"))
     metric = shown(view, "colour")
     assert metric.inferences.hypothetical
-    assert {report.said for report in metric.reports} == {"stays here: it is never sent"}
+    assert {report.detail for report in metric.reports} == {"stays here: it is never sent"}
     assert metric.spent.reports == 0
     assert "if it were" in text_of(view)
 
@@ -220,7 +220,7 @@ def test_a_report_that_may_have_arrived_says_so(tmp_path: Any) -> None:
     )
     client.consent("off")
     (report,) = shown(look(client), "colour").reports
-    assert report.said.startswith("was dropped (consent withdrawn); tried 1x, so it may have arrived")
+    assert report.detail.startswith("was dropped (consent withdrawn); tried 1x, so it may have arrived")
     assert report.arrived
 
 
@@ -229,7 +229,7 @@ def test_a_report_that_nobody_was_asked_about_did_not_arrive(tmp_path: Any) -> N
     client = sender(tmp_path, None, days=400)
     assert client.flush().sent.dropped == {"period-closed": 1}
     (report,) = shown(look(client), "colour").reports
-    assert (report.said, report.arrived) == ("was dropped (period-closed)", False)
+    assert (report.detail, report.arrived) == ("was dropped (period-closed)", False)
 
 
 def test_a_report_that_was_refused_was_seen(tmp_path: Any) -> None:
@@ -237,7 +237,7 @@ def test_a_report_that_was_refused_was_seen(tmp_path: Any) -> None:
     client = sender(tmp_path, lambda request: REFUSED, days=1)
     client.flush()
     (report,) = shown(look(client), "colour").reports
-    assert (report.said, report.arrived) == ("was dropped (bits); tried 1x, so it may have arrived", True)
+    assert (report.detail, report.arrived) == ("was dropped (bits); tried 1x, so it may have arrived", True)
 
 
 def test_a_metric_that_the_registry_lost_still_shows_its_bytes(tmp_path: Any) -> None:

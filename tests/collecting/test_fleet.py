@@ -116,6 +116,7 @@ def test_a_collector_that_stays_busy_is_given_up():
         (Response(200, {}, b"<html>Welcome to Hotel WiFi</html>"), "answers, but not as a collector"),
         (Response(404, {}, b"<html>nginx</html>"), "answers, but not as a collector"),
         (Response(401, {}, b'{"reason": "no-token", "said": "No token."}'), "(no-token): No token.; give --token"),
+        (Response(401, {}, b'{"reason": "no-token", "detail": "No token."}'), "(no-token): No token.; give --token"),
     ],
 )
 def test_a_server_that_cannot_take_reports_ends_it_at_once(answer, said):

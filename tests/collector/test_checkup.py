@@ -27,7 +27,7 @@ MIB = 1 << 20
 
 
 def lines(findings) -> list[str]:
-    return [f"{one.level} {one.check}: {one.said}" for one in findings]
+    return [f"{one.level} {one.check}: {one.detail}" for one in findings]
 
 
 @pytest.mark.parametrize(("limit", "level"), [(100, "error"), (1024, "warning"), (65_536, "ok")])
@@ -41,8 +41,8 @@ def test_metrics_that_expire() -> None:
     day = dt.datetime(2040, 1, 1, tzinfo=dt.UTC).timestamp()
     assert [one.level for one in checkup.check_registry(METRICS, day - 40 * 86_400)] == ["ok", "warning"]  # `ended`
     soon = list(checkup.check_registry(METRICS, day - 20 * 86_400))
-    assert [one.said for one in soon[1:3]] == ["bloom expires on 2040-01-01", "colour expires on 2040-01-01"]
-    assert "bloom expired on 2040-01-01" in [one.said for one in checkup.check_registry(METRICS, day)]
+    assert [one.detail for one in soon[1:3]] == ["bloom expires on 2040-01-01", "colour expires on 2040-01-01"]
+    assert "bloom expired on 2040-01-01" in [one.detail for one in checkup.check_registry(METRICS, day)]
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_a_store_that_cannot_be_opened_is_an_error_that_says_what_to_do(store_fi
     assert finding.level == "error"
     assert {"absent": "overstory store create", "text": "no SQLite database", "older": "store migrate"}[
         spoil
-    ] in finding.said
+    ] in finding.detail
 
 
 def certificate(folder: Path, days: int) -> Path:

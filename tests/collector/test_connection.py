@@ -191,7 +191,7 @@ def test_what_is_no_http_is_answered_in_json_and_hung_up(listening, raw) -> None
     with Wire(listening) as wire:
         status, headers, body = wire.send(raw).answer()
         assert (status, headers["connection"]) == (400, "close")
-        assert set(json.loads(body)) >= {"reason", "said"}
+        assert set(json.loads(body)) >= {"type", "title", "status", "detail", "reason"}
         assert wire.ended()
 
 

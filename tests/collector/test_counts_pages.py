@@ -63,7 +63,7 @@ def test_what_can_never_be_read_is_no_trouble_that_passes(tmp_path) -> None:
     (answer,) = asked(second, url, "tree/counts")
     assert answer.status_code == 400
     assert "retry-after" not in answer.headers
-    assert "its reports were counted for another list of candidates" in answer.json()["said"]
+    assert "its reports were counted for another list of candidates" in answer.json()["detail"]
 
 
 HOSTILE = ("=cmd|'/C calc'!A0", "@SUM(1)", "+1+1", "-2+3", 'a"=b', "-5", "ash", "a\rb")

@@ -121,9 +121,12 @@ def test_every_upload_has_its_result_in_order() -> None:
 )
 def test_a_refusal_has_a_code_and_a_sentence(body, headers, status, reason) -> None:
     answer, collector = exchange(body, headers)
-    said = answer.json()
-    assert (answer.status_code, said["reason"]) == (status, reason)
-    assert said["said"].endswith(".")
+    problem = answer.json()
+    assert (answer.status_code, problem["reason"]) == (status, reason)
+    assert (problem["type"], problem["status"]) == (f"/problems/{reason}", status)
+    assert problem["detail"].endswith(".")
+    assert problem["results"] == [] or problem["results"][0]["reason"] == reason
+    assert answer.headers["content-type"] == "application/problem+json"
     assert collector.store.kept == {}
     assert collector.telemetry.rejected[reason] >= 1
     assert collector.telemetry.requests == {status: 1}

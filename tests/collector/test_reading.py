@@ -345,8 +345,9 @@ def test_over_http_the_same(store, served):
     assert "Authorization" not in served.headers
 
 
-def test_a_collector_that_refuses_is_quoted(served):
-    served.status, served.body = 401, b'{"reason": "unknown-token", "said": "this token is not known"}'
+@pytest.mark.parametrize("key", ["detail", "said"])
+def test_a_collector_that_refuses_is_quoted(served, key):
+    served.status, served.body = 401, f'{{"reason": "unknown-token", "{key}": "this token is not known"}}'.encode()
     with pytest.raises(RemoteError, match=r"does not take this token: .*\(this token is not known\)"):
         read_remote(served.url, "x", COLOUR)
     served.status, served.body = 502, b"<html>"
@@ -360,6 +361,8 @@ def test_a_collector_that_refuses_is_quoted(served):
         (200, b"<html>", "no JSON"),
         (200, b"[" * 100_000, "no JSON"),
         (500, b"[" * 60_000, "500"),
+        (500, b"[1]", "500"),
+        (500, b'{"detail": 7}', "500"),
     ):
         served.status, served.body = status, body
         with pytest.raises(RemoteError, match=said):

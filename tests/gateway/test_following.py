@@ -41,7 +41,7 @@ def test_what_is_over_is_reported(tmp_path: Path) -> None:
     summary, lines = followed(tmp_path, iter([*back[:2], future, *back[2:]]))
     assert [upload.period - here for upload in uploads(tmp_path)] == [-3, -2, -1]
     assert lines.bad == 1
-    assert "in the future" in lines.shown[0].said
+    assert "in the future" in lines.shown[0].detail
     assert summary["readings"]["used"] == 4
 
 

@@ -135,9 +135,9 @@ def test_bytes_that_are_no_text_and_lines_without_end() -> None:
     assert max(map(len, lines)) <= LONGEST + 2
     first, second, good = read_lines(lines, Layout(), metric(), "file")
     assert isinstance(first, BadLine)
-    assert "UTF-8" in first.said
+    assert "UTF-8" in first.detail
     assert isinstance(second, BadLine)
-    assert "bytes" in second.said
+    assert "bytes" in second.detail
     assert isinstance(good, Reading)
     assert good.line == 4
 

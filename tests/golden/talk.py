@@ -10,11 +10,10 @@ from normal import parsed
 USUAL: Final = {
     "cache-control": "no-store",
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
-    "content-type": "application/json",
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-"""Headers of every answer of JSON, written down as one line."""
+"""Headers of every answer, written down as one line; "usual" names its type where it is plain JSON."""
 LEFT_OUT: Final = {"date", "server", "content-length"}
 
 
@@ -37,7 +36,8 @@ class Talk:
         got = {name.lower(): value for name, value in answer.getheaders() if name.lower() not in LEFT_OUT}
         lines = [f"{name}: {value}" for name, value in sorted(got.items())]
         if USUAL.items() <= got.items():
-            lines = ["the usual headers", *(f"{name}: {got[name]}" for name in sorted(got.keys() - USUAL))]
+            rest = got.items() - USUAL.items() - {("content-type", "application/json")}
+            lines = ["the usual headers", *(f"{name}: {value}" for name, value in sorted(rest))]
         shown = {
             name: value if name != "authorization" else value.split(" ")[0] + " ..." for name, value in sent.items()
         }

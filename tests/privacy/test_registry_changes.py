@@ -62,7 +62,7 @@ def weakened(found):
 def test_nothing_changed():
     assert compare_registries(registry(), registry()) == []
     (only,) = changes({})
-    assert (only.metric, only.what, only.kind, only.said) == ("", "registry", Kind.HARMLESS, "version 1 becomes 2")
+    assert (only.metric, only.what, only.kind, only.detail) == ("", "registry", Kind.HARMLESS, "version 1 becomes 2")
 
 
 WEAKER = [
@@ -124,7 +124,7 @@ def test_less_noise_never_comes_free_where_responses_are_memoized():
     """Even a smaller epsilon: the old permanent responses are out, and new ones are drawn."""
     found = changes({"parameters": "{epsilon_permanent = 2.0, epsilon_report = 0.5}"})
     assert weakened(found) == {"parameters"}
-    (said,) = [change.said for change in found if change.kind == Kind.WEAKENS]
+    (said,) = [change.detail for change in found if change.kind == Kind.WEAKENS]
     old, new = (
         terms_of(registry(**p)["m"].mechanism).epsilon_permanent
         for p in ({}, {"parameters": "{epsilon_permanent = 2.0, epsilon_report = 0.5}"})
@@ -161,7 +161,7 @@ def test_two_responses_of_one_value_really_cost_both():
     built = registry()["m"].mechanism
     cost = epsilon_between(built, [0] * 200 + [1] * 200, [2] * 200 + [3] * 200)
     assert built.epsilon_permanent * 1.99 < cost <= built.epsilon_permanent * 2
-    (said,) = [c.said for c in changes({"domain": '{kind = "integers", min = 1, max = 4}'}) if c.kind == Kind.WEAKENS]
+    (said,) = [c.detail for c in changes({"domain": '{kind = "integers", min = 1, max = 4}'}) if c.kind == Kind.WEAKENS]
     assert f"cost {epsilon_text(cost)} together, where {epsilon_text(built.epsilon_permanent)} was promised" in said
 
 
@@ -183,7 +183,7 @@ def test_fresh_noise_has_no_past():
 
 def test_leaving_the_memo_is_without_bound():
     found = changes({"oracle": "opt-wb", "parameters": "{epsilon = 0.5, window = 10}"})
-    (said,) = [change.said for change in found if change.what == "any number of reports of one unchanged value"]
+    (said,) = [change.detail for change in found if change.what == "any number of reports of one unchanged value"]
     assert said == "epsilon 3.0000 becomes without bound"
 
 
@@ -194,13 +194,13 @@ def test_metrics_that_come_and_go():
     (new,) = [change for change in compare_registries(registry(), two) if change.metric]
     (gone,) = [change for change in compare_registries(two, registry()) if change.metric]
     assert (new.metric, new.what, new.kind) == (gone.metric, gone.what, gone.kind) == ("n", "metric", Kind.HARMLESS)
-    assert "asked" in new.said
-    assert "no longer listed" in gone.said
+    assert "asked" in new.detail
+    assert "no longer listed" in gone.detail
 
 
 def test_one_version_for_two_registries_is_told():
     (whole, *_) = compare_registries(registry(), registry(retention_days=91))
-    assert "consent could not tell the two apart" in whole.said
+    assert "consent could not tell the two apart" in whole.detail
 
 
 def test_candidates_of_counts_by_candidate(tmp_path):
@@ -225,7 +225,7 @@ def test_words_are_shown_and_harmless():
         registry(), parse_registry(text.replace("Description.", "More.").replace('"1"', '"2"'))
     )[1:]
     said = "'Description.' becomes 'More.': devices ask about it again"
-    assert (words.what, words.kind, words.said) == ("description", Kind.HARMLESS, said)
+    assert (words.what, words.kind, words.detail) == ("description", Kind.HARMLESS, said)
 
 
 def test_the_first_response_reveals_least_and_nothing_is_one_more():

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from overstory.collector.http.responses import refusal, trouble
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.batch import decode_batch, encode_reports
-from overstory.protocol.wire.reasons import Reason
+from overstory.protocol.wire.reasons import Reason, is_own_problem, problem_detail, problem_title, problem_type
 from overstory.protocol.wire.upload import METRIC_ID, Upload, decode_uploads, encode_upload, uploads_from_json
 from support.upload_vectors import FILE
 from support.uploads_to_spoil import REASONS, outcome, outcomes
@@ -188,7 +189,7 @@ def test_an_unknown_metric_comes_without_reports():
 def test_every_reason_has_a_status_and_a_sentence():
     for reason in Reason:
         assert reason.status in {400, 401, 404, 409, 410, 413, 415, 429, 503}
-        assert reason.said.endswith(".")
+        assert reason.detail.endswith(".")
         assert reason.final + reason.passing + reason.of_metric <= 1
     passing = {reason for reason in Reason if reason.passing}
     waiting = {reason for reason in Reason if not reason.passing and not reason.final}
@@ -197,4 +198,22 @@ def test_every_reason_has_a_status_and_a_sentence():
         *("no-token", "unknown-token", "wrong-type", "period-future"),
         *("unknown-metric", "wrong-parameters", "metric-expired"),
     }
-    assert len({reason.said for reason in Reason}) == len(Reason)
+    assert len({reason.detail for reason in Reason}) == len(Reason)
+    assert len(set(map(problem_title, Reason))) == len(set(map(problem_type, Reason))) == len(Reason)
+
+
+@pytest.mark.parametrize("reason", [*Reason, "not-found", "slow"])
+def test_problem_details_have_every_member_of_the_standard(reason):
+    answer = refusal(reason) if isinstance(reason, Reason) else trouble(404, reason, "There is no such page.")
+    problem = json.loads(answer.body)
+    assert list(problem)[:5] == ["type", "title", "status", "detail", "reason"]
+    assert (problem["type"], problem["status"]) == (f"/problems/{reason}", answer.status)
+    assert (b"content-type", b"application/problem+json") in answer.headers
+    assert sum(name == b"content-type" for name, _ in answer.headers) == 1
+    assert is_own_problem(problem, reason)
+    assert problem_detail(problem) == problem_detail({"said": problem["detail"]}) == problem["detail"]
+
+
+@pytest.mark.parametrize("problem", [{}, {"detail": 7}, {"said": None}, {"detail": None, "said": "x"}])
+def test_what_is_no_sentence_is_no_detail(problem):
+    assert problem_detail(problem) is None

@@ -12,4 +12,4 @@ def test_a_longer_grace_says_what_it_opens_again(days, told):
     before = parse_registry(EXAMPLE)
     after = parse_registry(EXAMPLE.rstrip() + f"\ngrace_days = {days}\n")
     (change,) = [change for change in compare_registries(before, after) if change.what == "grace_days"]
-    assert ("would count twice" in change.said) is told
+    assert ("would count twice" in change.detail) is told

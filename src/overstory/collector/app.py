@@ -14,13 +14,12 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse
 from fastapi.security import HTTPBearer
 
-from overstory import __version__
 from overstory.analysis.selection import IntervalKind
 from overstory.collector.auth import ADMIN
 from overstory.collector.http.endpoint import PATH, HotPath
-from overstory.collector.http.openapi import ERROR, SCHEMAS, operation
+from overstory.collector.http.openapi import ERROR, SCHEMAS, VERSION, operation
 from overstory.collector.http.pages import POLICY
-from overstory.collector.http.responses import ALWAYS, AccessError, as_response, handle_errors, refusal
+from overstory.collector.http.responses import ALWAYS, PROBLEM, AccessError, as_response, handle_errors, refusal
 from overstory.collector.service import Collector
 from overstory.files.spreadsheet import for_spreadsheet
 from overstory.protocol.wire.reasons import Reason
@@ -71,7 +70,7 @@ def build_app(collector: Collector) -> HotPath:
 
     app = FastAPI(
         title="Overstory collector",
-        version=__version__,
+        version=VERSION,
         description=_SAID,
         docs_url=None,  # their scripts would come from elsewhere
         redoc_url=None,
@@ -232,7 +231,7 @@ def _text(body: bytes, media_type: str, **more: str) -> Response:
 
 def _responses(*statuses: int, csv: bool = False) -> dict[int | str, dict[str, Any]]:
     """Describe errors, and what a page answers otherwise."""
-    error = {"application/json": {"schema": {"$ref": f"#/components/schemas/{ERROR}"}}}
+    error = {PROBLEM: {"schema": {"$ref": f"#/components/schemas/{ERROR}"}}}
     described: dict[int | str, dict[str, Any]] = {
         status: {"description": _ERRORS[status], "content": error} for status in statuses
     }

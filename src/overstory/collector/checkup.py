@@ -39,7 +39,7 @@ class Finding:
 
     check: str  # what was looked at
     level: Level  # `ok`, `warning` or `error`
-    said: str  # what is so
+    detail: str  # what is so
     do: str = ""  # what to do about it; empty where there is nothing to do
 
 

@@ -58,7 +58,7 @@ def _weakened(metric: Metric, stored: Sequence[tuple[StoredMetric, int]]) -> str
     for entry, reports in sorted(same or stored, key=lambda one: -one[1]):
         before = replace(metric, mechanism=entry.mechanism, period=entry.period, retention_days=entry.retention_days)
         old, new = (MetricRegistry({metric.id: one}, "") for one in (before, metric))
-        weaker = {change.what: change.said for change in compare_registries(old, new) if change.kind is Kind.WEAKENS}
+        weaker = {change.what: change.detail for change in compare_registries(old, new) if change.kind is Kind.WEAKENS}
         if weaker:
             were, are = ("was", "is") if reports == 1 else ("were", "are")
             promised = _epsilons(before, metric)

@@ -137,11 +137,11 @@ class BadLine:
 
     line: int
     field: str | None
-    said: str
+    detail: str
 
     def error(self, source: str) -> FormatError:
         """Return the error that it is where nothing bad is let pass."""
-        return FormatError(self.said, source=source, line=self.line, field=self.field)
+        return FormatError(self.detail, source=source, line=self.line, field=self.field)
 
 
 @dataclass(frozen=True)
@@ -165,9 +165,9 @@ class Layout:
 
 
 class _Refused(Exception):  # noqa: N818 - not an error: a line that is counted
-    def __init__(self, field: str | None, said: str) -> None:
-        super().__init__(said)
-        self.field, self.said = field, said
+    def __init__(self, field: str | None, detail: str) -> None:
+        super().__init__(detail)
+        self.field, self.detail = field, detail
 
 
 def read_lines(lines: Iterable[bytes], layout: Layout, metric: Metric, source: str) -> Iterator[Reading | BadLine]:
@@ -190,7 +190,7 @@ def read_lines(lines: Iterable[bytes], layout: Layout, metric: Metric, source: s
     >>> from overstory.protocol.metrics.registry import EXAMPLE
     >>> colour = parse_registry(EXAMPLE)["colour"]
     >>> list(read_lines([b"time,value", b"2026-11-21,red", b"noon,red"], Layout(), colour, "file"))
-    [Reading(line=2, time=1795219200.0, value='red'), BadLine(line=3, field='time', said="'noon' is no time: ...")]
+    [Reading(line=2, time=1795219200.0, value='red'), BadLine(line=3, field='time', detail="'noon' is no time: ...")]
     """
     cells = _CsvCells(layout, source) if layout.format == "csv" else _json_cells(layout)
     convert, before = _converter(metric), None
@@ -208,7 +208,7 @@ def read_lines(lines: Iterable[bytes], layout: Layout, metric: Metric, source: s
                 raise _Refused("time", str(error)) from None
             yield Reading(number, before, convert(value))
         except _Refused as refused:
-            yield BadLine(number, refused.field, refused.said)
+            yield BadLine(number, refused.field, refused.detail)
 
 
 def _text(raw: bytes, number: int) -> str:

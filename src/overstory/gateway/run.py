@@ -74,7 +74,7 @@ class Lines:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
-        shown = [{"line": bad.line, "field": bad.field, "said": bad.said} for bad in self.shown]
+        shown = [{"line": bad.line, "field": bad.field, "detail": bad.detail} for bad in self.shown]
         return {"read": self.read, "bad": self.bad, "bad_lines": shown}
 
 

@@ -23,7 +23,7 @@ from overstory.protocol.encodings.seeds import BalancedHash, SeededHash
 from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
 from overstory.protocol.metrics import Metric, metric_from_json
 from overstory.protocol.metrics.metric import DAY, Period
-from overstory.protocol.wire.reasons import check_token
+from overstory.protocol.wire.reasons import check_token, problem_detail
 
 
 class CountsStore(Protocol):
@@ -397,7 +397,8 @@ def _refusal(error: HTTPError, token: str) -> str:
 def _reason(error: HTTPError) -> str:
     """Return the collector's sentence, or the status's own words."""
     try:
-        said = json.loads(error.read(1 << 16))["said"]
-    except (ValueError, RecursionError, KeyError, TypeError, HTTPException, OSError):
-        return str(error.reason)
-    return str(said)
+        problem = json.loads(error.read(1 << 16))
+    except (ValueError, RecursionError, HTTPException, OSError):
+        problem = None
+    detail = problem_detail(problem) if isinstance(problem, dict) else None
+    return str(error.reason) if detail is None else detail

@@ -221,7 +221,7 @@ def _show_changes(changes: list[Change]) -> None:
         if change.metric != metric:
             metric = change.metric
             print(metric or "the registry")
-        print(f"  {change.kind:<{width}}  {change.what}: {change.said}")
+        print(f"  {change.kind:<{width}}  {change.what}: {change.detail}")
 
 
 def _plan(args: argparse.Namespace) -> int:

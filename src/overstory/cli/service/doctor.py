@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps({"checks": checks, "errors": errors, "warnings": warnings}, indent=2))
     else:
         for one in findings:
-            print(f"{one.level:8} {one.check}: {one.said}" + (f". To do: {one.do}" if one.do else ""))
+            print(f"{one.level:8} {one.check}: {one.detail}" + (f". To do: {one.do}" if one.do else ""))
         print(f"{errors} errors, {warnings} warnings")
     return 1 if errors else 0
 

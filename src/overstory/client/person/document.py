@@ -197,7 +197,7 @@ def _reports(shown: MetricView, most: int) -> Iterator[Block]:
 
 def _report(report: ReportView) -> Table:
     origin = "" if report.response is None else f", from permanent response {report.response}"
-    caption = f"The report for {report.period} {report.said}: {len(report.body)} bytes{origin}"
+    caption = f"The report for {report.period} {report.detail}: {len(report.body)} bytes{origin}"
     rows = tuple((part.raw.hex(), part.name, part.meaning) for part in report.parts)
     if report.bits:
         rows += ((report.bits, "report", "the same bits, bit 0 first"),)

@@ -34,7 +34,7 @@ class ReportView:
 
     Attributes
     ----------
-    state, said
+    state, detail
         Where it is, and the same in words.
     body, parts
         The bytes that were or will be sent, and what each of them means.
@@ -42,7 +42,7 @@ class ReportView:
 
     period: str  # the period it is about, as a label
     state: RowState
-    said: str
+    detail: str
     arrived: bool  # whether the collector has it, or may have it
     response: int | None  # the number of its permanent response, where that is known
     body: bytes
@@ -155,7 +155,7 @@ def _report(row: OutboxRow, metric: Metric | None, period: Period | None) -> Rep
     return ReportView(
         period=_label(period, row.period),
         state=row.state,
-        said=_said(row),
+        detail=_detail(row),
         arrived=row.state is RowState.SENT or row.attempts > 0,
         response=None if row.response is None else row.response + 1,
         body=row.body,
@@ -172,7 +172,7 @@ def _read(row: OutboxRow, metric: Metric | None) -> tuple[tuple[Part, ...], Repo
         return (Part("bytes", row.body, f"not read here: {error}"),), None
 
 
-def _said(row: OutboxRow) -> str:
+def _detail(row: OutboxRow) -> str:
     words = STATE_TEXTS[row.state]
     if row.state in {RowState.DROPPED, RowState.WAITING} and row.answer:
         words += f" ({row.answer})"

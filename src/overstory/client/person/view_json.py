@@ -47,7 +47,7 @@ def _report(report: ReportView) -> dict[str, Any]:
     return {
         "period": report.period,
         "state": str(report.state),
-        "said": report.said,
+        "detail": report.detail,
         "may_have_arrived": report.arrived,
         "permanent_response": report.response,
         "bytes": report.body.hex(),

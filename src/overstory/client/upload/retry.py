@@ -33,7 +33,7 @@ from typing import Any, Final
 from overstory.client.state.outbox import OutboxRow, RowState
 from overstory.client.upload.http import Response, parse_object
 from overstory.protocol.metrics.metric import Metric
-from overstory.protocol.wire.reasons import Reason
+from overstory.protocol.wire.reasons import Reason, is_own_problem
 
 Uniform = Callable[[], float]
 """Draws from [0, 1)."""
@@ -172,7 +172,8 @@ def decide(
     Examples
     --------
     >>> row = OutboxRow(1, bytes(16), "colour", 7, b"...", 0.0, 0, RowState.WAITING, None)
-    >>> refused = Response(410, {}, b'{"reason": "period-closed", "said": "...", "results": []}')
+    >>> problem = b'{"type": "/problems/period-closed", "reason": "period-closed", "detail": "...", "results": []}'
+    >>> refused = Response(410, {}, problem)
     >>> policy = RetryPolicy()
     >>> decide(row, refused, now=0.0, failures=0, policy=policy, uniform=lambda: 0.5).state
     <RowState.DROPPED: 'dropped'>
@@ -245,8 +246,9 @@ def _judge(response: Response, batch: bytes) -> tuple[RowState, str]:
 def _refusal(body: dict[str, Any], status: int) -> Reason | None:
     """Return the reason of a collector's refusal; None where the body is no refusal or the status does not fit."""
     reason = parse_reason(body.get("reason"))
-    complete = isinstance(body.get("said"), str) and isinstance(body.get("results"), list)
-    return reason if reason is not None and complete and reason.status == status else None
+    if reason is None or reason.status != status or not isinstance(body.get("results"), list):
+        return None
+    return reason if is_own_problem(body, reason) else None
 
 
 def _result_of(results: object, batch: bytes) -> dict[str, Any] | None:

@@ -176,7 +176,7 @@ def warn(decision: Decision, server: str) -> None:
         _warn_once(decision.answer, message, server, decision.answer)
     else:
         ends = "it was dropped" if reason.final else "reports wait until their grace is over"
-        _warn_once(decision.answer, "%s refuses (%s): %s; %s", server, reason, reason.said.rstrip("."), ends)
+        _warn_once(decision.answer, "%s refuses (%s): %s; %s", server, reason, reason.detail.rstrip("."), ends)
 
 
 _warn_once: Final = WarnsOnce(logging.getLogger("overstory.client"))

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from overstory.collector.http.responses import RETRY_AFTER
+from overstory.collector.http.responses import PROBLEM, RETRY_AFTER
+from overstory.collector.ingest.ingest import JSON
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE
+
+VERSION: Final = "0.2.0"
+"""The version of the interface, not of the program: it changes when a client may notice."""
 
 ERROR: Final = "Error"
 _HEX: Final = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
 _CODES: Final = [reason.value for reason in Reason]
+_PROBLEM: Final[dict[str, Any]] = {
+    "type": {"type": "string", "format": "uri-reference", "description": "/problems/ and the reason."},
+    "title": {"type": "string", "description": "The same for every problem of a type."},
+    "status": {"type": "integer", "minimum": 400, "maximum": 599},
+    "detail": {"type": "string", "description": "A sentence for people."},
+}
 
 SCHEMAS: Final[dict[str, Any]] = {
     ERROR: {
         "type": "object",
-        "description": "Why a request was refused: a code for programs, a sentence for people.",
-        "required": ["reason", "said"],
-        "properties": {"reason": {"type": "string"}, "said": {"type": "string"}},
+        "description": "Problem details (RFC 9457): why a request was refused.",
+        "required": ["type", "title", "status", "detail", "reason"],
+        "properties": _PROBLEM | {"reason": {"type": "string", "description": "A code for programs."}},
     },
     "Uploads": {
         "type": "object",
@@ -77,10 +87,11 @@ SCHEMAS: Final[dict[str, Any]] = {
     },
     "Refusal": {
         "type": "object",
-        "required": ["reason", "said", "results"],
-        "properties": {
-            "reason": {"enum": _CODES},
-            "said": {"type": "string"},
+        "description": "Problem details (RFC 9457): why no report of a request was taken.",
+        "required": ["type", "title", "status", "detail", "reason", "results"],
+        "properties": _PROBLEM
+        | {
+            "reason": {"enum": _CODES, "description": "A code for programs."},
             "where": {
                 "type": "string",
                 "description": "What is wrong at which place of the body, where that is known.",
@@ -110,7 +121,7 @@ def operation() -> dict[str, Any]:
             "required": True,
             "content": {
                 MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}},
-                "application/json": {"schema": {"$ref": "#/components/schemas/Uploads"}},
+                JSON: {"schema": {"$ref": "#/components/schemas/Uploads"}},
             },
         },
         "responses": {"200": _response("What became of each upload.", "Results")} | _refusals(),
@@ -121,9 +132,9 @@ def _refusals() -> dict[str, Any]:
     by_status: dict[int, list[Reason]] = {}
     for reason in Reason:
         by_status.setdefault(reason.status, []).append(reason)
-    refusals = {"408": _response("`slow`: The request did not arrive in time: send it again.", ERROR)}
+    refusals = {"408": _problem("`slow`: The request did not arrive in time: send it again.", ERROR)}
     for status, reasons in sorted(by_status.items()):
-        refusals[str(status)] = _response(" ".join(f"`{reason}`: {reason.said}" for reason in reasons), "Refusal")
+        refusals[str(status)] = _problem(" ".join(f"`{reason}`: {reason.detail}" for reason in reasons), "Refusal")
         if any(reason in RETRY_AFTER for reason in reasons):
             refusals[str(status)]["headers"] = {
                 "Retry-After": {"description": "Seconds.", "schema": {"type": "integer", "minimum": 1}}
@@ -131,8 +142,12 @@ def _refusals() -> dict[str, Any]:
     return refusals
 
 
-def _response(said: str, schema: str) -> dict[str, Any]:
+def _problem(description: str, schema: str) -> dict[str, Any]:
+    return _response(description, schema, PROBLEM)
+
+
+def _response(description: str, schema: str, media_type: str = JSON) -> dict[str, Any]:
     return {
-        "description": said,
-        "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}},
+        "description": description,
+        "content": {media_type: {"schema": {"$ref": f"#/components/schemas/{schema}"}}},
     }

@@ -1,6 +1,6 @@
 """What a collector answers: a status, a few headers, a JSON body.
 
-Every error of a page is JSON: a reason for programs, a sentence for people.
+Every error is problem details (RFC 9457), with a `reason` for programs.
 """
 
 from __future__ import annotations
@@ -19,19 +19,22 @@ from overstory.collector.store import StoreError
 from overstory.collector.store.database import RecountError
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import UnknownMetricError
-from overstory.protocol.wire.reasons import Reason
+from overstory.protocol.wire.reasons import Reason, problem_title, problem_type
 
 RETRY_AFTER: Final = {Reason.QUEUE_FULL: 5, Reason.CLOSING: 10, Reason.STORE: 30, Reason.FAULT: 60}
 """Seconds after which the same bytes may be sent again."""
 
-ALWAYS: Final = (
-    (b"content-type", b"application/json"),
+_ON_ALL: Final = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"referrer-policy", b"no-referrer"),
 )
+ALWAYS: Final = ((b"content-type", b"application/json"), *_ON_ALL)
 """What stands on every answer of JSON."""
+PROBLEM: Final = "application/problem+json"
+"""The media type of errors (RFC 9457)."""
+_ON_PROBLEMS: Final = ((b"content-type", PROBLEM.encode()), *_ON_ALL)
 
 _ONE: Final = b'{"results":[{"batch":"%b","accepted":%d,"duplicate":%b,"reason":null,"rejected":[]}]}'
 
@@ -47,7 +50,7 @@ class Response(NamedTuple):
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
         """All headers but those that say how the connection goes on."""
-        headers = [*ALWAYS, (b"content-length", b"%d" % len(self.body))]
+        headers = [*(ALWAYS if self.status < 400 else _ON_PROBLEMS), (b"content-length", b"%d" % len(self.body))]
         if self.retry_after is not None:
             headers.append((b"retry-after", b"%d" % self.retry_after))
         if self.status == Reason.NO_TOKEN.status:
@@ -65,16 +68,25 @@ def refusal(
     Examples
     --------
     >>> answer = refusal(Reason.QUEUE_FULL)
-    >>> answer.status, answer.retry_after, answer.body[:22]
-    (429, 5, b'{"reason":"queue-full"')
+    >>> answer.status, answer.retry_after, answer.body[:30]
+    (429, 5, b'{"type":"/problems/queue-full"')
     """
-    said = {"reason": reason.value, "said": reason.said, "results": list(results)} | ({"where": where} if where else {})
-    return Response(reason.status, _dumped(said), RETRY_AFTER.get(reason), close)
+    if results or where:
+        more = {"results": list(results)} | ({"where": where} if where else {})
+        body = _dumped(_problem(reason.status, reason, reason.detail) | more)
+    else:
+        body = _REFUSED[reason]
+    return Response(reason.status, body, RETRY_AFTER.get(reason), close)
 
 
-def error_response(status: int, reason: str, said: str, *, close: bool = False) -> Response:
+def error_response(status: int, reason: str, detail: str, *, close: bool = False) -> Response:
     """Return an error that is not about reports."""
-    return Response(status, _dumped({"reason": reason, "said": said}), close=close)
+    return Response(status, _dumped(_problem(status, reason, detail)), close=close)
+
+
+def _problem(status: int, reason: str, detail: str) -> dict[str, Any]:
+    kind = {"type": problem_type(reason), "title": problem_title(reason), "status": status}
+    return kind | {"detail": detail, "reason": str(reason)}
 
 
 def request_timeout() -> Response:
@@ -116,8 +128,14 @@ def _listed(result: Result, fresh: Iterator[bool]) -> dict[str, Any]:
     }
 
 
-def _dumped(said: Any) -> bytes:
-    return json.dumps(said, separators=(",", ":")).encode()
+def _dumped(body: Any) -> bytes:
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+# An overloaded collector refuses most: these bodies are made once.
+_REFUSED: Final = {
+    reason: _dumped(_problem(reason.status, reason, reason.detail) | {"results": []}) for reason in Reason
+}
 
 
 NAMES: Final = {404: "not-found", 405: "method"}
@@ -154,11 +172,11 @@ def handle_errors(app: FastAPI) -> None:
 
 
 async def _access(_: Request, error: AccessError) -> FastAPIResponse:
-    said = {
+    detail = {
         Reason.NO_TOKEN: "This page needs an admin token: send it as Authorization: Bearer.",
         Reason.UNKNOWN_TOKEN: "The admin token is not known here, was revoked, or has expired.",
     }[error.reason]
-    return as_response(error_response(401, error.reason, said))
+    return as_response(error_response(401, error.reason, detail))
 
 
 async def _unknown(_: Request, error: UnknownMetricError) -> FastAPIResponse:
@@ -170,8 +188,8 @@ async def _parameters(_: Request, error: ParameterError | RecountError) -> FastA
 
 
 async def _invalid(_: Request, error: RequestValidationError) -> FastAPIResponse:
-    said = "; ".join(f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors())
-    return as_response(error_response(400, "parameters", said))
+    wrong = "; ".join(f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors())
+    return as_response(error_response(400, "parameters", wrong))
 
 
 async def _store(_: Request, error: StoreError) -> FastAPIResponse:  # noqa: ARG001 - it names the store, which is nobody's business

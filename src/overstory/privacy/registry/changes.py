@@ -48,11 +48,11 @@ class Change:
     metric: str  # the metric's id; empty for the registry as a whole
     what: str  # the key, or the promise, that changed
     kind: Kind  # whether it weakens privacy, breaks stored counts, or neither
-    said: str  # in a sentence
+    detail: str  # in a sentence
 
     def to_json(self) -> dict[str, str]:
         """Return JSON values."""
-        return {"metric": self.metric, "what": self.what, "kind": str(self.kind), "said": self.said}
+        return {"metric": self.metric, "what": self.what, "kind": str(self.kind), "detail": self.detail}
 
 
 def compare_registries(old: MetricRegistry, new: MetricRegistry) -> list[Change]:

@@ -5,8 +5,9 @@ Bearer tokens, as they go into a header: what a device, a gateway and a reader o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from overstory.protocol.errors import ParameterError, WireError
 
@@ -18,7 +19,7 @@ class Reason(StrEnum):
     --------
     >>> Reason.PERIOD_CLOSED.value, Reason.PERIOD_CLOSED.status
     ('period-closed', 410)
-    >>> Reason("queue-full").said
+    >>> Reason("queue-full").detail
     'The collector has more reports waiting than it takes: send the same bytes again after Retry-After.'
     """
 
@@ -46,7 +47,7 @@ class Reason(StrEnum):
         return _ANSWERS[self][0]
 
     @property
-    def said(self) -> str:
+    def detail(self) -> str:
         """The reason in one sentence, with what to do about it."""
         return _ANSWERS[self][1]
 
@@ -104,6 +105,84 @@ _ANSWERS: Final = {
     Reason.STORE: (503, "The collector cannot write to its store: send the same bytes again after Retry-After."),
     Reason.FAULT: (503, "The collector has a fault of its own: send the same bytes again after Retry-After."),
 }
+
+
+# Where the words of the reason are not clear enough.
+_TITLES: Final = {
+    "damaged": "Damaged request body",
+    "too-large": "Request too large",
+    "too-many": "Too many uploads or reports",
+    "wrong-type": "Unsupported content type",
+    "period-future": "Period has not begun",
+    "cohort": "No such cohort",
+    "bits": "Bits that no report has",
+    "closing": "Collector is shutting down",
+    "store": "Store unavailable",
+    "fault": "Internal error",
+    "slow": "Request timeout",
+    "method": "Method not allowed",
+    "parameters": "Invalid parameters",
+    "request": "Invalid request",
+    "http": "Invalid HTTP request",
+    "head": "Request headers too large",
+    "transfer-encoding": "Unsupported transfer encoding",
+}
+
+
+def problem_type(reason: str) -> str:
+    """Return the `type` of a problem with that reason, one of `Reason` or of the pages'.
+
+    It is an absolute path: overstory has no domain whose name it could put in front, and RFC 9457 allows a relative
+    reference. The page that it names does not exist; programs compare `reason`.
+
+    Examples
+    --------
+    >>> problem_type("not-found")
+    '/problems/not-found'
+    """
+    return f"/problems/{reason}"
+
+
+def problem_title(reason: str) -> str:
+    """Return the `title` of a problem with that reason.
+
+    Examples
+    --------
+    >>> problem_title("not-found")
+    'Not found'
+    """
+    return _TITLES.get(reason) or reason.replace("-", " ").capitalize()
+
+
+def problem_detail(problem: Mapping[str, Any]) -> str | None:
+    """Return the sentence of a collector's problem details; None where there is none.
+
+    Version 0.1 called it `said`.
+
+    Examples
+    --------
+    >>> problem_detail({"detail": "The period has ended."}), problem_detail({"said": "The period has ended."})
+    ('The period has ended.', 'The period has ended.')
+    """
+    detail = problem.get("detail", problem.get("said"))
+    return detail if isinstance(detail, str) else None
+
+
+def is_own_problem(problem: Mapping[str, Any], reason: str) -> bool:
+    """Whether a body with that reason has the form of a collector's: of this version, or of version 0.1.
+
+    Anybody may answer with problem details; only a collector's have the `type` that belongs to its `reason`.
+
+    Examples
+    --------
+    >>> is_own_problem({"type": "/problems/bits", "detail": "..."}, "bits"), is_own_problem({"said": "..."}, "bits")
+    (True, True)
+    >>> is_own_problem({"type": "about:blank", "detail": "..."}, "bits")
+    False
+    """
+    if "type" not in problem:
+        return isinstance(problem.get("said"), str)
+    return problem["type"] == problem_type(reason) and isinstance(problem.get("detail"), str)
 
 
 def check_token(token: str) -> str:

@@ -36,7 +36,7 @@ from overstory.client.upload.retry import RetryPolicy, retry_after
 from overstory.client.upload.sender import ReportSender
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry
-from overstory.protocol.wire.reasons import Reason
+from overstory.protocol.wire.reasons import Reason, problem_detail
 from overstory.protocol.wire.upload import MEDIA_TYPE
 
 GROUP: Final = 256
@@ -281,7 +281,7 @@ class Fleet:
                 f"{self._server} answers, but not as a collector (HTTP {answer.status}): check the address"
             )
         hint = "; give --token" if answer.status == Reason.NO_TOKEN.status else ""
-        raise FleetError(f"{self._server} refuses reports ({found['reason']}): {found.get('said', '')}{hint}")
+        raise FleetError(f"{self._server} refuses reports ({found['reason']}): {problem_detail(found) or ''}{hint}")
 
 
 def _alone(entry: Mapping[str, Any], whole: Response) -> Response:
