@@ -57,7 +57,7 @@ def test_the_example_has_no_fault_and_shows_the_variety(folder):
     registry = load_registry(EXAMPLE)
     assert tuple(registry) == NAMES
     assert len({metric.mechanism.name for metric in registry.values()}) == 6
-    assert {metric.beyond for metric in registry.values()} == {"drop", "first", "nearest"}
+    assert {metric.over_cap for metric in registry.values()} == {"drop", "first", "nearest"}
     assert {type(metric.domain).__name__ for metric in registry.values()} == {
         "Strings",
         "Categories",

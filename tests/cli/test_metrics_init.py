@@ -54,7 +54,7 @@ def test_a_number_of_few_whole_values_is_counted_one_by_one(tmp_path):
 def test_every_key_stands_under_a_comment(tmp_path):
     within("metrics", "init", *options("--yes", "--values", "light,dark"), cwd=tmp_path)
     text = (tmp_path / "metrics.toml").read_text()
-    alone = {"description", "purpose", "parameters", "beyond"}  # explained with the key above them
+    alone = {"description", "purpose", "parameters", "over_cap"}  # explained with the key above them
     lines = text.splitlines()
     for above, line in itertools.pairwise(lines):
         key = re.match(r"(\w+) =", line)

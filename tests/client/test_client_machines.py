@@ -146,7 +146,7 @@ TestOutbox = OutboxMachine.TestCase
 TestOutbox.settings = FEW
 
 CAPPED = registry(
-    **{rule: BINS + f'max_values = 3\nbeyond = "{rule}"\n' for rule in ("drop", "first", "nearest")}, free=BINS
+    **{rule: BINS + f'max_values = 3\nover_cap = "{rule}"\n' for rule in ("drop", "first", "nearest")}, free=BINS
 )
 COLOUR = 'domain = {kind = "categories", names = ["red", "green"]}\noracle = "grr"\nperiod = "day"\n'
 COLOUR += "parameters = {epsilon = 1.0}\n"

@@ -23,8 +23,8 @@ METRICS = {
     "open": 'domain = {kind = "strings"}\noracle = "rappor"\nperiod = "day"\nparameters = {f = 0.0}\n',
     "hashed": WIDE + 'oracle = "loloha"\nparameters = {epsilon_permanent = 2.0, epsilon_report = 1.0}\n',
     "window": WIDE.replace("99999", "59999") + 'oracle = "opt-wb"\nparameters = {epsilon = 1.0, window = 4}\n',
-    "nearest": WIDE + 'oracle = "grr"\nparameters = {epsilon = 4.0}\nmax_values = 1\nbeyond = "nearest"\n',
-    "first": WIDE + 'oracle = "grr"\nparameters = {epsilon = 4.0}\nmax_values = 1\nbeyond = "first"\n',
+    "nearest": WIDE + 'oracle = "grr"\nparameters = {epsilon = 4.0}\nmax_values = 1\nover_cap = "nearest"\n',
+    "first": WIDE + 'oracle = "grr"\nparameters = {epsilon = 4.0}\nmax_values = 1\nover_cap = "first"\n',
 }
 
 

@@ -18,12 +18,12 @@ from support.devices import DAY, NOON, Clock, device, registry
 
 NAMES = ("red", "green", "blue")
 DOMAIN = f'domain = {{kind = "categories", names = {list(NAMES)}}}\nperiod = "day"\n'.replace("'", '"')
-BASIC = DOMAIN + 'oracle = "basic-rappor"\nmax_values = 2\nbeyond = "first"\n'
+BASIC = DOMAIN + 'oracle = "basic-rappor"\nmax_values = 2\nover_cap = "first"\n'
 GRR = DOMAIN + 'oracle = "grr"\nparameters = {epsilon = 1.0}\n'
 FRESH = DOMAIN + 'oracle = "opt-wb"\nparameters = {epsilon = 1.0, window = 10}\n'
 CHAIN = (
     DOMAIN + 'oracle = "l-grr"\nparameters = {epsilon_permanent = 2.0, epsilon_report = 1.0}\nmax_values = 2\n'
-    'beyond = "first"\n'
+    'over_cap = "first"\n'
 )
 
 
@@ -152,7 +152,7 @@ def test_a_lower_cap_does_not_forget_what_a_higher_one_allowed(tmp_path):
 
 FIVE = (*NAMES, "black", "white")
 MANY = GRR.replace('"blue"', '"blue", "black", "white"')
-CAPPED = MANY + 'max_values = 2\nbeyond = "first"\n'
+CAPPED = MANY + 'max_values = 2\nover_cap = "first"\n'
 
 
 def reported(folder, clock, of, values, choice="on"):

@@ -133,7 +133,7 @@ def assert_true_as_worded(text, truth):
 
 def test_thirty_days_with_one_change_are_not_stated_below_the_truth(capsys):
     """The audit's case: status printed 4.3822 for what is 22.04."""
-    registry = reported(["a"] * 15 + ["b"] * 15, 'oracle = "basic-rappor"\nmax_values = 2\nbeyond = "first"', capsys)
+    registry = reported(["a"] * 15 + ["b"] * 15, 'oracle = "basic-rappor"\nmax_values = 2\nover_cap = "first"', capsys)
     built = registry["theme"].mechanism
     changed = epsilon_between(built, [0] * 30, [0] * 15 + [1] * 15)
     assert changed == pytest.approx(22.04, abs=0.01)
@@ -161,7 +161,7 @@ def test_a_page_that_drops_its_conditions_is_caught(capsys):
 @pytest.mark.parametrize("oracle", CASES)
 def test_every_number_is_true_as_worded(oracle, reports, capsys):
     values = ["a", "b", "a"][:reports]
-    registry = reported(values, f'oracle = "{oracle}"\n{CASES[oracle]}\nbeyond = "first"', capsys)
+    registry = reported(values, f'oracle = "{oracle}"\n{CASES[oracle]}\nover_cap = "first"', capsys)
     built = registry["theme"].mechanism
     known = {n: worst(built, n) for n in range(1, reports + 1)}
     for text in surfaces(capsys, reports).values():
@@ -179,7 +179,7 @@ def headlines(text):
 
 @pytest.mark.parametrize("oracle", CASES)
 def test_four_surfaces_print_one_number(oracle, capsys):
-    reported(["a", "b", "a"], f'oracle = "{oracle}"\n{CASES[oracle]}\nbeyond = "first"', capsys)
+    reported(["a", "b", "a"], f'oracle = "{oracle}"\n{CASES[oracle]}\nover_cap = "first"', capsys)
     found = {name: headlines(text)[3] for name, text in surfaces(capsys, 3).items()}
     assert len(set(found.values())) == 1, found
     json_of = {
@@ -209,7 +209,7 @@ def test_a_metric_without_a_cap_is_bounded_by_its_domain_everywhere(capsys):
 
 REGISTRIES = {
     "no cap": 'oracle = "basic-rappor"',
-    "a cap": 'oracle = "basic-rappor"\nmax_values = 2\nbeyond = "drop"',
+    "a cap": 'oracle = "basic-rappor"\nmax_values = 2\nover_cap = "drop"',
     "one round": 'oracle = "grr"\nparameters = {epsilon = 1.0}\nmax_values = 3',
     "a window": 'oracle = "opt-wb"\nparameters = {epsilon = 1.0, window = 4}',
     "a seed": 'oracle = "loloha"\nparameters = {epsilon_permanent = 2.0, epsilon_report = 1.0, hash_range = 2}',

@@ -115,20 +115,20 @@ def test_two_metrics_that_shared_their_noise_do_so_no_longer_and_the_ledger_says
     assert said in list(client.status().words())
 
 
-CAPPED = states_before.GOOGLE + 'max_values = 1\nbeyond = "{beyond}"\n'
+CAPPED = states_before.GOOGLE + 'max_values = 1\nover_cap = "{over_cap}"\n'
 
 
-@pytest.mark.parametrize("beyond", ["first", "drop"])
+@pytest.mark.parametrize("over_cap", ["first", "drop"])
 @pytest.mark.parametrize(
     "before", [{"page": 0.5, "site": 0.5}, {"page": 0.25, "site": 0.25}], ids=["the same", "other parameters"]
 )
-def test_at_the_cap_a_response_that_shared_its_noise_is_not_reported_again(tmp_path, paths, before, beyond):
+def test_at_the_cap_a_response_that_shared_its_noise_is_not_reported_again(tmp_path, paths, before, over_cap):
     """The response of before filled the cap of one value, and every report after was one of it, the shared noise."""
-    reported = registry(**{name: CAPPED.format(f=f, beyond=beyond) for name, f in before.items()})
-    metrics = registry(**{name: CAPPED.format(f=0.5, beyond=beyond) for name in before})
+    reported = registry(**{name: CAPPED.format(f=f, over_cap=over_cap) for name, f in before.items()})
+    metrics = registry(**{name: CAPPED.format(f=0.5, over_cap=over_cap) for name in before})
     old(paths, reported, [("page", "a page"), ("site", "a page")])
     known, clock = {name: responses(paths, name) for name in before}, Clock(LATER)
-    if beyond == "first":
+    if over_cap == "first":
         after = [(0, Outcome.RECORDED, 1), (0, Outcome.RECORDED, 2), (0, Outcome.RECORDED, 3)]
     else:
         after = [(0, Outcome.RECORDED, 1), (1, Outcome.CAPPED, 1), (0, Outcome.RECORDED, 2)]
@@ -145,14 +145,14 @@ def test_at_the_cap_a_response_that_shared_its_noise_is_not_reported_again(tmp_p
             found.remove(shared)
             own = Randomizer(metrics[name].mechanism, secret=State(paths).begin().key(name), metric=name)
             assert found[place] == ((own.permanent("a page"), own.nothing())[place], reports)
-            assert len(found) <= 1 + (beyond == "drop")
+            assert len(found) <= 1 + (over_cap == "drop")
     with State(paths).snapshot() as rows:
         assert all(math.isinf(spent(rows, metrics[name]).epsilon) for name in metrics)
 
 
 def test_the_last_place_goes_to_no_response_that_shared_its_noise(tmp_path, paths):
     """Two processes at the cap of one value: the second one to write sends the first one's, of the key of its own."""
-    metrics = registry(**{name: CAPPED.format(f=0.5, beyond="first") for name in TWO})
+    metrics = registry(**{name: CAPPED.format(f=0.5, over_cap="first") for name in TWO})
     old(paths, metrics, [("page", "a page"), ("site", "a page")])
     (shared,) = responses(paths, "page").values()
     clock = Clock(LATER)

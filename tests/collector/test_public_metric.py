@@ -20,7 +20,7 @@ domain = {{kind = "bins", min = 0.5, max = 2, count = 100, outside = "separate"}
 oracle = "wb"
 parameters = {{epsilon = 1.0, window = 7}}
 max_values = 3
-beyond = "nearest"
+over_cap = "nearest"
 attribute = "energy"
 [metrics.ordered]
 {ABOUT}

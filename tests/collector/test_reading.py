@@ -30,7 +30,7 @@ domain = { kind = "categories", names = ["red", "green", "blue"] }
 period = "day"
 window = 30
 max_values = 2
-beyond = "drop"
+over_cap = "drop"
 retention_days = 365
 grace_days = 30
 expires = 2027-11-21
@@ -59,7 +59,7 @@ domain = { kind = "strings" }
 period = "week"
 window = 10
 max_values = 5
-beyond = "drop"
+over_cap = "drop"
 retention_days = 365
 expires = 2027-11-21
 """

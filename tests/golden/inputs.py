@@ -25,7 +25,7 @@ COLOURS: Final = 'domain = {kind = "categories", names = ["red", "green", "blue"
 HALF_HOURS: Final = 'period = "30 minutes"\nwindow = 10\n'
 
 METRICS: Final = {
-    "colour": f'{COLOURS}{MEMOIZED}max_values = 2\nbeyond = "drop"\n',
+    "colour": f'{COLOURS}{MEMOIZED}max_values = 2\nover_cap = "drop"\n',
     "tree": 'domain = {kind = "strings", candidates = "trees.txt"}\noracle = "rappor"\nperiod = "week"\n'
     "parameters = {num_bits = 32, num_hashes = 2, num_cohorts = 4}\nwindow = 10\n",
     "theme": 'domain = {kind = "categories", names = ["light", "dark"], other = "another"}\noracle = "grr"\n'
@@ -33,7 +33,8 @@ METRICS: Final = {
     "tabs": 'domain = {kind = "integers", min = 0, max = 9, outside = "clamp"}\noracle = "subset"\nperiod = "day"\n'
     "window = 7\nparameters = {epsilon = 1.0}\n",
     "word": 'domain = {kind = "strings", candidates = "trees.txt"}\noracle = "loloha"\nperiod = "week"\n'
-    'max_values = 3\nbeyond = "first"\nparameters = {epsilon_permanent = 4.0, epsilon_report = 2.0, num_seeds = 256}\n',
+    'max_values = 3\nover_cap = "first"\n'
+    "parameters = {epsilon_permanent = 4.0, epsilon_report = 2.0, num_seeds = 256}\n",
     "energy": 'domain = {kind = "bins", min = 0, max = 2, count = 8}\noracle = "opt-wb"\n'
     f"{HALF_HOURS}parameters = {{epsilon = 1.0}}\n",
 }
@@ -55,7 +56,7 @@ def write_inputs(place: Path) -> None:
     files = {
         "metrics.toml": registry(ended=f"{COLOURS}oracle = 'grr'\nparameters = {{epsilon = 1.0}}\nwindow = 3\n"),
         "weaker.toml": registry(
-            colour=f'{COLOURS}{MEMOIZED.replace("1.5", "2.0")}max_values = 3\nbeyond = "first"\n',
+            colour=f'{COLOURS}{MEMOIZED.replace("1.5", "2.0")}max_values = 3\nover_cap = "first"\n',
             theme="",
             shape=f"{COLOURS}oracle = 'oue'\nparameters = {{epsilon = 1.0}}\nwindow = 3\n",
         ),

@@ -63,7 +63,7 @@ def test_long_lists_are_cut_and_others_named():
             ("max_values = 2",),
             "at most 2 different values from one device, ever; later values are reported as if they were the first",
         ),
-        (("max_values = 2", 'beyond = "drop"'), "later values are reported as nothing"),
+        (("max_values = 2", 'over_cap = "drop"'), "later values are reported as nothing"),
     ],
 )
 def test_how_many_values(more, says):
@@ -149,8 +149,9 @@ RAPPOR = {"domain": '{kind = "strings"}', "oracle": '"rappor"', "parameters": "{
         ((), {"expires": "2026-12-21"}, "expires", "expires in 30 days"),
         (("max_values = 3",), {}, "max_values", "has no effect: the domain has 3 values"),
         (("max_values = 3",), WINDOW, "max_values", "all noise is drawn afresh"),
-        (('beyond = "first"',), {}, "beyond", "has no effect without max_values"),
+        (('over_cap = "first"',), {}, "over_cap", "has no effect without max_values"),
         (("max_values = 2",), {}, "max_values", "reported as nothing, which takes one of these places"),
+        (("max_values = 2", 'beyond = "drop"'), {}, "beyond", "version 0.1's name of over_cap: rename the key"),
         ((), RAPPOR, "max_values", "no cap: what one device may reveal by ever new values is without bound"),
     ],
 )
@@ -167,7 +168,7 @@ def test_what_is_worth_a_second_look(more, instead, key, says):
     [
         ((), {}),
         ((), {"expires": "2026-12-22"}),
-        (("max_values = 2", 'beyond = "drop"'), {}),
+        (("max_values = 2", 'over_cap = "drop"'), {}),
         (("max_values = 9",), RAPPOR),
         ((), WINDOW),
         ((), {"oracle": '"loloha"', "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0}"}),

@@ -7,7 +7,7 @@ import pytest
 
 from overstory.privacy.histories.pairs import epsilon_between
 from overstory.privacy.payload_terms import terms_of
-from overstory.privacy.registry.changes import BEYOND, Kind, compare_registries, lifetime_epsilon
+from overstory.privacy.registry.changes import OVER_CAP, Kind, compare_registries, lifetime_epsilon
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.metrics import parse_registry
 
@@ -26,7 +26,7 @@ retention_days = {retention_days}
 grace_days = {grace_days}
 expires = {expires}
 max_values = {max_values}
-beyond = "{beyond}"
+over_cap = "{over_cap}"
 """
 PLAIN = {
     "version": "1",
@@ -38,7 +38,7 @@ PLAIN = {
     "grace_days": 30,
     "expires": "2027-11-21",
     "max_values": 3,
-    "beyond": "first",
+    "over_cap": "first",
 }
 
 
@@ -72,8 +72,8 @@ WEAKER = [
     ({"parameters": "{epsilon_permanent = 3.0, epsilon_report = 1.5}"}, "a change of value"),
     ({"max_values": 4}, "max_values"),
     ({"max_values": None}, "max_values"),
-    ({"beyond": "nearest"}, "beyond"),
-    ({"beyond": "drop"}, "beyond"),
+    ({"over_cap": "nearest"}, "over_cap"),
+    ({"over_cap": "drop"}, "over_cap"),
     ({"domain": '{kind = "bins", min = 0, max = 3, count = 4}'}, "domain"),
     ({"domain": '{kind = "integers", min = 1, max = 4}'}, "domain"),
     ({"period": "12 hours"}, "period"),
@@ -149,10 +149,10 @@ def named(*names, **more):
     ],
 )
 def test_a_value_with_another_symbol_has_another_permanent_response(old, new, kind):
-    first, *rest = [change.kind for change in changes({"domain": new}, domain=old, beyond="drop") if change.metric]
+    first, *rest = [change.kind for change in changes({"domain": new}, domain=old, over_cap="drop") if change.metric]
     assert first == kind
     assert rest == ([Kind.BREAKS] if kind == Kind.WEAKENS else [])
-    window = {"oracle": "opt-wb", "parameters": "{epsilon = 1.0, window = 10}", "beyond": "drop"}
+    window = {"oracle": "opt-wb", "parameters": "{epsilon = 1.0, window = 10}", "over_cap": "drop"}
     assert weakened(changes({"domain": new}, domain=old, **window)) == set(), "fresh noise keeps no response"
 
 
@@ -230,10 +230,10 @@ def test_words_are_shown_and_harmless():
 
 def test_the_first_response_reveals_least_and_nothing_is_one_more():
     """F4: what fell silent was called the rule that reveals least."""
-    assert BEYOND == ("first", "drop", "nearest")
-    for old, new in itertools.combinations(BEYOND, 2):
-        assert weakened(changes({"beyond": new}, beyond=old)) == {"beyond"}
-        assert weakened(changes({"beyond": old}, beyond=new)) == set()
+    assert OVER_CAP == ("first", "drop", "nearest")
+    for old, new in itertools.combinations(OVER_CAP, 2):
+        assert weakened(changes({"over_cap": new}, over_cap=old)) == {"over_cap"}
+        assert weakened(changes({"over_cap": old}, over_cap=new)) == set()
 
 
 def test_a_lifetime_is_the_caps_values_or_the_domains_and_nothing():
@@ -241,7 +241,7 @@ def test_a_lifetime_is_the_caps_values_or_the_domains_and_nothing():
         return lifetime_epsilon(registry(**said)["m"])
 
     assert lifetime() == pytest.approx(9.0, abs=1e-6)
-    assert lifetime(beyond="drop") == pytest.approx(12.0, abs=1e-6)
+    assert lifetime(over_cap="drop") == pytest.approx(12.0, abs=1e-6)
     assert lifetime(max_values=None) == lifetime(max_values=9) == pytest.approx(15.0, abs=1e-6)
     strings = {"domain": '{kind = "strings"}', "oracle": "rappor", "parameters": "{}"}
     assert math.isinf(lifetime(max_values=None, **strings))

@@ -34,10 +34,15 @@ def needed(oracle):
     return ", ".join(f"{name} = {value}" for name, value in wanted.items())
 
 
-def registry_of(oracle, beyond, size=8):
+def registry_of(oracle, over_cap, size=8):
     numbers = f'{{kind = "integers", min = 0, max = {size - 1}, outside = "reject"}}'
     domain = '{kind = "strings"}' if oracle in STRINGS else numbers
-    keys = {"oracle": f'"{oracle}"', "parameters": f"{{{needed(oracle)}}}", "max_values": "2", "beyond": f'"{beyond}"'}
+    keys = {
+        "oracle": f'"{oracle}"',
+        "parameters": f"{{{needed(oracle)}}}",
+        "max_values": "2",
+        "over_cap": f'"{over_cap}"',
+    }
     return parse_registry(plain_registry("m", domain=domain, **keys))
 
 
@@ -71,17 +76,17 @@ def held(oracle, values):
 
 
 RULES = [
-    (oracle, beyond)
+    (oracle, over_cap)
     for oracle in REGISTRY
-    for beyond in ("first", "drop", "nearest")
-    if not (oracle in STRINGS and beyond == "nearest")
+    for over_cap in ("first", "drop", "nearest")
+    if not (oracle in STRINGS and over_cap == "nearest")
 ]
 
 
-@pytest.mark.parametrize(("oracle", "beyond"), RULES)
-def test_the_presence_of_a_report_says_nothing_of_the_value(tmp_path, oracle, beyond):
+@pytest.mark.parametrize(("oracle", "over_cap"), RULES)
+def test_the_presence_of_a_report_says_nothing_of_the_value(tmp_path, oracle, over_cap):
     """F4: a device that changed, or held what the metric does not take, fell silent."""
-    registry = registry_of(oracle, beyond)
+    registry = registry_of(oracle, over_cap)
     uploads = {
         name: seen_by_the_network(tmp_path / str(number), registry, held(oracle, values))[0]
         for number, (name, values) in enumerate(HISTORIES.items())
@@ -131,18 +136,18 @@ def responses(folder):
         return rows.memo.responses("m")
 
 
-@pytest.mark.parametrize(("beyond", "most"), [("first", 2), ("nearest", 2), ("drop", 3)])
-def test_nothing_is_one_response_and_a_lifetime_counts_it(tmp_path, beyond, most):
+@pytest.mark.parametrize(("over_cap", "most"), [("first", 2), ("nearest", 2), ("drop", 3)])
+def test_nothing_is_one_response_and_a_lifetime_counts_it(tmp_path, over_cap, most):
     """D is at most the cap; where values are dropped, one more."""
     from overstory.privacy.registry.cost import metric_cost
 
-    registry = registry_of("grr", beyond)
+    registry = registry_of("grr", over_cap)
     values = (None, 1, 99, 2, [], 3, 4, None, 2, 1)
     seen_by_the_network(tmp_path, registry, values)
     assert len(responses(tmp_path)) == registry["m"].max_responses == most
     line = metric_cost(registry["m"]).line("values")
     assert math.isclose(line.epsilon, most * 1.0, rel_tol=1e-8)
-    assert ("and nothing" in line.about) == (beyond == "drop")
+    assert ("and nothing" in line.about) == (over_cap == "drop")
 
 
 def test_without_a_cap_a_lifetime_counts_nothing_beside_the_domain(tmp_path):

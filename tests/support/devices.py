@@ -25,9 +25,9 @@ DEFAULT = {
     "colour": 'domain = {kind = "categories", names = ["red", "green", "blue"]}\noracle = "grr"\n'
     'parameters = {epsilon = 1.0}\nperiod = "day"\n',
     "engine": STRINGS,
-    "dropping": BINS + 'max_values = 3\nbeyond = "drop"\n',
-    "first": BINS + 'max_values = 2\nbeyond = "first"\n',
-    "nearest": BINS + 'max_values = 2\nbeyond = "nearest"\n',
+    "dropping": BINS + 'max_values = 3\nover_cap = "drop"\n',
+    "first": BINS + 'max_values = 2\nover_cap = "first"\n',
+    "nearest": BINS + 'max_values = 2\nover_cap = "nearest"\n',
 }
 
 

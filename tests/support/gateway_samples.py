@@ -40,7 +40,13 @@ def registry_text() -> str:
     entries = (
         ("energy", "opt-wb", "epsilon = 1.0, window = 10", BINS, ""),
         ("fixed", "sue", "epsilon = 1.0", BINS, ""),
-        ("capped", "l-osue", "epsilon_permanent = 3.0, epsilon_report = 1.0", BINS, 'max_values = 2\nbeyond = "drop"'),
+        (
+            "capped",
+            "l-osue",
+            "epsilon_permanent = 3.0, epsilon_report = 1.0",
+            BINS,
+            'max_values = 2\nover_cap = "drop"',
+        ),
         ("count", "grr", "epsilon = 2.0", 'kind = "integers", min = 0, max = 9', ""),
         ("mode", "grr", "epsilon = 2.0", 'kind = "categories", names = ["on", "off"]', ""),
         ("narrow", "grr", "epsilon = 2.0", 'kind = "bins", min = 0, max = 1, count = 4, outside = "reject"', ""),

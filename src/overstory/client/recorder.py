@@ -163,7 +163,7 @@ class MetricRecorder:
         tag = self._tagger.tag(encoded)
         response = self._responses.get(tag)
         if response is None and self._full:
-            return self._beyond(encoded)
+            return self._over_cap(encoded)
         permanent = self._derived(tag, encoded)
         if response is None:
             self._responses[tag] = permanent
@@ -188,9 +188,9 @@ class MetricRecorder:
         most, spare = self.metric.max_values, self.metric.nothing_is_spare and NOTHING in self._responses
         return most is not None and len(self._responses) - spare + self._elsewhere >= most
 
-    def _beyond(self, encoded: Any) -> tuple[bytes, Outcome, bool]:
+    def _over_cap(self, encoded: Any) -> tuple[bytes, Outcome, bool]:
         """Return what is reported in place of one value too many."""
-        rule = self.metric.beyond
+        rule = self.metric.over_cap
         if rule == "drop":
             return self._no_value(), Outcome.CAPPED, False
         if rule == "nearest" and self._responses:

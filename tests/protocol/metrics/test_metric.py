@@ -25,7 +25,7 @@ def test_what_is_given_and_what_follows_from_it():
     colour = metric()
     assert (colour.id, colour.title, colour.owner) == ("colour", "Favourite colour", "Themes team")
     assert (colour.mechanism.name, colour.mechanism.parameters["domain_size"]) == ("grr", 3)
-    assert (str(colour.period), colour.window, colour.max_values, colour.beyond) == ("week", None, None, "first")
+    assert (str(colour.period), colour.window, colour.max_values, colour.over_cap) == ("week", None, None, "first")
     assert (colour.retention_days, colour.grace_days, colour.expires) == (90, 30, dt.date(2027, 11, 21))
     assert (colour.labels, colour.candidates) == (("red", "green", "blue"), None)
     assert colour.encode("green") == 1
@@ -115,7 +115,7 @@ def test_an_unknown_metric_is_named_with_the_known_ones():
 
 
 def test_the_public_form_is_json_and_says_it_all():
-    text = registry_text('max_values = 3\nbeyond = "first"\nwindow = 5')
+    text = registry_text('max_values = 3\nover_cap = "first"\nwindow = 5')
     public = json.loads(json.dumps(parse_registry(text).to_json()))
     (entry,) = public["metrics"]
     assert public["registry"] == "2026-11-21"
@@ -126,7 +126,7 @@ def test_the_public_form_is_json_and_says_it_all():
         "other": None,
         "ordered": False,
     }
-    assert (entry["max_values"], entry["beyond"], entry["window"], entry["expires"]) == (3, "first", 5, "2027-11-21")
+    assert (entry["max_values"], entry["over_cap"], entry["window"], entry["expires"]) == (3, "first", 5, "2027-11-21")
     assert entry["mechanism_digest"] == metric().mechanism.digest.hex()
 
 
@@ -152,7 +152,7 @@ def test_every_change_changes_the_registrys_digest_and_some_the_metrics(key):
     assert (old["colour"].mechanism.digest != new["colour"].mechanism.digest) == (key == "parameters")
 
 
-@pytest.mark.parametrize("line", ["window = 3", "max_values = 2", 'beyond = "drop"'])
+@pytest.mark.parametrize("line", ["window = 3", "max_values = 2", 'over_cap = "drop"'])
 def test_caps_are_of_the_metrics_digest(line):
     assert metric(line).digest != metric().digest
     assert metric(line).mechanism.digest == metric().mechanism.digest
@@ -170,7 +170,7 @@ def test_order_comments_and_spaces_do_not_matter(data):
 
     spaces = data.draw(st.sampled_from(["", "  ", "\t"]))
     ending = data.draw(st.sampled_from(["", "   # a comment", "\n\n# a comment"]))
-    head, _, body = registry_text('max_values = 3\nbeyond = "first"').partition("[metrics.colour]\n")
+    head, _, body = registry_text('max_values = 3\nover_cap = "first"').partition("[metrics.colour]\n")
     second = body.replace("Favourite", "Least favourite")
     texts = rewritten(body), rewritten(second)
     tables = [f"[metrics.colour]\n{texts[0]}", f"[ metrics . 'other' ]\n{texts[1]}"]

@@ -246,13 +246,13 @@ _DOMAINS: Final[dict[str, Callable[[_Asking], Domain]]] = {
 }
 
 
-def _cap(most: int, beyond: str) -> list[str]:
+def _cap(most: int, over_cap: str) -> list[str]:
     said = {"first": "the first response again", "nearest": "the response of the nearest value that was reported"}
     return [
         "# How many different values one device ever reports: each has a privacy loss of its own, and they add up.",
-        f"# Whatever comes later is reported as {said[beyond]}.",
+        f"# Whatever comes later is reported as {said[over_cap]}.",
         f"max_values = {most}",
-        f'beyond = "{beyond}"',
+        f'over_cap = "{over_cap}"',
     ]
 
 

@@ -212,7 +212,7 @@ def _before(state: State, metric: Metric, secret: bytes, cohort: int, encoded: A
     if not matching:
         full = metric.max_values is not None and distinct >= metric.max_values
         return ReportedBefore(
-            cap=CAPPED.format(plural(distinct, "distinct value"), BEYOND[metric.beyond]) if full else ""
+            cap=CAPPED.format(plural(distinct, "distinct value"), OVER_CAP[metric.over_cap]) if full else ""
         )
     number = matching[0].number
     made = [report_in(row.body)[1] for row in queue if row.response == number and matches(row.body, metric)]
@@ -221,7 +221,7 @@ def _before(state: State, metric: Metric, secret: bytes, cohort: int, encoded: A
 
 FRESH: Final = "none: the noise of every report is fresh"
 CAPPED: Final = "this device has reported {}, the most it may: {}"
-BEYOND: Final = {
+OVER_CAP: Final = {
     "drop": "nothing would be reported instead, as a response of its own",
     "first": "the first one would be reported instead",
     "nearest": "the nearest would be reported instead",

@@ -29,7 +29,7 @@ from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget, Str
 
 NUMBERS: Final = (2, 3, 5, 10, 20, 50, 100)
 CHANGES: Final = (2, 5, 10)
-BEYOND: Final = ("first", "drop", "nearest")
+OVER_CAP: Final = ("first", "drop", "nearest")
 """What happens past the cap on values, from what reveals least: no value is told; that there are more; where."""
 
 
@@ -215,12 +215,12 @@ def _of_the_cap(old: Metric, new: Metric) -> Iterator[Change]:
         kind = Kind.WEAKENS if more else Kind.HARMLESS
         said = f"{shown[0]} becomes {shown[1]}: {lifetime}"
         yield Change(new.id, "max_values", kind, said)
-    if old.beyond != new.beyond:
-        worse = BEYOND.index(new.beyond) > BEYOND.index(old.beyond)
-        said = f"past the cap on values, {old.beyond} becomes {new.beyond}"
+    if old.over_cap != new.over_cap:
+        worse = OVER_CAP.index(new.over_cap) > OVER_CAP.index(old.over_cap)
+        said = f"past the cap on values, {old.over_cap} becomes {new.over_cap}"
         if worse:
-            said += ": they follow the value again" if new.beyond == "nearest" else ": a response more tells of them"
-        yield Change(new.id, "beyond", Kind.WEAKENS if worse else Kind.HARMLESS, said)
+            said += ": they follow the value again" if new.over_cap == "nearest" else ": a response more tells of them"
+        yield Change(new.id, "over_cap", Kind.WEAKENS if worse else Kind.HARMLESS, said)
 
 
 def most_responses(metric: Metric) -> int | None:

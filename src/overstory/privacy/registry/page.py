@@ -163,7 +163,7 @@ def how_many_values(metric: Metric) -> str:
         "drop": "are reported as nothing",
         "first": "are reported as if they were the first",
         "nearest": "are reported as if they were the nearest",
-    }[metric.beyond]
+    }[metric.over_cap]
     return f"at most {plural(metric.max_values, 'different value')} from one device, ever; later values {then}"
 
 

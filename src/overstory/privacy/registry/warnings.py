@@ -19,6 +19,7 @@ from overstory.privacy.text import epsilon_text
 from overstory.protocol.domains import Categories, Domain
 from overstory.protocol.encodings.base import DEFAULT_SEEDS, SEEDS
 from overstory.protocol.metrics import Fault, Metric, MetricRegistry, Strings
+from overstory.protocol.metrics.metric_table import EARLIER_NAME, RENAME
 from overstory.protocol.metrics.toml_positions import places
 
 MOST_SEEDS = 1024
@@ -54,7 +55,7 @@ def registry_warnings(registry: MetricRegistry, text: str, today: dt.date) -> li
     found = []
     for name, metric in registry.items():
         written = keys.get(name, set())
-        warned = (*_expiry(metric, today), *_caps(metric, "beyond" in written), *_links(metric, today))
+        warned = (*_expiry(metric, today), *_caps(metric, written), *_links(metric, today))
         for key, message in warned:
             path = ("metrics", name, key) if key in written else ("metrics", name)
             found.append(Fault(where[path].line, f"metrics.{name}.{key}", message))
@@ -96,13 +97,15 @@ def _midnight(day: dt.date) -> float:
     return dt.datetime(day.year, day.month, day.day, tzinfo=dt.UTC).timestamp()
 
 
-def _caps(metric: Metric, beyond_is_written: bool) -> Iterator[tuple[str, str]]:  # noqa: FBT001 - a fact
+def _caps(metric: Metric, written: set[str | int]) -> Iterator[tuple[str, str]]:
     terms, cap = terms_of(metric.mechanism), metric.max_values
+    if EARLIER_NAME in written:
+        yield EARLIER_NAME, RENAME
     if cap is None:
         if not terms.fresh and math.isinf(lifetime_epsilon(metric)):
             yield "max_values", "no cap: what one device may reveal by ever new values is without bound"
-        if beyond_is_written:
-            yield "beyond", "has no effect without max_values"
+        for key in sorted({"over_cap", EARLIER_NAME} & written):
+            yield str(key), "has no effect without max_values"
     elif terms.fresh:
         yield "max_values", "has no effect on privacy: all noise is drawn afresh, and every report adds its own"
     elif not isinstance(metric.domain, Strings) and cap >= metric.domain.size:

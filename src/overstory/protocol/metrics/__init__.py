@@ -1,7 +1,7 @@
 """Metrics: what is collected, why, how privately, how often, for how long. The standard library alone."""
 
 from overstory.protocol.metrics.budget import PersonBudget
-from overstory.protocol.metrics.metric import Beyond, Metric, Period, Strings
+from overstory.protocol.metrics.metric import Metric, OverCap, Period, Strings
 from overstory.protocol.metrics.registry import (
     MetricRegistry,
     UnknownMetricError,
@@ -14,10 +14,10 @@ from overstory.protocol.metrics.registry import (
 from overstory.protocol.metrics.toml_fields import Fault, RegistryError
 
 __all__ = [
-    "Beyond",
     "Fault",
     "Metric",
     "MetricRegistry",
+    "OverCap",
     "Period",
     "PersonBudget",
     "RegistryError",

@@ -150,7 +150,7 @@ class Period:
 
 _EXAMPLES: Final = '"hour", "day", "week", or minutes or hours that divide a day, such as "30 minutes" or "6 hours"'
 
-Beyond = Literal["drop", "first", "nearest"]
+OverCap = Literal["drop", "first", "nearest"]
 """What a device does with a value past the cap on distinct values."""
 
 MOST_BYTES: Final = 1 << 16
@@ -205,7 +205,7 @@ class Metric:
         A device reports at most once in each.
     window
         In how many reports' privacy the metric's page is stated; for window mechanisms, the window itself.
-    max_values, beyond
+    max_values, over_cap
         At most so many distinct values are ever reported by one device; further ones are replaced by the first one
         reported, by the nearest, or by nothing.
     retention_days, grace_days
@@ -229,7 +229,7 @@ class Metric:
     period: Period
     window: int | None
     max_values: int | None
-    beyond: Beyond
+    over_cap: OverCap
     retention_days: int
     grace_days: int
     expires: dt.date
@@ -249,7 +249,7 @@ class Metric:
     @property
     def nothing_is_spare(self) -> bool:
         """Whether reporting nothing has a place of its own beside `max_values`; else it takes one of these."""
-        return self.beyond == "drop"
+        return self.over_cap == "drop"
 
     @property
     def max_responses(self) -> int | None:
@@ -283,7 +283,8 @@ class Metric:
             "period": str(self.period),
             "window": self.window,
             "max_values": self.max_values,
-            "beyond": self.beyond,
+            # The name of version 0.1: with another one every digest would change, and counts and consents with it.
+            "beyond": self.over_cap,
         }
 
     @cached_property
@@ -330,7 +331,7 @@ class Metric:
             "period": str(self.period),
             "window": self.window,
             "max_values": self.max_values,
-            "beyond": self.beyond,
+            "over_cap": self.over_cap,
             "retention_days": self.retention_days,
             "grace_days": self.grace_days,
             "expires": self.expires.isoformat(),

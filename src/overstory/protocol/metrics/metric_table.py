@@ -17,7 +17,7 @@ from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
-from overstory.protocol.metrics.metric import Beyond, Metric, Period, Strings
+from overstory.protocol.metrics.metric import Metric, OverCap, Period, Strings
 from overstory.protocol.metrics.toml_fields import Fields
 from overstory.protocol.wire.upload import METRIC_ID
 
@@ -79,12 +79,17 @@ KEYS: Final = (
     "period",
     "window",
     "max_values",
-    "beyond",
+    "over_cap",
     "retention_days",
     "grace_days",
     "expires",
 )
 """Every key of a metric, in the order in which they are best read."""
+
+EARLIER_NAME: Final = "beyond"
+"""What version 0.1 called `over_cap`; this version still reads it."""
+
+RENAME: Final = "version 0.1's name of over_cap: rename the key"
 
 DOMAIN_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "categories": ("kind", "names", "other", "ordered"),
@@ -111,7 +116,7 @@ def build_metric(fields: Fields, folder: Folder | None) -> Metric | None:
     """
     before = len(fields.faults)
     name = str(fields.path[-1])
-    fields.unknown(KEYS)
+    fields.unknown(KEYS, EARLIER_NAME)
     if METRIC_ID.fullmatch(name) is None:
         fields.fault(
             None, f"{name!r:.100} cannot be an id: give up to 64 of a-z, 0-9, '.', '_' and '-', a-z or 0-9 first"
@@ -129,7 +134,7 @@ def build_metric(fields: Fields, folder: Folder | None) -> Metric | None:
         "period": _period(fields),
         "window": _window(fields, built),
         "max_values": fields.whole("max_values", 1, MOST_REPORTS),
-        "beyond": _beyond(fields, domain),
+        "over_cap": _over_cap(fields, domain),
         "retention_days": _days(fields),
         "grace_days": fields.whole("grace_days", 0, MOST_DAYS, default=GRACE_DAYS),
         "expires": fields.date("expires", "the first day on which nothing is collected any more"),
@@ -298,13 +303,15 @@ def _window(fields: Fields, built: Mechanism | None) -> int | None:
     return window
 
 
-def _beyond(fields: Fields, domain: Domain | Strings | None) -> Beyond | None:
-    beyond = fields.choice("beyond", ("drop", "first", "nearest"), "first")
-    if beyond == "nearest" and domain is not None and (isinstance(domain, Strings) or not domain.ordered):
-        fields.fault(
-            "beyond", "nearest needs an ordered domain (bins, integers, ordered categories): use drop or first"
-        )
-    return cast(Beyond | None, beyond)
+def _over_cap(fields: Fields, domain: Domain | Strings | None) -> OverCap | None:
+    key = EARLIER_NAME if EARLIER_NAME in fields.table else "over_cap"
+    if key == EARLIER_NAME and "over_cap" in fields.table:
+        fields.fault(key, "version 0.1's name of over_cap, which is given too: remove it")
+        return None
+    over_cap = fields.choice(key, ("drop", "first", "nearest"), "first")
+    if over_cap == "nearest" and domain is not None and (isinstance(domain, Strings) or not domain.ordered):
+        fields.fault(key, "nearest needs an ordered domain (bins, integers, ordered categories): use drop or first")
+    return cast(OverCap | None, over_cap)
 
 
 def _days(fields: Fields) -> int | None:

@@ -19,7 +19,7 @@ from overstory.protocol.canonical import digest
 from overstory.protocol.errors import FormatError, ParameterError, suggestion
 from overstory.protocol.metrics.budget import PersonBudget, read_budget
 from overstory.protocol.metrics.metric import Metric
-from overstory.protocol.metrics.metric_table import KEYS, Folder, build_metric
+from overstory.protocol.metrics.metric_table import EARLIER_NAME, KEYS, RENAME, Folder, build_metric
 from overstory.protocol.metrics.toml_fields import Fault, Fields, RegistryError
 from overstory.protocol.metrics.toml_positions import Place, places
 
@@ -81,7 +81,10 @@ class MetricRegistry(Mapping[str, Metric]):
     @cached_property
     def digest(self) -> bytes:
         """The 16-byte digest of all that the file says; order, comments and spaces do not matter."""
-        return digest(self.to_json())
+        public = self.to_json()
+        for entry in public["metrics"]:
+            entry[EARLIER_NAME] = entry.pop("over_cap")  # in digests the key keeps its name of version 0.1
+        return digest(public)
 
     def to_json(self) -> dict[str, Any]:
         """Return the public registry as JSON values."""
@@ -124,8 +127,21 @@ def load_registry(path: str | os.PathLike[str] | Traversable, *, read_candidates
     ...     list(load_registry(Path(folder, "metrics.toml")))
     ['colour']
     """
-    folder = registry_folder(path) if read_candidates else None
-    return parse_registry(registry_text(path), folder, source=str(path))
+    folder, text = registry_folder(path) if read_candidates else None, registry_text(path)
+    registry = parse_registry(text, folder, source=str(path))
+    if EARLIER_NAME in text:
+        _warn_of_earlier_name(text, str(path))
+    return registry
+
+
+def _warn_of_earlier_name(text: str, source: str) -> None:
+    import logging
+
+    log = logging.getLogger("overstory.registry")
+    log.addHandler(logging.NullHandler())  # a program that sets up no logging is not written to
+    for name, table in tomllib.loads(text)["metrics"].items():
+        if EARLIER_NAME in table:
+            log.warning("%s: metrics.%s.%s is %s", source, name, EARLIER_NAME, RENAME)
 
 
 def registry_text(path: str | os.PathLike[str] | Traversable) -> str:
@@ -261,7 +277,7 @@ def metric_from_json(entry: Mapping[str, Any]) -> Metric:
     """
     try:
         name, domain = str(entry["id"]), dict(entry["domain"])
-        table = {key: entry[key] for key in KEYS if entry.get(key) is not None}
+        table = {key: entry[key] for key in (*KEYS, EARLIER_NAME) if entry.get(key) is not None}
         kept = {key: value for key, value in domain.items() if key != "domain" and value is not None}
         table["domain"] = {"kind": domain["domain"], **kept}
         table["expires"] = dt.date.fromisoformat(entry["expires"])

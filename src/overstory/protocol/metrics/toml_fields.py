@@ -101,10 +101,10 @@ class Fields:
         line = self.places[nearest].line if nearest else 1
         self.faults.append(Fault(line, ".".join(map(str, path)), message))
 
-    def unknown(self, known: Collection[str]) -> None:
-        """Note every key that is not known, with the one that may have been meant."""
+    def unknown(self, known: Collection[str], earlier: str | None = None) -> None:
+        """Note every key that is not known, with the one that may have been meant; an earlier name is never meant."""
         for key in self.table:
-            if key not in known:
+            if key not in known and key != earlier:
                 wanted = suggestion(key, known) or f"; the keys are {', '.join(known)}"
                 path = (*self.path, key)
                 self.faults.append(Fault(self.places[path].line, ".".join(map(str, path)), f"no such key{wanted}"))
