@@ -16,7 +16,7 @@ from overstory.privacy.registry.warnings import registry_warnings
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.metrics import load_registry, parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE as REGISTRY_OF_ONE
-from overstory.protocol.metrics.toml_positions import places
+from overstory.protocol.metrics.toml_positions import positions
 from support.running import python, within
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -449,7 +449,7 @@ def test_the_warnings_look_through_the_keys_once_and_not_for_every_metric(monkey
             walks.append(1)
             return super().__iter__()
 
-    monkeypatch.setattr("overstory.privacy.registry.warnings.places", lambda text: Watched(places(text)))
+    monkeypatch.setattr("overstory.privacy.registry.warnings.positions", lambda text: Watched(positions(text)))
     assert len(registry_warnings(parse_registry(text), text, dt.date(2026, 11, 22))) == 20
     assert len(walks) == 1
 

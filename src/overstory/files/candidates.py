@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from overstory.files.csv import Place
+    from overstory.files.csv import RecordPosition
     from overstory.files.io import Advance, FilePath
     from overstory.protocol.encodings.base import Encoding
 
@@ -48,7 +48,7 @@ def read_candidates(path: FilePath, advance: Advance | None = None) -> list[str]
     return candidates
 
 
-def _only_field(place: Place, fields: list[str]) -> str:
+def _only_field(place: RecordPosition, fields: list[str]) -> str:
     if len(fields) != 1:
         raise place.error(f"expected one candidate, found {len(fields)} fields: put a candidate with commas in quotes")
     return place.text(fields[0], "candidate")
@@ -181,7 +181,7 @@ class _Shape:
         rows = list(records(block, self.source, self._convert))
         return [name for name, _ in rows], self._positions([positions for _, positions in rows])
 
-    def _convert(self, place: Place, fields: list[str]) -> tuple[str, list[int]]:
+    def _convert(self, place: RecordPosition, fields: list[str]) -> tuple[str, list[int]]:
         given = [text for text in fields[1:] if text.strip()]
         if len(fields) > self.cells + 1 or len(given) < self.num_cohorts:
             raise place.error(
@@ -191,7 +191,7 @@ class _Shape:
         bits = self._bits(place, fields) if len(given) == self.cells else self._fewer_bits(place, given)
         return place.text(fields[0], "candidate"), list(bits)
 
-    def _fewer_bits(self, place: Place, given: list[str]) -> Iterator[int]:
+    def _fewer_bits(self, place: RecordPosition, given: list[str]) -> Iterator[int]:
         """Yield the positions of a row that has some once: each cohort's last is repeated, which sets no other bit."""
         held: list[list[int]] = [[] for _ in range(self.num_cohorts)]
         cohort = 0
@@ -209,7 +209,7 @@ class _Shape:
                 )
             yield from bits + bits[-1:] * (self.num_hashes - len(bits))
 
-    def _bits(self, place: Place, fields: list[str]) -> Iterator[int]:
+    def _bits(self, place: RecordPosition, fields: list[str]) -> Iterator[int]:
         for cell, text in enumerate(fields[1:]):
             cohort, which = divmod(cell, self.num_hashes)
             first = cohort * self.num_bits + 1

@@ -23,12 +23,12 @@ _BLANK: Final = " \t\r"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RecordPosition:
     """A record's place in its file.
 
     Examples
     --------
-    >>> Place("params.csv", 2).whole("12", "k", 1, 10)
+    >>> RecordPosition("params.csv", 2).whole("12", "k", 1, 10)
     Traceback (most recent call last):
     overstory.protocol.errors.FormatError: params.csv, line 2, field k: expected a whole number from 1 to 10, found '12'
     """
@@ -203,7 +203,7 @@ def _record_end(raw: bytes) -> int:
 
 
 def records(
-    block: Block, source: str, convert: Callable[[Place, list[str]], T], skipped: Skipped | None = None
+    block: Block, source: str, convert: Callable[[RecordPosition, list[str]], T], skipped: Skipped | None = None
 ) -> Iterator[T]:
     """Yield what `convert` makes of each record of a block; blank lines are passed over.
 
@@ -216,7 +216,7 @@ def records(
         reader = csv.reader((line + "\n" for line in _from(lines, start)), strict=True)
         first = start
         while True:
-            place = Place(source, block.first_line + first)
+            place = RecordPosition(source, block.first_line + first)
             try:
                 fields = _next(reader, place)
                 if fields is None:
@@ -237,7 +237,7 @@ def _from(lines: list[str], start: int) -> Iterator[str]:
     return (lines[i] for i in range(start, len(lines)))
 
 
-def _next(reader: Iterator[list[str]], place: Place) -> list[str] | None:
+def _next(reader: Iterator[list[str]], place: RecordPosition) -> list[str] | None:
     try:
         return next(reader, None)
     except csv.Error as error:
@@ -245,7 +245,7 @@ def _next(reader: Iterator[list[str]], place: Place) -> list[str] | None:
 
 
 def all_records(
-    stream: BinaryIO, source: str, convert: Callable[[Place, list[str]], T], skipped: Skipped | None = None
+    stream: BinaryIO, source: str, convert: Callable[[RecordPosition, list[str]], T], skipped: Skipped | None = None
 ) -> Iterator[T]:
     """Yield what `convert` makes of every record of a file without a header."""
     for block in blocks(stream, source):
@@ -269,7 +269,7 @@ def split_header(
     if head is None or not head.raw.strip():
         raise FormatError(f"the file is empty: expected a header with {expected}", source=source)
     line, end, rest = head.raw.partition(b"\n")
-    place = Place(source, head.first_line)
+    place = RecordPosition(source, head.first_line)
     names = [name.strip() for name in next(records(Block(head.first_line, line), source, _fields), [])]
     for usual, other in (other_names or {}).items():
         names = [usual if name == other and usual not in names else name for name in names]
@@ -282,7 +282,7 @@ def split_header(
     return names, _after(Block(head.first_line + len(end), rest), cut)
 
 
-def _fields(place: Place, fields: list[str]) -> list[str]:  # noqa: ARG001 - a converter
+def _fields(place: RecordPosition, fields: list[str]) -> list[str]:  # noqa: ARG001 - a converter
     return fields
 
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING
 
-from overstory.files.csv import Place, blocks, records, split_header
+from overstory.files.csv import RecordPosition, blocks, records, split_header
 from overstory.files.io import FilePath, reading, writing_text
 from overstory.protocol.errors import FormatError, ParameterError
 
@@ -64,7 +64,7 @@ def read_params(path: FilePath) -> RapporParameters:
     with reading(path) as stream:
         names, rest = split_header(blocks(stream, source), source, LETTERS)
 
-        def convert(place: Place, fields: list[str]) -> RapporParameters:
+        def convert(place: RecordPosition, fields: list[str]) -> RapporParameters:
             return _row(place, fields, names)
 
         rows = [row for block in rest for row in records(block, source, convert)]
@@ -73,7 +73,7 @@ def read_params(path: FilePath) -> RapporParameters:
     return rows[0]
 
 
-def _row(place: Place, fields: list[str], names: list[str]) -> RapporParameters:
+def _row(place: RecordPosition, fields: list[str], names: list[str]) -> RapporParameters:
     given = {letter: place.column(fields, names.index(letter), len(names)) for letter in LETTERS}
     k, h, m = (place.whole(given[letter], letter, 1, 1 << 16) for letter in "khm")
     p, q, f = (place.number(given[letter], letter) for letter in "pqf")

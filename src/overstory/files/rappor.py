@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from overstory.analysis.reports import SupportCounts
-from overstory.files.csv import Place, Skipped, all_records, blocks, quoted, records, short, split_header
+from overstory.files.csv import RecordPosition, Skipped, all_records, blocks, quoted, records, short, split_header
 from overstory.files.io import Advance, FilePath, reading, writing_text
 from overstory.files.spreadsheet import writing_csv
 from overstory.privacy import text as words
@@ -41,7 +41,7 @@ def read_counts(path: FilePath, num_cohorts: int, num_bits: int, notes: list[str
     """
     source = os.fspath(path)
 
-    def convert(place: Place, fields: list[str]) -> list[int]:
+    def convert(place: RecordPosition, fields: list[str]) -> list[int]:
         return _row(place, fields, num_bits)
 
     with reading(path) as stream:
@@ -64,7 +64,7 @@ def read_counts(path: FilePath, num_cohorts: int, num_bits: int, notes: list[str
     return counts
 
 
-def _row(place: Place, fields: list[str], num_bits: int) -> list[int]:
+def _row(place: RecordPosition, fields: list[str], num_bits: int) -> list[int]:
     if len(fields) != num_bits + 1:
         raise place.error(
             f"expected {num_bits + 1} fields, the cohort's reports and {num_bits} bit counts (k), found {len(fields)}"
@@ -105,7 +105,7 @@ def read_values(
         names, rest = split_header(blocks(stream, source), source, COLUMNS)
         client, cohort, value = (names.index(name) for name in COLUMNS)
 
-        def convert(place: Place, fields: list[str]) -> Holding:
+        def convert(place: RecordPosition, fields: list[str]) -> Holding:
             holding = Holding(
                 place.text(place.column(fields, client, len(names)), "client"),
                 place.whole(fields[cohort], "cohort", 0, num_cohorts - 1),

@@ -13,7 +13,7 @@ import numpy as np
 
 from overstory.analysis.reports import ReportBatch
 from overstory.files.arrow_csv import SMALLEST, read_block
-from overstory.files.csv import Block, Place, Skipped, blocks, quoted, records, split_header
+from overstory.files.csv import Block, RecordPosition, Skipped, blocks, quoted, records, split_header
 from overstory.files.io import reading, writing_text
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class _Table:
         matrix = np.frombuffer(bytes(bits), "<u8").astype(np.uint64, copy=False).reshape(-1, words)
         return self.batch(np.array(cohorts, np.uint16), matrix)
 
-    def _convert(self, place: Place, fields: list[str]) -> tuple[int, int]:
+    def _convert(self, place: RecordPosition, fields: list[str]) -> tuple[int, int]:
         irr = place.bits(place.column(fields, self.irr, self.width), "irr", self.num_bits)
         return place.whole(fields[self.cohort], "cohort", 0, self.num_cohorts - 1), irr
 
@@ -108,7 +108,7 @@ class _Table:
         """Each text that occurs is read once, by the exact reader's own rule."""
         from overstory.protocol.errors import FormatError
 
-        place = Place(self.source, 0)
+        place = RecordPosition(self.source, 0)
         texts = (text.decode("utf-8", "surrogateescape") for text in column.dictionary.to_pylist())
         try:
             known = [place.whole(text, "cohort", 0, self.num_cohorts - 1) for text in texts]

@@ -21,7 +21,7 @@ from overstory.protocol.metrics.metric_table import NOT_PLANNED, Folder, read_do
 from overstory.protocol.metrics.registry import read_root
 from overstory.protocol.metrics.toml_fields import Fields
 from overstory.protocol.metrics.toml_positions import Path as KeyPath
-from overstory.protocol.metrics.toml_positions import Place
+from overstory.protocol.metrics.toml_positions import TomlPosition
 
 STRINGS: Final = ("epsilon_report", "epsilon_permanent", "reports", "candidates", "alpha", "thrifty")
 SYMBOLS: Final = ("epsilon_report", "epsilon_permanent", "reports")
@@ -139,7 +139,7 @@ def plan_registry(text: str, folder: Folder | None, *, source: str | None = None
     if root.faults:
         raise RegistryError(root.faults, source=source)
     for name in reversed(found):
-        text = _replaced(text, root.places["metrics", name, "needs"], found[name])
+        text = _replaced(text, root.positions["metrics", name, "needs"], found[name])
     parse_registry(text, folder, source=source)
     return text, list(found.values())
 
@@ -158,8 +158,8 @@ def _with_needs(root: Fields) -> dict[str, Fields]:
     metrics = root.table.get("metrics")
     tables = metrics.items() if isinstance(metrics, dict) else ()
     waiting = [name for name, table in tables if isinstance(table, dict) and "needs" in table and "oracle" not in table]
-    waiting.sort(key=lambda name: root.places["metrics", name, "needs"].start)
-    return {name: Fields(metrics[name], ("metrics", name), root.places, root.faults) for name in waiting}  # type: ignore[index]
+    waiting.sort(key=lambda name: root.positions["metrics", name, "needs"].start)
+    return {name: Fields(metrics[name], ("metrics", name), root.positions, root.faults) for name in waiting}  # type: ignore[index]
 
 
 def _planned(name: str, fields: Fields, folder: Folder | None) -> Planned | None:
@@ -167,10 +167,10 @@ def _planned(name: str, fields: Fields, folder: Folder | None) -> Planned | None
     if needs is None:
         return None
     path: KeyPath = (*fields.path, "needs")
-    if not _on_one_line(fields.places[path]):
+    if not _on_one_line(fields.positions[path]):
         fields.fault("needs", "write needs = {...} as one inline table, so that it can be replaced")
         return None
-    quiet = Fields(fields.table, fields.path, fields.places)  # its domain's faults are noted already
+    quiet = Fields(fields.table, fields.path, fields.positions)  # its domain's faults are noted already
     domain, candidates = read_domain(quiet, folder)
     if domain is None or quiet.faults:
         return None
@@ -200,7 +200,7 @@ def _check_kinds(needs: Fields) -> None:
             needs.fault(key, f"{value!r:.100}: give {wanted}")
 
 
-def _on_one_line(place: Place) -> bool:
+def _on_one_line(place: TomlPosition) -> bool:
     return place.value > place.start
 
 
@@ -261,7 +261,7 @@ def _chosen(name: str, choice: Choice, reports: int, instead: str | None) -> Pla
     return Planned(name, built, kept, choice.standard_error, reports, values, instead)
 
 
-def _replaced(text: str, place: Place, planned: Planned) -> str:
+def _replaced(text: str, place: TomlPosition, planned: Planned) -> str:
     """Return the text with the needs as a comment, and what was planned under it, indented alike."""
     line_start = text.rfind("\n", 0, place.start) + 1
     indent = text[line_start : place.start]

@@ -6,7 +6,7 @@ import tomllib
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
-from overstory.protocol.metrics.toml_positions import places
+from overstory.protocol.metrics.toml_positions import positions
 from support.toml_documents import DOCUMENTS
 
 
@@ -32,7 +32,7 @@ def parsed(text):
 def test_every_key_is_found_and_nothing_else(text):
     document = parsed(text)
     assume(document is not None)
-    found, really = places(text), dict(paths(document))
+    found, really = positions(text), dict(paths(document))
     assert set(found) == set(really)
     for path, place in found.items():
         assert place.line == text[: place.start].count("\n") + 1
@@ -74,4 +74,4 @@ def test_the_generated_documents_use_the_whole_language():
     ],
 )
 def test_lines_read_by_a_person(text, path, line):
-    assert places(text)[path].line == line
+    assert positions(text)[path].line == line

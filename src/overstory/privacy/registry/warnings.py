@@ -20,7 +20,7 @@ from overstory.protocol.domains import Categories, Domain
 from overstory.protocol.encodings.base import DEFAULT_SEEDS, SEEDS
 from overstory.protocol.metrics import Fault, Metric, MetricRegistry, Strings
 from overstory.protocol.metrics.metric_table import EARLIER_NAME, RENAME
-from overstory.protocol.metrics.toml_positions import places
+from overstory.protocol.metrics.toml_positions import positions
 
 MOST_SEEDS = 1024
 """Cohorts, seeds or rows up to which a device is one of a crowd: of a million devices about a thousand share each."""
@@ -47,7 +47,7 @@ def registry_warnings(registry: MetricRegistry, text: str, today: dt.date) -> li
     ...     print(warning)
     line 14, metrics.colour.expires: expired on 2027-11-21: nothing is collected any more; renew it or remove it
     """
-    where = places(text)
+    where = positions(text)
     keys: dict[str | int, set[str | int]] = {}
     for path in where:
         if len(path) == 3 and path[0] == "metrics":
@@ -168,7 +168,7 @@ def seed_notes(registry: MetricRegistry, text: str, going_on: MetricRegistry | N
     >>> print(*seed_notes(parse_registry(hashed), hashed))  # doctest: +ELLIPSIS
     metrics.colour: olh without num_seeds takes 64 public seeds; version 0.1 took 2147483648. ...
     """
-    where = places(text)
+    where = positions(text)
     for name, metric in registry.items():
         mechanism = metric.mechanism
         taken = mechanism.parameters.get("num_seeds", SEEDS)

@@ -21,7 +21,7 @@ from overstory.protocol.metrics.budget import PersonBudget, read_budget
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.metrics.metric_table import EARLIER_NAME, KEYS, RENAME, Folder, build_metric
 from overstory.protocol.metrics.toml_fields import Fault, Fields, RegistryError
-from overstory.protocol.metrics.toml_positions import Place, places
+from overstory.protocol.metrics.toml_positions import TomlPosition, positions
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -284,7 +284,7 @@ def metric_from_json(entry: Mapping[str, Any]) -> Metric:
         stated = entry["digest"]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(f"this is no metric of a public registry: {error!r}") from None
-    nowhere: defaultdict[tuple[str | int, ...], Place] = defaultdict(lambda: Place(1, 0, 0, 0))
+    nowhere: defaultdict[tuple[str | int, ...], TomlPosition] = defaultdict(lambda: TomlPosition(1, 0, 0, 0))
     root = Fields({name: table}, (), nowhere)
     fields = root.subtable(name, "a table")
     metric = None if fields is None else build_metric(fields, None)
@@ -296,9 +296,9 @@ def metric_from_json(entry: Mapping[str, Any]) -> Metric:
 
 
 def read_root(text: str, *, source: str | None = None) -> Fields:
-    """Return the document's root with the places of its keys, nothing checked but that it is TOML."""
+    """Return the document's root with the positions of its keys, nothing checked but that it is TOML."""
     try:
-        return Fields(tomllib.loads(text), (), places(text))
+        return Fields(tomllib.loads(text), (), positions(text))
     except (ValueError, RecursionError) as error:  # a ValueError is also what a number of 5,000 digits gives
         raise RegistryError([_syntax(error, text)], source=source) from None
 

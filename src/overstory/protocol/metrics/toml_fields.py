@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from overstory.protocol.errors import FormatError, suggestion
-from overstory.protocol.metrics.toml_positions import Path, Place
+from overstory.protocol.metrics.toml_positions import Path, TomlPosition
 
 
 @dataclass(frozen=True, order=True)
@@ -89,16 +89,16 @@ class Fields:
 
     table: Mapping[str, Any]
     path: Path
-    places: Mapping[Path, Place]  # where each key stands
+    positions: Mapping[Path, TomlPosition]  # by key
     faults: list[Fault] = field(default_factory=list)
 
     def fault(self, key: str | None, message: str) -> None:
         """Note a fault of a key, at its line, or at the nearest table's that was written."""
         path = self.path if key is None else (*self.path, *key.split("."))
         nearest = path
-        while nearest and nearest not in self.places:
+        while nearest and nearest not in self.positions:
             nearest = nearest[:-1]
-        line = self.places[nearest].line if nearest else 1
+        line = self.positions[nearest].line if nearest else 1
         self.faults.append(Fault(line, ".".join(map(str, path)), message))
 
     def unknown(self, known: Collection[str], earlier: str | None = None) -> None:
@@ -107,7 +107,7 @@ class Fields:
             if key not in known and key != earlier:
                 wanted = suggestion(key, known) or f"; the keys are {', '.join(known)}"
                 path = (*self.path, key)
-                self.faults.append(Fault(self.places[path].line, ".".join(map(str, path)), f"no such key{wanted}"))
+                self.faults.append(Fault(self.positions[path].line, ".".join(map(str, path)), f"no such key{wanted}"))
 
     def required(self, key: str, wanted: str) -> Any:
         """Return a value, or note that it is missing."""
@@ -182,7 +182,7 @@ class Fields:
         if not isinstance(value, dict):
             self.fault(key, f"{value!r:.100} is no table: give {wanted}")
             return None
-        return Fields(value, (*self.path, key), self.places, self.faults)
+        return Fields(value, (*self.path, key), self.positions, self.faults)
 
 
 def _is_link(text: str) -> bool:

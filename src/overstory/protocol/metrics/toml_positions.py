@@ -1,7 +1,7 @@
-"""Where each key of a TOML document stands: the standard library's parser keeps no lines, and a fault needs one.
+"""The position of each key in a TOML document. The standard library's parser keeps none, and an error needs its line.
 
-`tomllib` decides what a document says; `places` only finds again, in a document that it has accepted, where each key
-was written. So it may be lenient: it checks nothing. The tests hold its paths against the parser's.
+`tomllib` decides whether a document is valid and what it contains. `positions` then finds the keys again in a valid
+document, so it checks nothing. The tests compare its paths with the parser's.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a key and its value stand.
+class TomlPosition:
+    """Where a key and its value are.
 
     Attributes
     ----------
@@ -45,12 +45,12 @@ _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 _PLAIN: Final = re.compile(r"[^,\]}#\n]*")
 
 
-def places(text: str) -> dict[Path, Place]:
-    r"""Return where each key and each element of an array stands, in a document that `tomllib` accepts.
+def positions(text: str) -> dict[Path, TomlPosition]:
+    r"""Return the position of each key and each element of an array, in a document that `tomllib` accepts.
 
     Examples
     --------
-    >>> found = places('a.b = 1\n[[c]]\nd = [2, {e = 3}]\n')
+    >>> found = positions('a.b = 1\n[[c]]\nd = [2, {e = 3}]\n')
     >>> {path: place.line for path, place in found.items()} == {
     ...     ("a",): 1, ("a", "b"): 1, ("c",): 2, ("c", 0): 2, ("c", 0, "d"): 3,
     ...     ("c", 0, "d", 0): 3, ("c", 0, "d", 1): 3, ("c", 0, "d", 1, "e"): 3,
@@ -66,7 +66,7 @@ class _Scanner:
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
         self.newlines = [found.start() for found in re.finditer("\n", text)]
-        self.found: dict[Path, Place] = {}
+        self.found: dict[Path, TomlPosition] = {}
         self._elements: dict[Path, int] = {}  # how many tables each array of tables has so far
         table: Path = ()
         self._skip(_BLANK)
@@ -91,7 +91,7 @@ class _Scanner:
         return here
 
     def _keep(self, path: Path, start: int, value: int) -> None:
-        self.found[path] = Place(bisect_right(self.newlines, start - 1) + 1, start, value, self.at)
+        self.found[path] = TomlPosition(bisect_right(self.newlines, start - 1) + 1, start, value, self.at)
 
     def _keep_parents(self, path: Path, start: int) -> None:
         """Let tables that are only named on the way to a key stand where they were first named."""
