@@ -1,8 +1,7 @@
-"""The collector's log: one line an event on standard error, with its time and level, as text or as JSON.
+"""The collector's log: one line per event on standard error, with time and level, as text or as JSON.
 
-Lines are about the collector: starting, reloading, stopping, and what fails. No request is logged.
-
-One line a minute for the same fault, with how often it occurred since: a store that is away fails each request.
+It logs starts, reloads, stops and failures of the collector, and never a request. A repeated failure is logged once a
+minute, with its number: while a store is unavailable, every request fails.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""Records of a CSV file, exactly: quoted fields, every error with its file, line and field.
+"""Records of a CSV file, read exactly: quoted fields, and every error with its file, line and field.
 
-A file is cut into blocks of whole records. A fast reader may take a block as a whole; what it does not understand it
-leaves to the exact reader here, which says what is wrong and where.
-
-Fields of a record: what stands there, checked, or one error that says what was expected.
+A file is split into blocks of complete records. A fast reader may read a block; blocks that it does not understand are
+left to the exact reader here. `RecordPosition` checks fields and makes the errors.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Counts of a stretch of time: from a store or over HTTP, the same afterwards.
-
-Counts of a collector that runs elsewhere, over HTTP: what `read_store` gives where the store itself is.
-"""
+"""Counts by period of one metric, read from a store or from a collector over HTTP; both give `PeriodCounts`."""
 
 from __future__ import annotations
 

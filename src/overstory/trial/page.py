@@ -1,8 +1,6 @@
-"""The HTML page of a column: one file, dark and light, nothing fetched from anywhere.
+"""The HTML page of a trial: one file, in light and dark, that loads nothing from elsewhere, and its pictures.
 
-It is written without a library of templates: loading one took longer than the collection of a small file.
-
-The page's pictures, in the house's style.
+It is written without a template library: loading one took longer than the trial of a small file.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""From a column to a histogram, in one pass: which values there are, and how many rows hold each.
+"""A column's histogram, read in one pass: the values, and how many rows have each.
 
-Who reports does not matter to a collection in which each row is a device of its own, only how many hold each value: so
-a histogram is all that is kept of the file.
-
-Rows that belong together: a device's rows are several reports of it, which share its permanent responses.
+Where each row is a device of its own, the histogram is all that a trial needs. Where several rows belong to one device,
+`Devices` has them by device, because a device's reports share its permanent responses.
 """
 
 from __future__ import annotations

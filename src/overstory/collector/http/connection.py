@@ -1,14 +1,11 @@
-"""Small posts of reports are answered without a task, an event or a scope of their own.
+"""Fast path for small posts of reports: no task, no event and no ASGI scope per request.
 
-That is most of what a request costs; one that begins as another did costs no parsing either. Everything else, larger
-posts included, goes on to the ASGI application. An `_Exchange` takes the place of uvicorn's request-response cycle
-meanwhile, so that pipelining, keep-alive and shutdown stay uvicorn's; what every request is bounded by is in
-`bounded_connection`.
+Those are most of the cost of a request. An `_Exchange` takes the place of uvicorn's request-response cycle, so that
+uvicorn still does pipelining, keep-alive and shutdown. All other requests, larger posts included, go to the ASGI
+application. The bounds of every request are in `bounded_connection`.
 
-Most posts begin with the very bytes that another post began with: such a head is not parsed again.
-
-A sender's library writes its head alike each time, and so do all devices that run it: only the body differs. What a
-head means was found by the parser, once; the same bytes at the same place, the beginning of a request, mean the same.
+`HeaderCache` saves the parsing, too. All devices that run the same library send the same head; only the body differs.
+The parser reads such a head once. The same bytes at the beginning of another request have the same meaning.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""POST /v1/reports without a web framework: a head and a body in, one answer out, after the commit.
+"""POST /v1/reports: `ReportEndpoint` decides and answers after the commit, `HotPath` calls it from ASGI.
 
-The one path that is hot: POST /v1/reports as bare ASGI, in front of an application that answers all the rest.
+No web framework is involved in a post; `HotPath` passes all other requests to the application behind it.
 """
 
 from __future__ import annotations

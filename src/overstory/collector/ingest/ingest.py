@@ -1,8 +1,6 @@
-"""What becomes of a request's body: bytes, a registry and a time in; reports to store and a result per upload out.
+"""The decision about a request's body: bytes, a registry and a time in; reports to store and a result per upload out.
 
-Nothing here opens a socket, reads a clock or touches a store.
-
-A request's body as its bytes: compression undone, never beyond a bound.
+Nothing here opens a socket, reads a clock or touches a store. Compressed bodies are inflated up to a bound.
 """
 
 from __future__ import annotations

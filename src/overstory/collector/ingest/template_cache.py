@@ -1,8 +1,8 @@
-"""Most posts are one report of a metric and period of which many came before: all their bytes but a few are the same.
+"""A fast path for uploads of one report, which differ from earlier ones of the same metric and period in few bytes.
 
-An upload of one report consists of a batch id, a cohort, a payload, a checksum, and bytes that follow from the metric,
-its parameters and the period. Once an upload with these latter bytes was judged sound, only the former are looked at
-in the next. Whatever is not exactly alike goes the long way, which also finds the reason when it is refused.
+Such an upload consists of a batch id, a cohort, a payload, a checksum, and bytes that depend only on the metric, its
+parameters and the period. When an upload with these latter bytes was accepted, only the former are checked in the next.
+An upload that differs in any other byte takes the full path, which also finds the reason when it refuses.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the two databases have in common: transactions that write, moments that are read, errors in one sentence.
+"""What SQLite and PostgreSQL have in common: writing and reading transactions, and errors as one sentence.
 
-What can go wrong with a store, each in one sentence that says what would be right.
+Each error message says what is wrong with the store, and where possible what to do.
 """
 
 from __future__ import annotations

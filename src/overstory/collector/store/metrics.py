@@ -1,9 +1,7 @@
-"""What the store remembers of its metrics: how their reports are counted, and how long they are kept.
+"""The metrics that the store remembers, with how their reports are counted and how long they are stored; and a summary.
 
-A collector that was started with a registry leaves here what a later one, or an operator without that registry, needs
-to count, to retain, and not to mix.
-
-What a store holds, in figures.
+A collector that starts with a registry saves here what a later collector, or an operator without that registry, needs
+to count reports, to delete them after retention, and to keep different parameters apart.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The embedded database: one file, write-ahead log, every commit on the disk before it is acknowledged.
+"""The embedded database: one file with a write-ahead log; every commit is on disk before it is acknowledged.
 
-A lock that is handed over in the order in which it was asked for.
+Writers of one process take turns through `FairLock`, in the order in which they asked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The HTML page of a collection: one file, nothing fetched from anywhere.
-
-The page's pictures, in the house's style.
-"""
+"""The HTML page of the demonstration: one file that loads nothing from elsewhere, and its pictures."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""One collection from end to end: simulated devices, HTTP, a real collector on its store, and the analyst's files.
+"""The demonstration from end to end: respondents, simulated devices, HTTP, a collector and its store, an analyst.
 
-Who takes part in the demonstration: respondents drawn from the real figures of the epidemic.
-
-The demonstration's metric registry: the file that its devices and its collector share.
+Respondents are drawn from the real figures of the epidemic. Devices and collector share one registry file.
 """
 
 from __future__ import annotations
