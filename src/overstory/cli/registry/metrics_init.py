@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from overstory.cli.arguments import add_command
+from overstory.cli.registry.lint import lint
 from overstory.presentation.streams import printable
 from overstory.protocol.errors import ParameterError
 
@@ -74,8 +75,6 @@ def run(args: argparse.Namespace) -> int:
     with replacing(str(path)) as partial:
         Path(partial).write_bytes(text.encode())
     print(f"{args.file} is written; what `overstory metrics lint {args.file}` says of it:")
-    from overstory.cli.registry.metrics import lint
-
     status = lint(args.file)
     words = 'kind = "strings"' in text
     print("\n".join(_next_steps(args.file, name, value, " --candidates words.txt" if words else "")))

@@ -1,0 +1,46 @@
+"""``overstory metrics lint``: the faults, warnings and notes of a registry file."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+BAD_INPUT: Final = 2
+WARNED: Final = 1
+
+
+def lint(file: str, *, strict: bool = False, as_json: bool = False) -> int:
+    """Print the faults, warnings and notes of a registry file; return the exit status."""
+    import datetime as dt
+
+    from overstory.privacy.registry.warnings import registry_notes, registry_warnings, seed_notes
+    from overstory.privacy.text import plural
+    from overstory.protocol.metrics import RegistryError, parse_registry, registry_folder, registry_text
+
+    text = registry_text(file)
+    try:
+        registry = parse_registry(text, registry_folder(file), source=file)
+    except RegistryError as error:
+        faults, warnings, notes, count = error.faults, [], [], 0
+    else:
+        faults, count = (), len(registry)
+        warnings = registry_warnings(registry, text, dt.datetime.now(dt.UTC).date())
+        notes = [*registry_notes(registry), *seed_notes(registry, text)]
+    if as_json:
+        listed = {"faults": [vars(fault) for fault in faults], "warnings": [vars(fault) for fault in warnings]}
+        print(json.dumps({"file": file, "metrics": count} | listed | {"notes": notes}, indent=2))
+    else:
+        for kind, these in (("", faults), ("warning: ", warnings)):
+            for fault in these:
+                print(f"{file}:{fault.line}: {kind}{fault.field}{': ' if fault.field else ''}{fault.message}")
+        for note in notes:
+            print(f"{file}: note: {note}")
+        print(f"{file}: {plural(len(faults), 'fault')}" if faults else _fine(file, count, len(warnings)))
+    return BAD_INPUT if faults else WARNED if warnings and strict else 0
+
+
+def _fine(file: str, metrics: int, warnings: int) -> str:
+    from overstory.privacy.text import plural
+
+    summary = f"{file}: {plural(metrics, 'metric')}, no fault"
+    return f"{summary}, {plural(warnings, 'warning')}" if warnings else summary
