@@ -131,7 +131,7 @@ class BadLine:
         The number of the line, from 1.
     field
         The name of the column at fault, where it is one.
-    said
+    detail
         What is wrong, and what would be right.
     """
 

@@ -103,7 +103,7 @@ class EstimateSeries:
         The support counts that the estimates are of.
     kind
         What `parts` are: one total, one for each period, or cumulative.
-    choices
+    options
         How the counts were read; its `interval_kind` is filled in.
     parts
         The estimates, in the order of their periods.

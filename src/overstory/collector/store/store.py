@@ -40,7 +40,7 @@ class Store:
     ----------
     database
         The open database: SQLite or PostgreSQL.
-    knowledge
+    entries
         How to count each mechanism's reports, by metric id and digest.
 
     Examples
