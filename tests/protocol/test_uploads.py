@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overstory.collector.http.responses import refusal, trouble
+from overstory.collector.http.responses import error_response, refusal
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import parse_registry
@@ -204,7 +204,7 @@ def test_every_reason_has_a_status_and_a_sentence():
 
 @pytest.mark.parametrize("reason", [*Reason, "not-found", "slow"])
 def test_problem_details_have_every_member_of_the_standard(reason):
-    answer = refusal(reason) if isinstance(reason, Reason) else trouble(404, reason, "There is no such page.")
+    answer = refusal(reason) if isinstance(reason, Reason) else error_response(404, reason, "There is no such page.")
     problem = json.loads(answer.body)
     assert list(problem)[:5] == ["type", "title", "status", "detail", "reason"]
     assert (problem["type"], problem["status"]) == (f"/problems/{reason}", answer.status)
