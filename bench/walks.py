@@ -30,6 +30,7 @@ import overstory
 from _tracing import Trace, Walk, follow
 from overstory.cli.main import main as command_line
 from overstory.client import Client, parse_registry
+from speed_cold import REGISTRY as WEEKLY
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "explanation" / "architecture.md"
 START, STOP = "<!-- walks -->\n", "<!-- end of walks -->\n"
@@ -46,20 +47,7 @@ GOALS: Final = {
 }
 """Files at most, where there is a goal."""
 
-REGISTRY: Final = """
-registry = "2026-11-22"
-[metrics.tree]
-title = "Tree"
-description = "The tree in front of the house."
-owner = "Garden"
-purpose = "https://example.org/issues/1"
-expires = 2099-12-31
-domain = {kind = "categories", names = ["oak", "ash", "elm"]}
-oracle = "grr"
-parameters = {epsilon = 1.0}
-period = "day"
-retention_days = 90
-"""
+REGISTRY: Final = WEEKLY.replace('"week"', '"day"').replace("2027-11-21", "2099-12-31")
 
 # --- a device ---------------------------------------------------------------------------------------------------------
 

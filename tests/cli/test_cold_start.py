@@ -13,22 +13,17 @@ from support.running import within
 
 COMPILERS = ("numba", "llvmlite", "matplotlib", "pyarrow", "scipy")
 HEAVY = (*COMPILERS, "numpy", "rich", "jinja2", "sqlalchemy", "fastapi", "uvicorn")
-REGISTRY = """\
-registry = "2026-11-22"
-[metrics.tree]
-title = "Tree"
-description = "The tree in front of the house."
-owner = "Garden"
-purpose = "https://example.org/issues/1"
-expires = 2027-11-21
-domain = {kind = "categories", names = ["oak", "ash", "elm"]}
-oracle = "grr"
-parameters = {epsilon = 1.0}
-period = "week"
-retention_days = 90
-"""
 DECODE = "decode --params params.csv --counts counts.csv --map map.csv -o results"
 PARAMS = "k,h,m,p,q,f\n16,2,4,0.5,0.75,0.5\n"
+
+
+def the_bench():
+    """The script that times what is looked at here, on the same registry."""
+    path = Path(__file__).parents[2] / "bench" / "speed_cold.py"
+    spec = importlib.util.spec_from_file_location("speed_cold", path)
+    bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+    return bench
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +36,7 @@ def folder(tmp_path_factory):
     (path / "params.csv").write_text(PARAMS)
     rows = [f"c{i},{i % 4},{('oak', 'ash')[i % 2]}" for i in range(40)]
     (path / "values.csv").write_text("client,cohort,value\n" + "\n".join(rows) + "\n")
-    (path / "metrics.toml").write_text(REGISTRY)
+    (path / "metrics.toml").write_text(the_bench().REGISTRY)
     for line in (
         "store create kept.db",
         "local --state state --app trees --registry metrics.toml",
@@ -176,10 +171,7 @@ def test_decoding_a_small_file_loads_no_part_of_numpy_that_it_can_do_without(sta
 
 def test_every_command_that_ends_by_itself_is_timed():
     """What `bench/speed_cold.py` leaves out is named here, with why."""
-    path = Path(__file__).parents[2] / "bench" / "speed_cold.py"
-    spec = importlib.util.spec_from_file_location("speed_cold", path)
-    bench = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(bench)
+    bench = the_bench()
     timed = {line.split()[0] for line in bench.SMALL.values()}
     long = {"serve", "gateway", "demo", "reproduce", "bench", "simulate"}
     of_a_person = {"on", "local", "off", "forget", "view"}  # one module with status, which is timed

@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-USUAL_STATES = 26  # as many as the paper of 2022 took
-
-
 @dataclass(frozen=True, eq=False)
 class Respondents:
     """Respondents, each in one state.
