@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
     from overstory.trial.survey import Survey, survey
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 __all__ = [
     "Difference",
     "Estimate",

@@ -116,7 +116,7 @@ def test_the_log_says_when_it_started_reloaded_and_stopped_and_what_matters(tmp_
     assert len(lines) == len(running.log().splitlines()) == 5
     digest = parse_registry(REGISTRY).digest.hex()
     assert lines[0] == ("info", "there is no store yet: making one")
-    for part in ("overstory 0.1.0", f"127.0.0.1:{running.address[1]}", f"digest {digest}", "sqlite:///store.db"):
+    for part in ("overstory 0.2.0.dev0", f"127.0.0.1:{running.address[1]}", f"digest {digest}", "sqlite:///store.db"):
         assert part in lines[1][1]
     assert lines[2][1] == f"reloaded: registry 2026-11-21 (digest {digest}), 6 metrics, as before"
     assert lines[3][1].startswith("stopping: posts are refused")

@@ -213,7 +213,7 @@ def test_nothing_about_a_sender_is_logged_or_stored(registry) -> None:
     words = [line.split()[1:5] for line in said[1].splitlines()]
     assert [" ".join(first) for first in words] == [
         "info there is no",
-        "info overstory 0.1.0 serves",
+        "info overstory 0.2.0.dev0 serves",
         "info stopping: posts are",
         "info stopped: everything that",
     ]

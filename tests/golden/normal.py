@@ -28,10 +28,11 @@ RULES: Final = (
     ("VERSION", re.compile(rf"(?<![\w.]){re.escape(__version__)}(?![\w.])")),
     ("SECONDS", re.compile(r'(?<="seconds": )[\d.]+')),
     ("SIZE", re.compile(r'(?<="size": )\d+')),
+    ("KEY", re.compile(r'(?<="key": ")[0-9a-f]{32}(?=")')),
     ("MACHINE", re.compile(r"[\d,]+(?= MiB free| at once)")),
 )
 """Name, and what it replaces: the folder of a scene, a port, the version; how long something took, how large a
-database is on the disk, what this machine has."""
+database is on the disk, what an experiment's result is stored under (a digest of its source), what this machine has."""
 
 NUMBER: Final = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[-+]\d{1,3})?(?![\w.]*\w)")
 

@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Examples
     --------
     >>> main(["--version"])
-    overstory 0.1.0
+    overstory 0.2.0.dev0
     0
     """
     write_anything()
