@@ -79,8 +79,7 @@ with tempfile.TemporaryDirectory() as folder:
 """
 
 
-def test_a_record_loads_of_the_privacy_package_what_it_charges_with():
+def test_a_record_loads_nothing_of_the_privacy_package():
+    """What a report costs is worked out when the ledger is written, by `flush`."""
     ran = subprocess.run([sys.executable, "-c", RECORD], capture_output=True, text=True, check=True)
-    loaded = {name.removeprefix("overstory.privacy.") for name in ran.stdout.split()}
-    assert {"terms", "payload_terms"} <= loaded
-    assert not loaded & {"approximate", "attacks.success", "caveats", "statements"}, loaded
+    assert ran.stdout.split() == []

@@ -14,7 +14,7 @@ from math import inf, isinf
 import pytest
 from test_epsilons_of_tables import CASES, LONG, made, spread_cohort
 
-from overstory.privacy import Event, Ledger, Spend, change_leak, epsilon_between, memo, terms_of
+from overstory.privacy import Event, Ledger, Spend, change_leak, epsilon_between, terms_of
 from overstory.privacy.histories.bits import _Steps, patterns
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.errors import ParameterError
@@ -69,7 +69,7 @@ def tables(built):
         encode[NOTHING] = built.encoding.nothing
 
         def label(value, _):
-            return value if value == NOTHING else memo(built, value, cohort)
+            return value if value == NOTHING else built.response_key(value, cohort)
 
         return [*encode], TableDevice(*both, encode=encode.get, label=label)
     return None, TableDevice(*both, encode=lambda value: value[0], label=lambda value, _: value)

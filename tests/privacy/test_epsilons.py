@@ -4,8 +4,9 @@ from decimal import Decimal
 
 import pytest
 
-from overstory.privacy import change_leak, statement
+from overstory.privacy import change_leak, statement, terms_of
 from overstory.protocol.mechanisms.registry import mechanism
+from support.contract_cases import TYPICAL
 from support.enumerated_device import Device, LazyBit, Redrawn, worst_of_changes, worst_of_reports
 
 BLOOM = {"num_bits": 4, "num_hashes": 2, "num_cohorts": 1}
@@ -88,3 +89,10 @@ def test_the_methods_figures():
     assert round(said.change_leak[2], 2) == 8.61
     weaker = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=32, f=0.75, p=0.5, q=0.75)
     assert (round(weaker.epsilon_report, 4), round(weaker.epsilon_permanent, 4)) == (0.5343, 2.0433)
+
+
+@pytest.mark.parametrize("name", sorted(TYPICAL))
+def test_a_mechanism_and_its_terms_agree_on_whether_all_noise_is_fresh(name):
+    for parameters in TYPICAL[name]:
+        built = mechanism(name, **parameters)
+        assert built.fresh is terms_of(built).fresh, parameters

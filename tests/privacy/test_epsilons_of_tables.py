@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 from test_epsilons import CASES as BLOOM_CASES
 
-from overstory.privacy import change_leak, epsilon_between, memo, statement, terms_of
+from overstory.privacy import change_leak, epsilon_between, statement, terms_of
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.mechanisms import sets, symbols, unary
 from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
@@ -76,7 +76,7 @@ def device_of(built, **broken):
     else:
         tables = [bit_table(c, built.encoding.num_bits) for c in (built.rounds.permanent, built.rounds.instantaneous)]
         device = TableDevice(*tables, encode=lambda value: built.encode(value, cohort))
-    device.label = lambda value, time: memo(built, value, cohort)
+    device.label = lambda value, time: built.response_key(value, cohort)
     vars(device).update(broken)
     return device, cohort
 

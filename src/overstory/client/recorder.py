@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from overstory.client.outcomes import Outcome
 from overstory.client.randomizer import Randomizer
 from overstory.client.state.memo import ALL_VALUES, NEAREST_STEPS, NOTHING, Response, Tagger
-from overstory.privacy.payload_terms import terms_of
 from overstory.protocol.domains import Domain
 from overstory.protocol.wire.batch import encode_reports
 from overstory.protocol.wire.upload import Upload, encode_upload
@@ -84,7 +83,7 @@ class MetricRecorder:
         self._tagger = Tagger(mechanism, metric.id, derived.key, self._randomizer.cohort)
         self._width = (mechanism.payload_bits + 7) // 8
         self._every_bit = (1 << mechanism.payload_bits) - 1
-        self._fresh = terms_of(mechanism).fresh
+        self._fresh = mechanism.fresh
         self._responses: dict[bytes, bytes] = {}  # of this mechanism, in order of first report
         self._elsewhere = 0  # permanent responses by other mechanisms that the metric had before
         self._reported: set[int] = set()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from overstory.privacy.attacks.success import Attack, attack
     from overstory.privacy.caveats import map_differences
     from overstory.privacy.claims import Claim
-    from overstory.privacy.histories.pairs import epsilon_between, memo
+    from overstory.privacy.histories.pairs import epsilon_between
     from overstory.privacy.ledger import Ledger, OverspentError, Quote, across_devices, across_people
     from overstory.privacy.payload_terms import change_leak, terms_of
     from overstory.privacy.statements import PrivacyStatement, statement
@@ -38,7 +38,6 @@ __all__ = [
     "epsilon_at",
     "epsilon_between",
     "map_differences",
-    "memo",
     "statement",
     "terms_of",
 ]
@@ -62,7 +61,6 @@ __getattr__, __dir__ = lazy_names(
         "epsilon_at": "privacy.approximate",
         "epsilon_between": "privacy.histories.pairs",
         "map_differences": "privacy.caveats",
-        "memo": "privacy.histories.pairs",
         "statement": "privacy.statements",
         "terms_of": "privacy.payload_terms",
     },

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 
 from overstory.privacy.histories.bits import worst_of_bits
 from overstory.privacy.histories.changes import Shape, bits_change, extreme_shapes, symbol_change
-from overstory.privacy.histories.pairs import Worst, check_reports, redraws_for_equal_bits
+from overstory.privacy.histories.pairs import Worst, check_reports
 from overstory.privacy.histories.symbols import worst_of_symbols
 from overstory.privacy.terms import Terms
 from overstory.protocol.channels import BinaryChannel, Rounds, SymbolChannel
@@ -285,7 +285,7 @@ def _bits(mechanism: BitMechanism) -> BitTerms:
         rounds.permanent.thresholds,
         rounds.instantaneous.thresholds,
         tuple((lowered, raised) for lowered, raised in encoding.differences),
-        extreme_shapes(encoding, equal_bits=redraws_for_equal_bits(mechanism)),
+        extreme_shapes(encoding, equal_bits=not mechanism.permanence.by_bits),
         _most_values(encoding),
     )
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 from overstory.protocol.canonical import context
 from overstory.protocol.channels import BinaryChannel
@@ -41,6 +41,8 @@ class ResponseContext:
 class Permanence(Protocol):
     """How a device derives its permanent responses from its secret."""
 
+    by_bits: ClassVar[bool]  # whether two values with the same true bits share one response
+
     def channel(self, f: Fraction) -> BinaryChannel:
         """Return the permanent channel really used for RAPPOR's f."""
         ...
@@ -59,6 +61,8 @@ def halves(f: Fraction) -> BinaryChannel:
 
 class KeyedPermanence:
     """The project's derivation: the channel's U's are a keyed BLAKE2b stream of the response's context."""
+
+    by_bits: ClassVar = False
 
     def channel(self, f: Fraction) -> BinaryChannel:
         """Return f's channel on the 2**-32 grid."""
@@ -87,6 +91,7 @@ class GooglePermanence:
     noise give bits away (test_law4_permanence).
     """
 
+    by_bits: ClassVar = True
     max_bits: Final = 32  # the digest has 32 bytes
 
     def channel(self, f: Fraction) -> BinaryChannel:

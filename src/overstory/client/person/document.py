@@ -12,7 +12,6 @@ from overstory.client.person.explanation import Explanation, Inference
 from overstory.client.person.status import Status
 from overstory.client.person.view import MetricView, ReportView
 from overstory.privacy.attacks.linkability import linkability
-from overstory.privacy.payload_terms import terms_of
 from overstory.privacy.registry.page import how_many_values, how_often
 from overstory.privacy.registry.totals import TotalCost
 from overstory.privacy.text import plural, share
@@ -155,7 +154,7 @@ def _metric(shown: MetricView, reports: int) -> Iterator[Block]:
 def _method(metric: Metric) -> str:
     """Describe how a value becomes a report, with the mechanism's name."""
     mechanism = metric.mechanism
-    if terms_of(mechanism).fresh:
+    if mechanism.fresh:
         steps = "fresh noise for every report"
     elif mechanism.epsilon_report < mechanism.epsilon_permanent:
         steps = "noise in two steps: once for each value, and again for each report"

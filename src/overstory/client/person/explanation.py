@@ -17,7 +17,6 @@ from overstory.client.state.memo import Tagger
 from overstory.client.state.secret_file import read_secret
 from overstory.client.state.state import State
 from overstory.privacy.attacks.posterior import posterior
-from overstory.privacy.payload_terms import terms_of
 from overstory.privacy.registry.cost import unchanged_cost
 from overstory.privacy.text import plural
 from overstory.protocol.domains import Bins, Integers
@@ -144,7 +143,7 @@ def explain(state: State, metric: Metric, value: Any) -> Explanation:
     own = derived or MetricKey(mechanism, new_secret())
     device = Randomizer(own.mechanism, secret=own.key, metric=metric.id, memo_size=0)
     permanent = device.permanent(encoded)
-    fresh = terms_of(mechanism).fresh
+    fresh = mechanism.fresh
     before = (
         ReportedBefore() if fresh or derived is None else _before(state, metric, derived.key, device.cohort, encoded)
     )

@@ -15,7 +15,6 @@ from overstory.client.person.report_bytes import Part, annotate, bit_string, mat
 from overstory.client.state.memo import Response
 from overstory.client.state.outbox import OutboxRow, RowState
 from overstory.client.state.state import Rows
-from overstory.privacy.payload_terms import terms_of
 from overstory.protocol.errors import WireError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics.metric import Metric, Period
@@ -189,7 +188,7 @@ def infer_all(queue: Sequence[OutboxRow], metric: Metric) -> Inferences:
     if not seen:
         return Inferences()
     newest = seen[-1]
-    fresh = terms_of(metric.mechanism).fresh  # then reports of different values cannot be told apart
+    fresh = metric.mechanism.fresh  # then reports of different values cannot be told apart
     alike = [row for row in seen if fresh or (row.response is not None and row.response == newest.response)]
     alone = infer(metric, [report_in(newest.body)[1]])
     linked = infer(metric, [report_in(row.body)[1] for row in alike]) if len(alike) > 1 else None

@@ -50,9 +50,7 @@ class Tagger:
     """
 
     def __init__(self, mechanism: Mechanism, metric: str, secret: bytes, cohort: int) -> None:
-        from overstory.privacy.histories.pairs import memo_of
-
-        self._name = memo_of(mechanism, cohort)
+        self._key, self._cohort = mechanism.response_key, cohort
         self._hash = hashlib.blake2b(digest_size=TAG_BYTES, key=secret, person=b"tag")
         self._hash.update(context(metric, mechanism.digest))
 
@@ -61,9 +59,9 @@ class Tagger:
 
     def tag(self, encoded: Any) -> bytes:
         """Return the tag of what the mechanism takes: equal for values that share a permanent response."""
-        name: Any = self._name(encoded)
+        key: Any = self._key(encoded, self._cohort)
         state = self._hash.copy()
-        state.update(context(name.encode("utf-8", "surrogatepass") if isinstance(name, str) else name))
+        state.update(context(key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key))
         return state.digest()
 
 

@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import product
 from typing import Any, Final, NamedTuple
 
@@ -36,7 +36,6 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
 from overstory.protocol.mechanisms.sets import SetMechanism
-from overstory.protocol.permanent_response import GooglePermanence
 from overstory.protocol.probability import as_decimal, log_ratio, power, round_up, weighted_sum
 from overstory.protocol.sampling import SymbolRounds
 
@@ -169,51 +168,6 @@ def epsilon_between(mechanism: Mechanism, first: Sequence[Any], second: Sequence
     raise ParameterError(f"nothing is known of how two histories of {type(mechanism).__name__} can differ")
 
 
-def memo(mechanism: Mechanism, value: Any, cohort: int = 0) -> Hashable:
-    """Return what names a value's permanent response on a device: equal for two values that share one.
-
-    The value itself, except where values share: the symbol for hashing oracles, the filter in Google's derivation.
-
-    Parameters
-    ----------
-    mechanism
-        The mechanism that makes the permanent response.
-    value
-        A symbol, or a string where the mechanism takes strings.
-    cohort
-        The device's cohort, or its hash seed, from 0.
-
-    Examples
-    --------
-    >>> from overstory.protocol.mechanisms.symbols import loloha
-    >>> hashed = loloha(epsilon_permanent=2, epsilon_report=1, hash_range=2, domain_size=100)
-    >>> len({memo(hashed, value, cohort=7) for value in range(100)})
-    2
-    """
-    return memo_of(mechanism, cohort)(value)
-
-
-def memo_of(mechanism: Mechanism, cohort: int = 0) -> Callable[[Any], Hashable]:
-    """Return `memo` for one mechanism and cohort, as a device asks it of every value."""
-    if isinstance(mechanism, SymbolMechanism):
-        return partial(mechanism.encoding.symbol, cohort=cohort)
-    if isinstance(mechanism, BitMechanism) and not redraws_for_equal_bits(mechanism):
-        return partial(mechanism.encode, cohort=cohort)
-    return _itself
-
-
-def _itself(value: Hashable) -> Hashable:
-    return value
-
-
-def redraws_for_equal_bits(mechanism: BitMechanism) -> bool:
-    """Whether two values with the same true bits have permanent responses of their own.
-
-    Google's derivation takes the bits for key, so there such values share one response.
-    """
-    return not isinstance(mechanism.permanence, GooglePermanence)
-
-
 def bit_losses(rounds: Rounds, first: Sequence[Entry], second: Sequence[Entry]) -> tuple[Decimal, Decimal]:
     """Worst log ratios at one position of an encoding: (first against second, second against first)."""
     return worst_losses(blocks_of(first, second), (0, 1), _bits_seen(rounds))
@@ -285,7 +239,7 @@ def _symbols_seen(rounds: SymbolRounds) -> Likelihood:
 
 def _between_bits(mechanism: BitMechanism, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:
     """Bits are independent given the histories: positions with one pattern lose alike."""
-    histories = [[(memo(mechanism, v, cohort), mechanism.encode(v, cohort)) for v in h] for h in (first, second)]
+    histories = [[(mechanism.response_key(v, cohort), mechanism.encode(v, cohort)) for v in h] for h in (first, second)]
     patterns = Counter(
         tuple(tuple((name, bits >> i & 1) for name, bits in history) for history in histories)
         for i in range(mechanism.encoding.num_bits)

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.claims import Claim, notes_of, rows_of
-from overstory.privacy.payload_terms import terms_of
 from overstory.privacy.registry.cost import MetricCost, metric_cost
 from overstory.privacy.statements import PrivacyStatement, statement
 from overstory.privacy.text import plural
@@ -154,7 +153,7 @@ def how_often(metric: Metric) -> str:
 
 def how_many_values(metric: Metric) -> str:
     """Say of how many different values a device can ever report, which is what its reports can cost."""
-    if terms_of(metric.mechanism).fresh:
+    if metric.mechanism.fresh:
         return "any number: all noise is drawn afresh, so what counts is the number of reports"
     size = None if isinstance(metric.domain, Strings) else metric.domain.size
     if metric.max_values is None or (size is not None and metric.max_values >= size):

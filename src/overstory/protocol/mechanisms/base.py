@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import fields
 from fractions import Fraction
 from functools import cached_property
@@ -82,6 +82,11 @@ class Mechanism(ABC):
     def q_star(self) -> Fraction:
         """Probability that a report supports any other value (over cohorts, where they matter)."""
 
+    @property
+    @abstractmethod
+    def fresh(self) -> bool:
+        """Whether all of a report's noise is drawn afresh (the window mechanisms, f = 0): no response is permanent."""
+
     @abstractmethod
     def epsilon_n(self, reports: int) -> float:
         """Exact epsilon of `reports` reports of one value, rounded up."""
@@ -106,6 +111,19 @@ class Mechanism(ABC):
         A device that has no value to report sends it, so that whether there is a report never depends on the value.
         Epsilon between it and any value is at most that between two values, in one report, in several, and for ever.
         """
+
+    def response_key(self, value: Any, cohort: int) -> Hashable:  # noqa: ARG002 - where values share no response
+        """Return what the permanent response to a value depends on, in a cohort: equal for values that share one.
+
+        Examples
+        --------
+        >>> from overstory.protocol.mechanisms.symbols import loloha
+        >>> hashed = loloha(epsilon_permanent=2, epsilon_report=1, hash_range=2, domain_size=100)
+        >>> len({hashed.response_key(value, cohort=7) for value in range(100)})
+        2
+        """
+        key: Hashable = value
+        return key
 
     @property
     @abstractmethod

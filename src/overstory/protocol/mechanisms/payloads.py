@@ -5,7 +5,7 @@ One symbol is the report of GRR, local hashing, Hadamard response, the lecture's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -76,6 +76,11 @@ class BitMechanism(Mechanism):
         """P(report bit | true bit): RAPPOR's q* is its `keep_one`, RAPPOR's p* its `raise_zero`."""
         return self.rounds.combined
 
+    @property
+    def fresh(self) -> bool:
+        """Whether the permanent round changes nothing."""
+        return self.rounds.permanent.is_identity
+
     @cached_property
     def epsilon_permanent(self) -> float:
         """Epsilon of any number of reports of one value, rounded up (RAPPOR's eps_infinity)."""
@@ -103,6 +108,11 @@ class BitMechanism(Mechanism):
         context = ResponseContext(metric, self.digest, cohort)
         respond = self.permanence.responder(permanent, self.encoding.num_bits, secret, context)
         return lambda value: respond(_as_bytes(value), bits_at(positions(value, cohort)))
+
+    def response_key(self, value: Any, cohort: int) -> Hashable:
+        """Return the value, or its true bits, where the derivation takes nothing but these (`Permanence.by_bits`)."""
+        key: Hashable = self.encode(value, cohort) if self.permanence.by_bits else value
+        return key
 
     def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
         """Return the permanent bits of the encoding of nothing; see `Mechanism.nothing`."""
@@ -194,6 +204,11 @@ class SymbolMechanism(Mechanism):
         return self.rounds.epsilon(reports=whole_number(reports))
 
     @property
+    def fresh(self) -> bool:
+        """Whether the permanent round changes nothing."""
+        return self.rounds.permanent.alpha == 1
+
+    @property
     def epsilon_permanent(self) -> float:
         """Epsilon of any number of reports of one symbol, rounded up."""
         return self.rounds.epsilon_permanent
@@ -212,6 +227,10 @@ class SymbolMechanism(Mechanism):
             return draw(symbol, KeyedEntropy(key, context(*about, symbol), purpose=b"permanent").bits)
 
         return respond
+
+    def response_key(self, value: Any, cohort: int) -> Hashable:
+        """Return the value's symbol."""
+        return self.encoding.symbol(value, cohort)
 
     def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
         """Return a uniform symbol, the mixture of all values' responses; see `Mechanism.nothing`."""

@@ -52,6 +52,11 @@ class SetMechanism(Mechanism):
         total, own, shared = self.encoding.sizes
         return self.inside * Fraction(shared, own) + (1 - self.inside) * Fraction(own - shared, total - own)
 
+    @property
+    def fresh(self) -> bool:
+        """Never: the output is memoized."""
+        return False
+
     def epsilon_n(self, reports: int) -> float:  # noqa: ARG002 - one memoized output, however often it is sent
         """Exact epsilon: an output inside the set against the same output outside another's, rounded up."""
         return set_epsilon(*self.encoding.sizes[:2], self.inside)
