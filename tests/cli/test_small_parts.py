@@ -18,7 +18,7 @@ from overstory.protocol.wire.batch import decode_batch
 def test_a_forgotten_device_comes_back_the_same() -> None:
     rappor = mechanism("rappor", num_bits=16, num_cohorts=2)
     holdings = [Holding(f"c{i % 7}", i % 2, f"v{i % 3}") for i in range(60)]
-    large, small = Fleet(rappor, "1"), Fleet(rappor, "1", kept=2)
+    large, small = Fleet(rappor, "1"), Fleet(rappor, "1", most=2)
     assert [large.row(one) for one in holdings] == [small.row(one) for one in holdings]
     assert large.sent == 60
 

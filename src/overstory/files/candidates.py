@@ -9,6 +9,7 @@ at the end of such a row: both are read. A map made elsewhere is taken as it is:
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -16,17 +17,27 @@ import numpy as np
 from overstory.analysis.candidates import CandidateMap
 from overstory.analysis.support.positions import positions_of
 from overstory.files.arrow_csv import SMALLEST, read_block
-from overstory.files.csv import Block, all_records, blocks, quoted, records
+from overstory.files.csv import (
+    Block,
+    Parser,
+    blocks,
+    parse_field,
+    quoted,
+    read_records,
+    records,
+    row_parser,
+    utf8,
+    whole,
+)
 from overstory.files.io import reading, writing_text
 from overstory.privacy.text import plural
 from overstory.protocol.errors import FormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from overstory.files.csv import RecordPosition
     from overstory.files.io import Advance, FilePath
     from overstory.protocol.encodings.base import Encoding
 
@@ -34,36 +45,35 @@ if TYPE_CHECKING:
 def read_candidates(path: FilePath, advance: Advance | None = None) -> list[str]:
     """Read candidates, one per line, in order; a file named ``.csv`` has them as its only column, quoted if need be.
 
-    Blank lines are passed over, and a candidate that stands there twice is taken once.
+    Blank lines are passed over, and a candidate that occurs twice is taken once.
     """
     source = os.fspath(path)
-    with reading(path, advance) as stream:
-        if source.removesuffix(".gz").endswith(".csv"):
-            found: Iterable[str] = all_records(stream, source, _only_field)
-        else:
-            found = (line for block in blocks(stream, source) for line in _lines(block.raw, block.first_line, source))
-        candidates = list(dict.fromkeys(found))
+    is_csv = source.removesuffix(".gz").endswith(".csv")
+    lines = read_records(path, _only_field, advance=advance) if is_csv else _lines(path, advance)
+    candidates = list(dict.fromkeys(lines))
     if not candidates:
         raise FormatError("the file is empty: expected one candidate per line", source=source)
     return candidates
 
 
-def _only_field(place: RecordPosition, fields: list[str]) -> str:
+def _only_field(fields: list[str]) -> str:
     if len(fields) != 1:
-        raise place.error(f"expected one candidate, found {len(fields)} fields: put a candidate with commas in quotes")
-    return place.text(fields[0], "candidate")
+        problem = f"expected one candidate, found {len(fields)} fields: put a candidate with commas in quotes"
+        raise FormatError(problem)
+    return parse_field(fields[0], "candidate", utf8)
 
 
-def _lines(raw: bytes, first: int, source: str) -> Iterable[str]:
-    for number, line in enumerate(raw.split(b"\n"), first):
-        bare = line.removesuffix(b"\r")
-        if bare:
-            try:
-                yield bare.decode()
-            except UnicodeDecodeError as error:
-                raise FormatError(
-                    f"expected UTF-8 text ({error.reason})", source=source, line=number, field="candidate"
-                ) from error
+def _lines(path: FilePath, advance: Advance | None) -> Iterator[str]:
+    source = os.fspath(path)
+    with reading(path, advance) as stream:
+        for block in blocks(stream, source):
+            for number, line in enumerate(block.raw.split(b"\n"), block.first_line):
+                try:
+                    if candidate := line.removesuffix(b"\r").decode():
+                        yield candidate
+                except UnicodeDecodeError as error:
+                    problem = f"expected UTF-8 text ({error.reason})"
+                    raise FormatError(problem, source=source, line=number, field="candidate") from error
 
 
 def hash_candidates(candidates: Sequence[str], encoding: Encoding) -> CandidateMap:
@@ -98,8 +108,8 @@ def write_map(path: FilePath, candidates: CandidateMap) -> None:
 def _map_lines(cells: NDArray[np.int64], table: NDArray[np.bytes_] | None) -> list[str]:
     """Write a matrix of integers, each after a comma, a text per row: looked up in a table, the padding taken out."""
     if table is None:
-        known, cells = np.unique(cells, return_inverse=True)
-        table = _written(known)
+        distinct, cells = np.unique(cells, return_inverse=True)
+        table = _written(distinct)
     octets = np.ascontiguousarray(table[cells]).view(np.uint8).reshape(cells.shape[0], -1)
     ends = np.full((cells.shape[0], 1), ord("\n"), np.uint8)
     return np.hstack((octets, ends)).tobytes().translate(None, b"\0").decode("ascii").split("\n")[:-1]
@@ -133,13 +143,13 @@ def read_map(
         Told about progress, in bytes.
     """
     source = os.fspath(path)
-    shape = _Shape(source, num_bits, num_hashes, num_cohorts)
+    rows = _MapFormat(source, num_bits, num_hashes, num_cohorts)
     names: list[str] = []
     parts = []
     with reading(path, advance) as stream:
         for block in blocks(stream, source):
-            found, positions = shape.quick(block) or shape.exact(block)
-            names += found
+            some, positions = rows.quick(block) or rows.exact(block)
+            names += some
             parts.append(positions)
     if not names:
         raise FormatError("the file is empty: expected a row per candidate", source=source)
@@ -150,71 +160,74 @@ def read_map(
 
 def _named_once(names: list[str], source: str, notes: list[str] | None) -> tuple[list[str], NDArray[np.intp] | None]:
     """Return each candidate once, and the rows where they stand first; None where no row is left out."""
-    said = []
+    new_notes = []
     if "" in names:
         names = [name or EMPTY for name in names]
-        said.append(f"{source}: the candidate without a letter is called {EMPTY}, as by Google's tools")
+        new_notes.append(f"{source}: the candidate without a letter is called {EMPTY}, as by Google's tools")
     first: dict[str, int] = {}
     if len(set(names)) < len(names):
         for row, name in enumerate(names):
             first.setdefault(name, row)
         left = len(names) - len(first)
-        said.append(f"{source}: {plural(left, 'row')} with an earlier row's candidate left out, as by Google's tools")
+        new_notes.append(
+            f"{source}: {plural(left, 'row')} with an earlier row's candidate left out, as by Google's tools"
+        )
     if notes is not None:
-        notes += said
+        notes += new_notes
     return (list(first), np.array(list(first.values()), np.intp)) if first else (names, None)
 
 
-class _Shape:
+class _MapFormat:
     """What the rows of one map must look like."""
 
     def __init__(self, source: str, num_bits: int, num_hashes: int, num_cohorts: int) -> None:
         self.source, self.num_bits, self.num_hashes, self.num_cohorts = source, num_bits, num_hashes, num_cohorts
         self.cells = num_cohorts * num_hashes
         self.kind = np.uint8 if num_bits <= 256 else np.uint16
+        ranges = [self._range(cohort) for cohort in range(num_cohorts)]
+        places = [(cohort, which) for cohort in range(num_cohorts) for which in range(num_hashes)]
+        self._firsts = [ranges[cohort][0] for cohort, _ in places]  # the integer of bit 0, for each cell
+        parsers = [partial(whole, low=low, high=high) for low, high in ranges]
+        cells = ((f"cohort {cohort} hash {which}", parsers[cohort]) for cohort, which in places)
+        columns: tuple[tuple[str, Parser], ...] = (("candidate", utf8), *cells)
+        self._parse = row_parser(self.cells + 1, ((i, *column) for i, column in enumerate(columns)))
 
-    def _positions(self, rows: NDArray[np.integer[Any]] | list[list[int]]) -> NDArray[Any]:
-        return np.array(rows, self.kind).reshape(-1, self.num_cohorts, self.num_hashes)
+    def _range(self, cohort: int) -> tuple[int, int]:
+        """Return the integers of a cohort's first and last bit."""
+        return cohort * self.num_bits + 1, (cohort + 1) * self.num_bits
 
     def exact(self, block: Block) -> tuple[list[str], NDArray[Any]]:
         """Read record by record; the first bad one is named."""
         rows = list(records(block, self.source, self._convert))
-        return [name for name, _ in rows], self._positions([positions for _, positions in rows])
+        bits = np.array([positions for _, positions in rows], self.kind)
+        return [name for name, _ in rows], bits.reshape(-1, self.num_cohorts, self.num_hashes)
 
-    def _convert(self, place: RecordPosition, fields: list[str]) -> tuple[str, list[int]]:
+    def _convert(self, fields: list[str]) -> tuple[str, list[int]]:
         given = [text for text in fields[1:] if text.strip()]
         if len(fields) > self.cells + 1 or len(given) < self.num_cohorts:
-            raise place.error(
+            raise FormatError(
                 f"expected a candidate and m * h = {self.num_cohorts} * {self.num_hashes} = {self.cells} integers "
                 f"(fewer where two hashes meet), found {len(given)}"
             )
-        bits = self._bits(place, fields) if len(given) == self.cells else self._fewer_bits(place, given)
-        return place.text(fields[0], "candidate"), list(bits)
+        if len(given) < self.cells:
+            return parse_field(fields[0], "candidate", utf8), list(self._fewer_bits(given))
+        name, *integers = self._parse(fields)
+        return name, [integer - first for integer, first in zip(integers, self._firsts, strict=True)]
 
-    def _fewer_bits(self, place: RecordPosition, given: list[str]) -> Iterator[int]:
+    def _fewer_bits(self, given: list[str]) -> Iterator[int]:
         """Yield the positions of a row that has some once: each cohort's last is repeated, which sets no other bit."""
-        held: list[list[int]] = [[] for _ in range(self.num_cohorts)]
-        cohort = 0
+        bits_of: list[list[int]] = [[] for _ in range(self.num_cohorts)]
+        cohort, last = 0, self.num_cohorts * self.num_bits
         for text in given:
-            last = self.num_cohorts * self.num_bits
-            at, bit = divmod(place.whole(text, f"cohort {cohort}", cohort * self.num_bits + 1, last) - 1, self.num_bits)
-            held[at].append(bit)
-            cohort = at
-        for cohort, bits in enumerate(held):
+            in_order = partial(whole, low=self._range(cohort)[0], high=last)
+            cohort, bit = divmod(parse_field(text, f"cohort {cohort}", in_order) - 1, self.num_bits)
+            bits_of[cohort].append(bit)
+        for cohort, bits in enumerate(bits_of):
             if not 1 <= len(bits) <= self.num_hashes:
-                raise place.error(
-                    f"expected 1 to {self.num_hashes} integers from {cohort * self.num_bits + 1} to "
-                    f"{(cohort + 1) * self.num_bits}, found {len(bits)}",
-                    f"cohort {cohort}",
-                )
+                low, high = self._range(cohort)
+                problem = f"expected 1 to {self.num_hashes} integers from {low} to {high}, found {len(bits)}"
+                raise FormatError(problem, field=f"cohort {cohort}")
             yield from bits + bits[-1:] * (self.num_hashes - len(bits))
-
-    def _bits(self, place: RecordPosition, fields: list[str]) -> Iterator[int]:
-        for cell, text in enumerate(fields[1:]):
-            cohort, which = divmod(cell, self.num_hashes)
-            first = cohort * self.num_bits + 1
-            field = f"cohort {cohort} hash {which}"
-            yield place.whole(text, field, first, first + self.num_bits - 1) - first
 
     def quick(self, block: Block) -> tuple[list[str], NDArray[Any]] | None:
         """Read a large block of well-formed records at once, or return None."""

@@ -1,17 +1,22 @@
 """Records of a CSV file, read exactly: quoted fields, and every error with its file, line and field.
 
 A file is split into blocks of complete records. A fast reader may read a block; blocks that it does not understand are
-left to the exact reader here. `RecordPosition` checks fields and makes the errors.
+left to the exact reader here. It parses a record's fields in one loop: `whole`, `number`, `utf8` and `bits` raise an
+error that has only the problem, `row_parser` adds the field, and `records` the file and the line.
 """
 
 from __future__ import annotations
 
 import csv
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import BinaryIO, Final, TypeVar
+from itertools import repeat
+from operator import add
+from typing import Any, BinaryIO, Final, TypeVar
 
+from overstory.files.io import Advance, FilePath, reading
 from overstory.protocol.errors import FormatError
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,19}")  # within 64 bits; Python's int would also take 1_000 and other scripts
@@ -19,59 +24,84 @@ _NUMBER: Final = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,4
 _MARKS: Final = re.compile(r'[,"\r\n]')
 _BLANK: Final = " \t\r"
 
+T = TypeVar("T")
+Parser = Callable[[str], Any]
 
-@dataclass(frozen=True, slots=True)
-class RecordPosition:
-    """A record's place in its file.
+
+def whole(text: str, low: int, high: int) -> int:
+    """Return the whole number in a field.
 
     Examples
     --------
-    >>> RecordPosition("params.csv", 2).whole("12", "k", 1, 10)
+    >>> whole("12", 1, 10)
     Traceback (most recent call last):
-    overstory.protocol.errors.FormatError: params.csv, line 2, field k: expected a whole number from 1 to 10, found '12'
+    overstory.protocol.errors.FormatError: expected a whole number from 1 to 10, found '12'
     """
+    bare = text.strip(_BLANK)
+    if not _WHOLE.fullmatch(bare) or not low <= (value := int(bare)) <= high:
+        raise FormatError(f"expected a whole number from {low} to {high}, found {short(text)}")
+    return value
 
-    source: str
-    line: int
 
-    def error(self, problem: str, field: str | None = None) -> FormatError:
-        """Return the error that says `problem` here."""
-        return FormatError(problem, source=self.source, line=self.line, field=field)
+def number(text: str) -> float:
+    """Return the decimal number in a field."""
+    bare = text.strip(_BLANK)
+    if not _NUMBER.fullmatch(bare):
+        raise FormatError(f"expected a number such as 0.5, found {short(text)}")
+    return float(bare)
 
-    def whole(self, text: str, field: str, low: int, high: int) -> int:
-        """Return the whole number in `text`."""
-        bare = text.strip(_BLANK)
-        if not _WHOLE.fullmatch(bare) or not low <= (value := int(bare)) <= high:
-            raise self.error(f"expected a whole number from {low} to {high}, found {short(text)}", field)
-        return value
 
-    def number(self, text: str, field: str) -> float:
-        """Return the decimal number in `text`."""
-        bare = text.strip(_BLANK)
-        if not _NUMBER.fullmatch(bare):
-            raise self.error(f"expected a number such as 0.5, found {short(text)}", field)
-        return float(bare)
+def utf8(text: str) -> str:
+    """Return a field's text, which must be UTF-8."""
+    if not text.isascii() and not _is_utf8(text):
+        raise FormatError(f"expected UTF-8 text, found {short(text)}")
+    return text
 
-    def text(self, text: str, field: str) -> str:
-        """Return `text`, which must be UTF-8."""
-        if not text.isascii() and not _is_utf8(text):
-            raise self.error(f"expected UTF-8 text, found {short(text)}", field)
-        return text
 
-    def bits(self, text: str, field: str, num_bits: int) -> int:
-        """Return the bits in `text`, most significant first, as an integer."""
-        if len(text) != num_bits:
-            raise self.error(f"expected {num_bits} characters 0 or 1, found {len(text)}", field)
-        if text.strip("01"):
-            wrong = text.strip("01")[0]
-            raise self.error(f"expected {num_bits} characters 0 or 1, found {short(wrong)} among them", field)
-        return int(text, 2)
+def bits(text: str, num_bits: int) -> int:
+    """Return the bits in a field, most significant first, as an integer."""
+    if len(text) != num_bits:
+        raise FormatError(f"expected {num_bits} characters 0 or 1, found {len(text)}")
+    if text.strip("01"):
+        wrong = text.strip("01")[0]
+        raise FormatError(f"expected {num_bits} characters 0 or 1, found {short(wrong)} among them")
+    return int(text, 2)
 
-    def column(self, fields: list[str], index: int, count: int) -> str:
-        """Return the field at `index` of a record that must have `count`."""
-        if len(fields) != count:
-            raise self.error(f"expected {count} fields, as in the header, found {len(fields)}")
-        return fields[index]
+
+def parse_field(text: str, name: str, parser: Callable[[str], T]) -> T:
+    """Return the value of one field, whose name an error has."""
+    try:
+        return parser(text)
+    except FormatError as error:
+        raise FormatError(error.problem, field=name) from None
+
+
+def row_parser(
+    width: int, columns: Iterable[tuple[int, str, Parser]], expected: str = "fields, as in the header"
+) -> Callable[[list[str]], list[Any]]:
+    """Return the function from a record's fields to its values.
+
+    Parameters
+    ----------
+    width
+        How many fields a record must have; `expected` names them in the error.
+    columns
+        What is parsed, in this order: a field's index, its name, and its parser.
+    """
+    parsers = tuple(columns)
+
+    def parse(fields: list[str]) -> list[Any]:
+        if len(fields) != width:
+            raise FormatError(f"expected {width} {expected}, found {len(fields)}")
+        values = []
+        for index, name, parser in parsers:
+            try:
+                values.append(parser(fields[index]))
+            except FormatError as error:
+                raise FormatError(error.problem, field=name) from None
+        return values
+
+    return parse
 
 
 def quoted(text: str) -> str:
@@ -110,8 +140,6 @@ BLOCK: Final = 1 << 23
 LONGEST_RECORD: Final = 1 << 26
 BOM: Final = b"\xef\xbb\xbf"
 
-T = TypeVar("T")
-
 
 @dataclass
 class Skipped:
@@ -139,7 +167,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Block:
-    """Whole records: their bytes, and the number of their first line."""
+    """Complete records: their bytes, and the number of their first line."""
 
     first_line: int
     raw: bytes
@@ -164,11 +192,11 @@ def foreign(head: bytes) -> str | None:
     >>> foreign(b"PK\x03\x04..."), foreign(b"k,h,m,p,q,f")
     ('this is a zip archive or an Excel workbook: unpack it, or save the sheet as CSV', None)
     """
-    return next((f"this is {said}" for begins, said in FOREIGN if head.startswith(begins)), None)
+    return next((f"this is {kind}" for begins, kind in FOREIGN if head.startswith(begins)), None)
 
 
 def blocks(stream: BinaryIO, source: str, size: int = BLOCK) -> Iterator[Block]:
-    """Cut `stream` into blocks of whole records; a byte order mark is dropped."""
+    """Cut `stream` into blocks of complete records; a byte order mark is dropped."""
     line, held = 1, b""
     while chunk := stream.read(size):
         held += chunk
@@ -201,7 +229,7 @@ def _record_end(raw: bytes) -> int:
 
 
 def records(
-    block: Block, source: str, convert: Callable[[RecordPosition, list[str]], T], skipped: Skipped | None = None
+    block: Block, source: str, convert: Callable[[list[str]], T], skipped: Skipped | None = None
 ) -> Iterator[T]:
     """Yield what `convert` makes of each record of a block; blank lines are passed over.
 
@@ -209,45 +237,55 @@ def records(
     after its first one: a quote that is never closed costs one line, not the rest of the file.
     """
     lines = block.raw.decode("utf-8", "surrogateescape").split("\n")
-    start = 0
-    while start < len(lines):
-        reader = csv.reader((line + "\n" for line in _from(lines, start)), strict=True)
-        first = start
-        while True:
-            place = RecordPosition(source, block.first_line + first)
-            try:
-                fields = _next(reader, place)
-                if fields is None:
-                    return
+    first = 0  # line of the block in which the record begins
+    while first < len(lines):
+        start = first
+        reader = csv.reader(map(add, map(lines.__getitem__, range(start, len(lines))), repeat("\n")), strict=True)
+        try:
+            for fields in reader:
                 if fields:
-                    yield convert(place, fields)
-            except FormatError as error:
-                if skipped is None:
-                    raise
-                skipped.add(error)
-                if reader.line_num + start > first + 1:
-                    break
-            first = start + reader.line_num
-        start = first + 1
+                    yield convert(fields)
+                first = start + reader.line_num
+        except (FormatError, csv.Error) as error:
+            refusal = _placed(error, source, block.first_line + first)
+            if skipped is None:
+                raise refusal from error
+            skipped.add(refusal)
+            first += 1
+        else:
+            return
 
 
-def _from(lines: list[str], start: int) -> Iterator[str]:
-    return (lines[i] for i in range(start, len(lines)))
+def _placed(error: FormatError | csv.Error, source: str, line: int) -> FormatError:
+    """Return the error of a record with its file and line."""
+    if isinstance(error, FormatError):
+        return FormatError(error.problem, source=source, line=line, field=error.field)
+    return FormatError(f"this is no CSV record ({error})", source=source, line=line)
 
 
-def _next(reader: Iterator[list[str]], place: RecordPosition) -> list[str] | None:
-    try:
-        return next(reader, None)
-    except csv.Error as error:
-        raise place.error(f"this is no CSV record ({error})") from error
+def read_records(path: FilePath, convert: Callable[[list[str]], T], *, advance: Advance | None = None) -> Iterator[T]:
+    """Yield what `convert` makes of every record of a file without a header, in a stream."""
+    source = os.fspath(path)
+    with reading(path, advance) as stream:
+        for block in blocks(stream, source):
+            yield from records(block, source, convert)
 
 
-def all_records(
-    stream: BinaryIO, source: str, convert: Callable[[RecordPosition, list[str]], T], skipped: Skipped | None = None
+def read_table(
+    path: FilePath,
+    parsers: Mapping[str, Parser],
+    convert: Callable[[list[Any]], T],
+    *,
+    skipped: Skipped | None = None,
+    advance: Advance | None = None,
 ) -> Iterator[T]:
-    """Yield what `convert` makes of every record of a file without a header."""
-    for block in blocks(stream, source):
-        yield from records(block, source, convert, skipped)
+    """Yield what `convert` makes of some columns' values in every record of a file with a header, in a stream."""
+    source = os.fspath(path)
+    with reading(path, advance) as stream:
+        names, rest = split_header(blocks(stream, source), source, tuple(parsers))
+        parse = row_parser(len(names), ((names.index(name), name, parser) for name, parser in parsers.items()))
+        for block in rest:
+            yield from records(block, source, lambda fields: convert(parse(fields)), skipped)
 
 
 def split_header(
@@ -267,21 +305,17 @@ def split_header(
     if head is None or not head.raw.strip():
         raise FormatError(f"the file is empty: expected a header with {expected}", source=source)
     line, end, rest = head.raw.partition(b"\n")
-    place = RecordPosition(source, head.first_line)
-    names = [name.strip() for name in next(records(Block(head.first_line, line), source, _fields), [])]
+    names = [name.strip() for name in next(records(Block(head.first_line, line), source, list), [])]
     for usual, other in (other_names or {}).items():
         names = [usual if name == other and usual not in names else name for name in names]
     missing = [name for name in needed if name not in names]
     if missing:
-        raise place.error(f"expected a header with {expected}; {', '.join(missing)} not found in {_shown(names)}")
+        problem = f"expected a header with {expected}; {', '.join(missing)} not found in {_shown(names)}"
+        raise FormatError(problem, source=source, line=head.first_line)
     twice = [name for name in needed if names.count(name) > 1]
     if twice:
-        raise place.error(f"the header names {', '.join(twice)} twice")
+        raise FormatError(f"the header names {', '.join(twice)} twice", source=source, line=head.first_line)
     return names, _after(Block(head.first_line + len(end), rest), cut)
-
-
-def _fields(place: RecordPosition, fields: list[str]) -> list[str]:  # noqa: ARG001 - a converter
-    return fields
 
 
 def _after(head: Block, rest: Iterable[Block]) -> Iterator[Block]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from overstory.files.csv import RecordPosition, blocks, records, split_header
-from overstory.files.io import FilePath, reading, writing_text
+from overstory.files.csv import number, read_table, whole
+from overstory.files.io import FilePath, writing_text
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
@@ -60,27 +61,18 @@ class RapporParameters:
 
 def read_params(path: FilePath) -> RapporParameters:
     """Read params.csv."""
-    source = os.fspath(path)
-    with reading(path) as stream:
-        names, rest = split_header(blocks(stream, source), source, LETTERS)
-
-        def convert(place: RecordPosition, fields: list[str]) -> RapporParameters:
-            return _row(place, fields, names)
-
-        rows = [row for block in rest for row in records(block, source, convert)]
+    count = partial(whole, low=1, high=1 << 16)
+    rows = list(read_table(path, {"k": count, "h": count, "m": count, "p": number, "q": number, "f": number}, _checked))
     if len(rows) != 1:
-        raise FormatError(f"expected one row under the header, found {len(rows)}", source=source)
+        raise FormatError(f"expected one row under the header, found {len(rows)}", source=os.fspath(path))
     return rows[0]
 
 
-def _row(place: RecordPosition, fields: list[str], names: list[str]) -> RapporParameters:
-    given = {letter: place.column(fields, names.index(letter), len(names)) for letter in LETTERS}
-    k, h, m = (place.whole(given[letter], letter, 1, 1 << 16) for letter in "khm")
-    p, q, f = (place.number(given[letter], letter) for letter in "pqf")
+def _checked(letters: list[Any]) -> RapporParameters:
     try:
-        return RapporParameters(k, h, m, p, q, f)
+        return RapporParameters(*letters)
     except ParameterError as error:
-        raise place.error(str(error)) from error
+        raise FormatError(str(error)) from error
 
 
 def write_params(path: FilePath, parameters: RapporParameters) -> None:

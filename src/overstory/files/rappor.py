@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from overstory.analysis.reports import SupportCounts
-from overstory.files.csv import RecordPosition, Skipped, all_records, blocks, quoted, records, short, split_header
-from overstory.files.io import Advance, FilePath, reading, writing_text
+from overstory.files.csv import Parser, Skipped, quoted, read_records, read_table, row_parser, short, utf8, whole
+from overstory.files.io import Advance, FilePath, writing_text
 from overstory.files.spreadsheet import writing_csv
 from overstory.privacy import text as words
 from overstory.protocol.errors import FormatError
@@ -40,12 +41,7 @@ def read_counts(path: FilePath, num_cohorts: int, num_bits: int, notes: list[str
         The file. Row i, from 0, is of cohort i modulo `num_cohorts`.
     """
     source = os.fspath(path)
-
-    def convert(place: RecordPosition, fields: list[str]) -> list[int]:
-        return _row(place, fields, num_bits)
-
-    with reading(path) as stream:
-        rows = list(all_records(stream, source, convert))
+    rows = list(read_records(path, _counts_parser(num_bits)))
     if not rows:
         raise FormatError(f"the file is empty: expected {num_cohorts} rows, one per cohort (m)", source=source)
     times, left = divmod(len(rows), num_cohorts)
@@ -64,17 +60,24 @@ def read_counts(path: FilePath, num_cohorts: int, num_bits: int, notes: list[str
     return counts
 
 
-def _row(place: RecordPosition, fields: list[str], num_bits: int) -> list[int]:
-    if len(fields) != num_bits + 1:
-        raise place.error(
-            f"expected {num_bits + 1} fields, the cohort's reports and {num_bits} bit counts (k), found {len(fields)}"
-        )
-    total = place.whole(fields[0], "total", 0, MOST)
-    counts = [place.whole(text, f"bit{i}", 0, MOST) for i, text in enumerate(fields[1:])]
-    for i, count in enumerate(counts):
-        if count > total:
-            raise place.error(f"the bit is set {count} times in {total} reports: expected at most {total}", f"bit{i}")
-    return [total, *counts]
+def _counts_parser(num_bits: int) -> Callable[[list[str]], list[int]]:
+    """Return the function from a record's fields to its total and counts, none of which exceeds the total."""
+    names, count = ("total", *(f"bit{i}" for i in range(num_bits))), partial(whole, low=0, high=MOST)
+    parse = row_parser(
+        num_bits + 1,
+        ((index, name, count) for index, name in enumerate(names)),
+        f"fields, the cohort's reports and {num_bits} bit counts (k)",
+    )
+
+    def checked(fields: list[str]) -> list[int]:
+        total, *counts = row = parse(fields)
+        if max(counts) > total:
+            bit, most = next((i, count) for i, count in enumerate(counts) if count > total)
+            problem = f"the bit is set {most} times in {total} reports: expected at most {total}"
+            raise FormatError(problem, field=f"bit{bit}")
+        return row
+
+    return checked
 
 
 def write_counts(path: FilePath, counts: SupportCounts) -> None:
@@ -99,26 +102,17 @@ def read_values(
     path: FilePath, num_cohorts: int, *, skipped: Skipped | None = None, advance: Advance | None = None
 ) -> Iterator[Holding]:
     """Yield the rows of values.csv, in a stream; each client's cohort is kept in memory."""
-    source = os.fspath(path)
     cohorts: dict[str, int] = {}
-    with reading(path, advance) as stream:
-        names, rest = split_header(blocks(stream, source), source, COLUMNS)
-        client, cohort, value = (names.index(name) for name in COLUMNS)
 
-        def convert(place: RecordPosition, fields: list[str]) -> Holding:
-            holding = Holding(
-                place.text(place.column(fields, client, len(names)), "client"),
-                place.whole(fields[cohort], "cohort", 0, num_cohorts - 1),
-                place.text(fields[value], "value"),
-            )
-            first = cohorts.setdefault(holding.client, holding.cohort)
-            if first != holding.cohort:
-                stands = f"client {short(holding.client)} is in cohort {holding.cohort} here and in {first} above"
-                raise place.error(f"{stands}: give it one cohort in all its rows", "cohort")
-            return holding
+    def checked(values: list[Any]) -> Holding:
+        client, cohort, _ = values
+        if (first := cohorts.setdefault(client, cohort)) != cohort:
+            problem = f"client {short(client)} is in cohort {cohort} here and in {first} above"
+            raise FormatError(f"{problem}: give it one cohort in all its rows", field="cohort")
+        return Holding._make(values)
 
-        for block in rest:
-            yield from records(block, source, convert, skipped)
+    parsers: dict[str, Parser] = {"client": utf8, "cohort": partial(whole, low=0, high=num_cohorts - 1), "value": utf8}
+    return read_table(path, parsers, checked, skipped=skipped, advance=advance)
 
 
 def write_values(path: FilePath, holdings: Iterable[Holding]) -> None:

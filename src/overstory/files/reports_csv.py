@@ -7,14 +7,16 @@ Only `cohort` and `irr` (also called `rappor`, as in Google's older files) are n
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from overstory.analysis.reports import ReportBatch
 from overstory.files.arrow_csv import SMALLEST, read_block
-from overstory.files.csv import Block, RecordPosition, Skipped, blocks, quoted, records, split_header
+from overstory.files.csv import Block, Skipped, bits, blocks, quoted, records, row_parser, split_header, whole
 from overstory.files.io import reading, writing_text
+from overstory.protocol.errors import FormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -70,6 +72,12 @@ class _Table:
     def __init__(self, source: str, names: Sequence[str], num_bits: int, num_cohorts: int) -> None:
         self.source, self.num_bits, self.num_cohorts = source, num_bits, num_cohorts
         self.cohort, self.irr, self.width = names.index("cohort"), names.index("irr"), len(names)
+        self._whole_cohort = partial(whole, low=0, high=num_cohorts - 1)
+        columns = (
+            (self.irr, "irr", partial(bits, num_bits=num_bits)),
+            (self.cohort, "cohort", self._whole_cohort),
+        )
+        self._parse = row_parser(len(names), columns)
 
     def batch(self, cohorts: NDArray[np.uint16], bits: NDArray[np.uint64]) -> ReportBatch:
         """Return the batch of these columns."""
@@ -77,17 +85,13 @@ class _Table:
 
     def exact(self, block: Block, skipped: Skipped | None) -> ReportBatch:
         """Read record by record; the first bad one is named, or all are counted."""
-        words = -(-self.num_bits // 64)
-        cohorts, bits = [], bytearray()
-        for cohort, report in records(block, self.source, self._convert, skipped):
+        width = 8 * -(-self.num_bits // 64)
+        cohorts, octets = [], bytearray()
+        for irr, cohort in records(block, self.source, self._parse, skipped):
             cohorts.append(cohort)
-            bits += report.to_bytes(8 * words, "little")
-        matrix = np.frombuffer(bytes(bits), "<u8").astype(np.uint64, copy=False).reshape(-1, words)
+            octets += irr.to_bytes(width, "little")
+        matrix = np.frombuffer(bytes(octets), "<u8").astype(np.uint64, copy=False).reshape(-1, width // 8)
         return self.batch(np.array(cohorts, np.uint16), matrix)
-
-    def _convert(self, place: RecordPosition, fields: list[str]) -> tuple[int, int]:
-        irr = place.bits(place.column(fields, self.irr, self.width), "irr", self.num_bits)
-        return place.whole(fields[self.cohort], "cohort", 0, self.num_cohorts - 1), irr
 
     def quick(self, block: Block) -> ReportBatch | None:
         """Read a large block of well-formed records at once, or return None."""
@@ -106,16 +110,13 @@ class _Table:
 
     def _cohorts(self, column: Any) -> NDArray[np.uint16] | None:
         """Each text that occurs is read once, by the exact reader's own rule."""
-        from overstory.protocol.errors import FormatError
-
-        place = RecordPosition(self.source, 0)
         texts = (text.decode("utf-8", "surrogateescape") for text in column.dictionary.to_pylist())
         try:
-            known = [place.whole(text, "cohort", 0, self.num_cohorts - 1) for text in texts]
+            cohorts = [self._whole_cohort(text) for text in texts]
         except FormatError:
             return None
         indices: NDArray[np.int32] = column.indices.to_numpy()
-        return np.array(known, np.uint16)[indices]
+        return np.array(cohorts, np.uint16)[indices]
 
 
 def packed_text(column: Any, num_bits: int) -> NDArray[np.uint64] | None:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import islice
+from typing import Final, cast
 
-from overstory.client.randomizer import Randomizer
 from overstory.files.rappor import Holding
 from overstory.files.reports_csv import ReportRow
 from overstory.protocol.canonical import context
-from overstory.protocol.entropy import Entropy, KeyedEntropy, SystemEntropy
+from overstory.protocol.entropy import KeyedEntropy, SystemEntropy
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.payloads import BitMechanism, as_googles_client
+from overstory.protocol.permanent_response import Responder, ResponseContext
 from overstory.protocol.wire.batch import encode_reports
 
-BATCH = 1 << 16
-METRIC = "encode"
+BATCH: Final = 1 << 16
+METRIC: Final = "encode"
+ENCODINGS: Final = 1 << 14
+"""How many true encodings stay in memory; clients that hold one value in one cohort share it."""
 
 
 class Fleet:
@@ -27,38 +30,38 @@ class Fleet:
     ----------
     seed
         Makes everything repeatable; without it all secrets and fresh bits are the operating system's.
-    kept
-        How many devices stay in memory. What is forgotten is derived again: it does not change a bit.
+    most
+        How many devices stay in memory. A device that was forgotten is derived again, with the same responses.
 
     Examples
     --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> fleet, forgetful = Fleet(mechanism("rappor"), "7"), Fleet(mechanism("rappor"), "7", kept=1)
+    >>> fleet, forgetful = Fleet(mechanism("rappor"), "7"), Fleet(mechanism("rappor"), "7", most=1)
     >>> holdings = [Holding("ann", 0, "x"), Holding("bob", 1, "x"), Holding("ann", 0, "x")]
-    >>> [fleet.row(one) for one in holdings] == [forgetful.row(one) for one in holdings]
+    >>> [fleet.row(holding) for holding in holdings] == [forgetful.row(holding) for holding in holdings]
     True
     """
 
-    def __init__(self, mechanism: BitMechanism, seed: str | None = None, *, kept: int = 1 << 14) -> None:
+    def __init__(self, mechanism: BitMechanism, seed: str | None = None, *, most: int = 1 << 14) -> None:
         self.mechanism, self.sent = mechanism, 0
-        self._reporting = as_googles_client(mechanism)
-        self._kept, self._devices = kept, OrderedDict[tuple[str, int], Randomizer]()
+        self._reporting = cast("BitMechanism", as_googles_client(mechanism))
+        self._encode = lru_cache(maxsize=ENCODINGS)(mechanism.encode)
+        self._devices = lru_cache(maxsize=most)(self._make)
         seeded = None if seed is None else KeyedEntropy(b"overstory encode", seed.encode(), purpose=b"seed")
         self._master = os.urandom(32) if seeded is None else seeded.bits(256).to_bytes(32, "little")
-        self._entropy: Entropy = SystemEntropy() if seeded is None else seeded
+        self._random_bits = (SystemEntropy() if seeded is None else seeded).bits
 
     def row(self, holding: Holding) -> ReportRow:
         """Return a report with all that its device knows of it."""
-        device = self._device(holding)
-        bloom = self.mechanism.encode(holding.value, holding.cohort)
-        permanent = device.permanent(holding.value)
+        client, cohort, value = holding
+        bloom = self._encode(value, cohort)
+        permanent = self._devices(client, cohort)(value.encode("utf-8", "surrogatepass"), bloom)
         self.sent += 1
-        return ReportRow(holding.client, holding.cohort, bloom, permanent, device.report(holding.value).bits)
+        return ReportRow(client, cohort, bloom, permanent, self.mechanism.instantaneous(permanent, self._random_bits))
 
     def report(self, holding: Holding) -> Report:
         """Return a report as it leaves its device."""
-        self.sent += 1
-        return self._device(holding).report(holding.value)
+        return Report(holding.cohort, self.row(holding).irr)
 
     def batches(self, holdings: Iterable[Holding]) -> Iterator[bytes]:
         """Yield packed batches; one without reports when there are none at all."""
@@ -68,22 +71,11 @@ class Fleet:
         while chunk := list(islice(reports, BATCH)):
             yield encode_reports(self.mechanism, chunk)
 
-    def _device(self, holding: Holding) -> Randomizer:
-        name = (holding.client, holding.cohort)
-        device = self._devices.get(name)
-        if device is None:
-            device = self._devices[name] = self._make(*name)
-            if len(self._devices) > self._kept:
-                self._devices.popitem(last=False)
-        return device
-
-    def _make(self, client: str, cohort: int) -> Randomizer:
+    def _make(self, client: str, cohort: int) -> Responder:
+        """Return a device: the function from a value and its true bits to its permanent response."""
         secret = KeyedEntropy(self._master, context(client), purpose=b"client").bits(256).to_bytes(32, "little")
-        return Randomizer(
-            self._reporting,
-            secret=secret,
-            metric=METRIC,
-            cohort=cohort,
-            entropy=self._entropy,
-            memo_size=64,
-        )
+        reporting, permanent = self._reporting, self._reporting.rounds.permanent
+        if permanent.is_identity:
+            return lambda value, bits: bits  # noqa: ARG005 - no permanent noise
+        about = ResponseContext(METRIC, reporting.digest, cohort)
+        return reporting.permanence.responder(permanent, reporting.encoding.num_bits, secret, about)
