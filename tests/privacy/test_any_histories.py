@@ -50,7 +50,7 @@ ALL = [*CASES, *FILTERS, *ONE_HOT]
 
 def tables(built):
     """(values, device): the sampler's tables in a cohort where values differ as much as they can."""
-    cohort = spread_cohort(built) if hasattr(built.encoding, "domain_size") else 0
+    cohort = spread_cohort(built) if built.encoding.domain_size is not None else 0
     if isinstance(built, SetMechanism):
         values = range(built.encoding.domain_size)
         table = set_table(built, values)
@@ -64,7 +64,7 @@ def tables(built):
         both[0][NOTHING] = Counter(dict.fromkeys(both[1], size))
         return [*held, NOTHING], TableDevice(*both)
     both = [bit_table(c, built.encoding.num_bits) for c in (built.rounds.permanent, built.rounds.instantaneous)]
-    if hasattr(built.encoding, "domain_size"):
+    if built.encoding.domain_size is not None:
         encode = {v: built.encode(v, cohort) for v in range(built.encoding.domain_size)}
         encode[NOTHING] = built.encoding.nothing
 

@@ -3,14 +3,15 @@
 import dataclasses
 import json
 import math
+from itertools import product
 
 import pytest
 
 from overstory.privacy import map_differences, statement
 from overstory.privacy.claims import FRESH, NO_CEILING, rows_of
-from overstory.privacy.histories.changes import extreme_shapes
 from overstory.privacy.text import epsilon_text, factor
-from overstory.protocol.encodings.bits import Bloom
+from overstory.protocol.encodings.base import encode
+from overstory.protocol.encodings.bits import Bloom, OneHot, SampledBits
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 from support.privacy_cases import some_mechanism
@@ -147,9 +148,26 @@ def test_maps_that_do_not_fit(positions, says):
         map_differences(positions, Bloom(8, 2, 1))
 
 
-def test_shapes_of_an_unknown_encoding():
-    with pytest.raises(ParameterError, match="nothing is known"):
-        extreme_shapes(object(), equal_bits=True)
+@pytest.mark.parametrize(
+    ("encoding", "values"),
+    [
+        (OneHot(4), range(4)),
+        (SampledBits(4, 1), range(4)),
+        (SampledBits(5, 3), range(5)),
+        (Bloom(8, 2, 3), [f"v{i}" for i in range(60)]),
+        (Bloom(8, 5, 3), [f"v{i}" for i in range(60)]),
+        (Bloom(8, 3, 2, "google-rappor-python"), [f"v{i}" for i in range(60)]),
+    ],
+)
+def test_no_two_values_overlap_past_the_shapes_that_an_encoding_answers(encoding, values):
+    overlaps = {}
+    for both, lowered, raised, _ in encoding.shapes(equal_bits=True):
+        overlaps.setdefault((both + lowered, both + raised), []).append(both)
+    for cohort, first, second in product(range(encoding.num_cohorts), values, values):
+        if first != second:
+            a, b = (encode(encoding, value, cohort) for value in (first, second))
+            near = overlaps[a.bit_count(), b.bit_count()]
+            assert min(near) <= (a & b).bit_count() <= max(near), (cohort, first, second)
 
 
 def test_factors_are_rounded_up():

@@ -111,7 +111,7 @@ class Redrawn(Device):
 
 def values_of(mechanism):
     """One value for every encoding that occurs, and a second one with the same bits where there is one."""
-    if hasattr(mechanism.encoding, "domain_size"):
+    if mechanism.encoding.domain_size is not None:
         return list(range(mechanism.encoding.domain_size))
     found = defaultdict(list)
     for number in range(300):

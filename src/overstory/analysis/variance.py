@@ -27,12 +27,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from overstory.protocol.encodings.bits import Bloom, SampledBits
 from overstory.protocol.encodings.seeds import SeededHash
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
-from overstory.protocol.mechanisms.sets import SetMechanism
 
 if TYPE_CHECKING:
     import numpy as np
@@ -87,21 +84,13 @@ def frequency_variance(
     """
     if num_reports <= 0 or not 0 <= frequency <= 1:
         raise ParameterError(f"give a positive number of reports and a share, not {num_reports} and {frequency}")
-    encoding, information = mechanism.encoding, 1.0
+    encoding = mechanism.encoding
     load, sampling = supporting(mechanism, frequency)
-    if isinstance(encoding, Bloom):
-        information = encoding.num_hashes * (1 - encoding.num_hashes / encoding.num_bits)
-        rows = encoding.num_bits * encoding.num_cohorts
-        if num_candidates is not None and num_candidates < rows:
-            information *= 1 - num_candidates / rows
-    elif isinstance(encoding, SampledBits):
-        information = encoding.sampled_bits / encoding.domain_size
+    information = encoding.asked * encoding.information(num_candidates)
     kept, raised = float(mechanism.p_star), float(mechanism.q_star)
     noise = support_noise(load, 1 - load, kept, raised)
     alone = (noise / (kept - raised) ** 2 + sampling) / (information * num_reports)
-    return (
-        _by_seed(encoding, alone, num_reports, frequency, num_candidates) if isinstance(encoding, SeededHash) else alone
-    )
+    return _by_seed(encoding, alone, num_reports, frequency, num_candidates) if encoding.uneven else alone
 
 
 def _by_seed(
@@ -136,8 +125,8 @@ def lasting_variance(mechanism: Mechanism, frequency: float = 0.0, *, num_candid
     [False, True]
     """
     encoding = mechanism.encoding
-    values = getattr(encoding, "domain_size", None) or num_candidates or 0
-    if not isinstance(encoding, SeededHash) or encoding.can_be_fitted(values):
+    values = encoding.domain_size or num_candidates or 0
+    if not encoding.uneven or encoding.can_be_fitted(values):
         return 0.0
     return _collisions(encoding, values, frequency)
 
@@ -145,11 +134,7 @@ def lasting_variance(mechanism: Mechanism, frequency: float = 0.0, *, num_candid
 def supporting(mechanism: Mechanism, frequency: float) -> tuple[float, float]:
     """Return u, the share of devices that truly support a value of this frequency, and the sampling term above."""
     encoding = mechanism.encoding
-    if isinstance(encoding, Bloom):
-        return frequency + (1 - frequency) * encoding.num_hashes / encoding.num_bits, 0.0
-    if isinstance(encoding, SampledBits):
-        return frequency, frequency * (1 - frequency) * (1 - encoding.sampled_bits / encoding.domain_size)
-    return frequency, 0.0
+    return encoding.supporting(frequency), frequency * (1 - frequency) * (1 - encoding.asked)
 
 
 def error_bound(mechanism: Mechanism, num_reports: float, beta: float) -> float:
@@ -168,7 +153,7 @@ def error_bound(mechanism: Mechanism, num_reports: float, beta: float) -> float:
     """
     if num_reports <= 0 or not 0 < beta < 1:
         raise ParameterError(f"give a positive number of reports and a probability, not {num_reports} and {beta}")
-    if isinstance(mechanism.encoding, Bloom | SampledBits | SeededHash):
+    if not mechanism.encoding.pure:
         raise ParameterError(f"{mechanism.name}: not every report speaks of every value, so this bound does not hold")
     span = abs(float(mechanism.p_star - mechanism.q_star))
     return math.sqrt(math.log(2 / beta) / (2 * num_reports)) / span
@@ -265,17 +250,7 @@ def clustering(mechanism: Mechanism, per_device: float = 1.0) -> Clustering:
     >>> clustering(mechanism("basic-rappor", domain_size=4, f=0.5, p=0.5, q=0.75)).own  # .75 * .25 * .25**2
     0.01171875
     """
-    if isinstance(mechanism, BitMechanism):
-        first, span = mechanism.rounds.permanent, float(mechanism.rounds.instantaneous.span)
-        drawn = float(first.keep_one), float(first.raise_zero)
-    elif isinstance(mechanism, SymbolMechanism):
-        kept, chance = mechanism.rounds.permanent, float(mechanism.encoding.collision)
-        span = float(mechanism.rounds.instantaneous.alpha)
-        drawn = float(kept.keep), chance * float(kept.keep) + (1 - chance) * float(kept.other)
-    elif isinstance(mechanism, SetMechanism):
-        drawn, span = (float(mechanism.p_star), float(mechanism.q_star)), 1.0
-    else:
-        raise ParameterError(f"what reports of {mechanism.name} share is not known: it is of no known kind")
+    *drawn, span = mechanism.permanent_support
     own, other = (y * (1 - y) * span * span for y in drawn)
     return Clustering(per_device, own, other)
 

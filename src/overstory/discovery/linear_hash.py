@@ -17,6 +17,7 @@ from typing import Any, Final
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.encodings.base import SEEDS, check_count
 from overstory.protocol.encodings.hashing import GOLDEN, MASK64, mix64
+from overstory.protocol.encodings.symbols import BaseSymbols
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.calibration import check_epsilon
 from overstory.protocol.mechanisms.payloads import SymbolMechanism
@@ -32,7 +33,7 @@ def rows(seed: int, num_bits: int, hash_bits: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class LinearHash:
+class LinearHash(BaseSymbols):
     """The value's bits times the seed's matrix, modulo 2.
 
     Two different values share a symbol for one matrix in ``2**hash_bits``, exactly, if matrices are uniform.

@@ -8,13 +8,12 @@ from fractions import Fraction
 from typing import Any, ClassVar, Final
 
 from overstory.privacy.histories.bits import worst_of_bits
-from overstory.privacy.histories.changes import Shape, bits_change, extreme_shapes, symbol_change
+from overstory.privacy.histories.changes import bits_change, symbol_change
 from overstory.privacy.histories.pairs import Worst, check_reports
 from overstory.privacy.histories.symbols import worst_of_symbols
 from overstory.privacy.terms import Terms
 from overstory.protocol.channels import BinaryChannel, Rounds, SymbolChannel
-from overstory.protocol.encodings.base import Encoding
-from overstory.protocol.encodings.bits import OneHot
+from overstory.protocol.encodings.base import Shape
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
@@ -37,7 +36,7 @@ class BitTerms(Terms):
     permanent, instantaneous
         (P(1|1), P(1|0)) over 2**32.
     shapes
-        How two values' bits can lie to each other; see `extreme_shapes`. How nothing's do follows: `with_nothing`.
+        How two values' bits can lie to each other; see `Encoding.shapes`. How nothing's do follows: `with_nothing`.
     """
 
     kind: ClassVar[str] = "bits"
@@ -285,22 +284,9 @@ def _bits(mechanism: BitMechanism) -> BitTerms:
         rounds.permanent.thresholds,
         rounds.instantaneous.thresholds,
         tuple((lowered, raised) for lowered, raised in encoding.differences),
-        extreme_shapes(encoding, equal_bits=not mechanism.permanence.by_bits),
-        _most_values(encoding),
+        encoding.shapes(equal_bits=not mechanism.permanence.by_bits),
+        encoding.most_values,
     )
-
-
-def _most_values(encoding: Encoding) -> int | None:
-    """Return d for a one-hot vector, d' where d' of the bits are sampled, None for strings.
-
-    With d' >= 2 sampled bits a pair of values that differs in one bit costs no more than half of one that differs in
-    two, and of all pairs of one history together at most d' ones are lowered and d' zeros raised: d' epsilons. With
-    d' = 1 every pair differs in one bit, and two pairs can do so.
-    """
-    sampled: int | None = getattr(encoding, "sampled_bits", None)
-    if sampled is None:
-        return encoding.domain_size if isinstance(encoding, OneHot) else None
-    return min(max(sampled, 2), encoding.num_cohorts)
 
 
 def terms_from_json(read: Mapping[str, Any]) -> Terms:

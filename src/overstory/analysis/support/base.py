@@ -61,8 +61,7 @@ class Support(ABC, Generic[M_co]):
     @property
     def domain_size(self) -> int | None:
         """How many values there are; None where they are strings."""
-        size: int | None = getattr(self.mechanism.encoding, "domain_size", None)
-        return size
+        return self.mechanism.domain_size
 
     @property
     def num_outputs(self) -> int:

@@ -10,10 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.protocol.encodings.sets import Subsets
 from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.payloads import SymbolMechanism
-from overstory.protocol.mechanisms.sets import SetMechanism
 from overstory.protocol.wire.batch import HEADER, MAGIC, TRAILER, VERSION, cohort_width
 from overstory.protocol.wire.reasons import Reason
 
@@ -60,15 +57,8 @@ class ReportFormat:
         >>> report_format.num_bits, report_format.below
         (3, 5)
         """
-        below, weight = 1 << mechanism.payload_bits, None
-        if isinstance(mechanism, SymbolMechanism):
-            below = mechanism.encoding.num_symbols
-        elif isinstance(mechanism, SetMechanism):
-            if isinstance(mechanism.encoding, Subsets):
-                weight = mechanism.encoding.subset_size
-            else:
-                below = mechanism.encoding.sizes[0]
-        return cls(mechanism.digest, mechanism.payload_bits, mechanism.num_cohorts, below, weight)
+        shape = mechanism.payload_bits, mechanism.num_cohorts, mechanism.payload_limit, mechanism.payload_weight
+        return cls(mechanism.digest, *shape)
 
     @cached_property
     def width(self) -> int:

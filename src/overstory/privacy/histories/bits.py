@@ -23,10 +23,11 @@ from functools import cached_property, lru_cache
 from itertools import product
 from typing import Final, NamedTuple
 
-from overstory.privacy.histories.changes import Shape, crowded
+from overstory.privacy.histories.changes import crowded
 from overstory.privacy.histories.pairs import PRECISE, SLACK, Worst
 from overstory.privacy.histories.positions import Position
 from overstory.protocol.channels import Rounds
+from overstory.protocol.encodings.base import Shape
 from overstory.protocol.probability import log_ratio, mix, power, round_up
 
 MOST_DISJOINT: Final = 4

@@ -8,62 +8,22 @@ A device that cannot report its value reports *nothing*, by a permanent response
 have a value that can be reported is a change as well, and is counted.
 
 A `Shape` says how the encodings of two different values, or of a value and of nothing, overlap: the leak of a change is
-the worst over all shapes that the encoding allows.
+the worst over all shapes that the encoding allows (`Encoding.shapes`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from decimal import Decimal, localcontext
 from functools import lru_cache, reduce
-from typing import Final, NamedTuple
+from typing import Final
 
 from overstory.privacy.histories.pairs import PRECISE, UNIFORM, Entry, bit_losses, check_reports, larger, symbol_ratios
 from overstory.protocol.channels import Rounds
-from overstory.protocol.encodings.base import Encoding
-from overstory.protocol.encodings.bits import Bloom, OneHot
+from overstory.protocol.encodings.base import Shape
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.probability import log_ratio, round_up, weighted_sum
 from overstory.protocol.sampling import SymbolRounds
-
-
-class Shape(NamedTuple):
-    """Of the bits of two encodings, how many are 1 in both, in the first alone, in the second alone, in neither."""
-
-    both: int
-    lowered: int
-    raised: int
-    neither: int
-
-
-def extreme_shapes(encoding: Encoding, *, equal_bits: bool) -> tuple[Shape, ...]:
-    """Return shapes among which every loss that adds up over bits has its maximum.
-
-    For given numbers of ones such a loss is linear in the overlap, so the smallest and the largest overlap suffice.
-
-    Parameters
-    ----------
-    equal_bits
-        Whether to count two different values whose bits are all equal.
-
-    Examples
-    --------
-    >>> extreme_shapes(OneHot(64), equal_bits=True)
-    (Shape(both=0, lowered=1, raised=1, neither=62),)
-    >>> extreme_shapes(Bloom(128, 2, 16), equal_bits=True)
-    (Shape(both=0, lowered=2, raised=2, neither=124), Shape(both=2, lowered=0, raised=0, neither=126))
-    """
-    sampled: int | None = getattr(encoding, "sampled_bits", None)
-    if sampled is not None:
-        return tuple(_sampled(sampled, encoding.num_cohorts))
-    fewest, most, may_equal = _weights(encoding)
-    found = {
-        shape: None
-        for first in range(fewest, most + 1)
-        for second in range(fewest, most + 1)
-        for shape in _overlaps(encoding.num_bits, first, second, equal_bits=equal_bits and may_equal)
-    }
-    return tuple(found)
 
 
 def with_nothing(shapes: Sequence[Shape]) -> tuple[Shape, ...]:
@@ -74,9 +34,10 @@ def with_nothing(shapes: Sequence[Shape]) -> tuple[Shape, ...]:
 
     Examples
     --------
-    >>> with_nothing(extreme_shapes(OneHot(64), equal_bits=True))[1:]
+    >>> from overstory.protocol.encodings.bits import Bloom, OneHot
+    >>> with_nothing(OneHot(64).shapes(equal_bits=True))[1:]
     (Shape(both=0, lowered=0, raised=1, neither=63), Shape(both=0, lowered=1, raised=0, neither=63))
-    >>> with_nothing(extreme_shapes(Bloom(4, 3, 16), equal_bits=False))
+    >>> with_nothing(Bloom(4, 3, 16).shapes(equal_bits=False))
     (Shape(both=2, lowered=1, raised=1, neither=0), Shape(both=3, lowered=0, raised=0, neither=1))
     """
     if not shapes:
@@ -92,36 +53,6 @@ def with_nothing(shapes: Sequence[Shape]) -> tuple[Shape, ...]:
 def crowded(num_bits: int, fewest: int, most: int) -> bool:
     """Whether nothing to report is a filter as any: all have as many ones, and these are more than half of the bits."""
     return fewest == most and 2 * most > num_bits
-
-
-def _weights(encoding: Encoding) -> tuple[int, int, bool]:
-    """Return the fewest and the most ones of an encoding, and whether two values may have the same bits."""
-    if isinstance(encoding, OneHot):
-        return 1, 1, False
-    if isinstance(encoding, Bloom):
-        hashes = min(encoding.num_hashes, encoding.num_bits)
-        return (hashes if encoding.hashes.distinct else 1), hashes, True
-    raise ParameterError(f"nothing is known of how two encodings by {type(encoding).__name__} can differ")
-
-
-def _overlaps(num_bits: int, first: int, second: int, *, equal_bits: bool) -> Iterator[Shape]:
-    fewest, most = max(0, first + second - num_bits), min(first, second)
-    if first == second and not equal_bits:
-        most -= 1
-    for both in sorted({fewest, most}) if fewest <= most else ():
-        yield Shape(both, first - both, second - both, num_bits - first - second + both)
-
-
-def _sampled(num_bits: int, domain_size: int) -> Iterator[Shape]:
-    """One-hot vectors of which only `num_bits` bits are asked: a value may show its bit, or none."""
-    unasked = domain_size - num_bits
-    if num_bits > 1:
-        yield Shape(0, 1, 1, num_bits - 2)
-    if unasked:
-        yield Shape(0, 1, 0, num_bits - 1)
-        yield Shape(0, 0, 1, num_bits - 1)
-    if unasked > 1:
-        yield Shape(0, 0, 0, num_bits)
 
 
 MAX_REPORTS: Final = 1000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from operator import index
-from typing import Any, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from overstory.protocol.channels import Differences
 from overstory.protocol.errors import ParameterError
@@ -16,7 +16,70 @@ MAX_SYMBOLS = 1 << 31
 MAX_BITS = (1 << 16) - 1  # so does the number of bits
 
 
-class Encoding(Protocol):
+class AnyEncoding(Protocol):
+    """What every encoding answers, whether into bits, a symbol or a set; `BaseEncoding` answers for most."""
+
+    pure: ClassVar[bool]  # whether every report speaks of every value, in the same way
+    uneven: ClassVar[bool]  # whether some pairs of values meet in more cohorts than others
+
+    @property
+    def domain_size(self) -> int | None:
+        """How many values there are; None for strings."""
+        ...
+
+    @property
+    def num_cohorts(self) -> int:
+        """How many ways of encoding a value there are; a device always has the same one."""
+        ...
+
+    @property
+    def asked(self) -> float:
+        """The share of cohorts in which a report speaks of a value at all."""
+        ...
+
+    def supporting(self, frequency: float) -> float:
+        """Return the share of devices whose encoding supports a value of this frequency, others' included."""
+        ...
+
+    def information(self, num_candidates: int | None) -> float:
+        """Return the information of a report about each of so many candidates, over that of a pure oracle's."""
+        ...
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters that a report's meaning depends on, as JSON values."""
+        ...
+
+
+class BaseEncoding:
+    """The answers of most encodings to what `AnyEncoding` asks."""
+
+    pure: ClassVar[bool] = True
+    uneven: ClassVar[bool] = False
+
+    @property
+    def asked(self) -> float:
+        """All cohorts."""
+        return 1.0
+
+    def supporting(self, frequency: float) -> float:
+        """Return the share of devices that hold the value."""
+        return frequency
+
+    def information(self, num_candidates: int | None) -> float:  # noqa: ARG002 - of any number
+        """Return 1."""
+        return 1.0
+
+
+class Shape(NamedTuple):
+    """Of the bits of two encodings, how many are 1 in both, in the first alone, in the second alone, in neither."""
+
+    both: int
+    lowered: int
+    raised: int
+    neither: int
+
+
+class Encoding(AnyEncoding, Protocol):
     """A deterministic map from (value, cohort) to a vector of bits."""
 
     @property
@@ -25,8 +88,33 @@ class Encoding(Protocol):
         ...
 
     @property
-    def num_cohorts(self) -> int:
-        """How many ways of encoding a value there are; a device belongs to one for ever."""
+    def ones(self) -> tuple[int, int]:
+        """The fewest and the most ones of a value's vector, in a cohort that speaks of it."""
+        ...
+
+    @property
+    def most_values(self) -> int | None:
+        """After how many distinct values on one device a further one costs nothing; None where there is no end."""
+        ...
+
+    def shapes(self, *, equal_bits: bool) -> tuple[Shape, ...]:
+        """Return shapes among which every loss that adds up over bits has its maximum.
+
+        For given numbers of ones such a loss is linear in the overlap, so the smallest and the largest overlap suffice.
+
+        Parameters
+        ----------
+        equal_bits
+            Whether to count two different values whose bits are all equal.
+
+        Examples
+        --------
+        >>> from overstory.protocol.encodings.bits import Bloom, OneHot
+        >>> OneHot(64).shapes(equal_bits=True)
+        (Shape(both=0, lowered=1, raised=1, neither=62),)
+        >>> Bloom(128, 2, 16).shapes(equal_bits=True)
+        (Shape(both=0, lowered=2, raised=2, neither=124), Shape(both=2, lowered=0, raised=0, neither=126))
+        """
         ...
 
     @property
@@ -41,10 +129,6 @@ class Encoding(Protocol):
 
     def positions(self, value: Any, cohort: int) -> tuple[int, ...]:
         """Return the positions that `value` sets, possibly with repetitions."""
-        ...
-
-    def canonical(self) -> dict[str, Any]:
-        """Return the parameters that a report's meaning depends on, as JSON values."""
         ...
 
 

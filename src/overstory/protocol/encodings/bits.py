@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from itertools import product
+from typing import Any, ClassVar
 
 from overstory.protocol.channels import Differences
 from overstory.protocol.encodings.base import (
     MAX_BITS,
     MAX_COHORTS,
+    BaseEncoding,
+    Shape,
     check_count,
     check_symbol,
 )
@@ -18,7 +22,7 @@ from overstory.protocol.errors import ParameterError
 
 
 @dataclass(frozen=True)
-class OneHot:
+class OneHot(BaseEncoding):
     """Symbol s of ``0 .. domain_size - 1`` sets bit s alone ("Basic RAPPOR", unary encoding)."""
 
     domain_size: int
@@ -35,6 +39,20 @@ class OneHot:
     def num_cohorts(self) -> int:
         """All devices encode alike."""
         return 1
+
+    @property
+    def ones(self) -> tuple[int, int]:
+        """One."""
+        return 1, 1
+
+    @property
+    def most_values(self) -> int:
+        """All that there are."""
+        return self.domain_size
+
+    def shapes(self, *, equal_bits: bool) -> tuple[Shape, ...]:  # noqa: ARG002 - no two values have equal bits
+        """Return the one of two bits that differ."""
+        return (Shape(0, 1, 1, self.num_bits - 2),)
 
     @property
     def differences(self) -> Differences:
@@ -56,7 +74,7 @@ class OneHot:
 
 
 @dataclass(frozen=True)
-class Bloom:
+class Bloom(BaseEncoding):
     """A string sets `num_hashes` of `num_bits` bits, other ones in every cohort (RAPPOR, section 2).
 
     Examples
@@ -70,6 +88,10 @@ class Bloom:
     num_cohorts: int
     family: str = "overstory-v1"
     hash_key: str = ""
+
+    domain_size: ClassVar[None] = None
+    most_values: ClassVar[None] = None
+    pure: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         family = hash_family(self.family, self.hash_key)
@@ -88,6 +110,33 @@ class Bloom:
         """The hash family."""
         family: HashFamily = self.__dict__["_family"]
         return family
+
+    @property
+    def ones(self) -> tuple[int, int]:
+        """Positions that fall together leave fewer than h."""
+        return (self.num_hashes if self.hashes.distinct else 1), self.num_hashes
+
+    def shapes(self, *, equal_bits: bool) -> tuple[Shape, ...]:
+        """Return the extreme overlaps of two filters; see `Encoding.shapes`."""
+        fewest, most = self.ones
+        weights = range(fewest, most + 1)
+        pairs = (_overlaps(self.num_bits, *pair, equal_bits=equal_bits) for pair in product(weights, repeat=2))
+        return tuple(dict.fromkeys(shape for shapes in pairs for shape in shapes))
+
+    def supporting(self, frequency: float) -> float:
+        """Return the holders' share, and of the others those whose filters have the bit, too: h / k of them."""
+        return frequency + (1 - frequency) * self.num_hashes / self.num_bits
+
+    def information(self, num_candidates: int | None) -> float:
+        """Return h (1 - h/k), and ``1 - M / (k m)`` of it where M candidates are fitted to the k m counts.
+
+        A value has h bits; each is read against its cohort's k - h others.
+        """
+        information = self.num_hashes * (1 - self.num_hashes / self.num_bits)
+        rows = self.num_bits * self.num_cohorts
+        if num_candidates is None or num_candidates >= rows:
+            return information
+        return information * (1 - num_candidates / rows)
 
     @property
     def differences(self) -> Differences:
@@ -132,8 +181,17 @@ class Bloom:
         }
 
 
+def _overlaps(num_bits: int, first: int, second: int, *, equal_bits: bool) -> Iterator[Shape]:
+    """Yield the shapes of the smallest and the largest overlap of so many ones and so many others."""
+    fewest, most = max(0, first + second - num_bits), min(first, second)
+    if first == second and not equal_bits:
+        most -= 1
+    for both in sorted({fewest, most}) if fewest <= most else ():
+        yield Shape(both, first - both, second - both, num_bits - first - second + both)
+
+
 @dataclass(frozen=True)
-class SampledBits:
+class SampledBits(BaseEncoding):
     """The bits of `sampled_bits` values, out of the one-hot vector: those at fixed offsets from the device's cohort.
 
     The cohort is public. As many cohorts as values, so every value is asked of exactly the share
@@ -154,6 +212,8 @@ class SampledBits:
     domain_size: int
     sampled_bits: int
 
+    pure: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         OneHot(self.domain_size)
         check_count("sampled_bits", self.sampled_bits, 1, self.domain_size)
@@ -167,6 +227,33 @@ class SampledBits:
     def num_cohorts(self) -> int:
         """One for every value."""
         return self.domain_size
+
+    @property
+    def asked(self) -> float:
+        """The share d'/d of the cohorts."""
+        return self.sampled_bits / self.domain_size
+
+    @property
+    def ones(self) -> tuple[int, int]:
+        """One, where the value is asked for."""
+        return 1, 1
+
+    @property
+    def most_values(self) -> int:
+        """The sampled bits d', at least two of them.
+
+        With d' >= 2 sampled bits a pair of values that differs in one bit costs no more than half of one that differs
+        in two, and of all pairs of one history together at most d' ones are lowered and d' zeros raised: d' epsilons.
+        With d' = 1 every pair differs in one bit, and two pairs can do so.
+        """
+        return min(max(self.sampled_bits, 2), self.domain_size)
+
+    def shapes(self, *, equal_bits: bool) -> tuple[Shape, ...]:  # noqa: ARG002 - those that are not sampled have none
+        """Return the shapes of one-hot vectors of which a value may show its bit, or none."""
+        asked, others = self.num_bits, self.domain_size - self.num_bits
+        both_asked = (Shape(0, 1, 1, asked - 2),) if asked > 1 else ()
+        one_asked = (Shape(0, 1, 0, asked - 1), Shape(0, 0, 1, asked - 1)) if others else ()
+        return both_asked + one_asked + ((Shape(0, 0, 0, asked),) if others > 1 else ())
 
     @property
     def differences(self) -> Differences:

@@ -26,12 +26,12 @@ import hashlib
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from overstory.protocol.canonical import context
 from overstory.protocol.encodings.base import MAX_SYMBOLS, check_count, check_symbol
 from overstory.protocol.encodings.finite_fields import Field, field_of, is_field_size
-from overstory.protocol.encodings.symbols import hash_word, value_word
+from overstory.protocol.encodings.symbols import BaseSymbols, hash_word, value_word
 from overstory.protocol.errors import ParameterError
 
 FEWEST_SEEDS: Final = 64
@@ -43,7 +43,7 @@ MOST_FITTED: Final = 2000
 
 
 @dataclass(frozen=True)
-class BalancedHash:
+class BalancedHash(BaseSymbols):
     """The inner product of the seed's vector and the value's point, over GF(g): any two values collide in s/g seeds.
 
     Parameters
@@ -159,7 +159,7 @@ def balanced_values(hash_range: int, num_seeds: int) -> int:
 
 
 @dataclass(frozen=True)
-class SeededHash:
+class SeededHash(BaseSymbols):
     """The value's hash under one of a metric's `num_seeds` public pseudo-random seeds.
 
     Parameters
@@ -176,6 +176,9 @@ class SeededHash:
     num_seeds: int
     domain_size: int | None = None
     key: str = ""
+
+    pure: ClassVar[bool] = False
+    uneven: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_count("hash_range", self.hash_range, 2, MOST_SYMBOLS)

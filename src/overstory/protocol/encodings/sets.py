@@ -10,18 +10,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
-from overstory.protocol.encodings.base import MAX_SYMBOLS, check_count, check_symbol
+from overstory.protocol.encodings.base import MAX_SYMBOLS, AnyEncoding, BaseEncoding, check_count, check_symbol
 from overstory.protocol.encodings.bits import OneHot
 from overstory.protocol.encodings.finite_fields import MAX_PRIME, Field, field_of
 from overstory.protocol.entropy import Entropy, uniform_below
 
 
-class SetSystem(Protocol):
+class SetSystem(AnyEncoding, Protocol):
     """Sets S(v) of outputs with |S(v)| = c_set and |S(v) n S(w)| = c_int for v != w, out of K outputs."""
 
-    num_cohorts: int
+    @property
+    def subset_size(self) -> int | None:
+        """How many bits of an output are 1, where it is the bits of its values; None where it is a number."""
+        ...
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -49,13 +52,9 @@ class SetSystem(Protocol):
         """Whether the value's set holds the output."""
         ...
 
-    def canonical(self) -> dict[str, Any]:
-        """Return the parameters that a report's meaning depends on, as JSON values."""
-        ...
-
 
 @dataclass(frozen=True)
-class Subsets:
+class Subsets(BaseEncoding):
     """Outputs are the subsets of size `subset_size` of the domain; a value owns those that it is in.
 
     Parameters
@@ -128,7 +127,7 @@ class Subsets:
 
 
 @dataclass(frozen=True)
-class Projective:
+class Projective(BaseEncoding):
     """Outputs and values are the points of the projective space PG(t-1, q); a value owns the points orthogonal to it.
 
     Point number i, with ``(q^j - 1)/(q - 1) <= i < (q^(j+1) - 1)/(q - 1)``, has the coordinates 0, ..., 0, 1 and then
@@ -150,6 +149,7 @@ class Projective:
     domain_size: int
     field_size: int
     num_cohorts = 1
+    subset_size: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         check_count("domain_size", self.domain_size, 2, MAX_SYMBOLS)

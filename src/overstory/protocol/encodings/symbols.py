@@ -8,26 +8,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
-from overstory.protocol.encodings.base import MAX_SYMBOLS, SEEDS, check_count, check_symbol
+from overstory.protocol.encodings.base import MAX_SYMBOLS, SEEDS, AnyEncoding, BaseEncoding, check_count, check_symbol
 from overstory.protocol.encodings.hashing import OverstoryV1
 from overstory.protocol.errors import ParameterError
 
 _MASK32: Final = (1 << 32) - 1
 
 
-class SymbolEncoding(Protocol):
+class SymbolEncoding(AnyEncoding, Protocol):
     """A map from (value, cohort) to a symbol of ``0 .. num_symbols - 1``."""
+
+    direct: ClassVar[bool]  # whether the symbol is the value itself
 
     @property
     def num_symbols(self) -> int:
         """Size of the alphabet that the channel works on."""
-        ...
-
-    @property
-    def num_cohorts(self) -> int:
-        """How many public rows there are."""
         ...
 
     @property
@@ -39,16 +36,20 @@ class SymbolEncoding(Protocol):
         """Return the symbol of `value` in `cohort`."""
         ...
 
-    def canonical(self) -> dict[str, Any]:
-        """Return the parameters that a report's meaning depends on, as JSON values."""
-        ...
+
+class BaseSymbols(BaseEncoding):
+    """The answers of most encodings into a symbol."""
+
+    direct: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
-class Direct:
+class Direct(BaseSymbols):
     """The value is the symbol (direct encoding, GRR)."""
 
     domain_size: int
+
+    direct: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_count("domain_size", self.domain_size, 2, MAX_SYMBOLS)
@@ -96,7 +97,7 @@ def value_word(value: Any, domain_size: int | None, key: str) -> int:
 
 
 @dataclass(frozen=True)
-class LocalHash:
+class LocalHash(BaseSymbols):
     """The value's hash into ``0 .. hash_range - 1``, by the device's own hash function (BLH, OLH, LOLOHA).
 
     ``symbol = hash_word(value, seed) * hash_range >> 32``: two values share a symbol for one seed in `hash_range`, up
@@ -161,7 +162,7 @@ def hash_word(word: int, seed: int) -> int:
 
 
 @dataclass(frozen=True)
-class HadamardRow:
+class HadamardRow(BaseSymbols):
     """The value's sign in a row of the Hadamard matrix: symbol 0 is +1, symbol 1 is -1.
 
     Rows of different values are orthogonal: they agree in exactly half of the columns.
@@ -197,7 +198,7 @@ class HadamardRow:
 
 
 @dataclass(frozen=True)
-class SignMatrix:
+class SignMatrix(BaseSymbols):
     """The value's sign in a row of a public pseudo-random matrix (the lecture's Z): symbol 0 is +1, symbol 1 is -1.
 
     Sign number ``row`` of a value is bit ``row % 32`` of ``w ^ (w >> 16)``, w being ``hash_word(value, row // 32)``:

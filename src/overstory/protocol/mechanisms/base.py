@@ -8,7 +8,7 @@ from dataclasses import fields
 from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from overstory.protocol.canonical import digest
 from overstory.protocol.channels import BinaryChannel, SymbolChannel
@@ -36,6 +36,7 @@ class Mechanism(ABC):
     and how likely it is, and inherits the rest.
     """
 
+    payload: ClassVar[str]  # the kind of report: what it reveals is looked up by it in `overstory.privacy`
     name: str
     parameters: Mapping[str, Any]
     encoding: Any
@@ -68,6 +69,35 @@ class Mechanism(ABC):
         """Width of a report's payload."""
 
     @property
+    def payload_limit(self) -> int:
+        """Every payload is a number below this."""
+        return 1 << self.payload_bits
+
+    @property
+    def payload_weight(self) -> int | None:
+        """How many bits of every payload are 1, where that is fixed."""
+        return None
+
+    def valid(self, payload: int) -> bool:
+        """Whether a report can have this payload."""
+        fits = 0 <= payload < self.payload_limit
+        return fits and (self.payload_weight is None or payload.bit_count() == self.payload_weight)
+
+    @abstractmethod
+    def encode(self, value: Any, cohort: int) -> int | None:
+        """Return the payload of a value without noise, which never leaves the device; None where it has no single one.
+
+        Raises
+        ------
+        ParameterError
+            When the value is outside the domain.
+        """
+
+    @abstractmethod
+    def likelihood(self, report: Report, value: Any) -> Fraction:
+        """P(this payload | value) of one report in the report's cohort, exact."""
+
+    @property
     @abstractmethod
     def channel(self) -> BinaryChannel | SymbolChannel:
         """P(report | truth) over all rounds: of a bit, of a symbol, or of lying in a value's set."""
@@ -95,6 +125,14 @@ class Mechanism(ABC):
     @abstractmethod
     def epsilon_permanent(self) -> float:
         """Epsilon of any number of reports of one value, rounded up (RAPPOR's eps_infinity)."""
+
+    @property
+    @abstractmethod
+    def permanent_support(self) -> tuple[float, float, float]:
+        """P(the permanent response supports its value), P(it supports another), and how much the second round leaves.
+
+        What the second round leaves is its span: P(supports | the permanent response does) - P(supports | it does not).
+        """
 
     @abstractmethod
     def supports(self, report: Report, value: Any) -> bool:
@@ -143,6 +181,12 @@ class Mechanism(ABC):
         """How many values the public part of a report can take."""
         cohorts: int = self.encoding.num_cohorts
         return cohorts
+
+    @property
+    def domain_size(self) -> int | None:
+        """How many values there are; None for strings."""
+        size: int | None = self.encoding.domain_size
+        return size
 
     @cached_property
     def epsilon_report(self) -> float:

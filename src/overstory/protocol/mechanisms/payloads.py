@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from overstory.protocol.canonical import context
 from overstory.protocol.channels import BinaryChannel, Rounds, SymbolChannel
@@ -56,6 +56,8 @@ class BitMechanism(Mechanism):
     rounds: Rounds
     permanence: Permanence = field(default_factory=KeyedPermanence, compare=False, repr=False)
 
+    payload: ClassVar[str] = "bits"
+
     @property
     def payload_bits(self) -> int:
         """A bit of the vector each."""
@@ -90,9 +92,24 @@ class BitMechanism(Mechanism):
         """Exact epsilon of `reports` reports of one value, rounded up."""
         return self.rounds.epsilon(self.encoding.differences, reports=whole_number(reports))
 
+    @property
+    def permanent_support(self) -> tuple[float, float, float]:
+        """See `Mechanism.permanent_support`: of one of the value's own bits, and of any other."""
+        first = self.rounds.permanent
+        return float(first.keep_one), float(first.raise_zero), float(self.rounds.instantaneous.span)
+
     def encode(self, value: Any, cohort: int) -> int:
         """Return the true bits of `value` in `cohort`; they never leave the device."""
         return encode(self.encoding, value, cohort)
+
+    def likelihood(self, report: Report, value: Any) -> Fraction:
+        """P(these bits | value): each bit by itself."""
+        true, every = self.encode(value, report.cohort), self.payload_limit - 1
+        likelihood = Fraction(1)
+        for rate, bits in ((self.channel.keep_one, true), (self.channel.raise_zero, every ^ true)):
+            ones = (bits & report.bits).bit_count()
+            likelihood *= rate**ones * (1 - rate) ** (bits.bit_count() - ones)
+        return likelihood
 
     def supports(self, report: Report, value: Any) -> bool:
         """Whether all of the value's bits are set in the report."""
@@ -178,10 +195,25 @@ class SymbolMechanism(Mechanism):
     encoding: SymbolEncoding
     rounds: SymbolRounds
 
+    payload: ClassVar[str] = "symbols"
+
     @property
     def payload_bits(self) -> int:
         """A symbol's width."""
         return (self.encoding.num_symbols - 1).bit_length()
+
+    @property
+    def payload_limit(self) -> int:
+        """The number of symbols."""
+        return self.encoding.num_symbols
+
+    def encode(self, value: Any, cohort: int) -> int:
+        """Return the value's symbol in `cohort`."""
+        return self.encoding.symbol(value, cohort)
+
+    def likelihood(self, report: Report, value: Any) -> Fraction:
+        """P(this symbol | value)."""
+        return self.channel.keep if self.supports(report, value) else self.channel.other
 
     @property
     def channel(self) -> SymbolChannel:
@@ -202,6 +234,13 @@ class SymbolMechanism(Mechanism):
     def epsilon_n(self, reports: int) -> float:
         """Exact epsilon of `reports` reports of one value, rounded up."""
         return self.rounds.epsilon(reports=whole_number(reports))
+
+    @property
+    def permanent_support(self) -> tuple[float, float, float]:
+        """See `Mechanism.permanent_support`: another value's symbol may be the same one, over cohorts."""
+        first, collision = self.rounds.permanent, float(self.encoding.collision)
+        other = collision * float(first.keep) + (1 - collision) * float(first.other)
+        return float(first.keep), other, float(self.rounds.instantaneous.alpha)
 
     @property
     def fresh(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from overstory.protocol.canonical import context
 from overstory.protocol.channels import BinaryChannel
@@ -31,10 +31,30 @@ class SetMechanism(Mechanism):
     encoding: SetSystem
     inside: Fraction
 
+    payload: ClassVar[str] = "sets"
+
     @property
     def payload_bits(self) -> int:
         """Width of an output."""
         return self.encoding.payload_bits
+
+    @property
+    def payload_limit(self) -> int:
+        """The number of outputs, where they are numbered."""
+        return self.encoding.sizes[0] if self.encoding.subset_size is None else 1 << self.payload_bits
+
+    @property
+    def payload_weight(self) -> int | None:
+        """The subsets' size, where an output is the bits of its values."""
+        return self.encoding.subset_size
+
+    def encode(self, value: Any, cohort: int) -> None:
+        """Return None: any output of the value's set speaks for it."""
+
+    def likelihood(self, report: Report, value: Any) -> Fraction:
+        """P(this output | value): all of a set are alike, and all others."""
+        total, own, _ = self.encoding.sizes
+        return self.inside / own if self.supports(report, value) else (1 - self.inside) / (total - own)
 
     @property
     def channel(self) -> BinaryChannel:
@@ -51,6 +71,11 @@ class SetMechanism(Mechanism):
         """P(another value's set holds it): c_int of the c_set inside, c_set - c_int of the K - c_set outside."""
         total, own, shared = self.encoding.sizes
         return self.inside * Fraction(shared, own) + (1 - self.inside) * Fraction(own - shared, total - own)
+
+    @property
+    def permanent_support(self) -> tuple[float, float, float]:
+        """See `Mechanism.permanent_support`: the output is sent as it is."""
+        return float(self.p_star), float(self.q_star), 1.0
 
     @property
     def fresh(self) -> bool:
