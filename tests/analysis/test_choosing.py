@@ -108,11 +108,20 @@ def test_the_trade_says_what_is_given_up_in_either_direction():
     assert trade(other[:1], other[0]) is None
 
 
+@pytest.mark.parametrize(("domain_size", "epsilon"), [(300, 3.0), (1000, 4.0), (10_000, 6.0)])
+def test_a_seed_of_a_devices_own_is_no_alternative(domain_size, epsilon):
+    """`linear-hash` has the least error of those with small reports, and its 31 bits name a device."""
+    ranking = rank(domain_size, epsilon, 10**6)
+    best, own = recommend(ranking), next(c for c in ranking if c.name == "linear-hash")
+    assert trade(ranking, best).startswith("olh would send")
+    assert own.variance < next(c for c in ranking if c.name == "olh").variance
+
+
 def test_the_ranking_is_by_error_and_has_every_oracle_of_one_round():
     ranking = rank(20, 1.0, 1000)
     assert [c.variance for c in ranking] == sorted(c.variance for c in ranking)
-    known = {"grr", "sue", "oue", "blh", "olh", "hadamard", "subset", "projective", "random-matrix", "dbitflip"}
-    assert {c.name for c in ranking} == known
+    hashing = {"blh", "olh", "linear-hash", "hadamard", "random-matrix"}
+    assert {c.name for c in ranking} == hashing | {"grr", "sue", "oue", "subset", "projective", "dbitflip"}
 
 
 def test_with_two_epsilons_those_that_memoize_are_ranked():
@@ -136,7 +145,7 @@ def test_needs_that_are_none(needs, words):
         rank(*needs)
 
 
-@pytest.mark.parametrize("name", ["grr", "olh", "subset", "hadamard"])
+@pytest.mark.parametrize("name", ["grr", "olh", "linear-hash", "subset", "hadamard"])
 def test_the_average_error_is_what_a_simulation_measures(name):
     """One number for every population: here a steep one."""
     choice = next(c for c in rank(12, 1.0, 2000) if c.name == name)

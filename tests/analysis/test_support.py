@@ -17,6 +17,7 @@ COUNTED = [
     ("oue", {}),
     ("olh", OWN),
     ("random-matrix", OWN),
+    ("linear-hash", {}),
     ("hadamard", {}),
     ("subset", {}),
     ("projective", {}),

@@ -78,6 +78,7 @@ def text_of(view: View, reports: int = 5) -> str:
 CASES = {
     "grr": {"domain_size": 5, "epsilon": 1.0},
     "olh": {"domain_size": 5, "epsilon": 1.0},
+    "linear-hash": {"domain_size": 5, "epsilon": 1.0},
     "hadamard": {"domain_size": 5, "epsilon": 1.0},
     "subset": {"domain_size": 5, "epsilon": 1.0},
     "basic-rappor": {"domain_size": 5},

@@ -58,7 +58,7 @@ CHANGES = {
     "num_bits": 17, "num_hashes": 4, "num_cohorts": 6, "domain_size": 11, "f": 0.37, "p": 0.31, "q": 0.69,
     "hash_key": "another metric", "hash_family": "google-rappor-python", "epsilon": 1.25, "epsilon_permanent": 2.5,
     "epsilon_report": 0.75, "window": 3, "published": True, "advantage": 0.2, "sampled_bits": 3,
-    "field_size": 5, "num_seeds": 128,
+    "field_size": 5, "num_seeds": 128, "hash_bits": 5,
 }  # fmt: skip
 
 
@@ -181,7 +181,7 @@ EPSILONS = (0, -1.0, math.nan, math.inf, True, "1", None)
 def refusals_of_needs():
     """The oracles that are built from epsilons."""
     size = {"domain_size": 9}
-    for name in ("grr", "sue", "oue", "blh", "olh", "hadamard", "subset", "projective", "dbitflip"):
+    for name in ("grr", "sue", "oue", "blh", "olh", "linear-hash", "hadamard", "subset", "projective", "dbitflip"):
         yield from ((name, size | {"epsilon": bad}, "epsilon = .*above 0") for bad in EPSILONS)
         if name not in ("blh", "olh"):
             yield name, {"epsilon": 1.0}, "needs the parameter domain_size"

@@ -18,7 +18,7 @@ from overstory.protocol.mechanisms.registry import REGISTRY
 @pytest.mark.parametrize("size", [26, 100])
 def test_every_registered_oracle_takes_part_within_the_budget_and_uses_it(size):
     found = contenders(size)
-    assert {one.mechanism.name for one in found} == set(REGISTRY)
+    assert {one.mechanism.name for one in found} == set(REGISTRY) - {"linear-hash"}
     assert len({one.name for one in found}) == len(found)
     for one in found:
         built = one.mechanism

@@ -32,6 +32,7 @@ BY_SEED = [
     ("loloha", TWO | SIZE | {"num_seeds": 100}),
 ]
 COUNTED = [
+    ("linear-hash", ONE | SIZE),
     ("hadamard", ONE | SIZE),
     ("l-grr", TWO | SIZE),
     ("grr", ONE | SIZE),

@@ -43,6 +43,7 @@ CASES = {
     "l-grr": mechanism("l-grr", domain_size=4, epsilon_permanent=2.0, epsilon_report=1.0),
     "loloha": mechanism("loloha", domain_size=4, epsilon_permanent=2.0, epsilon_report=1.0),
     "olh": mechanism("olh", domain_size=4, epsilon=1.0),
+    "linear-hash": mechanism("linear-hash", domain_size=4, epsilon=1.0),
     "hadamard": mechanism("hadamard", domain_size=4, epsilon=1.0),
     "subset": mechanism("subset", domain_size=4, epsilon=1.0),
     "projective": mechanism("projective", domain_size=4, epsilon=1.0),

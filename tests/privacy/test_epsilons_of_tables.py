@@ -31,6 +31,7 @@ CASES = [
     ("grr", {"domain_size": 2, "epsilon": 0.5}),
     ("olh", {"domain_size": 5, "epsilon": 0.7, "hash_range": 3}),
     ("blh", {"domain_size": 4, "epsilon": 1.5}),
+    ("linear-hash", {"domain_size": 4, "epsilon": 1.0}),
     ("hadamard", {"domain_size": 4, "epsilon": 1.0}),
     ("random-matrix", {"domain_size": 4, "advantage": 0.25}),
     ("l-grr", {"domain_size": 4, **LONG}),

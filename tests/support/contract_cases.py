@@ -64,6 +64,11 @@ SMALL: dict[str, tuple[dict[str, Any], ...]] = {
         {"epsilon": 1.5, "hash_key": "a metric"} | OWN,
         {"epsilon": 1, "hash_range": 2},
     ),
+    "linear-hash": (
+        {"domain_size": 2, "epsilon": 1.0},
+        {"domain_size": 9, "epsilon": 2.0},
+        {"domain_size": 8, "epsilon": 0.5, "hash_bits": 3},
+    ),
     "hadamard": ({"domain_size": 2, "epsilon": 1.0}, {"domain_size": 5, "epsilon": 2.0}),
     "subset": (
         {"domain_size": 2, "epsilon": 1.0},
@@ -127,6 +132,7 @@ TYPICAL: dict[str, tuple[dict[str, Any], ...]] = {
         {"epsilon": 2.0, "hash_key": "a metric"},
         {"epsilon": 2.0, "hash_key": "a metric"} | OWN,
     ),
+    "linear-hash": ({"domain_size": 9, "epsilon": 2.0}, {"domain_size": 9, "epsilon": 2.0, "hash_bits": 2}),
     "hadamard": ({"domain_size": 9, "epsilon": 2.0},),
     "subset": ({"domain_size": 7, "epsilon": 1.0},),
     "projective": ({"domain_size": 9, "epsilon": 1.0}, {"domain_size": 9, "epsilon": 1.0, "field_size": 4}),

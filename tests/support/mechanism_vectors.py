@@ -45,6 +45,11 @@ INPUTS: dict[str, list[tuple[dict[str, Any], Any]]] = {
         ({"domain_size": 70, "epsilon": 1.0}, 69),
         ({"domain_size": 300, "epsilon": 2.0, "num_seeds": 1000, "hash_range": 5}, 299),
     ],
+    "linear-hash": [
+        ({"domain_size": 9, "epsilon": 1.0}, 8),
+        ({"domain_size": 1 << 64, "epsilon": 2.0}, (1 << 64) - 1),
+        ({"domain_size": 1 << 16, "epsilon": 1.0, "hash_bits": 12}, 4711),
+    ],
     "hadamard": [({"domain_size": 9, "epsilon": 1.0}, 8), ({"domain_size": 100_000, "epsilon": 1.0}, 99_999)],
     "subset": [({"domain_size": 70, "epsilon": 1.0}, 69), ({"domain_size": 5, "epsilon": 4.0}, 0)],
     "projective": [({"domain_size": 9, "epsilon": 1.0}, 8), ({"domain_size": 1000, "epsilon": 2.0}, 0)],

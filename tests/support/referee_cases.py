@@ -19,6 +19,7 @@ SIZED: dict[str, dict[str, Any]] = {
     "oue": ONCE,
     "blh": ONCE,
     "olh": ONCE,
+    "linear-hash": ONCE,
     "hadamard": ONCE,
     "subset": ONCE,
     "projective": ONCE,

@@ -22,7 +22,7 @@ from overstory.analysis.oracle import FrequencyOracle, frequency_oracle
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.support.registry import support_of
 from overstory.analysis.variance import frequency_variance
-from overstory.privacy.attacks.linkability import MILLION, Linkability, bits_text, linkability
+from overstory.privacy.attacks.linkability import MILLION, Constant, Linkability, bits_text, linkability
 from overstory.privacy.payload_terms import change_leak
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.encodings.base import check_count, whole_number
@@ -160,7 +160,7 @@ def trade(ranking: tuple[Choice, ...], best: Choice) -> str | None:
         )
     limit = TWICE * best.variance
     smaller = [
-        c for c in ranking if c.variance <= limit and c.linkable.always.bits and c.report_bits < best.report_bits
+        c for c in ranking if c.variance <= limit and c.report_bits < best.report_bits and _is_shared(c.linkable.always)
     ]
     small = min(smaller, key=lambda choice: choice.variance, default=None)
     if small is None:
@@ -172,6 +172,11 @@ def trade(ranking: tuple[Choice, ...], best: Choice) -> str | None:
         f"{bits_text(same.bits)} of them are the same in every report; of a million devices "
         f"{math.floor(same.crowd(MILLION)):,} share them; {_alike(best, small)}{_changes(best, small)}"
     )
+
+
+def _is_shared(always: Constant) -> bool:
+    """Whether reports carry bits that are the same in all of them, and other devices of a million have them, too."""
+    return bool(always.bits) and always.crowd(MILLION) >= 2  # a device's own seed is no alternative: it is a name
 
 
 def _alike(first: Choice, second: Choice) -> str:

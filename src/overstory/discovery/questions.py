@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from overstory.discovery.linear_hash import LinearHash, linear_hash
 from overstory.protocol.encodings.base import SEEDS
 from overstory.protocol.encodings.bits import Bloom, SampledBits
 from overstory.protocol.encodings.hashing import OverstoryV1
 from overstory.protocol.encodings.seeds import BalancedHash, SeededHash
+from overstory.protocol.encodings.symbols import LinearHash
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism as build_mechanism
@@ -20,7 +20,7 @@ BUCKETS: Final = 1 << 20
 KEYED: Final = ("olh", "blh", "random-matrix")
 
 OracleChoice = str | Callable[[float, int, str], Mechanism]
-"""A registry name, "linear-hash", or a function (epsilon, domain size, key) -> mechanism."""
+"""A registry name, or a function (epsilon, domain size, key) -> mechanism."""
 
 ELSEWHERE: Final = b""
 """What stands for a value that the question is not about: shorter than any prefix."""
@@ -38,7 +38,7 @@ def build(oracle: OracleChoice, epsilon: float, domain_size: int, key: str) -> M
     elif oracle in KEYED:
         made = build_mechanism(oracle, epsilon=epsilon, hash_key=key, num_seeds=SEEDS)
     elif oracle == "linear-hash":
-        made = linear_hash(num_bits=64, epsilon=epsilon)
+        made = build_mechanism(oracle, epsilon=epsilon, domain_size=1 << 64)
     else:
         made = build_mechanism(oracle, epsilon=epsilon, domain_size=domain_size)
     if isinstance(made.encoding, Bloom | SampledBits | BalancedHash | SeededHash):

@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.selection import Correction
+from overstory.analysis.support.registry import support_of
+from overstory.analysis.support.symbols import LinearSupport
 from overstory.discovery.codes import Rows, are_values, byte_strings, extensions, names_of, rows_of
 from overstory.discovery.domains import Domain, Strings
 from overstory.discovery.limits import found_words, null_error, smallest_found
 from overstory.discovery.plans import DICTIONARY, PrefixPlan
 from overstory.discovery.questions import Question
 from overstory.discovery.result import F64, Discovered, Level
-from overstory.discovery.simulation import GroupReports, LinearSupport, Progress, reader_of, support_counts
+from overstory.discovery.simulation import GroupReports, Progress, support_counts
 from overstory.discovery.support_tests import (
     Found,
     counts_of,
@@ -64,12 +66,12 @@ def extend(question: Question, batch: ReportBatch, parents: Rows, keep: int, dom
 def _counted(question: Question, batch: ReportBatch, parents: Rows) -> Iterator[tuple[Rows, NDArray[np.int64]]]:
     """Yield parents, and the support of their extensions, in parts that fit into memory."""
     part = max(1, AT_ONCE >> question.step)
-    reader = reader_of(question.mechanism)
+    support = support_of(question.mechanism)
     for start in range(0, len(parents), part):
         some = parents[start : start + part]
-        if isinstance(reader, LinearSupport):
+        if isinstance(support, LinearSupport):
             words = np.array([question.parent_word(raw) for raw in byte_strings(some)], np.uint64)
-            yield some, reader.blocks(batch, words, question.step)
+            yield some, support.count_extensions(batch, words, question.step)
         else:
             children = extensions(some, question.num_bits - question.step, question.step)
             yield some, support_counts(question.mechanism, batch, names_of(question, children))

@@ -8,11 +8,11 @@ from overstory.analysis.support.base import Support
 from overstory.analysis.support.bits import BloomSupport, OneHotSupport, SampledSupport
 from overstory.analysis.support.seeds import BalancedSupport, SeededSupport
 from overstory.analysis.support.sets import PointSupport, SubsetSupport
-from overstory.analysis.support.symbols import DirectSupport, HadamardSupport, HashSupport, SignSupport
+from overstory.analysis.support.symbols import DirectSupport, HadamardSupport, HashSupport, LinearSupport, SignSupport
 from overstory.protocol.encodings.bits import Bloom, OneHot, SampledBits
 from overstory.protocol.encodings.seeds import BalancedHash, SeededHash
 from overstory.protocol.encodings.sets import Projective, Subsets
-from overstory.protocol.encodings.symbols import Direct, HadamardRow, LocalHash, SignMatrix
+from overstory.protocol.encodings.symbols import Direct, HadamardRow, LinearHash, LocalHash, SignMatrix
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 
@@ -23,6 +23,7 @@ FAMILIES: Final[dict[type, type[Support[Any]]]] = {
     Direct: DirectSupport,
     LocalHash: HashSupport,
     SignMatrix: SignSupport,
+    LinearHash: LinearSupport,
     HadamardRow: HadamardSupport,
     BalancedHash: BalancedSupport,
     SeededHash: SeededSupport,

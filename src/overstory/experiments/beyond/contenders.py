@@ -43,11 +43,13 @@ class Contender:
 def contenders(domain_size: int) -> list[Contender]:
     """Return every registered oracle, one report of which has the epsilon of the paper's, or as much of it as it can.
 
+    Except `linear-hash`, which is OLH with a hash function that a large domain is counted by faster.
+
     Examples
     --------
     >>> from overstory.protocol.mechanisms.registry import REGISTRY
     >>> found = contenders(26)
-    >>> {one.mechanism.name for one in found} == set(REGISTRY)
+    >>> {one.mechanism.name for one in found} == set(REGISTRY) - {"linear-hash"}
     True
     >>> all(one.mechanism.epsilon_report <= REPORT + 1e-6 for one in found)
     True

@@ -1,4 +1,4 @@
-"""Encodings into a symbol: the value itself, its hash, or its entry in a row of a public sign matrix.
+"""Encodings into a symbol: the value itself, its hash, or its sign in a row of a public matrix.
 
 The cohort is public randomness: a hash function's seed or a matrix row's number. It belongs to the device, follows
 from its secret, and travels with every report; privacy does not depend on how it is chosen.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, ClassVar, Final, Protocol
 
 from overstory.protocol.encodings.base import MAX_SYMBOLS, SEEDS, AnyEncoding, BaseEncoding, check_count, check_symbol
-from overstory.protocol.encodings.hashing import OverstoryV1
+from overstory.protocol.encodings.hashing import GOLDEN, MASK64, OverstoryV1, mix64
 from overstory.protocol.errors import ParameterError
 
 _MASK32: Final = (1 << 32) - 1
+MAX_HASH_BITS: Final = 12  # of a linear hash: a report adds a sign at each of its 2**m points
 
 
 class SymbolEncoding(AnyEncoding, Protocol):
@@ -231,3 +233,70 @@ class SignMatrix(BaseSymbols):
     def canonical(self) -> dict[str, Any]:
         """Return the parameters."""
         return {"encoding": "sign-matrix", "domain_size": self.domain_size, "hash_key": self.key}
+
+
+@lru_cache(maxsize=1024)
+def matrix_rows(seed: int, num_bits: int, hash_bits: int) -> tuple[int, ...]:
+    """Return the matrix of a seed: `hash_bits` masks of `num_bits` bits, from SplitMix64."""
+    return tuple(mix64(((seed << 8 | row) + 1) * GOLDEN & MASK64) >> (64 - num_bits) for row in range(hash_bits))
+
+
+@dataclass(frozen=True)
+class LinearHash(BaseSymbols):
+    """The value's bits times the seed's matrix, modulo 2: ``hash(v) = A v``, A being m x b.
+
+    Two different values share a symbol for one matrix in ``2**m``, exactly, if matrices are uniform. The values that a
+    report supports are an affine subspace, so all values are counted by one fast transform
+    (`overstory.kernels.symbols.linear_hash`).
+
+    Parameters
+    ----------
+    domain_size
+        d, at most ``2**64``; a value has ``b = ceil(log2 d)`` bits.
+    hash_bits
+        m: there are ``2**m`` symbols.
+
+    Examples
+    --------
+    >>> encoding = LinearHash(1 << 16, 3)
+    >>> encoding.symbol(5 ^ 9, 77) == encoding.symbol(5, 77) ^ encoding.symbol(9, 77)
+    True
+    """
+
+    domain_size: int
+    hash_bits: int
+
+    def __post_init__(self) -> None:
+        check_count("domain_size", self.domain_size, 2, 1 << 64)
+        check_count("hash_bits", self.hash_bits, 1, MAX_HASH_BITS)
+
+    @property
+    def num_bits(self) -> int:
+        """b, the bits of a value."""
+        return (self.domain_size - 1).bit_length()
+
+    @property
+    def num_symbols(self) -> int:
+        """The hash's range."""
+        return 1 << self.hash_bits
+
+    @property
+    def num_cohorts(self) -> int:
+        """One matrix per seed."""
+        return SEEDS
+
+    @property
+    def collision(self) -> Fraction:
+        """One seed in ``2**m``."""
+        return Fraction(1, self.num_symbols)
+
+    def symbol(self, value: Any, cohort: int) -> int:
+        """Return the value's hash under the seed `cohort`."""
+        bits = check_symbol(value, self.domain_size)
+        rows = matrix_rows(cohort, self.num_bits, self.hash_bits)
+        return sum(((row & bits).bit_count() & 1) << place for place, row in enumerate(rows))
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters; a domain of all b-bit numbers goes by b, for 2**64 is no number in JSON."""
+        smaller = {"domain_size": self.domain_size} if self.domain_size < 1 << self.num_bits else {}
+        return {"encoding": "linear-hash", "num_bits": self.num_bits, "hash_bits": self.hash_bits} | smaller

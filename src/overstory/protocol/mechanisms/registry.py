@@ -18,6 +18,7 @@ REGISTRY: Final[dict[str, Callable[..., Mechanism]]] = {
     "oue": unary.oue,
     "blh": symbols.blh,
     "olh": symbols.olh,
+    "linear-hash": symbols.linear_hash,
     "hadamard": symbols.hadamard,
     "subset": sets.subset,
     "projective": sets.projective,

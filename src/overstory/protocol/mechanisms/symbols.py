@@ -3,117 +3,39 @@
 Wang et al. (USENIX Security 2017): GRR (direct encoding), BLH, OLH. Acharya et al. (2019): Hadamard response. The
 lecture (after Bassily and Smith 2015): one randomized bit of a public random matrix. Arcolezi et al. (2022, 2023):
 L-GRR, LOLOHA.
-
-A hashing oracle takes a small set of public seeds; how many, and how many symbols, follows from the variance.
-
-The variance of a frequency is 1 / (alpha(g)^2 (g - 1)) per report when every two values collide in 1/g of the seeds.
-A balanced set has that. With pseudo-random seeds the server fits d values to s (g - 1) independent counts, which leaves
-``1 - d / (s (g - 1))`` of the information to each (`overstory.analysis.support.seed_estimates`). Of all sets within a
-hundredth of the least variance, the one with the fewest seeds is taken: a device is then one of more.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any
 
 from overstory.protocol.channels import MAX_EPSILON, SymbolChannel
-from overstory.protocol.encodings.base import DEFAULT_SEEDS, MAX_SYMBOLS, SEEDS, check_count
-from overstory.protocol.encodings.seeds import (
-    FEWEST_SEEDS,
-    MOST_SEEDS,
-    MOST_SYMBOLS,
-    BalancedHash,
-    SeededHash,
-    balanced_values,
+from overstory.protocol.encodings.base import MAX_SYMBOLS, SEEDS, check_count
+from overstory.protocol.encodings.seeds import MOST_SYMBOLS
+from overstory.protocol.encodings.symbols import (
+    Direct,
+    HadamardRow,
+    LinearHash,
+    LocalHash,
+    SignMatrix,
+    SymbolEncoding,
 )
-from overstory.protocol.encodings.symbols import Direct, HadamardRow, LocalHash, SignMatrix, SymbolEncoding
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.calibration import check_epsilon
+from overstory.protocol.mechanisms.hash_sizes import (
+    Alpha,
+    best_hash_bits,
+    best_hash_range,
+    check_seeds,
+    kept_by,
+    least_range,
+    small_set,
+)
 from overstory.protocol.mechanisms.payloads import SymbolMechanism
 from overstory.protocol.probability import ONE
 from overstory.protocol.sampling import SymbolRounds
-
-Alpha = Callable[[int], float]
-"""From a hash range to the probability that the whole chain keeps a symbol."""
-
-SLACK: Final = 1.01
-
-
-def check_seeds(num_seeds: int | None) -> None:
-    """Raise ParameterError unless the number is one that a hashing oracle takes."""
-    fits = num_seeds is None or (isinstance(num_seeds, int) and not isinstance(num_seeds, bool))
-    if not fits or not (num_seeds is None or num_seeds == SEEDS or FEWEST_SEEDS <= num_seeds <= MOST_SEEDS):
-        raise ParameterError(
-            f"num_seeds = {num_seeds!r}: give a whole number from {FEWEST_SEEDS} to {MOST_SEEDS}, or {SEEDS} to read a "
-            "collection of version 0.1, whose devices have a seed of their own"
-        )
-
-
-def small_set(
-    alpha: Alpha,
-    usual_range: int,
-    *,
-    domain_size: int | None,
-    key: str,
-    hash_range: int | None = None,
-    num_seeds: int | None = None,
-) -> BalancedHash | SeededHash:
-    """Return the set of hash functions for these needs.
-
-    Parameters
-    ----------
-    alpha
-        See `Alpha`.
-    usual_range
-        The range of least variance where nothing collides more often than it should.
-    domain_size
-        d; None for strings, of which nobody knows how many there are.
-
-    Examples
-    --------
-    >>> small_set(lambda g: 1.718 / (1.718 + g), 4, domain_size=85, key="")
-    BalancedHash(hash_range=4, num_seeds=256, domain_size=85)
-    """
-    ranges = range(2, min(4 * usual_range, MOST_SYMBOLS) + 1) if hash_range is None else (hash_range,)
-    if domain_size is None:
-        return SeededHash(ranges[0] if hash_range else usual_range, num_seeds or DEFAULT_SEEDS, None, key)
-    options = list(_options(alpha, ranges, domain_size, key, num_seeds))
-    if not options:  # too many values for any set: the more seeds, the smaller the error that stays
-        return SeededHash(hash_range or usual_range, num_seeds or MOST_SEEDS, domain_size, key)
-    least = min(variance for variance, _ in options)
-    near = [(encoding.num_seeds, variance, encoding) for variance, encoding in options if variance <= SLACK * least]
-    return min(near, key=lambda option: option[:2])[2]
-
-
-def _options(
-    alpha: Alpha, ranges: Iterable[int], domain_size: int, key: str, num_seeds: int | None
-) -> Iterator[tuple[float, BalancedHash | SeededHash]]:
-    """Yield every set that can tell the values apart, with its variance."""
-    for size in ranges:
-        variance = 1 / (alpha(size) ** 2 * (size - 1))
-        for seeds in _powers(size) if num_seeds is None else (num_seeds,):
-            if balanced_values(size, seeds) >= domain_size:
-                yield variance, BalancedHash(size, seeds, domain_size)
-        for seeds in (DEFAULT_SEEDS, MOST_SEEDS) if num_seeds is None else (num_seeds,):
-            encoding = SeededHash(size, seeds, domain_size, key)
-            if encoding.can_be_fitted(domain_size):
-                yield variance / (1 - domain_size / (seeds * (size - 1))), encoding
-
-
-def _powers(size: int) -> list[int]:
-    """Return the powers of `size` from 64 to 1,024."""
-    powers, power = [], size
-    while power <= MOST_SEEDS:
-        if power >= FEWEST_SEEDS:
-            powers.append(power)
-        power *= size
-    return powers
-
-
-MAX_RANGE: Final = 1 << 16
 
 
 def grr(*, domain_size: int, epsilon: float) -> SymbolMechanism:
@@ -156,6 +78,23 @@ def olh(
     Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017.
     """
     return _hashed("olh", dict(locals()), hash_range, check_epsilon("epsilon", epsilon))
+
+
+def linear_hash(*, domain_size: int, epsilon: float, hash_bits: int | None = None) -> SymbolMechanism:
+    """Local hashing by a random linear map of the value's bits: all values are counted by one fast transform.
+
+    The device's own seed travels with every report, as OLH's did in version 0.1. The variance is OLH's at a hash range
+    of ``2**hash_bits``, a power of two.
+
+    References
+    ----------
+    Wang, Blocki, Li, Jha, "Locally differentially private protocols for frequency estimation", USENIX Security 2017
+    (local hashing); Bassily, Nissim, Stemmer, Thakurta, "Practical locally private heavy hitters", NeurIPS 2017
+    (the Hadamard transform in place of a scan).
+    """
+    parameters = dict(locals())
+    encoding = LinearHash(domain_size, best_hash_bits(epsilon) if hash_bits is None else hash_bits)
+    return _once("linear-hash", parameters, encoding, epsilon)
 
 
 def hadamard(*, domain_size: int, epsilon: float) -> SymbolMechanism:
@@ -237,33 +176,14 @@ def loloha(
     if num_seeds == SEEDS:
         usual = _published_range(*two) if published else best_hash_range(epsilon_report)
         return _twice("loloha", parameters, LocalHash(hash_range or usual, domain_size, hash_key))
-    alpha = _published_chain(*two) if published else _kept(epsilon_report)
+    alpha = _published_chain(*two) if published else kept_by(epsilon_report)
     return _twice("loloha", parameters, _small(parameters, hash_range, alpha))
-
-
-def best_hash_range(epsilon: float) -> int:
-    """Return the integer g of least variance (E - 1 + g)^2 / ((E - 1)^2 (g - 1)); over the reals it is E + 1.
-
-    Examples
-    --------
-    >>> [best_hash_range(epsilon) for epsilon in (0.1, 1.0, 2.0, 4.0)]
-    [2, 4, 8, 56]
-    """
-    odds = math.exp(min(check_epsilon("epsilon", epsilon), 12.0))
-    near = math.floor(odds + 1)
-    return _least((near, near + 1), lambda size: (odds - 1) / (odds - 1 + size))
-
-
-def _least(ranges: Iterable[int], alpha: Alpha) -> int:
-    """Return the range g of least variance 1 / (alpha(g)^2 (g - 1)), alpha being the whole chain's."""
-    usable = (g for g in ranges if 2 <= g <= MAX_RANGE)
-    return min(usable, key=lambda g: 1 / (alpha(g) ** 2 * (g - 1)), default=MAX_RANGE)
 
 
 def _published_range(epsilon_permanent: float, epsilon_report: float) -> int:
     """Return the range of least variance for the published chain, which is not above that of the exact one."""
     chain = _published_chain(epsilon_permanent, epsilon_report)
-    return _least(range(2, best_hash_range(epsilon_report) + 2), chain)
+    return least_range(range(2, best_hash_range(epsilon_report) + 2), chain)
 
 
 def _published_chain(epsilon_permanent: float, epsilon_report: float) -> Alpha:
@@ -275,19 +195,13 @@ def _published_chain(epsilon_permanent: float, epsilon_report: float) -> Alpha:
     return alpha
 
 
-def _kept(epsilon: float) -> Alpha:
-    """Return the alpha of one exact GRR on `size` symbols: (E - 1) / (E - 1 + size)."""
-    odds = math.expm1(min(epsilon, 12.0))
-    return lambda size: odds / (odds + size)
-
-
 def _hashed(name: str, parameters: dict[str, Any], hash_range: int | None, epsilon: float) -> SymbolMechanism:
     """Return one round on a hash, of `hash_range` symbols where that is given."""
     if parameters["num_seeds"] == SEEDS:
         size = best_hash_range(epsilon) if hash_range is None else hash_range
         encoding: SymbolEncoding = LocalHash(size, parameters["domain_size"], parameters["hash_key"])
     else:
-        encoding = _small(parameters, hash_range, _kept(epsilon))
+        encoding = _small(parameters, hash_range, kept_by(epsilon))
     return _once(name, parameters, encoding, epsilon)
 
 
@@ -298,7 +212,7 @@ def _small(parameters: dict[str, Any], hash_range: int | None, alpha: Alpha) -> 
         check_count("hash_range", hash_range, 2, MOST_SYMBOLS)
     if parameters["domain_size"] is not None:
         check_count("domain_size", parameters["domain_size"], 2, MAX_SYMBOLS)
-    usual = _least(range(2, MOST_SYMBOLS + 1), alpha) if hash_range is None else hash_range
+    usual = least_range(range(2, MOST_SYMBOLS + 1), alpha) if hash_range is None else hash_range
     encoding = small_set(
         alpha,
         usual,
