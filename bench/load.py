@@ -193,7 +193,7 @@ def remember_ids(url: str, count: int) -> None:
     database = connect(url)
     for start in range(0, count, TOGETHER):
         ids = {os.urandom(ID_BYTES): FOREVER for _ in range(min(TOGETHER, count - start))}
-        database.write(lambda connection: database.claim(connection, ids))  # noqa: B023 - run at once
+        database.write(lambda connection: database.insert_ids(connection, ids))  # noqa: B023 - run at once
     database.checkpoint()
     database.close()
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from overstory.collector.auth import sha256
 from overstory.collector.store import open_store
-from overstory.collector.store.tokens import sha256
 from overstory.files.parquet import read_parquet
 from support.registry_texts import plain_registry
 from support.running import overstory, within
@@ -128,7 +128,7 @@ def test_an_expired_token_is_listed_as_expired_with_its_last_day_of_use(folder: 
     ("arguments", "said"),
     [
         (["summary", "no.db"], "no.db: there is no such store; make it first: overstory store create no.db"),
-        (["summary", "metrics.toml"], "sqlite:///metrics.toml: this file is no SQLite database"),
+        (["summary", "metrics.toml"], "sqlite:///metrics.toml: this file is not a SQLite database"),
         (["summary", "mysql://root@db/x"], "a store is named by sqlite:///FILE"),
         (["tokens", "revoke", "reports.db", "beef"], "there is no token beef"),
         (

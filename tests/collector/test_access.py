@@ -39,7 +39,7 @@ def test_rotation_a_new_token_beside_the_old_then_the_old_one_revoked(store) -> 
     tokens.refresh()
     assert [tokens.refuse(header(token), "write", NOW) for token in (old, new)] == [None, None]
     by_hash = {token.sha256: token.id for token in store.tokens()}
-    from overstory.collector.store.tokens import sha256
+    from overstory.collector.auth import sha256
 
     store.revoke_token(by_hash[sha256(old)])
     tokens.refresh()

@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import select
 
 from overstory.collector.store import StoreError, open_store
-from overstory.collector.store.backup import SEAL, restore
+from overstory.collector.store.backup import restore
 from overstory.collector.store.connection import connect
-from overstory.collector.store.schema import ABOUT, METADATA
+from overstory.collector.store.schema import ABOUT, METADATA, TABLE_DIGEST
 from support.store_samples import NOW, registry, some
 
 PERIOD = 20_000
@@ -39,7 +39,7 @@ def content(path: Path) -> dict[str, list[tuple[object, ...]]]:
                 table.name: sorted(
                     tuple(value for name, value in row._mapping.items() if name != "id" or table.name == "batch_ids")
                     for row in connection.execute(select(table))
-                    if not (table is ABOUT and row.key.startswith(SEAL))
+                    if not (table is ABOUT and row.key.startswith(TABLE_DIGEST))
                 )
                 for table in METADATA.sorted_tables
             }
@@ -84,6 +84,6 @@ def test_the_digests_of_a_backup_are_not_part_of_what_is_restored(backup: Path, 
     for path, count in ((backup, len(METADATA.tables)), (tmp_path / "restored.db", 0)):
         database = connect(str(path))
         with database.snapshot() as connection:
-            rows = connection.execute(select(ABOUT).where(ABOUT.c.key.startswith(SEAL))).all()
+            rows = connection.execute(select(ABOUT).where(ABOUT.c.key.startswith(TABLE_DIGEST))).all()
         assert len(rows) == count
         database.close()

@@ -105,7 +105,7 @@ def test_a_store_that_cannot_be_opened_is_an_error_that_says_what_to_do(store_fi
             )
     (finding,) = checkup.guarded("store", lambda: checkup.check_store(store_file, None, NOW))
     assert finding.level == "error"
-    assert {"absent": "overstory store create", "text": "no SQLite database", "older": "store migrate"}[
+    assert {"absent": "overstory store create", "text": "not a SQLite database", "older": "store migrate"}[
         spoil
     ] in finding.detail
 

@@ -8,7 +8,7 @@ import pytest
 
 from overstory.collector.committer import Committed, Committer
 from overstory.collector.ingest.ingest import Ingest
-from overstory.collector.limits import Limits
+from overstory.collector.settings import Limits
 from overstory.collector.store import StoreError
 from overstory.protocol.wire.upload import MEDIA_TYPE
 from support.collector_in_process import METRICS, NOW, FakeStore, until, upload

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from overstory.collector.ingest.template_cache import TemplateCache
-from overstory.collector.limits import MEBIBYTE, Limits
+from overstory.collector.settings import MEBIBYTE, Limits
 from support.collector_in_process import REGISTRY, batch_id, upload
 from support.collector_processes import CollectorProcess
 from support.served import Wire, post, served

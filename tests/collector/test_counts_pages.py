@@ -8,7 +8,8 @@ import random
 import httpx
 
 from overstory.collector.app import build_app
-from overstory.collector.service import Collector, UpkeepIntervals
+from overstory.collector.service import Collector
+from overstory.collector.settings import UpkeepIntervals
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from overstory.collector.http.endpoint import HotPath
-from overstory.collector.limits import Limits
-from overstory.collector.service import Collector, UpkeepIntervals
+from overstory.collector.service import Collector
+from overstory.collector.settings import Limits, UpkeepIntervals
 from overstory.collector.store import StoreError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.wire.upload import MEDIA_TYPE

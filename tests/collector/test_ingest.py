@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.collector.ingest.ingest import SLACK, Ingest
-from overstory.collector.limits import Limits
+from overstory.collector.settings import Limits
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.wire.batch import Batch
 from overstory.protocol.wire.reasons import Reason

@@ -22,12 +22,12 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from overstory.collector.server import queued
-from overstory.collector.service import UpkeepIntervals
+from overstory.collector.settings import UpkeepIntervals
 from overstory.collector.store import StoreError, open_store
-from overstory.collector.store.compaction import CHUNKS, INBOX, Compacted, Ripening
+from overstory.collector.store.compaction import CHUNKS, INBOX, Compacted, InboxAges
 from overstory.collector.store.connection import connect
 from overstory.collector.store.database import Database, DiskFullError
-from overstory.collector.store.retention import Retained
+from overstory.collector.store.store import Retained
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.metric import DAY
 from support.collector_in_process import METRICS, NOW, REGISTRY, TODAY, FakeStore, batch_id, upload
@@ -463,7 +463,7 @@ def test_a_trickle_of_reports_does_not_write_whole_chunks_again_and_again(tmp_pa
     path = str(tmp_path / "store.db")
     now = 0.0
     with open_store(path, METRICS, create=True) as store:
-        store._ripening = Ripening(lambda: now)
+        store._inbox_ages = InboxAges(lambda: now)
         for name in ("bloom", "colour"):
             decision = Ingest(METRICS).decide(upload(name, 60_000), "application/vnd.overstory.reports", NOW)
             store.add(decision.received)

@@ -21,7 +21,7 @@ from typing import Any, Self
 import pytest
 from sqlalchemy import create_engine, text
 
-from overstory.collector.service import UpkeepIntervals
+from overstory.collector.settings import UpkeepIntervals
 from overstory.collector.store import open_store
 from overstory.collector.store.compaction import INBOX
 from support.collector_in_process import METRICS, REGISTRY, batch_id, upload

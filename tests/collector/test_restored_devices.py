@@ -9,7 +9,8 @@ import pytest
 from overstory.client import Client
 from overstory.client.upload.http import Response
 from overstory.collector.http.endpoint import HotPath
-from overstory.collector.service import Collector, UpkeepIntervals
+from overstory.collector.service import Collector
+from overstory.collector.settings import UpkeepIntervals
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE

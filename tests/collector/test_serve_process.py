@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from overstory.collector.auth import sha256
 from overstory.collector.store import open_store
-from overstory.collector.store.tokens import sha256
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.batch import encode_reports
 from overstory.protocol.wire.upload import Upload, encode_upload

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from overstory.analysis.reports import ReportBatch
+from overstory.collector.auth import sha256
 from overstory.collector.store import Store, StoreError, backup, open_store, restore
 from overstory.collector.store.schema import METADATA
-from overstory.collector.store.tokens import sha256
 from overstory.files.parquet import read_label, read_parquet
 from overstory.protocol.errors import ParameterError
 from support.store_samples import DAY, NOW, as_multiset, counted, received, registry, reports, some
@@ -227,7 +227,7 @@ def test_batch_ids_are_forgotten_after_their_day_and_not_before(store: Store, me
 
 
 def test_a_large_table_of_ids_is_gone_through_in_slices(store: Store, metrics: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("overstory.collector.store.retention.FEW", 10)
+    monkeypatch.setattr("overstory.collector.store.compaction.FEW", 10)
     metric, rng = metrics["bloom"], random.Random(3)
     edges = [bytes([first]) + bytes(15) for first in range(256)] + [
         bytes([first]) + b"\xff" * 15 for first in range(256)
@@ -368,7 +368,7 @@ def test_a_backup_overwrites_nothing(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_backup_that_cannot_be_written_names_its_own_file(store: Store, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(backup, "begin_private", lambda _: None)  # as in a folder that is not ours
+    monkeypatch.setattr(backup, "create_private_file", lambda _: None)  # as in a folder that is not ours
     with pytest.raises(StoreError, match="no file can be made in"):
         store.backup(tmp_path / "backup.db")
 

@@ -19,7 +19,7 @@ from sqlalchemy import delete, select
 
 from overstory.cli.main import main
 from overstory.collector.store import open_store
-from overstory.collector.store.retention import REST, TABLES, Eraser
+from overstory.collector.store.postgres import REST, TABLES, Eraser
 from overstory.collector.store.schema import ABOUT, BATCH_IDS
 from support.store_databases import fresh
 from support.store_samples import DAY, NOW, received, registry, reports
@@ -212,15 +212,15 @@ def test_a_table_rests_for_as_long_as_its_rewriting_took(url: str) -> None:
     with open_store(url, registry(), create=True) as store:
         mark(url, owed=["inbox"])
         eraser = Eraser(store._database, lambda _: next(seconds))
-        assert eraser.erase() == ()  # took two seconds
+        assert eraser.erase(()) == ()  # took two seconds
         with psycopg.connect(url) as sql:
             rest = sql.execute("SELECT value FROM about WHERE key = 'rest of inbox'").fetchone()[0]
         assert rest == f"12.0 {12.0 + 2.0 * REST['inbox']} "
         before = heaps(url)
         mark(url, owed=["inbox"])
-        eraser.erase()  # at 1999: its turn has not come
+        eraser.erase(())  # at 1999: its turn has not come
         assert heaps(url) == before
-        eraser.erase()  # at 2012
+        eraser.erase(())  # at 2012
         assert {table for table, name in heaps(url).items() if before[table] != name} == {"inbox"}
 
 

@@ -10,7 +10,6 @@ from sqlalchemy import inspect, select, text
 from sqlalchemy.exc import OperationalError
 
 from overstory.collector.store import open_store
-from overstory.collector.store.counts import read_reports
 from overstory.collector.store.schema import BATCH_IDS, METADATA
 from overstory.protocol.mechanisms.base import Report
 from support.store_samples import DAY, NOW, received, registry, reports
@@ -70,7 +69,7 @@ def test_folding_takes_away_which_reports_came_together(store_url: str) -> None:
         for colour in range(3):
             store.add([received(metric, PERIOD, [Report(0, colour)] * 200)])
             store.compact(NOW)
-        kept = read_reports(store._database, metric, PERIOD, PERIOD)
+        kept = store.reports(metric, PERIOD, PERIOD)
         order = [int(bits) for batch in kept for bits in batch.bits[:, 0]]
     assert sorted(order) == [0] * 200 + [1] * 200 + [2] * 200
     # A random order has some 400 places where the colour changes (standard deviation 12); batches one by one have 2.

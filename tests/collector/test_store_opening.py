@@ -54,7 +54,7 @@ def test_a_url_that_names_no_store(url: str) -> None:
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("dear reader, " * 1000)
-    assert refused(path) == f"sqlite:///{path}: this file is no SQLite database"
+    assert refused(path) == f"sqlite:///{path}: this file is not a SQLite database"
 
 
 def test_a_database_of_somebody_else(tmp_path: Path) -> None:

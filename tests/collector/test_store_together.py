@@ -10,9 +10,9 @@ from typing import Any
 from sqlalchemy import select, text
 
 from overstory.collector.store import Store, open_store
+from overstory.collector.store.compaction import _note_day
 from overstory.collector.store.metrics import StoredMetric, _write, read_stored_metrics
-from overstory.collector.store.retention import FORGOTTEN, _remember_day
-from overstory.collector.store.schema import ABOUT
+from overstory.collector.store.schema import ABOUT, IDS_DELETED
 from support.store_databases import fresh
 from support.store_samples import DAY, NOW, registry
 
@@ -54,10 +54,10 @@ def test_two_that_forget_for_the_first_time(shared_folder: Path) -> None:
         ThreadPoolExecutor(1) as beside,
     ):
         with one._database.engine.begin() as connection:
-            _remember_day(one._database, connection, "1")
+            _note_day(one._database, connection, "1")
             late = beside.submit(other.compact, NOW)
             until_it_waits(one, late)
         assert late.result().forgotten == 0
         with one._database.snapshot() as connection:
-            rows = connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == FORGOTTEN)).scalars().all()
+            rows = connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == IDS_DELETED)).scalars().all()
     assert rows == [str(int(NOW // DAY))]

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Self
 
-from overstory.collector.limits import Limits
 from overstory.collector.server import Listening, Server, _config
-from overstory.collector.service import Collector, UpkeepIntervals
+from overstory.collector.service import Collector
+from overstory.collector.settings import Limits, UpkeepIntervals
 from overstory.protocol.metrics import MetricRegistry
 from support.collector_in_process import METRICS, NOW, FakeStore
 

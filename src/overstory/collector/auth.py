@@ -1,54 +1,91 @@
-"""Who may write and who may read: a table of token hashes, replaced as a whole every few seconds."""
+"""Bearer tokens: what is stored of them, and who may write and who may read.
+
+A token is shown once, stored as a SHA-256 and revoked by its id.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
+import secrets
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from types import MappingProxyType
+from typing import Final, Literal, get_args
 
-from overstory.protocol.metrics.metric import DAY
+from overstory.collector.settings import DAY
+from overstory.protocol.errors import ParameterError
 from overstory.protocol.wire.reasons import Reason
+
+Role = Literal["write", "admin"]
 
 WRITE: Final = "write"
 ADMIN: Final = "admin"
 
+PREFIX: Final[Mapping[str, str]] = MappingProxyType({WRITE: "ovw_", ADMIN: "ova_"})
+"""The first characters of a token, so that it can be recognised in a file where it should not be."""
+
 _BEARER: Final = re.compile(rb"(?i:bearer) +([A-Za-z0-9._~+/-]+=*) *")
 
 
-class StoredToken(Protocol):
-    """What a store keeps of a token: never the token itself."""
+@dataclass(frozen=True)
+class Token:
+    """What is stored of a token; the token itself is not.
 
-    @property
-    def id(self) -> str:
-        """Its name in lists."""
-        ...
+    Attributes
+    ----------
+    id
+        Its name in lists, for revoking it.
+    sha256
+        Its SHA-256, 32 bytes. A token has 256 random bits: no salt and no slow hash is needed.
+    role
+        ``write`` for programs that report, ``admin`` for those that read counts.
+    application
+        The id of the application that uses it.
+    created
+        The first second of the day on which it was made, in unix time.
+    expires, revoked
+        The unix time from which it is refused; None: never.
+    used
+        The last day, counted from 1970, on which it was used; None: no use was noted. The store has neither the time
+        of day nor the number of uses.
+    """
 
-    @property
-    def sha256(self) -> bytes:
-        """Its SHA-256."""
-        ...
+    id: str
+    sha256: bytes
+    role: str
+    application: str
+    created: int
+    expires: int | None
+    revoked: int | None
+    used: int | None = None
 
-    @property
-    def role(self) -> str:
-        """`write` or `admin`."""
-        ...
+    def usable(self, now: float) -> bool:
+        """Whether it is neither expired nor revoked."""
+        return all(end is None or now < end for end in (self.expires, self.revoked))
 
-    @property
-    def expires(self) -> int | None:
-        """The unix time from which it is refused."""
-        ...
 
-    @property
-    def revoked(self) -> int | None:
-        """When it was revoked."""
-        ...
+def sha256(token: str) -> bytes:
+    """Return what is stored of a token.
 
-    @property
-    def used(self) -> int | None:
-        """The last day, counted from 1970, on which it was used, as far as is known."""
-        ...
+    Examples
+    --------
+    >>> sha256("ovw_example").hex()[:8]
+    '10c32d34'
+    """
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def make_token(role: Role, application: str, expires: int | None) -> tuple[str, Token]:
+    """Return a new token, and what is stored of it."""
+    if role not in get_args(Role):
+        raise ParameterError(f"a token's role is write or admin, not {role!r}")
+    if not application.strip() or not application.isprintable():
+        raise ParameterError("a token needs the name of the application that it is for")
+    plain = PREFIX[role] + secrets.token_urlsafe(32)
+    today = int(time.time() // DAY) * DAY
+    return plain, Token(secrets.token_hex(4), sha256(plain), role, application, today, expires, revoked=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +96,9 @@ class _Grant:
 
 
 class TokenTable:
-    """Decides by the Authorization header alone.
+    """Decides by the Authorization header alone. `refresh` replaces the table, every few seconds.
 
-    Looking a hash up in a table says nothing, by the time it takes, about the tokens in it.
+    The time of a look-up by hash reveals nothing about the tokens in the table.
 
     Parameters
     ----------
@@ -75,14 +112,14 @@ class TokenTable:
     <Reason.UNKNOWN_TOKEN: 'unknown-token'>
     """
 
-    def __init__(self, read: Callable[[], Iterable[StoredToken]], *, open_writes: bool = False) -> None:
+    def __init__(self, read: Callable[[], Iterable[Token]], *, open_writes: bool = False) -> None:
         self._read, self.open_writes = read, open_writes
         self._grants: dict[bytes, _Grant] = {}
-        self._days: dict[str, int] = {}  # by a token's id: the last day of use that the store has, or is to get
+        self._days: dict[str, int] = {}  # by a token's id: the last day of use that the store has, or should get
         self._noted: dict[str, int] = {}
 
     def refresh(self) -> None:
-        """Read the tokens again: those revoked since stop working, new ones start. Blocks while the store answers."""
+        """Read the tokens again: revoked ones stop working, new ones start. Blocks until the store answers."""
         tokens = [token for token in self._read() if token.revoked is None]
         for token in tokens:
             if token.used is not None:
@@ -93,17 +130,17 @@ class TokenTable:
         }
 
     def used(self) -> dict[str, int]:
-        """Return the last day of use of each token, by its id, where it is later than what is noted of it."""
+        """Return the last day of use of each token, by its id, where it is later than the noted one."""
         return {token: day for token, day in list(self._days.items()) if day > self._noted.get(token, -1)}
 
     def noted(self, days: Mapping[str, int]) -> None:
-        """Take these days for noted: no other is given out before a later day has begun."""
+        """Remember that the store has these days: `used` returns later ones only."""
         self._noted.update(days)
 
     def refuse(self, authorization: bytes, role: str, now: float) -> Reason | None:
-        """Say why a request with this Authorization header may not do what `role` may, or None.
+        """Return why a request with this Authorization header may not do what `role` may, or None.
 
-        A token of another role is as unknown as any: an admin's does not belong on devices.
+        A token of another role is unknown: an admin's token does not belong on devices.
         """
         if self.open_writes and role == WRITE:
             return None

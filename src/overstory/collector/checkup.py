@@ -18,17 +18,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
+from overstory.collector.settings import DAY, MEBIBYTE
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.metrics import MetricRegistry
 
 if TYPE_CHECKING:
     from overstory.collector.store import Store, Token
 
-DAY: Final = 86_400
 SOON: Final = 30
 """Days before an end at which it is warned of."""
-
-MEBIBYTE: Final = 1 << 20
 
 Level = Literal["ok", "warning", "error"]
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Final, NamedTuple, Protocol
 
-from overstory.collector.limits import MEBIBYTE, Limits
 from overstory.collector.log import SparseLog
+from overstory.collector.settings import MEBIBYTE, Limits
 from overstory.collector.store import Received
 from overstory.collector.store.database import DiskFullError
 

@@ -8,7 +8,6 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 from overstory.collector.auth import TokenTable
@@ -16,12 +15,11 @@ from overstory.collector.committer import Committed, Committer
 from overstory.collector.http.endpoint import ReportEndpoint
 from overstory.collector.http.pages import PublicPages
 from overstory.collector.ingest.ingest import Ingest
-from overstory.collector.limits import Limits
+from overstory.collector.settings import DAY, Limits, UpkeepIntervals
 from overstory.collector.store import Store
 from overstory.collector.telemetry import Telemetry
 from overstory.collector.upkeep import ClockWatch, Task, Upkeep, steady
 from overstory.protocol.metrics import MetricRegistry
-from overstory.protocol.metrics.metric import DAY
 
 _log: Final = logging.getLogger("overstory.collector")
 
@@ -31,18 +29,6 @@ FAILED_SECONDS: Final = 60.0
 
 PATIENCE: Final = 60
 """After how many compactions in a row that left something readable the operator hears of it: a backup takes a while."""
-
-
-@dataclass(frozen=True, slots=True)
-class UpkeepIntervals:
-    """How often, in seconds, something is done beside taking reports: 0 is never."""
-
-    tokens: float = 2.0  # tokens are read again: one that was revoked works for no longer than this
-    compact: float = 10.0  # it is looked which reports that came in are to be counted and shuffled
-    within: float = 300.0  # they are by then, however few
-    retain: float = 3600.0  # reports past their metric's retention are deleted
-    uses: float = 60.0  # it is noted on which day tokens were last used
-    checkpoint: float = 1.0  # the store does what a writer would otherwise have to
 
 
 class Collector:

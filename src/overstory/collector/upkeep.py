@@ -32,8 +32,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from overstory.collector.limits import MEBIBYTE
 from overstory.collector.log import SparseLog
+from overstory.collector.settings import MEBIBYTE
 from overstory.collector.telemetry import Telemetry
 
 AGAIN: Final = 60.0

@@ -89,11 +89,11 @@ def run(args: argparse.Namespace) -> int:
     check_settings(args)
     if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can be obeyed: what it asks for is under way
-    from overstory.collector.limits import Limits
     from overstory.collector.log import LOG, begin_log
     from overstory.collector.promises import check_promises
     from overstory.collector.server import Listening, serve
-    from overstory.collector.service import Collector, UpkeepIntervals
+    from overstory.collector.service import Collector
+    from overstory.collector.settings import Limits, UpkeepIntervals
 
     begin_log(args.log_format)
     listening = Listening(args.host, args.port, args.tls_certificate, args.tls_key, args.grace)

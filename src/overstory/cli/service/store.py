@@ -48,8 +48,8 @@ def _add_token(verbs: Any, name: str, summary: str, act: Any, example: str) -> a
 
 
 def _make(args: argparse.Namespace) -> int:
+    from overstory.collector.auth import sha256
     from overstory.collector.store import open_store
-    from overstory.collector.store.tokens import sha256
 
     expires = None if args.expires is None else _midnight(args.expires)
     with open_store(args.url) as store:
@@ -85,7 +85,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _described(token: Token) -> dict[str, str | None]:
-    from overstory.protocol.metrics.metric import DAY
+    from overstory.collector.settings import DAY
 
     return {
         "id": token.id,

@@ -12,7 +12,7 @@ from typing import Final
 
 from overstory.collector.ingest.template_cache import Template, TemplateCache
 from overstory.collector.ingest.validation import ReportFormat
-from overstory.collector.limits import Limits
+from overstory.collector.settings import Limits
 from overstory.collector.store import Received
 from overstory.protocol.errors import WireError
 from overstory.protocol.metrics import Metric, MetricRegistry

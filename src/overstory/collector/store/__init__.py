@@ -1,13 +1,11 @@
-"""Where reports are kept: SQLite for one collector, PostgreSQL for several; one schema."""
+"""Where reports are stored: SQLite for one collector, PostgreSQL for several; one schema."""
 
+from overstory.collector.auth import Token
 from overstory.collector.store.backup import restore
 from overstory.collector.store.compaction import Compacted
 from overstory.collector.store.database import StoreError
-from overstory.collector.store.inbox import Received
-from overstory.collector.store.metrics import Summary
-from overstory.collector.store.retention import Retained
-from overstory.collector.store.store import Store, open_store
-from overstory.collector.store.tokens import Token
+from overstory.collector.store.reader import StoreReader, Summary
+from overstory.collector.store.store import Received, Retained, Store, open_store
 
 __all__ = [
     "Compacted",
@@ -15,6 +13,7 @@ __all__ = [
     "Retained",
     "Store",
     "StoreError",
+    "StoreReader",
     "Summary",
     "Token",
     "open_store",

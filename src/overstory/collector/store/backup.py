@@ -19,15 +19,20 @@ from sqlalchemy import Connection, Table, delete, func, select
 from overstory.collector.store.connection import check, connect, upgraded
 from overstory.collector.store.counts import Key, unpack_counts
 from overstory.collector.store.database import Database, StoreError
-from overstory.collector.store.retention import OWED, RESTS
-from overstory.collector.store.schema import ABOUT, CHUNKS, COUNTS, INBOX, METADATA
-from overstory.collector.store.sqlite import SqliteDatabase, begin_private
+from overstory.collector.store.schema import (
+    ABOUT,
+    CHUNKS,
+    COUNTS,
+    DELETED_FROM,
+    INBOX,
+    METADATA,
+    REWRITTEN,
+    TABLE_DIGEST,
+)
+from overstory.collector.store.sqlite import SqliteDatabase, create_private_file
 
 ROWS: Final = 1000
 """Rows copied at a time."""
-
-SEAL: Final = "digest of "
-"""How the keys of the digests start in the table of facts about a store."""
 
 FEW: Final = 16
 """The same, where a row is some megabytes of reports."""
@@ -36,7 +41,7 @@ FEW: Final = 16
 def backup(database: Database, path: Path) -> int:
     """Write a backup as of one moment, while others go on writing; see `Store.backup`."""
     with _whole(path) as part:
-        begin_private(part)
+        create_private_file(part)
         if not part.is_file():
             raise StoreError(f"{path}: no file can be made in {path.parent}: are its rights as they should be?")
         if isinstance(database, SqliteDatabase):
@@ -136,7 +141,7 @@ def _copy_tables(reading: Connection, target: Database, writing: Connection) -> 
         raise StoreError(f"{target.url}: there is a store already: name a new file, or an empty database")
     for table in METADATA.sorted_tables:
         _copy_table(reading, writing, table)
-    for of_the_source in (SEAL, OWED, RESTS):
+    for of_the_source in (TABLE_DIGEST, DELETED_FROM, REWRITTEN):
         writing.execute(delete(ABOUT).where(ABOUT.c.key.startswith(of_the_source)))
 
 
@@ -156,15 +161,15 @@ def _copy_table(reading: Connection, writing: Connection, table: Table) -> None:
 
 def _seal(connection: Connection) -> None:
     """Put a digest of each table into the backup itself."""
-    connection.execute(delete(ABOUT).where(ABOUT.c.key.startswith(SEAL)))
-    digests = _digests(connection)
-    connection.execute(ABOUT.insert(), [{"key": SEAL + name, "value": value} for name, value in digests.items()])
+    connection.execute(delete(ABOUT).where(ABOUT.c.key.startswith(TABLE_DIGEST)))
+    rows = [{"key": TABLE_DIGEST + name, "value": value} for name, value in _digests(connection).items()]
+    connection.execute(ABOUT.insert(), rows)
 
 
 def _check_seal(database: Database) -> None:
     with database.snapshot() as connection:
-        rows = connection.execute(select(ABOUT).where(ABOUT.c.key.startswith(SEAL)))
-        sealed = {row.key.removeprefix(SEAL): row.value for row in rows}
+        rows = connection.execute(select(ABOUT).where(ABOUT.c.key.startswith(TABLE_DIGEST)))
+        sealed = {row.key.removeprefix(TABLE_DIGEST): row.value for row in rows}
         if not sealed:  # a store, or a backup by an earlier program: nothing to hold it against
             return
         differing = sorted(name for name, value in _digests(connection).items() if sealed.get(name) != value)
@@ -181,7 +186,7 @@ def _digests(connection: Connection) -> dict[str, str]:
     for table in METADATA.sorted_tables:
         rows = select(table).order_by(*table.primary_key)
         if table is ABOUT:
-            rows = rows.where(~ABOUT.c.key.startswith(SEAL))
+            rows = rows.where(~ABOUT.c.key.startswith(TABLE_DIGEST))
         digest = blake2b(digest_size=32)
         for row in connection.execute(rows, execution_options={"yield_per": FEW}):
             for value in row:
@@ -195,7 +200,7 @@ def _digests(connection: Connection) -> dict[str, str]:
 def verify(database: Database) -> int:
     """See that the database is sound and its counts agree with its reports; return how many reports it has taken."""
     with database.snapshot() as connection:
-        database.check_sound(connection)
+        database.check_integrity(connection)
         counted = sum(_counted(connection, database.url))
         return counted + (connection.execute(select(func.sum(INBOX.c.num_reports))).scalar() or 0)
 

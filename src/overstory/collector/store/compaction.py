@@ -1,30 +1,38 @@
-"""Fold the inbox: count each report once, shuffle it among others of its period, forget ids that have expired.
+"""Compaction: count the reports in the inbox once each, shuffle them among others of their period, delete expired ids.
 
 Reading, counting and shuffling happen without a lock. One short transaction then deletes exactly the rows that were
-counted and writes what they became. If any of them is no longer there, another process has folded it: the whole
-transaction is undone, and nothing was counted twice.
+counted and writes what they became. If any of them is no longer there, another process has folded it: the transaction
+is undone, and nothing was counted twice.
 
-Which parts of the inbox are worth folding: each folding writes a whole chunk again.
-
-A trickle of reports over many metrics, folded every few seconds, would write a hundred thousand bytes for each byte.
-Reports of a key are folded when they are a share of the chunk that they are shuffled into, or have waited for minutes.
+Each folding writes a chunk again. A trickle of reports over many metrics, folded every few seconds, would write a
+hundred thousand bytes for each byte. So the reports of a key are folded when they are a fourth of the chunk that they
+are shuffled into, or have waited for minutes.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import Connection, Row, Table, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Table, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
-from overstory.collector.store.counts import Key, chunks, folded, full_chunk, joined, keys_of, pack_counts, shuffled
+from overstory.collector.settings import DAY
+from overstory.collector.store.counts import (
+    Key,
+    chunk_rows,
+    counts_of_key,
+    full_chunk,
+    join_rows,
+    keys_of,
+    pack_counts,
+    shuffled,
+)
 from overstory.collector.store.database import Database, RecountError
 from overstory.collector.store.metrics import StoredMetric, StoredMetrics, read_stored_metrics
-from overstory.collector.store.retention import forget
-from overstory.collector.store.schema import BATCH_IDS, CHUNKS, COUNTS, INBOX
+from overstory.collector.store.schema import ABOUT, BATCH_IDS, CHUNKS, COUNTS, IDS_DELETED, INBOX
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -32,30 +40,30 @@ if TYPE_CHECKING:
 
 
 SHARE: Final = 4
-"""Reports that wait are folded when there are a fourth as many as in the chunk that is written again."""
+"""Reports are folded when they are at least one to this many in the chunk that is written again."""
 
 
-class Ripening:
-    """Remembers since when each key has had reports in the inbox: the store itself keeps no times."""
+class InboxAges:
+    """Remembers since when each key has had reports in the inbox: the store itself has no times."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._since: dict[Key, float] = {}
 
-    def ripe(self, connection: Connection, keys: Sequence[Key], seconds: float) -> list[Key]:
-        """Return those of the waiting `keys` whose reports are many, or have waited for that many seconds."""
+    def due(self, connection: Connection, keys: Sequence[Key], seconds: float) -> list[Key]:
+        """Return the `keys` that have many reports in the inbox, or have had some for that many seconds."""
         if not seconds:
             return list(keys)
         now = self._clock()
         self._since = {key: self._since.get(key, now) for key in keys}
-        ripe = [key for key in keys if now - self._since[key] >= seconds or _many(connection, key)]
-        for key in ripe:
+        due = [key for key in keys if now - self._since[key] >= seconds or _many(connection, key)]
+        for key in due:
             del self._since[key]
-        return ripe
+        return due
 
 
 def _many(connection: Connection, key: Key) -> bool:
-    """Whether as many reports of the key wait as are worth writing its open chunk again."""
+    """Whether the key has enough reports in the inbox to write its open chunk again."""
     waiting = connection.execute(select(func.sum(INBOX.c.num_reports)).where(key.of(INBOX))).scalar() or 0
     sizes = select(CHUNKS.c.num_bits, CHUNKS.c.num_cohorts, CHUNKS.c.num_reports).where(key.of(CHUNKS))
     rows = connection.execute(sizes)
@@ -64,7 +72,7 @@ def _many(connection: Connection, key: Key) -> bool:
 
 
 FOLD_BYTES: Final = 1 << 21
-"""Reports that one transaction folds: memory does not grow with the inbox, and who wants to write waits for little."""
+"""Bytes of reports that one transaction folds: memory does not grow with the inbox, and other writers wait briefly."""
 
 FOLD_ROWS: Final = 1024
 TRIES: Final = 3
@@ -84,9 +92,9 @@ class Compacted:
     forgotten
         The number of batch ids that were deleted.
     waiting
-        What could not be counted, and why: a metric of which the store knows no mechanism, most often.
+        What could not be counted, and why: most often the store does not know the metric's mechanism.
     remains
-        What was deleted and can still be read in the database's files, and why; see `Database.erase`.
+        What was deleted and can still be read in the database's files, and why; see `Database.erase_deleted`.
     """
 
     reports: int = 0
@@ -108,27 +116,27 @@ class _OvertakenError(Exception):
 
 
 def compact(
-    database: Database, entries: StoredMetrics, now: float, ripening: Ripening, within: float, *, forgetting: bool
+    database: Database, entries: StoredMetrics, now: float, ages: InboxAges, within: float, *, forgetting: bool
 ) -> Compacted:
-    """Fold what was in the inbox when this began, and is worth it; see `Store.compact`."""
+    """Fold the reports that were in the inbox when this began, where that is due; see `Store.compact`."""
     with database.snapshot() as connection:
-        entries = {**read_stored_metrics(connection), **entries}
+        entries = read_stored_metrics(connection, entries)
         last = connection.execute(select(func.max(INBOX.c.id))).scalar() or 0
-        waiting = ripening.ripe(connection, keys_of(connection, INBOX), within)
+        waiting = ages.due(connection, keys_of(connection, INBOX), within)
         stale = _stale(connection, entries)
     tally = _Tally()
-    with database.claims() as claim:
+    with database.work_claims() as claim:
         for key in stale:
             if claim(key):
-                _attempt(tally, key, entries, lambda entry, key: _recount(database, entry, key))
+                _try(tally, key, entries, lambda entry, key: _recount(database, entry, key))
         for key in waiting:
             if claim(key):
-                _attempt(tally, key, entries, lambda entry, key: _fold_all(database, entry, key, last, tally))
-    forgotten = forget(database, now) if forgetting else 0
-    return Compacted(tally.reports, tally.rows, forgotten, tuple(tally.waiting), database.erase())
+                _try(tally, key, entries, lambda entry, key: _fold_all(database, entry, key, last, tally))
+    forgotten = delete_expired_ids(database, now) if forgetting else 0
+    return Compacted(tally.reports, tally.rows, forgotten, tuple(tally.waiting), database.erase_deleted())
 
 
-def _attempt(tally: _Tally, key: Key, entries: StoredMetrics, work: Callable[[StoredMetric, Key], None]) -> None:
+def _try(tally: _Tally, key: Key, entries: StoredMetrics, work: Callable[[StoredMetric, Key], None]) -> None:
     entry = entries.get((key.metric, key.digest))
     if entry is None:
         tally.waiting.append(f"{key.metric}, mechanism {key.digest.hex()}: no registry has named this mechanism")
@@ -140,24 +148,24 @@ def _attempt(tally: _Tally, key: Key, entries: StoredMetrics, work: Callable[[St
 
 
 def _stale(connection: Connection, entries: StoredMetrics) -> list[Key]:
-    """Return what was counted for other candidates than those asked for now, and can be counted anew."""
+    """Return the keys that were counted for other candidates than today's, and can be counted again."""
     stale = []
     for entry in entries.values():
-        of = COUNTS.c.metric == entry.metric, COUNTS.c.digest == entry.mechanism.digest
-        stale += keys_of(connection, COUNTS, *of, COUNTS.c.counts_digest != entry.counts_digest)
-    kept = set(keys_of(connection, CHUNKS)) if stale else set()
-    return [key for key in stale if key in kept]
+        of_entry = COUNTS.c.metric == entry.metric, COUNTS.c.digest == entry.mechanism.digest
+        stale += keys_of(connection, COUNTS, *of_entry, COUNTS.c.counts_digest != entry.counts_digest)
+    stored = set(keys_of(connection, CHUNKS)) if stale else set()
+    return [key for key in stale if key in stored]
 
 
 def _recount(database: Database, entry: StoredMetric, key: Key) -> None:
     with database.snapshot() as connection:
-        counts = folded(connection, entry, key)
+        counts = counts_of_key(connection, entry, key)
     # Folding only ever adds: as many reports as were counted here are the same reports.
     unchanged = key.of(COUNTS) & (COUNTS.c.num_reports == counts.num_reports)
 
     def work(connection: Connection) -> None:
         connection.execute(update(COUNTS).where(unchanged).values(_counts_row(entry, counts)))
-        database.owe(connection, {COUNTS.name})
+        database.note_deletions(connection, {COUNTS.name})
 
     database.write(work)
 
@@ -184,16 +192,16 @@ def _fold_some(database: Database, entry: StoredMetric, key: Key, last: int) -> 
         if not rows:
             return 0, 0
         partial = _partial(connection, key, rows[0])
-    new = joined(rows)
+    new = join_rows(rows)
     counts = entry.count(new)
-    chunked = chunks(key, shuffled(joined([*rows, *partial])))
+    chunked = chunk_rows(key, shuffled(join_rows([*rows, *partial])))
 
     def work(connection: Connection) -> None:
         _add_counts(connection, entry, key, counts)
         _take(connection, INBOX, rows)
         _take(connection, CHUNKS, partial)
         connection.execute(CHUNKS.insert(), chunked)
-        database.owe(connection, CHANGED)
+        database.note_deletions(connection, CHANGED)
 
     database.write(work)
     return len(rows), len(new)
@@ -232,7 +240,7 @@ def _add_counts(connection: Connection, entry: StoredMetric, key: Key, counts: S
         except IntegrityError as error:
             raise _OvertakenError from error
         return
-    total = folded(connection, entry, key) + counts
+    total = counts_of_key(connection, entry, key) + counts
     connection.execute(update(COUNTS).where(key.of(COUNTS)).values(_counts_row(entry, total)))
 
 
@@ -242,3 +250,52 @@ def _counts_row(entry: StoredMetric, counts: SupportCounts) -> dict[str, Any]:
         "num_reports": counts.num_reports,
         "counts": pack_counts(counts),
     }
+
+
+FEW: Final = 100_000
+SLICES: Final = 256
+"""A table with fewer than `FEW` ids is deleted from in one transaction, a larger one in this many."""
+
+
+def delete_expired_ids(database: Database, now: float) -> int:
+    """Delete the batch ids whose day has passed, once a day: they expire at the end of a day. Return how many.
+
+    A large table is gone through in slices, each a transaction: no writer waits for long.
+    """
+    today = int(now // DAY)
+    with database.snapshot() as connection:
+        last = connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == IDS_DELETED)).scalar()
+        if last is not None and int(last) >= today:
+            return 0
+        first_ids = select(BATCH_IDS.c.id).limit(FEW).subquery()
+        few = connection.execute(select(func.count()).select_from(first_ids)).scalar_one() < FEW
+    expired = BATCH_IDS.c.forget_after <= now
+    deleted = sum(_delete_ids(database, (expired, *part)) for part in _slices(few=few))
+    database.write(lambda connection: _note_day(database, connection, str(today)))
+    return deleted
+
+
+def _slices(*, few: bool) -> Iterable[tuple[ColumnElement[bool], ...]]:
+    """Return the conditions that cut the table of ids into slices, by the first byte of an id."""
+    if few:
+        return [()]
+    starts = [BATCH_IDS.c.id >= bytes([first]) for first in range(1, SLICES)]
+    ends = [BATCH_IDS.c.id < bytes([first]) for first in range(1, SLICES)]
+    return [(ends[0],), *zip(starts, ends[1:], strict=False), (starts[-1],)]
+
+
+def _delete_ids(database: Database, where: tuple[ColumnElement[bool], ...]) -> int:
+    def work(connection: Connection) -> int:
+        database.lock(connection)  # ids that are being rewritten would be missed
+        deleted = connection.execute(delete(BATCH_IDS).where(*where)).rowcount
+        if deleted:
+            database.note_deletions(connection, {BATCH_IDS.name})
+        return deleted
+
+    return database.write(work)
+
+
+def _note_day(database: Database, connection: Connection, day: str) -> None:
+    database.lock(connection)  # of two collectors that delete ids for the first time, only one may make the row
+    if not connection.execute(update(ABOUT).where(ABOUT.c.key == IDS_DELETED).values(value=day)).rowcount:
+        connection.execute(ABOUT.insert(), [{"key": IDS_DELETED, "value": day}])

@@ -12,7 +12,7 @@ from overstory.collector.store import migrations
 from overstory.collector.store.database import Database, StoreError
 from overstory.collector.store.postgres import PostgresDatabase
 from overstory.collector.store.schema import REVISION
-from overstory.collector.store.sqlite import SqliteDatabase, begin_private
+from overstory.collector.store.sqlite import SqliteDatabase, create_private_file
 
 FORMS: Final = "sqlite:///FILE (or a file's name), or postgresql://USER@HOST/DATABASE"
 
@@ -34,7 +34,7 @@ def connect(url: str, *, create: bool = False) -> Database:
     if not path.parent.is_dir():
         raise StoreError(f"{path}: there is no folder {path.parent}")
     if create:
-        begin_private(path)
+        create_private_file(path)
     return SqliteDatabase(path)
 
 
@@ -99,7 +99,7 @@ def upgraded(
 ) -> str | None:
     """Do what `migrate` does within an open transaction; return the revision that the schema had."""
     newest = migrations.newest(folder)
-    database.alone(connection)
+    database.lock(connection)
     found = revision(connection, database.url)
     if found is None and not create:
         raise StoreError(f"{database.url}: this database is empty; make the store first: overstory store create URL")

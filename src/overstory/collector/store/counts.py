@@ -1,48 +1,41 @@
-"""Read counts: what is stored, and what is not folded yet, both as of one moment.
+"""Reports and counts as bytes: rows of reports become arrays, and arrays rows, shuffled and cut into chunks.
 
-Rows of reports as arrays, and arrays as rows: shuffled, cut into chunks.
-
-Support counts as bytes: as narrow as the largest of them allows, and checked when they are read.
+Support counts take as few bytes each as the largest of them needs, and are checked when they are read:
 
     version u8 = 1 | bytes per count u8 | zero u16 | rows u32 | columns u32 | totals | ones, row by row | CRC-32 u32
 
-All little-endian.
-
-Kept reports as a Parquet file, for other tools.
+All integers are little-endian.
 """
 
 from __future__ import annotations
 
-import os
 import secrets
 import struct
 import zlib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import add as plus
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Row, Table, and_, func, select, union
+from sqlalchemy import ColumnElement, Connection, Row, Table, and_, func, select
 
-from overstory.collector.store.database import Database, RecountError, StoreError
+from overstory.collector.store.database import RecountError, StoreError
 from overstory.collector.store.metrics import StoredMetric
-from overstory.collector.store.schema import CHUNKS, COUNTS, INBOX
+from overstory.collector.store.schema import CHUNKS, COUNTS
 
 if TYPE_CHECKING:
     from overstory.analysis.reports import ReportBatch, SupportCounts
-    from overstory.protocol.metrics import Metric
 
 
 CHUNK_BYTES: Final = 1 << 20
-"""How large a chunk of shuffled reports becomes."""
+"""Bytes of a full chunk of shuffled reports."""
 
 TOGETHER: Final = 1 << 23
 """Bytes of reports that are counted in one go."""
 
 
 class Key(NamedTuple):
-    """What is counted together and never mixed with anything else."""
+    """Reports with one key are counted together, and never mixed with others."""
 
     metric: str
     period: int
@@ -60,7 +53,7 @@ def keys_of(connection: Connection, table: Table, *where: ColumnElement[bool]) -
     return [Key(metric, period, bytes(digest)) for metric, period, digest in rows]
 
 
-def joined(rows: Sequence[Row[Any]]) -> ReportBatch:
+def join_rows(rows: Sequence[Row[Any]]) -> ReportBatch:
     """Return the reports of rows of one key, in the rows' order."""
     from overstory.analysis.reports import ReportBatch
     from overstory.protocol.wire.batch import Batch, cohort_width
@@ -71,7 +64,7 @@ def joined(rows: Sequence[Row[Any]]) -> ReportBatch:
     return ReportBatch.from_wire(Batch(first.digest, first.num_bits, first.num_cohorts, reports, cohorts, bits))
 
 
-def streamed(connection: Connection, table: Table, *where: ColumnElement[bool]) -> Iterator[ReportBatch]:
+def read_batches(connection: Connection, table: Table, *where: ColumnElement[bool]) -> Iterator[ReportBatch]:
     """Yield the reports of rows of one key, some megabytes at a time."""
     waiting: list[Row[Any]] = []
     size = 0
@@ -80,14 +73,14 @@ def streamed(connection: Connection, table: Table, *where: ColumnElement[bool]) 
         waiting.append(row)
         size += len(row.cohorts) + len(row.bits)
         if size >= TOGETHER:
-            yield joined(waiting)
+            yield join_rows(waiting)
             waiting, size = [], 0
     if waiting:
-        yield joined(waiting)
+        yield join_rows(waiting)
 
 
 def shuffled(batch: ReportBatch) -> ReportBatch:
-    """Return the reports in an order that nobody knows: a permutation seeded by the operating system."""
+    """Return the reports in a random order: a permutation seeded by the operating system."""
     import numpy as np
 
     from overstory.analysis.reports import ReportBatch
@@ -109,7 +102,7 @@ def full_chunk(num_bits: int, num_cohorts: int) -> int:
     return max(1, CHUNK_BYTES // (cohort_width(num_cohorts) + -(-num_bits // 8)))
 
 
-def chunks(key: Key, batch: ReportBatch) -> list[dict[str, Any]]:
+def chunk_rows(key: Key, batch: ReportBatch) -> list[dict[str, Any]]:
     """Return the rows that hold these reports."""
     from overstory.protocol.wire.batch import cohort_width
 
@@ -168,92 +161,20 @@ def unpack_counts(raw: bytes) -> SupportCounts:
     return SupportCounts(numbers[:rows], numbers[rows:].reshape(rows, columns))
 
 
-def read_counts(database: Database, metric: Metric, first: int, last: int) -> dict[int, SupportCounts]:
-    """Return the counts of each period that has any; see `Store.counts`."""
-    entry = StoredMetric.of(metric)
-    with database.snapshot() as connection:
-        found = {
-            key.period: folded(connection, entry, key)
-            for key in keys_of(connection, COUNTS, *_within(COUNTS, entry, first, last))
-        }
-        for key in keys_of(connection, INBOX, *_within(INBOX, entry, first, last)):
-            tail = _counted(connection, INBOX, entry, key)
-            found[key.period] = found[key.period] + tail if key.period in found else tail
-    return dict(sorted(found.items()))
+def count_reports(connection: Connection, table: Table, entry: StoredMetric, key: Key) -> SupportCounts:
+    """Count the reports of `table` that have this key."""
+    return reduce(plus, map(entry.count, read_batches(connection, table, key.of(table))))
 
 
-def _within(table: Table, entry: StoredMetric, first: int, last: int) -> tuple[ColumnElement[bool], ...]:
-    here = table.c.metric == entry.metric, table.c.digest == entry.mechanism.digest
-    return (*here, table.c.period >= first, table.c.period <= last)
-
-
-def _counted(connection: Connection, table: Table, entry: StoredMetric, key: Key) -> SupportCounts:
-    return reduce(plus, map(entry.count, streamed(connection, table, key.of(table))))
-
-
-def folded(connection: Connection, entry: StoredMetric, key: Key) -> SupportCounts:
-    """Return the counts of what was folded, counted anew where they were counted by other candidates."""
+def counts_of_key(connection: Connection, entry: StoredMetric, key: Key) -> SupportCounts:
+    """Return the counts of what was folded; count again what was counted by other candidates."""
     row = connection.execute(select(COUNTS).where(key.of(COUNTS))).one()
     if bytes(row.counts_digest) == entry.counts_digest:
         return unpack_counts(bytes(row.counts))
-    kept = connection.execute(select(func.sum(CHUNKS.c.num_reports)).where(key.of(CHUNKS))).scalar() or 0
-    if kept != row.num_reports:
+    stored = connection.execute(select(func.sum(CHUNKS.c.num_reports)).where(key.of(CHUNKS))).scalar() or 0
+    if stored != row.num_reports:
         raise RecountError(
             f"{key.metric}, {entry.period.label(key.period)}: its reports were counted for another list of candidates "
             "and are past retention; read it with the registry of that time, or leave this period out"
         )
-    return _counted(connection, CHUNKS, entry, key)
-
-
-def read_periods(database: Database, metric: str) -> list[int]:
-    """Return the periods that have reports or counts, in order."""
-    tables = COUNTS, INBOX
-    with database.snapshot() as connection:
-        found = union(*(select(table.c.period).where(table.c.metric == metric) for table in tables))
-        return sorted(connection.execute(found).scalars())
-
-
-def read_tally(database: Database, metric: str, first: int, last: int) -> dict[tuple[int, bytes], int]:
-    """Return the reports of each (period, mechanism digest), whatever the parameters were; see `Store.tally`."""
-    found: Counter[tuple[int, bytes]] = Counter()
-    with database.snapshot() as connection:
-        for table in (COUNTS, INBOX):
-            here = table.c.metric == metric, table.c.period >= first, table.c.period <= last
-            key = table.c.period, table.c.digest
-            rows = connection.execute(select(*key, func.sum(table.c.num_reports)).where(*here).group_by(*key))
-            for period, digest, reports in rows:
-                found[period, bytes(digest)] += int(reports)
-    return dict(sorted(found.items()))
-
-
-def read_reports(database: Database, metric: Metric, first: int, last: int) -> Iterator[ReportBatch]:
-    """Yield all kept reports as of one moment, shuffled within some megabytes."""
-    entry = StoredMetric.of(metric)
-    with database.snapshot() as connection:
-        for table in (CHUNKS, INBOX):
-            for key in keys_of(connection, table, *_within(table, entry, first, last)):
-                for batch in streamed(connection, table, key.of(table)):
-                    yield shuffled(batch)
-
-
-def export(database: Database, metric: Metric, first: int, last: int, path: str | os.PathLike[str]) -> int:
-    """Write the kept reports of some periods; see `Store.export`."""
-    from overstory.files.parquet import Label, write_parquet
-
-    mechanism = metric.mechanism
-    label = Label(mechanism.payload_bits, mechanism.num_cohorts, mechanism.canonical())
-    written = _Count()
-    write_parquet(path, written.passing(read_reports(database, metric, first, last)), label)
-    return written.reports
-
-
-class _Count:
-    """Counts reports as they pass."""
-
-    def __init__(self) -> None:
-        self.reports = 0
-
-    def passing(self, batches: Iterable[ReportBatch]) -> Iterator[ReportBatch]:
-        for batch in batches:
-            self.reports += len(batch)
-            yield batch
+    return count_reports(connection, CHUNKS, entry, key)

@@ -1,13 +1,11 @@
-"""What SQLite and PostgreSQL have in common: writing and reading transactions, and errors as one sentence.
+"""What SQLite and PostgreSQL have in common: the interface of a database, and errors as one sentence.
 
 Each error message says what is wrong with the store, and where possible what to do.
 """
 
 from __future__ import annotations
 
-import random
 import sqlite3
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -20,15 +18,15 @@ from overstory.protocol.errors import OverstoryError
 
 
 class StoreError(OverstoryError):
-    """A store that is missing, not ours, of another schema, full, locked or out of reach."""
+    """A store is missing, locked, full or out of reach, has another schema, or belongs to another program."""
 
 
 class DiskFullError(StoreError):
-    """Nothing was written, because there is no room."""
+    """Nothing was written, because the disk is full."""
 
 
 class RecountError(StoreError):
-    """Counts that would have to be made anew from reports that are gone."""
+    """Counts would have to be made again from reports that were deleted."""
 
 
 BY_STATE: Final = {
@@ -41,9 +39,9 @@ BY_STATE: Final = {
     "42501": "this user may not do that in this database: it needs its own tables (GRANT ALL ON DATABASE ... TO ...)",
     "25006": "the database is read-only here: name the primary server",
     "57P03": "the database server is starting or stopping; try again",
-    "42P01": "a table of the store is missing: this is no whole store",
+    "42P01": "a table of the store is missing: this store is incomplete",
 }
-"""PostgreSQL's codes that an operator can do something about."""
+"""Errors that an operator can do something about, by PostgreSQL's codes."""
 
 BY_TEXT: Final = {
     "password authentication failed": BY_STATE["28P01"],
@@ -53,31 +51,38 @@ BY_TEXT: Final = {
     "disk is full": "the disk is full; nothing of this was stored",
     "readonly": "the database is read-only: this process may not write its file or its folder",
     "read-only": "the database is read-only: this process may not write its file or its folder",
-    "unable to open": "the database file cannot be opened: are its folder and its rights as they should be?",
-    "not a database": "this file is no SQLite database",
+    "unable to open": "the database file cannot be opened: check its folder and its permissions",
+    "not a database": "this file is not a SQLite database",
     "malformed": "the database file is damaged: restore a backup (overstory store restore)",
     "disk i/o error": "the disk failed while the database was read or written",
-    "no such table": "a table of the store is missing: this is no whole store",
+    "no such table": "a table of the store is missing: this store is incomplete",
 }
-"""What SQLite says, or PostgreSQL before there is a connection that has codes; and what it means."""
+"""What an error means, by a part of its text: of SQLite, or of PostgreSQL before there is a connection with codes."""
+
+
+DRIVER_ERRORS: Final = (SQLAlchemyError, sqlite3.Error, UnicodeDecodeError)
+"""What a database driver raises."""
 
 
 @contextmanager
-def said(url: str) -> Iterator[None]:
+def translate_errors(url: str) -> Iterator[None]:
     """Turn what a database driver raises into one `StoreError` that starts with the store's name."""
     try:
         yield
-    except DBAPIError as error:
-        raise _error(url, explain(error)) from error
-    except SQLAlchemyError as error:
-        raise StoreError(f"{url}: {error}") from error
-    except sqlite3.Error as error:  # of a statement that went past SQLAlchemy
-        raise _error(url, _meaning(str(error))) from error
-    except UnicodeDecodeError as error:  # SQLite says what is wrong in the words of the file, which are no text
-        raise StoreError(f"{url}: {BY_TEXT['malformed']}") from error
+    except DRIVER_ERRORS as error:
+        raise store_error(url, error) from error
 
 
-def _error(url: str, meaning: str) -> StoreError:
+def store_error(url: str, error: Exception) -> StoreError:
+    """Return the error that stands for one of `DRIVER_ERRORS`."""
+    if isinstance(error, DBAPIError):
+        meaning = explain(error)
+    elif isinstance(error, UnicodeDecodeError):  # SQLite quotes the damaged file, which is no text
+        meaning = BY_TEXT["malformed"]
+    elif isinstance(error, sqlite3.Error):  # of a statement that went past SQLAlchemy
+        meaning = _meaning(str(error))
+    else:
+        meaning = str(error)
     kind = DiskFullError if meaning in {BY_STATE["53100"], BY_TEXT["disk is full"]} else StoreError
     return kind(f"{url}: {meaning}")
 
@@ -101,109 +106,83 @@ def _meaning(text: str) -> str:
 
 Result = TypeVar("Result")
 
-AGAIN: Final = {"40001", "40P01"}
-"""PostgreSQL's codes for a transaction that met another one: serialization failure, deadlock."""
-
-ATTEMPTS: Final = 6
-
 
 class Database(ABC):
-    """An engine, and how one takes what the other does differently."""
+    """An engine, and what SQLite and PostgreSQL do differently."""
 
     kind: ClassVar[str]
 
     def __init__(self, url: str, engine: Engine) -> None:
         self.url, self.engine = url, engine
-        self._writer = self._writing(engine)
 
     @abstractmethod
-    def _writing(self, engine: Engine) -> Engine:
-        """Return the engine whose transactions write."""
+    def write(self, work: Callable[[Connection], Result]) -> Result:
+        """Run `work` in one transaction, durable when this returns.
 
-    @abstractmethod
-    def claim(self, connection: Connection, forget_after: Mapping[bytes, int]) -> set[bytes]:
-        """Keep these batch ids, and return those that were not there before.
-
-        Another transaction that claims one of them at the same moment waits until this one has ended.
+        `work` may be run again from its start: it must give the same result then.
         """
-
-    @abstractmethod
-    def size(self, connection: Connection) -> int:
-        """Return the bytes that the store takes."""
-
-    @abstractmethod
-    def alone(self, connection: Connection) -> None:
-        """Let nobody else migrate while this transaction lasts."""
 
     @abstractmethod
     def snapshot(self) -> AbstractContextManager[Connection]:
         """Open a transaction that reads, and sees one moment however long it takes."""
 
     @abstractmethod
-    def claims(self) -> AbstractContextManager[Callable[[Hashable], bool]]:
-        """Give a function that says whether this process may work on a thing: it may while no other does.
+    def insert_ids(self, connection: Connection, forget_after: Mapping[bytes, int]) -> set[bytes]:
+        """Insert these batch ids, and return those that are new.
 
-        It spares work done twice; nothing that is stored depends on it.
+        Another transaction that inserts one of them at the same moment waits until this one has ended.
         """
 
     @abstractmethod
-    def check_sound(self, connection: Connection) -> None:
-        """Let the database look itself through, where it can."""
+    def lock(self, connection: Connection) -> None:
+        """Keep other processes that ask for this lock waiting until the transaction ends."""
+
+    @abstractmethod
+    def work_claims(self) -> AbstractContextManager[Callable[[Hashable], bool]]:
+        """Give a function that claims a piece of work: False means that another process is doing it.
+
+        It avoids double work; no stored result depends on it.
+        """
+
+    @abstractmethod
+    def size(self, connection: Connection) -> int:
+        """Return the size of the store in bytes."""
+
+    @abstractmethod
+    def check_integrity(self, connection: Connection) -> None:
+        """Run the database's own check, where it has one."""
 
     @abstractmethod
     def in_place(self) -> bool:
-        """Whether the database still is the one that was opened; also after `close`."""
+        """Whether the database is the one that was opened; also after `close`."""
 
     @abstractmethod
     def checkpoint(self) -> None:
-        """Do now, without holding anybody up, what the database would make a later writer do."""
+        """Do now, without a lock, what the database would make a later writer do."""
 
     @abstractmethod
-    def owe(self, connection: Connection, tables: Iterable[str]) -> None:
+    def note_deletions(self, connection: Connection, tables: Iterable[str]) -> None:
         """Note that this transaction deletes rows from these tables; call it last in the transaction."""
 
     @abstractmethod
-    def erase(self, at_once: Iterable[str] = ()) -> tuple[str, ...]:
-        """Take deleted rows out of the database's files, of all tables that are owed it.
+    def erase_deleted(self, urgent: Iterable[str] = ()) -> tuple[str, ...]:
+        """Take deleted rows out of the database's files: of tables that are due, and of `urgent` ones at once.
 
         Returns
         -------
         tuple of str
-            What can still be read in the files, and why; a later call tries again. Other tables whose turn has not
-            come, and those that another process is working on, are not named.
+            What can still be read in the files, and why; a later call tries again. Tables that are not due yet, and
+            those that another process is working on, are not named.
         """
 
     @abstractmethod
-    def tidy(self) -> None:
+    def release_free_space(self) -> None:
         """Give freed space back, where the database does not do so by itself."""
 
     @abstractmethod
     def serve_alone(self) -> None:
-        """See that no other process serves this database, where only one may."""
-
-    def write(self, work: Callable[[Connection], Result]) -> Result:
-        """Run `work` in one transaction, durable when this returns.
-
-        A transaction that met another one is run again from its start, a few times. So is, once, one whose connection
-        broke: whether it was committed is then unknown, and what `work` does must bear to be done twice.
-        """
-        with said(self.url):
-            for attempt in range(ATTEMPTS):
-                try:
-                    with self._writer.begin() as connection:
-                        return work(connection)
-                except DBAPIError as error:
-                    if not _again(error, attempt):
-                        raise
-                    time.sleep(random.uniform(0, 0.01 * 2**attempt))  # noqa: S311 - two that met must not meet again
-        raise AssertionError("the last attempt returns or raises")  # pragma: no cover
+        """Lock the database against other serving processes, where only one may serve it."""
 
     def close(self) -> None:
         """Close every connection."""
         self.engine.dispose()
-
-
-def _again(error: DBAPIError, attempt: int) -> bool:
-    if getattr(error.orig, "sqlstate", None) in AGAIN:
-        return attempt + 1 < ATTEMPTS
-    return error.connection_invalidated and attempt == 0

@@ -1,4 +1,4 @@
-"""The metrics that the store remembers, with how their reports are counted and how long they are stored; and a summary.
+"""The metrics that the store remembers: how their reports are counted, and how long they are stored.
 
 A collector that starts with a registry saves here what a later collector, or an operator without that registry, needs
 to count reports, to delete them after retention, and to keep different parameters apart.
@@ -7,16 +7,17 @@ to count reports, to delete them after retention, and to keep different paramete
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Row, Table, func, select, update
+from sqlalchemy import Connection, Row, select, update
 
+from overstory.collector.settings import DAY
 from overstory.collector.store.database import Database, StoreError
-from overstory.collector.store.schema import BATCH_IDS, CHUNKS, COUNTS, INBOX, METRICS, REVISION
+from overstory.collector.store.schema import METRICS
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StoredMetric:
-    """How one metric's reports of one mechanism are counted and kept.
+    """How one metric's reports of one mechanism are counted, and how long they are stored.
 
     Parameters
     ----------
     period, retention_days
-        How long a period lasts, and how many days after its end its reports are kept.
+        The length of a period, and the days after its end for which its reports are stored.
     counts_digest
-        Stands for all that stored counts depend on; see `Metric.counts_digest`.
+        A digest of all that stored counts depend on; see `Metric.counts_digest`.
     """
 
     metric: str
@@ -73,8 +74,6 @@ class StoredMetric:
 
     def last_expired(self, now: float) -> int:
         """Return the last period whose reports are past retention."""
-        from overstory.protocol.metrics.metric import DAY
-
         return self.period.number(now - self.retention_days * DAY) - 1
 
     @property
@@ -131,29 +130,33 @@ def _has_domain(mechanism: Mechanism) -> bool:
     return isinstance(mechanism, BitMechanism) or domain_size is not None
 
 
-def read_stored_metrics(connection: Connection) -> StoredMetrics:
-    """Return all that the store remembers."""
+def read_stored_metrics(connection: Connection, registered: StoredMetrics = MappingProxyType({})) -> StoredMetrics:
+    """Return all metrics that the store remembers, then the `registered` ones, which take the place of stored ones."""
     rows = connection.execute(select(METRICS))
-    read = (StoredMetric.from_row(row) for row in rows)
-    return {(entry.metric, entry.mechanism.digest): entry for entry in read if entry is not None}
+    stored = (StoredMetric.from_row(row) for row in rows if (row.metric, bytes(row.digest)) not in registered)
+    return {**_by_key(entry for entry in stored if entry is not None), **registered}
 
 
-def remember(database: Database, metrics: Iterable[Metric]) -> None:
-    """Keep what is new about these metrics."""
-    wanted = {(entry.metric, entry.mechanism.digest): entry for entry in map(StoredMetric.of, metrics)}
+def save_metrics(database: Database, metrics: Iterable[Metric]) -> StoredMetrics:
+    """Store what is new about these metrics, and return them."""
+    entries = _by_key(map(StoredMetric.of, metrics))
     with database.snapshot() as connection:
         stored = {(row.metric, bytes(row.digest)): row for row in connection.execute(select(METRICS))}
     for row in stored.values():
-        _check_period(database.url, row, wanted)
-    if all(key in stored and entry.row == dict(stored[key]._mapping) for key, entry in wanted.items()):  # noqa: SLF001 - public
-        return
-    database.write(lambda connection: _write(database, connection, wanted))
+        _check_period(database.url, row, entries)
+    if any(key not in stored or entry.row != dict(stored[key]._mapping) for key, entry in entries.items()):  # noqa: SLF001 - public
+        database.write(lambda connection: _write(database, connection, entries))
+    return entries
 
 
-def _check_period(url: str, row: Row[Any], wanted: StoredMetrics) -> None:
+def _by_key(entries: Iterable[StoredMetric]) -> StoredMetrics:
+    return {(entry.metric, entry.mechanism.digest): entry for entry in entries}
+
+
+def _check_period(url: str, row: Row[Any], entries: StoredMetrics) -> None:
     from overstory.protocol.metrics import Period
 
-    for entry in wanted.values():
+    for entry in entries.values():
         if entry.metric == row.metric and entry.period.seconds != row.period_seconds:
             raise StoreError(
                 f"{url}: {row.metric} was collected by {Period(row.period_seconds)} and the registry says "
@@ -161,119 +164,15 @@ def _check_period(url: str, row: Row[Any], wanted: StoredMetrics) -> None:
             )
 
 
-def _write(database: Database, connection: Connection, wanted: StoredMetrics) -> None:
-    database.alone(connection)  # of two collectors that start with the same new metric, only one may make the row
+def _write(database: Database, connection: Connection, entries: StoredMetrics) -> None:
+    database.lock(connection)  # of two collectors that start with the same new metric, only one may make the row
     present = {(row.metric, bytes(row.digest)) for row in connection.execute(select(METRICS))}
-    for key, entry in wanted.items():
+    for key, entry in entries.items():
         at = (METRICS.c.metric == entry.metric) & (METRICS.c.digest == entry.mechanism.digest)
         if key in present:
             connection.execute(update(METRICS).where(at).values(entry.row))
         else:
             connection.execute(METRICS.insert(), [entry.row])
-        # A metric's reports are kept as long as its newest entry says, whatever they were randomized with.
+        # A metric's newest entry decides how long reports are stored, also those of other mechanisms.
         same = METRICS.c.metric == entry.metric
         connection.execute(update(METRICS).where(same).values(retention_days=entry.retention_days))
-
-
-@dataclass(frozen=True)
-class MetricSummary:
-    """One metric's reports of one mechanism.
-
-    Attributes
-    ----------
-    metric, digest
-        The metric's id, the mechanism's digest in hexadecimal.
-    first, last
-        The labels of the first and the last period, or their numbers while the period's length is not known.
-    counted, kept, waiting
-        Reports in the counts, reports still kept, reports in the inbox.
-    """
-
-    metric: str
-    digest: str
-    mechanism: str | None  # its registry name; None when no registry has named it
-    first: str
-    last: str
-    counted: int
-    kept: int
-    waiting: int
-
-
-@dataclass(frozen=True)
-class Summary:
-    """The whole store.
-
-    Attributes
-    ----------
-    url, kind, schema
-        Which database, of which kind, with which revision of the schema.
-    size
-        The size of the database, in bytes.
-    batch_ids
-        Ids remembered, so that no batch is counted twice.
-    metrics
-        A summary for each metric and mechanism.
-    """
-
-    url: str
-    kind: str
-    schema: str
-    size: int
-    batch_ids: int
-    metrics: tuple[MetricSummary, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the summary as JSON values."""
-        return asdict(self)
-
-
-def summarize(database: Database) -> Summary:
-    """Return what the store holds, as of one moment."""
-    with database.snapshot() as connection:
-        entries = read_stored_metrics(connection)
-        batch_ids = connection.execute(select(func.count()).select_from(BATCH_IDS)).scalar_one()
-        metrics = tuple(_metrics(connection, entries))
-        return Summary(database.url, database.kind, REVISION, database.size(connection), batch_ids, metrics)
-
-
-def read_collected(database: Database) -> list[tuple[StoredMetric, int]]:
-    """Return under which terms there are reports, and how many were counted or wait to be; see `Store.collected`."""
-    with database.snapshot() as connection:
-        entries = read_stored_metrics(connection)
-        sums = [_sums(connection, table) for table in (COUNTS, INBOX)]
-    reports = {key: sum(found.get(key, (0, 0, 0))[0] for found in sums) for key in entries}
-    return [(entry, reports[key]) for key, entry in entries.items() if reports[key]]
-
-
-def _metrics(connection: Connection, entries: StoredMetrics) -> list[MetricSummary]:
-    sums = {table.name: _sums(connection, table) for table in (COUNTS, CHUNKS, INBOX)}
-    periods: dict[tuple[str, bytes], set[int]] = defaultdict(set)
-    for found in sums.values():
-        for key, (_, first, last) in found.items():
-            periods[key] |= {first, last}
-    return [
-        _metric(key, ends, entries, {name: found.get(key, (0, 0, 0))[0] for name, found in sums.items()})
-        for key, ends in sorted(periods.items())
-    ]
-
-
-def _sums(connection: Connection, table: Table) -> dict[tuple[str, bytes], tuple[int, int, int]]:
-    c = table.c
-    sums = func.sum(c.num_reports), func.min(c.period), func.max(c.period)
-    rows = connection.execute(select(c.metric, c.digest, *sums).group_by(c.metric, c.digest))
-    return {(metric, bytes(digest)): (int(total), first, last) for metric, digest, total, first, last in rows}
-
-
-def _metric(key: tuple[str, bytes], ends: set[int], entries: StoredMetrics, reports: dict[str, int]) -> MetricSummary:
-    entry = entries.get(key)
-    name = entry.period.label if entry else str
-    return MetricSummary(
-        metric=key[0],
-        digest=key[1].hex(),
-        mechanism=entry.mechanism.name if entry else None,
-        first=name(min(ends)),
-        last=name(max(ends)),
-        counted=reports[COUNTS.name],
-        kept=reports[CHUNKS.name],
-        waiting=reports[INBOX.name],
-    )

@@ -1,18 +1,23 @@
-"""PostgreSQL, for several collectors at once."""
+"""PostgreSQL, for several collectors at once; `Eraser` takes deleted rows out of its files."""
 
 from __future__ import annotations
 
+import random
+import secrets
+import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, text
+from sqlalchemy import URL, Connection, create_engine, event, select, text
+from sqlalchemy.exc import DBAPIError
 
-from overstory.collector.store.database import Database, said
-from overstory.collector.store.retention import Eraser, owe
+from overstory.collector.store.database import Database, Result, StoreError, explain, translate_errors
+from overstory.collector.store.schema import ABOUT, BATCH_IDS, CHUNKS, COUNTS, DELETED_FROM, INBOX, REWRITTEN
 
-CLAIM: Final = text(
+INSERT_IDS: Final = text(
     "INSERT INTO batch_ids (id, forget_after) "
     "SELECT * FROM unnest(CAST(:ids AS bytea[]), CAST(:until AS bigint[])) "
     "ON CONFLICT (id) DO NOTHING RETURNING id"
@@ -24,7 +29,12 @@ DURABLE: Final = (
 
 TRY_LOCK: Final = text("SELECT pg_try_advisory_lock(:number)")
 
-MIGRATING: Final = 0x6F766572  # "over": the number under which one process at a time migrates
+STORE_LOCK: Final = 0x6F766572  # "over": the number of the advisory lock of the store
+
+CONFLICTS: Final = {"40001", "40P01"}
+"""The codes for a transaction that met another one: serialization failure, deadlock."""
+
+ATTEMPTS: Final = 6
 
 
 class PostgresDatabase(Database):
@@ -44,13 +54,27 @@ class PostgresDatabase(Database):
         super().__init__(url.render_as_string(hide_password=True), engine)
         self._eraser = Eraser(self)
 
-    def _writing(self, engine: Engine) -> Engine:
-        return engine
+    def write(self, work: Callable[[Connection], Result]) -> Result:
+        """Run `work` in one transaction.
 
-    def claim(self, connection: Connection, forget_after: Mapping[bytes, int]) -> set[bytes]:
-        """Insert all ids in one statement and in their order: two transactions then wait, and never for each other."""
+        A transaction that met another one is run again from its start, a few times. One whose connection broke is run
+        again once: whether it was committed is then unknown.
+        """
+        with translate_errors(self.url):
+            for attempt in range(ATTEMPTS):
+                try:
+                    with self.engine.begin() as connection:
+                        return work(connection)
+                except DBAPIError as error:
+                    if not _is_worth_repeating(error, attempt):
+                        raise
+                    time.sleep(random.uniform(0, 0.01 * 2**attempt))  # noqa: S311 - two that met must not meet again
+        raise AssertionError("the last attempt returns or raises")  # pragma: no cover
+
+    def insert_ids(self, connection: Connection, forget_after: Mapping[bytes, int]) -> set[bytes]:
+        """Insert all ids in one statement and in their order: two transactions then never deadlock."""
         ids = sorted(forget_after)
-        rows = connection.execute(CLAIM, {"ids": ids, "until": [forget_after[batch] for batch in ids]})
+        rows = connection.execute(INSERT_IDS, {"ids": ids, "until": [forget_after[batch] for batch in ids]})
         return {bytes(batch) for (batch,) in rows}
 
     def serve_alone(self) -> None:
@@ -61,24 +85,27 @@ class PostgresDatabase(Database):
         size: int = connection.execute(text("SELECT pg_database_size(current_database())")).scalar_one()
         return size
 
-    def alone(self, connection: Connection) -> None:
+    def lock(self, connection: Connection) -> None:
         """Take an advisory lock that ends with the transaction."""
-        connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": MIGRATING})
+        connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": STORE_LOCK})
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
         """Open a repeatable read."""
         reading = self.engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-        with said(self.url), reading.connect() as connection, connection.begin():
+        with translate_errors(self.url), reading.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
-    def claims(self) -> Iterator[Callable[[Hashable], bool]]:
-        """Take advisory locks that end with their connection."""
-        with said(self.url), self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+    def work_claims(self) -> Iterator[Callable[[Hashable], bool]]:
+        """Claim work by advisory locks, which end with their connection."""
+        with (
+            translate_errors(self.url),
+            self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection,
+        ):
 
-            def claim(thing: Hashable) -> bool:
-                number = int.from_bytes(blake2b(repr(thing).encode(), digest_size=8).digest(), "big", signed=True)
+            def claim(work: Hashable) -> bool:
+                number = int.from_bytes(blake2b(repr(work).encode(), digest_size=8).digest(), "big", signed=True)
                 taken: bool = connection.execute(TRY_LOCK, {"number": number}).scalar_one()
                 return taken
 
@@ -87,7 +114,7 @@ class PostgresDatabase(Database):
             finally:
                 connection.execute(text("SELECT pg_advisory_unlock_all()"))
 
-    def check_sound(self, connection: Connection) -> None:
+    def check_integrity(self, connection: Connection) -> None:
         """Do nothing: PostgreSQL checks the checksums of its pages whenever it reads them."""
 
     def in_place(self) -> bool:
@@ -97,21 +124,206 @@ class PostgresDatabase(Database):
     def checkpoint(self) -> None:
         """Do nothing: the server's checkpointer does."""
 
-    def owe(self, connection: Connection, tables: Iterable[str]) -> None:
-        """Mark the tables as owed a rewriting, by whichever process comes first."""
-        owe(connection, tables)
+    def note_deletions(self, connection: Connection, tables: Iterable[str]) -> None:
+        """Mark the tables: the next process that erases rewrites them."""
+        mark = secrets.token_hex(8)
+        for table in sorted(tables):  # in one order: of two transactions, one waits
+            connection.execute(MARK, {"key": DELETED_FROM + table, "value": mark})
 
-    def erase(self, at_once: Iterable[str] = ()) -> tuple[str, ...]:
+    def erase_deleted(self, urgent: Iterable[str] = ()) -> tuple[str, ...]:
         """Rewrite the tables into new files, and batch ids in their own order."""
-        with said(self.url):
-            return self._eraser.erase(at_once)
+        with translate_errors(self.url):
+            return self._eraser.erase(urgent)
 
-    def tidy(self) -> None:
+    def release_free_space(self) -> None:
         """Do nothing: rewriting a table gives its room back, and autovacuum does."""
 
 
 def _durable(raw: Any, _: Any) -> None:
-    """Let a commit wait for the disk, whatever the server, the database or the role was set to; any user may."""
+    """Let a commit wait for the disk, whatever the settings of the server, the database or the role; any user may."""
     with raw.cursor() as cursor:
         cursor.execute(DURABLE)
     raw.commit()  # undone with its transaction otherwise
+
+
+def _is_worth_repeating(error: DBAPIError, attempt: int) -> bool:
+    if getattr(error.orig, "sqlstate", None) in CONFLICTS:
+        return attempt + 1 < ATTEMPTS
+    return error.connection_invalidated and attempt == 0
+
+
+TABLES: Final = (INBOX.name, BATCH_IDS.name, CHUNKS.name, COUNTS.name)
+
+REST: Final = {INBOX.name: 1000, BATCH_IDS.name: 1000, CHUNKS.name: 100, COUNTS.name: 100}
+"""After a rewriting a table rests for this many times its duration. Ingest waits while one of the first two is
+rewritten: a thousandth of the time. Only operators read the other two, and only compactions write them."""
+
+PASSES, PAUSE = 50, 0.02
+
+LOCK_MS: Final = 200
+"""How long to wait for the lock of a table: all later users of the table wait behind this one."""
+
+SLICE: Final = 4000
+MOST_SLICES: Final = 256
+END: Final = bytes([255]) * 17
+"""Greater than every batch id."""
+
+COMMIT_TIMES: Final = "the server keeps the time of every commit: set track_commit_timestamp = off"
+
+COUNT_IDS: Final = text("SELECT count(*) FROM batch_ids")
+LIMIT_WAIT: Final = text("SELECT set_config('lock_timeout', CAST(:ms AS text), false)")
+IS_OWNER: Final = text("SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = CAST(:table AS regclass)")
+MARK: Final = text(
+    "INSERT INTO about (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+)
+CLEAR: Final = text(
+    "INSERT INTO about (key, value) VALUES (:key, '') "
+    "ON CONFLICT (key) DO UPDATE SET value = '' WHERE about.value = CAST(:mark AS text)"
+)
+"""A mark that was made meanwhile stays."""
+
+TIME: Final = text("SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)")
+TRANSACTION: Final = text("SELECT CAST(CAST(pg_current_xact_id() AS xid) AS text)")
+ENDED: Final = text(
+    "SELECT age(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS xid)) <= age(CAST(CAST(:xid AS text) AS xid))"
+)
+ERASED: Final = text(
+    "SELECT age(relfrozenxid) <= age(CAST(CAST(:xid AS text) AS xid)) FROM pg_class "
+    "WHERE oid = CAST(:table AS regclass)"
+)
+"""Whether a rewritten table has no row that was deleted before transaction `xid`: rewriting freezes every row that all
+snapshots agree on, and notes up to which transaction they do."""
+
+INSERT_AGAIN: Final = text(
+    "WITH gone AS (DELETE FROM batch_ids WHERE id >= :first AND id < :end RETURNING id, forget_after) "
+    "INSERT INTO batch_ids (id, forget_after) SELECT id, forget_after FROM gone ORDER BY id"
+)
+
+
+def server_time(connection: Connection) -> float:
+    """Return the server's Unix time: the one clock that all processes share."""
+    now: float = connection.execute(TIME).scalar_one()
+    return now
+
+
+@dataclass
+class Eraser:
+    """Rewrites tables that rows were deleted from, each as often as its size allows.
+
+    PostgreSQL leaves a deleted row on its page, with the number of the transaction that wrote it: a report could be
+    joined to the batch id that came in the same transaction. A plain VACUUM frees the room and need not overwrite it.
+    VACUUM FULL writes a table into a new file, without the rows that nobody can see any more, and deletes the old file.
+    The rows that stay have their transaction numbers still, so batch ids are first deleted and inserted again, in their
+    own order.
+
+    Both respect every open snapshot, `pg_dump`'s as well. A row that such a snapshot can still see stays in the file;
+    the table is then rewritten again later.
+
+    Which tables must be rewritten, and until when each rests, is in the store itself: all processes that share it take
+    part in the same work, and the next one does what a killed one left undone.
+    """
+
+    database: Database
+    clock: Callable[[Connection], float] = server_time  # Unix time in seconds
+
+    def erase(self, urgent: Iterable[str]) -> tuple[str, ...]:
+        """Rewrite the tables that are due; see `Database.erase_deleted`."""
+        at_once = set(urgent)
+        with self.database.work_claims() as claim, self.database.engine.connect() as plain:
+            connection = plain.execution_options(isolation_level="AUTOCOMMIT")
+            remains = [COMMIT_TIMES] if connection.execute(text("SHOW track_commit_timestamp")).scalar() == "on" else []
+            marked = [table for table in TABLES if _value(connection, DELETED_FROM + table) != ""]
+            due = [table for table in marked if self._due(connection, table, at_once)]
+            resting = [table for table in marked if table not in due]
+            remains += [f"{table}: {why}" for table in resting if (why := _last_failure(connection, table))]
+            if not due:
+                return tuple(remains)
+            connection.execute(LIMIT_WAIT, {"ms": LOCK_MS})
+            try:
+                for table in due:
+                    if not claim(("erase", table)):
+                        remains += [f"{table}: another process is rewriting it"] if table in at_once else []
+                    elif self._due(connection, table, at_once):  # nobody has done it just before
+                        remains += [f"{table}: {why}" for why in self._try(connection, table)]
+            finally:
+                if not connection.invalidated:
+                    connection.execute(text("RESET lock_timeout"))
+        return tuple(remains)
+
+    def _due(self, connection: Connection, table: str, at_once: set[str]) -> bool:
+        if _value(connection, DELETED_FROM + table) == "":
+            return False
+        rest = _value(connection, REWRITTEN + table)
+        if rest is None or table in at_once:
+            return True
+        began, ends, _ = rest.split(" ", 2)
+        return not float(began) <= self.clock(connection) < float(ends)  # a clock that was set back ends a rest
+
+    def _try(self, connection: Connection, table: str) -> list[str]:
+        """Rewrite one table; return why deleted rows can still be read in its file, if they can."""
+        mark = _value(connection, DELETED_FROM + table)
+        began = self.clock(connection)
+        try:
+            why = self._rewrite(connection, table)
+        except StoreError as error:
+            why = str(error)
+        except DBAPIError as error:
+            why = "another transaction holds it" if _locked(error) else explain(error)
+        now = self.clock(connection)
+        rest = f"{now} {now + max(0.0, now - began) * REST[table]} {why}"
+
+        def note(writing: Connection) -> None:
+            if not why:
+                writing.execute(CLEAR, {"key": DELETED_FROM + table, "mark": mark})
+            writing.execute(MARK, {"key": REWRITTEN + table, "value": rest})
+
+        self.database.write(note)
+        return [why] if why else []
+
+    def _rewrite(self, connection: Connection, table: str) -> str:
+        if not connection.execute(IS_OWNER, {"table": table}).scalar():
+            return "only its owner can rewrite it: let the collector connect as the table's owner"
+        if table == BATCH_IDS.name:
+            self._insert_again(connection.execute(COUNT_IDS).scalar_one())
+        xid = connection.execute(TRANSACTION).scalar()
+        _wait_for_others(connection, xid)
+        connection.execute(text(f"VACUUM (FULL) {table}"))
+        if not connection.execute(ERASED, {"table": table, "xid": xid}).scalar():
+            return "an open transaction can still see deleted rows"
+        return ""
+
+    def _insert_again(self, count: int) -> None:
+        """Give ids one transaction's number, in the order of their random bytes; a large table slice by slice.
+
+        A transaction that inserts one of these ids meanwhile waits for the slice, and then meets the id.
+        """
+        slices = min(MOST_SLICES, 1 + count // SLICE)
+        starts = [bytes([number * 256 // slices]) for number in range(1, slices)]
+        for first, end in zip([b"", *starts], [*starts, END], strict=True):
+            self.database.write(lambda connection: self._insert_slice(connection, first, end))  # noqa: B023 - run at once
+
+    def _insert_slice(self, connection: Connection, first: bytes, end: bytes) -> None:
+        self.database.lock(connection)  # a deletion of expired ids would miss those that are being inserted
+        connection.execute(INSERT_AGAIN, {"first": first, "end": end})
+
+
+def _value(connection: Connection, key: str) -> str | None:
+    return connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == key)).scalar()
+
+
+def _last_failure(connection: Connection, table: str) -> str:
+    """Return why the last rewriting of a table failed; an empty text when it succeeded."""
+    rest = _value(connection, REWRITTEN + table)
+    return rest.split(" ", 2)[2] if rest else ""
+
+
+def _wait_for_others(connection: Connection, xid: str | None) -> None:
+    """Wait a little for the transactions that began before `xid`: those of senders take milliseconds."""
+    for _ in range(PASSES):
+        if connection.execute(ENDED, {"xid": xid}).scalar():
+            return
+        time.sleep(PAUSE)
+
+
+def _locked(error: DBAPIError) -> bool:
+    return getattr(error.orig, "sqlstate", None) == "55P03"

@@ -6,7 +6,7 @@
     counts      support counts per (metric, period, digest) of all that is in chunks and of what was there before
     metrics     what a mechanism's digest stands for, so that counting and retention need no registry
     tokens      SHA-256 of bearer tokens
-    about       facts about the store itself
+    about       facts about the store itself, under the keys below
 
 Nothing joins `batch_ids` to reports: it has no number, no time of arrival, no metric, and in SQLite no row id.
 A column here changes only together with a migration (`migrations/versions`); a test compares the two.
@@ -101,3 +101,22 @@ ABOUT: Final = Table(
     Column("key", Text, primary_key=True),
     Column("value", Text, nullable=False),
 )
+
+# Keys of the table `about`. A key that ends in a space is followed by the name of a table, or by a token's id.
+
+IDS_DELETED: Final = "forgotten"
+"""The last day, counted from 1970, on which expired batch ids were deleted."""
+
+DELETED_FROM: Final = "owed to "
+"""A mark of the last transaction that deleted rows from the table; empty once the table was rewritten. Without this key
+the store was written by a program that kept no marks: rows may have been deleted."""
+
+REWRITTEN: Final = "rest of "
+"""When the table was last rewritten, until when it is not rewritten again (both by the server's clock), and why
+rewriting failed, if it did."""
+
+TABLE_DIGEST: Final = "digest of "
+"""In a backup: the digest of the table."""
+
+TOKEN_USED: Final = "token used: "  # noqa: S105 - the beginning of a key
+"""The last day, counted from 1970, on which the token was used."""

@@ -15,9 +15,16 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, create_engine, event
 
-from overstory.collector.store.database import Database, Result, StoreError, said
+from overstory.collector.store.database import (
+    DRIVER_ERRORS,
+    Database,
+    Result,
+    StoreError,
+    store_error,
+    translate_errors,
+)
 
 
 class FairLock:
@@ -89,7 +96,7 @@ PASSES: Final = 4
 
 INCREMENTAL: Final = 2
 AT_BIRTH: Final = "PRAGMA auto_vacuum = INCREMENTAL"
-"""Only heeded while there is no table: then `tidy` can shorten the file."""
+"""Only heeded while there is no table: then `release_free_space` can shorten the file."""
 
 
 class SqliteDatabase(Database):
@@ -120,20 +127,23 @@ class SqliteDatabase(Database):
         self._write_lock = FairLock()
         self._file = _identity(path)
         self._serving: int | None = None
+        self._writer = engine.execution_options(overstory_writes=True)
         super().__init__(f"sqlite:///{path}", engine)
-
-    def _writing(self, engine: Engine) -> Engine:
-        return engine.execution_options(overstory_writes=True)
 
     def write(self, work: Callable[[Connection], Result]) -> Result:
         """Run `work` in one transaction, when it is this thread's turn.
 
-        SQLite lets who finds it busy look again after longer and longer pauses, of up to a tenth of a second: a sender
-        would wait that long for an answer whenever a compaction writes. Threads of one process wake each other up.
+        A writer that meets SQLite's own lock tries again after longer and longer pauses, of up to a tenth of a second:
+        a sender would wait that long for an answer whenever a compaction writes. Threads of one process wake each other
+        up.
         """
         with self._write_lock:
-            result = super().write(work)
-        self.check_in_place()  # before anybody is told: a file without a name keeps nothing
+            try:
+                with self._writer.begin() as connection:
+                    result = work(connection)
+            except DRIVER_ERRORS as error:
+                raise store_error(self.url, error) from error
+        self.check_in_place()  # before the result is used: a file without a name is deleted when it is closed
         return result
 
     def in_place(self) -> bool:
@@ -181,7 +191,7 @@ class SqliteDatabase(Database):
             os.close(self._serving)
             self._serving = None
 
-    def claim(self, connection: Connection, forget_after: Mapping[bytes, int]) -> set[bytes]:
+    def insert_ids(self, connection: Connection, forget_after: Mapping[bytes, int]) -> set[bytes]:
         """Insert all ids, and look them up one by one only if some were there: this transaction is alone in writing."""
         raw = _raw(connection)
         if _insert(raw, forget_after) == len(forget_after):
@@ -202,20 +212,20 @@ class SqliteDatabase(Database):
         del connection
         return sum(file.stat().st_size for file in (self.path, Path(f"{self.path}-wal")) if file.exists())
 
-    def alone(self, connection: Connection) -> None:
+    def lock(self, connection: Connection) -> None:
         """Do nothing: a writing transaction is alone already."""
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
         """Open a reading transaction: in a write-ahead log it sees the moment of its first read."""
-        with said(self.url), self.engine.connect() as connection, connection.begin():
+        with translate_errors(self.url), self.engine.connect() as connection, connection.begin():
             yield connection
 
-    def claims(self) -> AbstractContextManager[Callable[[Hashable], bool]]:
+    def work_claims(self) -> AbstractContextManager[Callable[[Hashable], bool]]:
         """Say yes to everything: one process compacts an embedded database."""
         return nullcontext(lambda _: True)
 
-    def check_sound(self, connection: Connection) -> None:
+    def check_integrity(self, connection: Connection) -> None:
         """Run SQLite's own check over the whole file."""
         found = connection.exec_driver_sql("PRAGMA integrity_check").scalar()
         if found != "ok":
@@ -223,7 +233,7 @@ class SqliteDatabase(Database):
 
     def copy_to(self, path: Path) -> None:
         """Write a copy as of one moment, without what was deleted: free pages still hold reports past retention."""
-        with said(self.url), self.engine.connect() as connection:
+        with translate_errors(self.url), self.engine.connect() as connection:
             _raw(connection).execute("VACUUM INTO ?", (str(path),))
 
     def checkpoint(self) -> None:
@@ -234,29 +244,29 @@ class SqliteDatabase(Database):
         before, the last ones next to nothing: one of those gets there between two commits, and nobody has to wait.
         """
         self.check_in_place()
-        with said(self.url), self.engine.connect() as connection:
+        with translate_errors(self.url), self.engine.connect() as connection:
             raw = _raw(connection)
             for _ in range(PASSES):
                 raw.execute(CHECKPOINT).fetchall()
             with self._write_lock:
                 raw.execute(CHECKPOINT).fetchall()
 
-    def owe(self, connection: Connection, tables: Iterable[str]) -> None:
+    def note_deletions(self, connection: Connection, tables: Iterable[str]) -> None:
         """Do nothing: what is deleted is overwritten (`secure_delete`)."""
 
-    def erase(self, at_once: Iterable[str] = ()) -> tuple[str, ...]:
+    def erase_deleted(self, urgent: Iterable[str] = ()) -> tuple[str, ...]:
         """Do nothing: what is deleted is overwritten (`secure_delete`)."""
-        del at_once
+        del urgent
         return ()
 
-    def tidy(self) -> None:
+    def release_free_space(self) -> None:
         """Cut the free pages off the end of the file."""
-        with said(self.url), self.engine.connect() as connection:
+        with translate_errors(self.url), self.engine.connect() as connection:
             # A script, because it is stepped to its end: `execute` would free one page and stop.
             _raw(connection).executescript("PRAGMA incremental_vacuum")
 
 
-def begin_private(path: Path) -> None:
+def create_private_file(path: Path) -> None:
     """Make an empty file that its owner alone can read, unless there is one; SQLite gives its log the same rights."""
     with suppress(OSError):  # a folder that cannot be written, and the like: SQLite says so
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))

@@ -1,47 +1,98 @@
-"""The store: what the collector and its operator do with it."""
+"""A store: batches come in exactly once, are counted, and are deleted after their retention.
+
+`StoreReader` has the reading half.
+"""
 
 from __future__ import annotations
 
-import os
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from dataclasses import dataclass
+from itertools import compress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from overstory.collector.store import backup as copies
-from overstory.collector.store.compaction import Compacted, Ripening, compact
+from sqlalchemy import Connection, delete, select, update
+
+from overstory.collector.auth import Role, make_token
+from overstory.collector.settings import DAY
+from overstory.collector.store.compaction import Compacted, InboxAges, compact
 from overstory.collector.store.connection import check, connect, migrate
-from overstory.collector.store.counts import export, read_counts, read_periods, read_tally
 from overstory.collector.store.database import Database
-from overstory.collector.store.inbox import Received, add
-from overstory.collector.store.metrics import StoredMetric, StoredMetrics, Summary, read_collected, remember, summarize
-from overstory.collector.store.retention import Retained, last_day, retain
-from overstory.collector.store.tokens import (
-    Role,
-    Token,
-    add_token,
-    find_token,
-    note_token_days,
-    read_tokens,
-    revoke_token,
-)
+from overstory.collector.store.metrics import StoredMetrics, read_stored_metrics, save_metrics
+from overstory.collector.store.reader import StoreReader
+from overstory.collector.store.schema import ABOUT, CHUNKS, INBOX, TOKEN_USED, TOKENS
+from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from overstory.analysis.reports import SupportCounts
-    from overstory.protocol.metrics import Metric, MetricRegistry
+    from overstory.protocol.metrics import MetricRegistry
 
 
-class Store:
+class Received(NamedTuple):
+    """One accepted batch of reports.
+
+    A tuple because a collector makes one for each request, and a frozen dataclass takes several times as long.
+
+    Parameters
+    ----------
+    metric, period
+        The metric's id, the number of its period.
+    batch
+        The batch's id, 16 bytes from the sender's secret or drawn: it is stored once, however often it is sent.
+    digest
+        The digest of the mechanism that made the reports, 16 bytes.
+    num_bits, num_cohorts, num_reports
+        The payload bits of a report, the mechanism's cohorts, and the reports in the batch.
+    cohorts, bits
+        Its columns as they travel; see `overstory.protocol.wire.batch.Batch`.
+    forget_after
+        Unix time in seconds after which no copy of the batch can be accepted any more.
+
+    Examples
+    --------
+    >>> batch = Received("colour", 20_000, bytes(16), bytes(16), 8, 1, 1, bytes(2), bytes(1), 1_800_000_000)
+    >>> batch.metric, batch.num_reports
+    ('colour', 1)
+    """
+
+    metric: str
+    period: int
+    batch: bytes
+    digest: bytes
+    num_bits: int
+    num_cohorts: int
+    num_reports: int
+    cohorts: bytes
+    bits: bytes
+    forget_after: int
+
+
+@dataclass(frozen=True)
+class Retained:
+    """What retention deleted.
+
+    Attributes
+    ----------
+    reports, chunks
+        Reports past retention, and the rows that they were stored in. Their counts stay.
+    remains
+        What was deleted and can still be read in the database's files, and why; see `Database.erase_deleted`.
+    """
+
+    reports: int
+    chunks: int
+    remains: tuple[str, ...] = ()
+
+
+class Store(StoreReader):
     """Reports, counts, batch ids and tokens, in one database; made by `open_store`.
 
-    Safe to use from several threads, and by several processes on the same database.
+    Several threads may use it at once, and several processes the same database. Each method raises `StoreError` when
+    the database fails.
 
     Parameters
     ----------
     database
         The open database: SQLite or PostgreSQL.
-    entries
-        How to count each mechanism's reports, by metric id and digest.
 
     Examples
     --------
@@ -53,14 +104,10 @@ class Store:
     ([True], [False])
     """
 
-    def __init__(self, database: Database, entries: StoredMetrics) -> None:
-        self._database, self._entries = database, entries
-        self._ripening = Ripening()
-
-    @property
-    def url(self) -> str:
-        """The database's name, without a password."""
-        return self._database.url
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._metrics: StoredMetrics = {}
+        self._inbox_ages = InboxAges()
 
     def add(self, received: Sequence[Received]) -> list[bool]:
         """Store batches, all in one transaction that is durable when this returns.
@@ -74,39 +121,40 @@ class Store:
         Raises
         ------
         StoreError
-            When nothing was stored. To send the same batches again is always safe.
+            When nothing was stored. It is always safe to send the same batches again.
         ParameterError
-            When a batch's columns are not as long as its number of reports says; nothing was stored.
+            When a batch's columns do not have the length that its number of reports requires; nothing was stored.
         """
-        return add(self._database, received)
+        if not received:
+            return []
+        # To the end of a day: the exact second would be that of a metric's period, and link the id to the metric.
+        forget_after = {batch.batch: -(-batch.forget_after // DAY) * DAY for batch in received}
+        first = {received[place].batch: place for place in reversed(range(len(received)))}
+
+        def work(connection: Connection) -> list[bool]:
+            inserted = self._database.insert_ids(connection, forget_after)
+            new = [first[batch.batch] == place and batch.batch in inserted for place, batch in enumerate(received)]
+            rows = _inbox_rows(compress(received, new))
+            if rows:
+                connection.execute(INBOX.insert(), rows)
+            return new
+
+        return self._database.write(work)
 
     def warm_up(self) -> None:
-        """Load what counting takes: the first compaction would, for most of a second, while senders wait.
-
-        It counts no reports of each metric. Nothing is read or written.
-        """
+        """Load the kernels and count no reports of each metric: the first compaction then delays no sender."""
         from overstory.analysis.reports import load_kernels
 
         load_kernels()
-        for entry in self._entries.values():
+        for entry in self._metrics.values():
             entry.count(entry.no_reports)
 
     def checkpoint(self) -> None:
-        """Do in the background what the database would make a later writer, and its senders, wait for.
-
-        Raises
-        ------
-        StoreError
-            When the database fails.
-        """
+        """Do in the background what the database would make a later writer, and its senders, wait for."""
         self._database.checkpoint()
 
-    def in_place(self) -> bool:
-        """Whether the store still is the one that was opened; False when its file was deleted, moved or replaced."""
-        return self._database.in_place()
-
     def compact(self, now: float, *, within: float = 0.0, forgetting: bool = True) -> Compacted:
-        """Count what is in the inbox, shuffle it among the reports of its period, forget ids that have expired.
+        """Count the reports in the inbox, shuffle them among the reports of their period, delete expired batch ids.
 
         Every report is counted exactly once, however many processes compact, and wherever one of them is killed.
 
@@ -115,20 +163,42 @@ class Store:
         now
             Unix time in seconds.
         within
-            A few reports of a metric and period, which would make a large chunk be written again, may wait for this
-            many seconds in the inbox; 0: everything is folded now.
+            Seconds that a few reports of a metric and period may wait in the inbox where a large chunk would have to
+            be written again for them; 0: all reports are counted now.
         forgetting
-            Whether ids are forgotten: `now` must be right for that.
+            Whether expired ids are deleted: `now` must be right for that.
 
         Raises
         ------
         StoreError
-            When the database fails; what was folded until then stays folded.
+            When the database fails; what was counted until then stays counted.
         """
-        return compact(self._database, self._entries, now, self._ripening, within, forgetting=forgetting)
+        return compact(self._database, self._metrics, now, self._inbox_ages, within, forgetting=forgetting)
+
+    def retain(self, now: float) -> Retained:
+        """Delete the reports that are past their metric's retention at unix time `now`. Their counts stay."""
+        with self._database.snapshot() as connection:
+            entries = read_stored_metrics(connection, self._metrics).values()
+        # The registry's metrics come last: the registry decides how long a metric's reports are stored.
+        expired = {entry.metric: entry.last_expired(now) for entry in entries}
+        sizes = [size for metric, last in expired.items() for size in self._delete_chunks(metric, last)]
+        self._database.release_free_space()
+        return Retained(sum(sizes), len(sizes), self._database.erase_deleted({CHUNKS.name} if sizes else ()))
+
+    def _delete_chunks(self, metric: str, last: int) -> list[int]:
+        """Delete a metric's chunks up to the period `last`; return their numbers of reports."""
+        past = (CHUNKS.c.metric == metric) & (CHUNKS.c.period <= last)
+
+        def work(connection: Connection) -> list[int]:
+            sizes = list(connection.execute(delete(CHUNKS).where(past).returning(CHUNKS.c.num_reports)).scalars())
+            if sizes:
+                self._database.note_deletions(connection, {CHUNKS.name})
+            return sizes
+
+        return self._database.write(work)
 
     def remember(self, registry: MetricRegistry) -> None:
-        """Count and keep reports as this registry says from now on.
+        """Count and retain reports as this registry says from now on.
 
         Raises
         ------
@@ -137,121 +207,17 @@ class Store:
         ParameterError
             When a metric is counted by candidate, and its candidates were not read.
         """
-        remember(self._database, registry.values())
-        self._entries = _entries(registry.values())
+        self._metrics = save_metrics(self._database, registry.values())
 
     def serve_alone(self) -> None:
-        """See that no other process serves this store, until this one ends: of an embedded database.
+        """Lock an embedded database against other serving processes, until this process ends.
 
         Raises
         ------
         StoreError
-            When another process does.
+            When another process serves this store.
         """
         self._database.serve_alone()
-
-    def last_day(self) -> int | None:
-        """Return the day, counted from 1970, on which ids were last forgotten, if ever.
-
-        Raises
-        ------
-        StoreError
-            When the database fails.
-        """
-        return last_day(self._database)
-
-    def retain(self, now: float) -> Retained:
-        """Delete the reports past their metric's retention. Their counts stay.
-
-        Parameters
-        ----------
-        now
-            Unix time in seconds.
-
-        Raises
-        ------
-        StoreError
-            When the database fails.
-        """
-        return retain(self._database, self._entries, now)
-
-    def counts(self, metric: Metric, first: int, last: int) -> dict[int, SupportCounts]:
-        """Return the support counts of each period in ``first .. last`` that has reports.
-
-        They are what was folded and what still is in the inbox, as of one moment, of the mechanism that `metric` has
-        now: reports of earlier parameters are never mixed in. Bits are counted by cohort; symbols and sets by value,
-        those under public seeds by label.
-
-        Raises
-        ------
-        StoreError
-            When the database fails, or what is asked for was never counted and its reports are gone.
-        ParameterError
-            When reports are counted by candidate and the metric has none.
-        """
-        return read_counts(self._database, metric, first, last)
-
-    def periods(self, metric_id: str) -> list[int]:
-        """Return the periods of which there are reports or counts, in order.
-
-        Raises
-        ------
-        StoreError
-            When the database fails.
-        """
-        return read_periods(self._database, metric_id)
-
-    def tally(self, metric_id: str, first: int, last: int) -> dict[tuple[int, bytes], int]:
-        """Return how many reports there are of each (period, mechanism digest) in ``first .. last``.
-
-        Raises
-        ------
-        StoreError
-            When the database fails.
-        """
-        return read_tally(self._database, metric_id, first, last)
-
-    def summary(self) -> Summary:
-        """Return what the store holds, in figures.
-
-        Raises
-        ------
-        StoreError
-            When the database fails.
-        """
-        return summarize(self._database)
-
-    def collected(self) -> list[tuple[StoredMetric, int]]:
-        """Return under which terms there are reports in the store, and how many of each: mechanism, period, retention.
-
-        Raises
-        ------
-        StoreError
-            When the database fails.
-        """
-        return read_collected(self._database)
-
-    def export(self, metric: Metric, first: int, last: int, path: str | os.PathLike[str]) -> int:
-        """Write the kept reports of the periods ``first .. last`` as Parquet; return how many there are.
-
-        Raises
-        ------
-        StoreError
-            When the database fails.
-        """
-        return export(self._database, metric, first, last, path)
-
-    def backup(self, path: str | os.PathLike[str]) -> int:
-        """Write everything, as of one moment, into a new SQLite file that opens as a store; return its reports.
-
-        The file is verified before it gets its name. Collectors go on writing meanwhile.
-
-        Raises
-        ------
-        StoreError
-            When the file exists, cannot be written, or the store is damaged.
-        """
-        return copies.backup(self._database, Path(path))
 
     def add_token(self, role: Role, application: str, expires: int | None = None) -> str:
         """Make a token and return it: it is not stored, and cannot be shown again.
@@ -261,34 +227,34 @@ class Store:
         role
             ``write`` for programs that report, ``admin`` for those that read.
         application
-            Whose token it is.
+            The name of the application that uses the token.
         expires
             Unix time in seconds from which it is refused.
 
         Raises
         ------
         ParameterError
-            When the role is none, or the application has no name.
+            When there is no such role, or the application has no name.
         """
-        return add_token(self._database, role, application, expires)
-
-    def tokens(self) -> list[Token]:
-        """Return what is stored of all tokens."""
-        return read_tokens(self._database)
-
-    def find_token(self, sha256: bytes) -> Token | None:
-        """Return the token of that SHA-256; whether it is `usable` is for the caller to ask."""
-        return find_token(self._database, sha256)
+        plain, token = make_token(role, application, expires)
+        row = {column.name: getattr(token, column.name) for column in TOKENS.columns}
+        self._database.write(lambda connection: connection.execute(TOKENS.insert(), [row]))
+        return plain
 
     def note_token_days(self, days: Mapping[str, int]) -> None:
-        """Keep the last day, counted from 1970, on which each token was used; by the tokens' ids.
+        """Store the last day, counted from 1970, on which each token was used, by the tokens' ids."""
 
-        Raises
-        ------
-        StoreError
-            When the database fails.
-        """
-        note_token_days(self._database, days)
+        def note(connection: Connection) -> None:
+            self._database.lock(connection)  # of two collectors, only one may make the row
+            for token, day in sorted(days.items()):
+                of_token = ABOUT.c.key == TOKEN_USED + token
+                last = connection.execute(select(ABOUT.c.value).where(of_token)).scalar()
+                if last is None:
+                    connection.execute(ABOUT.insert(), [{"key": TOKEN_USED + token, "value": str(day)}])
+                elif int(last) < day:
+                    connection.execute(update(ABOUT).where(of_token).values(value=str(day)))
+
+        self._database.write(note)
 
     def revoke_token(self, token_id: str) -> None:
         """Refuse a token from now on.
@@ -296,21 +262,47 @@ class Store:
         Raises
         ------
         ParameterError
-            When there is none of that id.
+            When no token has this id.
         """
-        revoke_token(self._database, token_id)
+        valid = TOKENS.c.id == token_id, TOKENS.c.revoked.is_(None)
+        revoke = update(TOKENS).where(*valid).values(revoked=int(time.time()))
+        if token_id.isascii() and self._database.write(lambda connection: connection.execute(revoke).rowcount):
+            return
+        if all(token.id != token_id for token in self.tokens()):
+            raise ParameterError(f"there is no token {token_id}: overstory store tokens list shows the ids")
 
-    def close(self) -> None:
-        """Close the database."""
-        self._database.close()
 
-    def __enter__(self) -> Self:
-        return self
+def _inbox_rows(batches: Iterable[Received]) -> list[dict[str, Any]]:
+    """Return one row of the inbox for each (metric, period, digest) that there are reports of."""
+    groups: dict[tuple[str, int, bytes, int, int], list[Received]] = {}
+    for batch in batches:
+        key = batch.metric, batch.period, batch.digest, batch.num_bits, batch.num_cohorts
+        groups.setdefault(key, []).append(batch)
+    rows = [_inbox_row(group) for group in groups.values()]
+    return [row for row in rows if row["num_reports"]]
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+
+def _inbox_row(group: Sequence[Received]) -> dict[str, Any]:
+    from overstory.protocol.wire.batch import cohort_width  # who only reads a store has no use for it
+
+    first, num_reports = group[0], sum(batch.num_reports for batch in group)
+    cohorts, bits = b"".join([batch.cohorts for batch in group]), b"".join([batch.bits for batch in group])
+    lengths = num_reports * cohort_width(first.num_cohorts), num_reports * (-(-first.num_bits // 8))
+    if (len(cohorts), len(bits)) != lengths:
+        raise ParameterError(
+            f"{first.metric}: {num_reports} reports of {first.num_bits} bits and {first.num_cohorts} cohorts do not "
+            f"have columns of {len(cohorts)} and {len(bits)} bytes"
+        )
+    return {
+        "metric": first.metric,
+        "period": first.period,
+        "digest": first.digest,
+        "num_bits": first.num_bits,
+        "num_cohorts": first.num_cohorts,
+        "num_reports": num_reports,
+        "cohorts": cohorts,
+        "bits": bits,
+    }
 
 
 def open_store(url: str, registry: MetricRegistry | None = None, *, create: bool = False) -> Store:
@@ -321,15 +313,15 @@ def open_store(url: str, registry: MetricRegistry | None = None, *, create: bool
     url
         ``sqlite:///FILE``, a file's name, or ``postgresql://USER:PASSWORD@HOST/DATABASE``.
     registry
-        The metrics that are collected. The store remembers how they are counted and how long they are kept.
+        The metrics that are collected. The store remembers how they are counted and how long their reports are stored.
     create
         Make the store when it does not exist.
 
     Raises
     ------
     StoreError
-        When there is no such store, it is somebody else's database, its schema is not this program's, or a metric's
-        periods have another length than those it was collected by.
+        When there is no such store, the database belongs to another program, its schema is not this program's, or a
+        metric's periods have another length than those it was collected by.
     ParameterError
         When a metric is counted by candidate, and its candidates were not read.
 
@@ -342,17 +334,14 @@ def open_store(url: str, registry: MetricRegistry | None = None, *, create: bool
     [True, False]
     """
     database = connect(url, create=create)
-    metrics = () if registry is None else tuple(registry.values())
     try:
         if create:
             migrate(database, create=True)
         check(database)
-        remember(database, metrics)
+        store = Store(database)
+        if registry is not None:
+            store.remember(registry)
     except BaseException:
         database.close()
         raise
-    return Store(database, _entries(metrics))
-
-
-def _entries(metrics: Iterable[Metric]) -> StoredMetrics:
-    return {(entry.metric, entry.mechanism.digest): entry for entry in map(StoredMetric.of, metrics)}
+    return store

@@ -1,0 +1,50 @@
+"""Settings of a collector: bounds on what it takes, and how often it does its upkeep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+MEBIBYTE: Final = 1 << 20
+
+DAY: Final = 86_400
+"""Seconds of a day; days are counted from 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Upper bounds. A request beyond one of them is refused with a reason, and nothing of it is stored.
+
+    Attributes
+    ----------
+    json_bytes
+        A body in JSON, inflated or not: it takes far longer to read, and about twenty times its size in memory.
+    queue_reports, queue_bytes
+        Everything that waits for its commit, what is being committed included.
+    reading_bytes
+        All bodies together that are being received, or wait to be inflated or parsed.
+    """
+
+    body_bytes: int = 8 * MEBIBYTE  # the body of a request, as it travels
+    json_bytes: int = MEBIBYTE
+    inflated_bytes: int = 16 * MEBIBYTE  # a compressed body after inflating, which stops there
+    uploads: int = 1_000  # per request
+    reports: int = 100_000  # per request
+    queue_reports: int = 1_000_000
+    queue_bytes: int = 128 * MEBIBYTE
+    reading_bytes: int = 128 * MEBIBYTE
+    reading_seconds: float = 30.0  # until a request has arrived completely
+    taking_seconds: float = 30.0  # until a sender has read an answer
+    head_bytes: int = 32 * 1024  # the head of a request, and its trailers
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepIntervals:
+    """Seconds between two runs of each task of the upkeep; 0: never."""
+
+    tokens: float = 2.0  # read the tokens again: a revoked one works for no longer than this
+    compact: float = 10.0  # look which reports should be counted and shuffled
+    within: float = 300.0  # reports are counted and shuffled after this time, however few they are
+    retain: float = 3600.0  # delete reports past their metric's retention
+    uses: float = 60.0  # note on which day tokens were last used
+    checkpoint: float = 1.0  # do what a writer to the store would otherwise have to do

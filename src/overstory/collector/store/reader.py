@@ -1,0 +1,304 @@
+"""The reading half of a store: counts, periods, a summary, stored reports, tokens. No server is needed for it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from sqlalchemy import ColumnElement, Connection, Table, func, select, union
+
+from overstory.collector.auth import Token
+from overstory.collector.store import backup as backups
+from overstory.collector.store.counts import (
+    count_reports,
+    counts_of_key,
+    keys_of,
+    read_batches,
+    shuffled,
+)
+from overstory.collector.store.database import Database
+from overstory.collector.store.metrics import StoredMetric, StoredMetrics, read_stored_metrics
+from overstory.collector.store.schema import (
+    ABOUT,
+    BATCH_IDS,
+    CHUNKS,
+    COUNTS,
+    IDS_DELETED,
+    INBOX,
+    REVISION,
+    TOKEN_USED,
+    TOKENS,
+)
+
+if TYPE_CHECKING:
+    from overstory.analysis.reports import ReportBatch, SupportCounts
+    from overstory.protocol.metrics import Metric
+
+
+@dataclass(frozen=True)
+class MetricSummary:
+    """One metric's reports of one mechanism.
+
+    Attributes
+    ----------
+    metric, digest
+        The metric's id, the mechanism's digest in hexadecimal.
+    first, last
+        The labels of the first and the last period, or their numbers while the period's length is unknown.
+    counted, kept, waiting
+        Reports in the counts, reports that are still stored, reports in the inbox.
+    """
+
+    metric: str
+    digest: str
+    mechanism: str | None  # its registry name; None when no registry has named it
+    first: str
+    last: str
+    counted: int
+    kept: int
+    waiting: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a store holds.
+
+    Attributes
+    ----------
+    url, kind, schema
+        The database, its kind, and the revision of its schema.
+    size
+        The size of the database, in bytes.
+    batch_ids
+        Number of stored batch ids; while an id is stored, no batch with this id is counted again.
+    metrics
+        A summary for each metric and mechanism.
+    """
+
+    url: str
+    kind: str
+    schema: str
+    size: int
+    batch_ids: int
+    metrics: tuple[MetricSummary, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the summary as JSON values."""
+        return asdict(self)
+
+
+class StoreReader:
+    """What can be read from a store.
+
+    Each method reads as of one moment, while collectors write. Each raises `StoreError` when the database fails.
+
+    Parameters
+    ----------
+    database
+        The open database: SQLite or PostgreSQL.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from overstory.collector.store import open_store
+    >>> with tempfile.TemporaryDirectory() as folder, open_store(f"{folder}/store.db", create=True) as store:
+    ...     store.summary().metrics, store.periods("colour")
+    ((), [])
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def url(self) -> str:
+        """The database's URL, without a password."""
+        return self._database.url
+
+    def in_place(self) -> bool:
+        """Whether the store is the one that was opened; False when its file was deleted, moved or replaced."""
+        return self._database.in_place()
+
+    def counts(self, metric: Metric, first: int, last: int) -> dict[int, SupportCounts]:
+        """Return the support counts of each period in ``first .. last`` that has reports.
+
+        Reports in the inbox are counted, too. Only reports of the mechanism that `metric` has now are counted, never
+        those of earlier parameters. Bits are counted by cohort; symbols and sets by value, or by label where the seeds
+        are public.
+
+        Raises
+        ------
+        StoreError
+            When the database fails, or the reports were counted for other candidates and are past retention.
+        ParameterError
+            When reports are counted by candidate and the metric has none.
+        """
+        entry = StoredMetric.of(metric)
+        with self._database.snapshot() as connection:
+            counts = {
+                key.period: counts_of_key(connection, entry, key)
+                for key in keys_of(connection, COUNTS, *_of_periods(COUNTS, entry, first, last))
+            }
+            for key in keys_of(connection, INBOX, *_of_periods(INBOX, entry, first, last)):
+                waiting = count_reports(connection, INBOX, entry, key)
+                counts[key.period] = counts[key.period] + waiting if key.period in counts else waiting
+        return dict(sorted(counts.items()))
+
+    def periods(self, metric_id: str) -> list[int]:
+        """Return the periods that have reports or counts, ascending."""
+        selects = (select(table.c.period).where(table.c.metric == metric_id) for table in (COUNTS, INBOX))
+        with self._database.snapshot() as connection:
+            return sorted(connection.execute(union(*selects)).scalars())
+
+    def tally(self, metric_id: str, first: int, last: int) -> dict[tuple[int, bytes], int]:
+        """Return the number of reports of each (period, mechanism digest) in ``first .. last``."""
+        reports: Counter[tuple[int, bytes]] = Counter()
+        with self._database.snapshot() as connection:
+            for table in (COUNTS, INBOX):
+                within = table.c.metric == metric_id, table.c.period >= first, table.c.period <= last
+                key = table.c.period, table.c.digest
+                rows = connection.execute(select(*key, func.sum(table.c.num_reports)).where(*within).group_by(*key))
+                for period, digest, number in rows:
+                    reports[period, bytes(digest)] += int(number)
+        return dict(sorted(reports.items()))
+
+    def reports(self, metric: Metric, first: int, last: int) -> Iterator[ReportBatch]:
+        """Yield the stored reports of the periods ``first .. last``, shuffled within some megabytes."""
+        entry = StoredMetric.of(metric)
+        with self._database.snapshot() as connection:
+            for table in (CHUNKS, INBOX):
+                for key in keys_of(connection, table, *_of_periods(table, entry, first, last)):
+                    for batch in read_batches(connection, table, key.of(table)):
+                        yield shuffled(batch)
+
+    def export(self, metric: Metric, first: int, last: int, path: str | os.PathLike[str]) -> int:
+        """Write the stored reports of the periods ``first .. last`` as Parquet; return the number of reports."""
+        from overstory.files.parquet import Label, write_parquet
+
+        mechanism, num_reports = metric.mechanism, 0
+
+        def counting() -> Iterator[ReportBatch]:
+            nonlocal num_reports
+            for batch in self.reports(metric, first, last):
+                num_reports += len(batch)
+                yield batch
+
+        label = Label(mechanism.payload_bits, mechanism.num_cohorts, mechanism.canonical())
+        write_parquet(path, counting(), label)
+        return num_reports
+
+    def backup(self, path: str | os.PathLike[str]) -> int:
+        """Write a backup: a new SQLite file that opens as a store; return the number of reports in it.
+
+        The file is verified before it gets its name.
+
+        Raises
+        ------
+        StoreError
+            When the file exists, cannot be written, or the store is damaged.
+        """
+        return backups.backup(self._database, Path(path))
+
+    def summary(self) -> Summary:
+        """Return what the store holds, in figures."""
+        with self._database.snapshot() as connection:
+            entries = read_stored_metrics(connection)
+            batch_ids = connection.execute(select(func.count()).select_from(BATCH_IDS)).scalar_one()
+            metrics = tuple(_metric_summaries(connection, entries))
+            size = self._database.size(connection)
+        return Summary(self.url, self._database.kind, REVISION, size, batch_ids, metrics)
+
+    def collected(self) -> list[tuple[StoredMetric, int]]:
+        """Return each metric and mechanism that the store has reports of, with the number of reports."""
+        with self._database.snapshot() as connection:
+            entries = read_stored_metrics(connection)
+            sums = [_sums(connection, table) for table in (COUNTS, INBOX)]
+        reports = {key: sum(of_table.get(key, _NONE)[0] for of_table in sums) for key in entries}
+        return [(entry, reports[key]) for key, entry in entries.items() if reports[key]]
+
+    def last_day(self) -> int | None:
+        """Return the last day, counted from 1970, on which expired batch ids were deleted; None: never."""
+        with self._database.snapshot() as connection:
+            day = connection.execute(select(ABOUT.c.value).where(ABOUT.c.key == IDS_DELETED)).scalar()
+        return None if day is None else int(day)
+
+    def tokens(self) -> list[Token]:
+        """Return what is stored of all tokens, the oldest first."""
+        with self._database.snapshot() as connection:
+            days = select(ABOUT.c.key, ABOUT.c.value).where(ABOUT.c.key.startswith(TOKEN_USED))
+            used = {row.key.removeprefix(TOKEN_USED): int(row.value) for row in connection.execute(days)}
+            rows = connection.execute(select(TOKENS).order_by(TOKENS.c.created, TOKENS.c.application, TOKENS.c.id))
+            return [
+                Token(
+                    id=row.id,
+                    sha256=bytes(row.sha256),
+                    role=row.role,
+                    application=row.application,
+                    created=row.created,
+                    expires=row.expires,
+                    revoked=row.revoked,
+                    used=used.get(row.id),
+                )
+                for row in rows
+            ]
+
+    def find_token(self, sha256: bytes) -> Token | None:
+        """Return the token with this SHA-256, also when it has expired or was revoked; None when there is none."""
+        return next((token for token in self.tokens() if token.sha256 == sha256), None)
+
+    def close(self) -> None:
+        """Close the database."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _of_periods(table: Table, entry: StoredMetric, first: int, last: int) -> tuple[ColumnElement[bool], ...]:
+    of_mechanism = table.c.metric == entry.metric, table.c.digest == entry.mechanism.digest
+    return (*of_mechanism, table.c.period >= first, table.c.period <= last)
+
+
+_Sums = tuple[int, int, int]
+"""A number of reports, and their first and last period."""
+
+_NONE: _Sums = (0, 0, 0)
+
+
+def _sums(connection: Connection, table: Table) -> dict[tuple[str, bytes], _Sums]:
+    """Return the sums of a table's reports by metric and mechanism digest."""
+    columns = table.c
+    sums = func.sum(columns.num_reports), func.min(columns.period), func.max(columns.period)
+    rows = connection.execute(select(columns.metric, columns.digest, *sums).group_by(columns.metric, columns.digest))
+    return {(metric, bytes(digest)): (int(total), first, last) for metric, digest, total, first, last in rows}
+
+
+def _metric_summaries(connection: Connection, entries: StoredMetrics) -> Iterator[MetricSummary]:
+    sums = {table.name: _sums(connection, table) for table in (COUNTS, CHUNKS, INBOX)}
+    periods: dict[tuple[str, bytes], set[int]] = defaultdict(set)
+    for of_table in sums.values():
+        for key, (_, first, last) in of_table.items():
+            periods[key] |= {first, last}
+    for key, ends in sorted(periods.items()):
+        entry = entries.get(key)
+        label = entry.period.label if entry else str
+        reports = {name: of_table.get(key, _NONE)[0] for name, of_table in sums.items()}
+        yield MetricSummary(
+            metric=key[0],
+            digest=key[1].hex(),
+            mechanism=entry.mechanism.name if entry else None,
+            first=label(min(ends)),
+            last=label(max(ends)),
+            counted=reports[COUNTS.name],
+            kept=reports[CHUNKS.name],
+            waiting=reports[INBOX.name],
+        )
