@@ -8,15 +8,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from overstory.analysis.reports import ReportBatch
 from overstory.files import candidates
-from overstory.files import reports_csv as reports_module
+from overstory.files import reports as reports_module
 from overstory.files.candidates import read_candidates, read_map, write_map
 from overstory.files.csv import Skipped
 from overstory.files.params import read_params, write_params
 from overstory.files.parquet import Label, read_parquet, write_parquet
 from overstory.files.rappor import Holding, read_counts, read_values, write_counts, write_values
-from overstory.files.reports import as_reports, read_packed, read_reports, write_packed
-from overstory.files.reports_csv import read_reports_csv
+from overstory.files.reports import read_packed, read_reports, read_reports_csv, write_packed
 from overstory.protocol.errors import OverstoryError, WireError
 from overstory.protocol.wire.batch import decode_batch
 from support.samples import CANDIDATES, COUNTS, MECHANISM, PARAMETERS, ROWS, batch, reports_csv, rows_of
@@ -38,7 +38,7 @@ FORMATS = {
     "candidates": (lambda path: path.write_text("ash\nelm, é\n"), read_candidates),
     "packed": (
         lambda path: write_packed(path, [RAW, RAW]),
-        lambda path: [as_reports(one) for one in read_packed(path)],
+        lambda path: [ReportBatch.from_wire(one) for one in read_packed(path)],
     ),
     "parquet": (lambda path: write_parquet(path, [batch()], LABEL), lambda path: list(read_parquet(path))),
     "any reports": (lambda path: write_packed(path, [RAW]), lambda path: list(read_reports(path, PARAMETERS))),

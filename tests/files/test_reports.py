@@ -13,12 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.files import arrow_csv
-from overstory.files import reports_csv as module
+from overstory.files import reports as module
 from overstory.files.csv import Skipped
 from overstory.files.params import RapporParameters
 from overstory.files.parquet import Label, read_label, read_parquet, write_parquet
-from overstory.files.reports import kind_of, read_packed, read_reports, sum_reports, write_packed
-from overstory.files.reports_csv import ReportRow, read_reports_csv, write_reports_csv
+from overstory.files.reports import (
+    ReportRow,
+    kind_of,
+    read_packed,
+    read_reports,
+    read_reports_csv,
+    sum_reports,
+    write_packed,
+    write_reports_csv,
+)
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.wire.batch import decode_batch, encode_columns
 from support.samples import MECHANISM, PARAMETERS, ROWS, batch, reports_csv, rows_of

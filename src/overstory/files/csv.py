@@ -16,7 +16,7 @@ from itertools import repeat
 from operator import add
 from typing import Any, BinaryIO, Final, TypeVar
 
-from overstory.files.io import Advance, FilePath, reading
+from overstory.files.io import Advance, FilePath, foreign, reading
 from overstory.protocol.errors import FormatError
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,19}")  # within 64 bits; Python's int would also take 1_000 and other scripts
@@ -171,28 +171,6 @@ class Block:
 
     first_line: int
     raw: bytes
-
-
-FOREIGN: Final = (
-    (b"PK\x03\x04", "a zip archive or an Excel workbook: unpack it, or save the sheet as CSV"),
-    (b"\xd0\xcf\x11\xe0", "an old Excel workbook: save the sheet as CSV"),
-    (b"\xff\xfe", "UTF-16 text: save it as UTF-8, or convert it (iconv -f utf-16 -t utf-8)"),
-    (b"\xfe\xff", "UTF-16 text: save it as UTF-8, or convert it (iconv -f utf-16 -t utf-8)"),
-    (b"\xfd7zXZ\0", "compressed by xz: unpack it (gz is read as it is)"),
-    (b"\x28\xb5\x2f\xfd", "compressed by zstd: unpack it (gz is read as it is)"),
-)
-"""How files begin that are not UTF-8 text, and what to do about them."""
-
-
-def foreign(head: bytes) -> str | None:
-    r"""Say what a file is that begins so and is no UTF-8 text; None when it may be.
-
-    Examples
-    --------
-    >>> foreign(b"PK\x03\x04..."), foreign(b"k,h,m,p,q,f")
-    ('this is a zip archive or an Excel workbook: unpack it, or save the sheet as CSV', None)
-    """
-    return next((f"this is {kind}" for begins, kind in FOREIGN if head.startswith(begins)), None)
 
 
 def blocks(stream: BinaryIO, source: str, size: int = BLOCK) -> Iterator[Block]:

@@ -24,6 +24,28 @@ STANDARD: Final = "-"
 """In place of a file's name: standard input, or standard output."""
 
 
+FOREIGN: Final = (
+    (b"PK\x03\x04", "a zip archive or an Excel workbook: unpack it, or save the sheet as CSV"),
+    (b"\xd0\xcf\x11\xe0", "an old Excel workbook: save the sheet as CSV"),
+    (b"\xff\xfe", "UTF-16 text: save it as UTF-8, or convert it (iconv -f utf-16 -t utf-8)"),
+    (b"\xfe\xff", "UTF-16 text: save it as UTF-8, or convert it (iconv -f utf-16 -t utf-8)"),
+    (b"\xfd7zXZ\0", "compressed by xz: unpack it (gz is read as it is)"),
+    (b"\x28\xb5\x2f\xfd", "compressed by zstd: unpack it (gz is read as it is)"),
+)
+"""How files begin that are not UTF-8 text, and what to do about them."""
+
+
+def foreign(head: bytes) -> str | None:
+    r"""Say what a file is that begins so and is no UTF-8 text; None when it may be.
+
+    Examples
+    --------
+    >>> foreign(b"PK\x03\x04..."), foreign(b"k,h,m,p,q,f")
+    ('this is a zip archive or an Excel workbook: unpack it, or save the sheet as CSV', None)
+    """
+    return next((f"this is {kind}" for begins, kind in FOREIGN if head.startswith(begins)), None)
+
+
 class _Counted(io.FileIO):
     """A file that tells how many bytes were read."""
 

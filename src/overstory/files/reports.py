@@ -1,24 +1,34 @@
 """Reports from a file of any kind, as batches or already added up.
 
 Packed reports (.ovsb): wire batches one after the other, read and written one at a time.
+
+reports.csv: header ``client,cohort,bloom,prr,irr``, bits as text, most significant first. Only `cohort` and `irr` (also
+called `rappor`, as in Google's older files) are needed to sum, wherever they stand. `bloom` and `prr` never leave a
+device; tests of a client compare them with another client's.
 """
 
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
+
+import numpy as np
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.files.io import is_standard, reading, writing
+from overstory.files.arrow_csv import SMALLEST, read_block
+from overstory.files.csv import Block, Skipped, bits, blocks, quoted, records, row_parser, split_header, whole
+from overstory.files.io import is_standard, reading, writing, writing_text
 from overstory.protocol.encodings.hashing import FAMILIES
 from overstory.protocol.errors import FormatError, ParameterError, WireError
 from overstory.protocol.wire.batch import HEADER, MAGIC, Batch, batch_length, decode_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from overstory.files.csv import Skipped
+    from numpy.typing import NDArray
+
     from overstory.files.io import Advance, FilePath
     from overstory.files.params import RapporParameters
 
@@ -63,20 +73,18 @@ def read_reports(
     """
     source = os.fspath(path)
     start = _first_bytes(path)
-    known = _Known(source, parameters, hash_family, hash_key)
+    expected = _Expected(source, parameters, hash_family, hash_key)
     if start == MAGIC:
         for batch in read_packed(path, skipped=skipped, advance=advance):
-            known.check(batch.num_bits, batch.num_cohorts, batch.digest)
-            yield as_reports(batch)
+            expected.check(batch.num_bits, batch.num_cohorts, batch.digest)
+            yield ReportBatch.from_wire(batch)
     elif start == PARQUET_MAGIC:
         from overstory.files.parquet import read_label, read_parquet
 
         label = read_label(path)
-        known.check(label.num_bits, label.num_cohorts, label.digest)
+        expected.check(label.num_bits, label.num_cohorts, label.digest)
         yield from read_parquet(path, advance=advance)
     else:
-        from overstory.files.reports_csv import read_reports_csv
-
         yield from read_reports_csv(path, parameters.k, parameters.m, skipped=skipped, advance=advance)
 
 
@@ -88,7 +96,7 @@ def _first_bytes(path: FilePath) -> bytes:
         return stream.read(4)
 
 
-class _Known:
+class _Expected:
     """What labelled reports must say of themselves."""
 
     def __init__(self, source: str, parameters: RapporParameters, hash_family: str | None, hash_key: str) -> None:
@@ -183,6 +191,122 @@ def _rest(stream: BinaryIO, header: bytes, name: str, source: str) -> bytes:
     return b"".join(pieces)
 
 
-def as_reports(batch: Batch) -> ReportBatch:
-    """Return a wire batch as arrays."""
-    return ReportBatch.from_wire(batch)
+COLUMNS = ("client", "cohort", "bloom", "prr", "irr")
+NEEDED = ("cohort", "irr")
+OTHER_NAMES: Final = {"irr": "rappor"}
+
+
+class ReportRow(NamedTuple):
+    """A report with all that the device knows of it; the bits are integers."""
+
+    client: str
+    cohort: int
+    bloom: int
+    prr: int
+    irr: int
+
+
+def write_reports_csv(path: FilePath, rows: Iterable[ReportRow], num_bits: int) -> None:
+    """Write reports.csv, in a stream."""
+    with writing_text(path) as text:
+        text.write(",".join(COLUMNS) + "\n")
+        for client, cohort, *vectors in rows:
+            cells = ",".join(f"{bits:0{num_bits}b}" for bits in vectors)
+            text.write(f"{quoted(client)},{cohort},{cells}\n")
+
+
+def read_reports_csv(
+    path: FilePath,
+    num_bits: int,
+    num_cohorts: int,
+    *,
+    skipped: Skipped | None = None,
+    advance: Advance | None = None,
+) -> Iterator[ReportBatch]:
+    """Yield the reports in batches, in a stream: memory does not grow with the file."""
+    source = os.fspath(path)
+    with reading(path, advance) as stream:
+        names, rest = split_header(blocks(stream, source), source, NEEDED, OTHER_NAMES)
+        table = _Table(source, names, num_bits, num_cohorts)
+        for block in rest:
+            yield table.quick(block) or table.exact(block, skipped)
+
+
+class _Table:
+    """The columns of one file, and what its reports must look like."""
+
+    def __init__(self, source: str, names: Sequence[str], num_bits: int, num_cohorts: int) -> None:
+        self.source, self.num_bits, self.num_cohorts = source, num_bits, num_cohorts
+        self.cohort, self.irr, self.width = names.index("cohort"), names.index("irr"), len(names)
+        self._whole_cohort = partial(whole, low=0, high=num_cohorts - 1)
+        columns = (
+            (self.irr, "irr", partial(bits, num_bits=num_bits)),
+            (self.cohort, "cohort", self._whole_cohort),
+        )
+        self._parse = row_parser(len(names), columns)
+
+    def batch(self, cohorts: NDArray[np.uint16], bits: NDArray[np.uint64]) -> ReportBatch:
+        """Return the batch of these columns."""
+        return ReportBatch(cohorts, bits, self.num_bits, self.num_cohorts)
+
+    def exact(self, block: Block, skipped: Skipped | None) -> ReportBatch:
+        """Read record by record; the first bad one is named, or all are counted."""
+        width = 8 * -(-self.num_bits // 64)
+        cohorts, octets = [], bytearray()
+        for irr, cohort in records(block, self.source, self._parse, skipped):
+            cohorts.append(cohort)
+            octets += irr.to_bytes(width, "little")
+        matrix = np.frombuffer(bytes(octets), "<u8").astype(np.uint64, copy=False).reshape(-1, width // 8)
+        return self.batch(np.array(cohorts, np.uint16), matrix)
+
+    def quick(self, block: Block) -> ReportBatch | None:
+        """Read a large block of well-formed records at once, or return None."""
+        if len(block.raw) < SMALLEST:
+            return None
+        import pyarrow as pa
+
+        names = [str(i) for i in range(self.width)]
+        types = {names[self.cohort]: pa.dictionary(pa.int32(), pa.binary()), names[self.irr]: pa.binary()}
+        table = read_block(block.raw, names, types)
+        if table is None or not table.num_rows:
+            return None
+        cohorts = self._cohorts(_single(table.column(0)))
+        bits = packed_text(_single(table.column(1)), self.num_bits)
+        return None if cohorts is None or bits is None else self.batch(cohorts, bits)
+
+    def _cohorts(self, column: Any) -> NDArray[np.uint16] | None:
+        """Each text that occurs is read once, by the exact reader's own rule."""
+        texts = (text.decode("utf-8", "surrogateescape") for text in column.dictionary.to_pylist())
+        try:
+            cohorts = [self._whole_cohort(text) for text in texts]
+        except FormatError:
+            return None
+        indices: NDArray[np.int32] = column.indices.to_numpy()
+        return np.array(cohorts, np.uint16)[indices]
+
+
+def packed_text(column: Any, num_bits: int) -> NDArray[np.uint64] | None:
+    """Pack an Arrow column of bits written as text, most significant first.
+
+    Returns
+    -------
+    bits : ndarray of uint64, shape (n, ceil(num_bits / 64)), or None
+        None when a text is not `num_bits` characters 0 or 1.
+    """
+    _, edges, characters = column.buffers()
+    ends = np.frombuffer(edges, np.int32)[column.offset : column.offset + len(column) + 1]
+    if (np.diff(ends) != num_bits).any():
+        return None
+    text = np.frombuffer(characters, np.uint8)[ends[0] : ends[-1]].reshape(-1, num_bits)
+    words = -(-num_bits // 64)
+    padded = np.zeros((len(column), 64 * words), np.uint8)
+    digits = padded[:, -num_bits:]
+    np.bitwise_xor(text, np.uint8(ord("0")), out=digits)
+    if digits.max() > 1:
+        return None
+    little = np.ascontiguousarray(np.packbits(padded, axis=1)[:, ::-1])
+    return little.view("<u8").astype(np.uint64, copy=False)
+
+
+def _single(column: Any) -> Any:
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

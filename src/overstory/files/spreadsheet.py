@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, TextIO
 
-from overstory.analysis.tables.output import csv_line
+from overstory.files.csv import quoted
 from overstory.files.io import FilePath, writing_text
 
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -29,7 +29,7 @@ def for_spreadsheet(lines: Iterable[str]) -> Iterator[str]:
     ['value,estimate\n', "'=1+1,-2.5\n", "''tis,7\n"]
     """
     for cells in csv.reader(lines):
-        yield csv_line([MARK + cell if _is_marked(cell) else cell for cell in cells])
+        yield ",".join(quoted(MARK + cell if _is_marked(cell) else cell) for cell in cells) + "\n"
 
 
 def _is_marked(cell: str) -> bool:
@@ -51,7 +51,7 @@ def writing_csv(path: FilePath, *, spreadsheet: bool) -> Iterator[TextIO]:
         if not spreadsheet:
             yield text
             return
-        held = io.StringIO(newline="")
-        yield held
-        held.seek(0)
-        text.writelines(for_spreadsheet(held))
+        lines = io.StringIO(newline="")
+        yield lines
+        lines.seek(0)
+        text.writelines(for_spreadsheet(lines))

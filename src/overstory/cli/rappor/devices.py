@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final, cast
 
 from overstory.files.rappor import Holding
-from overstory.files.reports_csv import ReportRow
+from overstory.files.reports import ReportRow
 from overstory.protocol.canonical import context
 from overstory.protocol.entropy import KeyedEntropy, SystemEntropy
 from overstory.protocol.mechanisms.base import Report

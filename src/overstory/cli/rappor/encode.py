@@ -81,7 +81,7 @@ def _write(path: str, fleet: Fleet, holdings: Iterator[Holding]) -> None:
 
     kind, encoding = kind_of(path), fleet.mechanism.encoding
     if kind == "csv":
-        from overstory.files.reports_csv import write_reports_csv
+        from overstory.files.reports import write_reports_csv
 
         write_reports_csv(path, map(fleet.row, holdings), encoding.num_bits)
     elif kind == "ovsb":
@@ -89,9 +89,9 @@ def _write(path: str, fleet: Fleet, holdings: Iterator[Holding]) -> None:
 
         write_packed(path, fleet.batches(holdings))
     else:
+        from overstory.analysis.reports import ReportBatch
         from overstory.files.parquet import Label, write_parquet
-        from overstory.files.reports import as_reports
         from overstory.protocol.wire.batch import decode_batch
 
         label = Label(encoding.num_bits, encoding.num_cohorts, fleet.mechanism.canonical())
-        write_parquet(path, (as_reports(decode_batch(raw)) for raw in fleet.batches(holdings)), label)
+        write_parquet(path, (ReportBatch.from_wire(decode_batch(raw)) for raw in fleet.batches(holdings)), label)

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from overstory.files.csv import foreign
-from overstory.files.io import reading
+from overstory.files.io import foreign, reading
 from overstory.presentation.streams import printable
 from overstory.protocol.errors import FormatError, ParameterError
 
