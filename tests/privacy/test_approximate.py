@@ -12,7 +12,8 @@ from itertools import product
 import pytest
 
 from overstory.privacy import Event, Ledger, Spend, delta_at, epsilon_at, statement, terms_of
-from overstory.privacy.payload_terms import BitTerms, SymbolTerms
+from overstory.privacy.payloads.bits import BitTerms
+from overstory.privacy.payloads.symbols import SymbolTerms
 from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism

@@ -12,7 +12,7 @@ from test_epsilons_of_tables import made
 
 from overstory.privacy import attack, statement
 from overstory.privacy.attacks.posterior import posterior
-from overstory.privacy.attacks.success import CANDIDATES, percent
+from overstory.privacy.payloads.success import CANDIDATES, percent
 from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report

@@ -238,5 +238,5 @@ def test_a_symbol_that_is_none_is_refused():
 
 
 def test_a_mechanism_of_an_unknown_kind_is_refused():
-    with pytest.raises(ParameterError, match="not known"):
+    with pytest.raises(ParameterError, match="nothing is known"):
         evidence_of(type("Other", (), {"name": "other"})(), [Report(0, 0)])

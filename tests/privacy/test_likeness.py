@@ -7,8 +7,8 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from overstory.privacy.attacks.likeness import Likeness, likeness_of
 from overstory.privacy.attacks.linkability import linkability
+from overstory.privacy.payloads.likeness import Likeness
 from overstory.protocol.encodings.base import encode
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.payloads import SymbolMechanism
@@ -102,7 +102,7 @@ def test_one_round_shares_its_payload_and_no_round_but_a_fresh_one_nothing():
     ranges = linkability(numeric("ranges", domain_size=16, epsilon=1.0, branching=4))
     assert ranges.shared(1) == ranges.unchanged.shannon_bits
     two = mechanism("l-osue", domain_size=5, **TWO)
-    assert Likeness(levels=(likeness_of(two), Likeness())).beyond(1) == likeness_of(two).beyond(1) / 2
+    assert Likeness(levels=(linkability(two).likeness, Likeness())).beyond(1) == linkability(two).likeness.beyond(1) / 2
 
 
 def test_what_many_bits_share_as_a_review_measured_it():

@@ -13,12 +13,11 @@ from overstory._lazy import lazy_names
 if TYPE_CHECKING:
     from overstory.privacy.accounts import Event, Spend
     from overstory.privacy.approximate import delta_at, epsilon_at
-    from overstory.privacy.attacks.success import Attack, attack
     from overstory.privacy.caveats import map_differences
     from overstory.privacy.claims import Claim
-    from overstory.privacy.histories.pairs import epsilon_between
     from overstory.privacy.ledger import Ledger, OverspentError, Quote, across_devices, across_people
-    from overstory.privacy.payload_terms import change_leak, terms_of
+    from overstory.privacy.payload_terms import attack, change_leak, epsilon_between, terms_of
+    from overstory.privacy.payloads.success import Attack
     from overstory.privacy.statements import PrivacyStatement, statement
 
 __all__ = [
@@ -45,7 +44,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "Attack": "privacy.attacks.success",
+        "Attack": "privacy.payloads.success",
         "Claim": "privacy.claims",
         "Event": "privacy.accounts",
         "Ledger": "privacy.ledger",
@@ -55,11 +54,11 @@ __getattr__, __dir__ = lazy_names(
         "Spend": "privacy.accounts",
         "across_devices": "privacy.ledger",
         "across_people": "privacy.ledger",
-        "attack": "privacy.attacks.success",
+        "attack": "privacy.payload_terms",
         "change_leak": "privacy.payload_terms",
         "delta_at": "privacy.approximate",
         "epsilon_at": "privacy.approximate",
-        "epsilon_between": "privacy.histories.pairs",
+        "epsilon_between": "privacy.payload_terms",
         "map_differences": "privacy.caveats",
         "statement": "privacy.statements",
         "terms_of": "privacy.payload_terms",

@@ -27,7 +27,7 @@ from operator import mul
 from typing import Final, NamedTuple
 
 from overstory.privacy.histories.pairs import SLACK
-from overstory.privacy.payload_terms import BitTerms
+from overstory.privacy.payloads.bits import BitTerms
 from overstory.privacy.terms import Terms
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.probability import ONE

@@ -1,207 +1,74 @@
-"""The terms of each kind of mechanism: bits, symbols, sets."""
+"""Which kind of payload discloses what: the one table, and what is asked of any mechanism through it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from fractions import Fraction
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from overstory.privacy.histories.bits import worst_of_bits
-from overstory.privacy.histories.changes import bits_change, symbol_change
-from overstory.privacy.histories.pairs import Worst, check_reports
-from overstory.privacy.histories.symbols import worst_of_symbols
+from overstory.privacy.payloads.base import Disclosure
+from overstory.privacy.payloads.bits import BitDisclosure
+from overstory.privacy.payloads.constant import Constant, mixed
+from overstory.privacy.payloads.likeness import Likeness
+from overstory.privacy.payloads.numbers import NumberDisclosure, NumberTerms
+from overstory.privacy.payloads.sets import SetDisclosure
+from overstory.privacy.payloads.success import CANDIDATES, Attack, bounded
+from overstory.privacy.payloads.symbols import SymbolDisclosure
 from overstory.privacy.terms import Terms
-from overstory.protocol.channels import BinaryChannel, Rounds, SymbolChannel
-from overstory.protocol.encodings.base import Shape
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
-from overstory.protocol.mechanisms.sets import SetMechanism, set_epsilon
-from overstory.protocol.numeric.randomizer import NumericRandomizer
 from overstory.protocol.numeric.ranges import RangeRandomizer
 from overstory.protocol.numeric.registry import NumericMechanism
-from overstory.protocol.probability import ONE, log_ratio, round_up
-from overstory.protocol.sampling import SymbolRounds
-
-Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class BitTerms(Terms):
-    """Two binary channels, and how far two encodings can be apart.
+class LevelDisclosure(Disclosure[RangeRandomizer]):
+    """What a report of one level of a tree discloses: what that level's mechanism does, and the level."""
 
-    Attributes
-    ----------
-    permanent, instantaneous
-        (P(1|1), P(1|0)) over 2**32.
-    shapes
-        How two values' bits can lie to each other; see `Encoding.shapes`. How nothing's do follows: `with_nothing`.
-    """
-
-    kind: ClassVar[str] = "bits"
-    permanent: Pair
-    instantaneous: Pair
-    differences: tuple[Pair, ...]  # worst pairs (ones lowered, zeros raised)
-    shapes: tuple[Shape, ...]
-    most_values: int | None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shapes", tuple(Shape(*shape) for shape in self.shapes))
+    terms_type: ClassVar[type[Terms]] = NumberTerms
 
     @property
-    def rounds(self) -> Rounds:
-        """The channels."""
-        return Rounds(*(BinaryChannel(Fraction(a, ONE), Fraction(b, ONE)) for a, b in self._channels))
+    def terms(self) -> Terms:
+        """Those of the worst level; a node of the last one is a symbol, so no level has more values."""
+        return terms_of(max(reversed(self.mechanism.mechanisms), key=lambda level: level.epsilon_report))
 
     @property
-    def _channels(self) -> tuple[Pair, Pair]:
-        return self.permanent, self.instantaneous
+    def _levels(self) -> tuple[Disclosure[Any], ...]:
+        return tuple(disclosure_of(level) for level in self.mechanism.mechanisms)
+
+    def attack(self, candidates: int) -> Attack:  # noqa: ARG002 - a domain says how many there are
+        """Return the bounds on every mechanism of this epsilon."""
+        return bounded(self.mechanism.domain_size, self.mechanism.epsilon_report, self.mechanism.epsilon_permanent)
 
     @property
-    def fresh(self) -> bool:
-        """Whether the permanent round changes nothing."""
-        return self.permanent == (ONE, 0)
+    def payload(self) -> Constant:
+        """The level, and its own permanent response."""
+        return mixed((1 / self.mechanism.num_cohorts, level.unchanged) for level in self._levels)
 
     @property
-    def epsilon_permanent(self) -> float:
-        """Epsilon of seeing the permanent response itself."""
-        return self.rounds.epsilon_permanent(self.differences)
-
-    def _few(self, reports: int) -> float:
-        return self.rounds.epsilon(self.differences, reports=reports)
-
-    def change_leak(self, reports: int) -> float:
-        """Exact epsilon of one change within `reports` reports: all bits speak."""
-        return bits_change(self.rounds, self.shapes, reports)
-
-    def _worst(self, reports: int) -> Worst:
-        if self.rounds.instantaneous.is_identity:
-            return super()._worst(reports)
-        return worst_of_bits(self.rounds, self.shapes, self.most_values, reports)
-
-    def canonical(self) -> dict[str, Any]:
-        """Return the terms as JSON values."""
-        lists = {"differences": list(map(list, self.differences)), "shapes": list(map(list, self.shapes))}
-        channels = {"permanent": list(self.permanent), "instantaneous": list(self.instantaneous)}
-        return {"kind": self.kind, **channels, **lists, "most_values": self.most_values}
+    def likeness(self) -> Likeness:
+        """Those of the levels."""
+        return Likeness(levels=tuple(level.likeness for level in self._levels))
 
 
-@dataclass(frozen=True)
-class SymbolTerms(Terms):
-    """Two k-ary channels: the probability of keeping, over 2**32, apart from the uniform draw."""
-
-    kind: ClassVar[str] = "symbols"
-    num_symbols: int
-    permanent: int
-    instantaneous: int
-    most_values: int | None
-
-    @property
-    def rounds(self) -> SymbolRounds:
-        """The channels."""
-        alphas = Fraction(self.permanent, ONE), Fraction(self.instantaneous, ONE)
-        return SymbolRounds(*(SymbolChannel(self.num_symbols, alpha) for alpha in alphas))
-
-    @property
-    def fresh(self) -> bool:
-        """Whether the permanent round changes nothing."""
-        return self.permanent == ONE
-
-    @property
-    def epsilon_permanent(self) -> float:
-        """Epsilon of seeing the permanent symbol itself."""
-        return self.rounds.epsilon_permanent
-
-    def _few(self, reports: int) -> float:
-        return self.rounds.epsilon(reports=reports)
-
-    def change_leak(self, reports: int) -> float:
-        """Exact epsilon of one change of symbol, or to nothing or from it, within `reports` reports."""
-        return symbol_change(self.rounds, reports)
-
-    def _worst(self, reports: int) -> Worst:
-        if self.instantaneous == ONE:
-            return super()._worst(reports)
-        return worst_of_symbols(self.rounds, self.most_values or self.num_symbols, reports)
-
-    def canonical(self) -> dict[str, Any]:
-        """Return the terms as JSON values."""
-        return {"kind": self.kind, **asdict(self)}
-
-
-@dataclass(frozen=True)
-class SetTerms(Terms):
-    """One memoized output per value: (K, c_set) of the set system, and P(in the value's set) over 2**32."""
-
-    kind: ClassVar[str] = "sets"
-    outputs: int
-    own: int
-    inside: int
-    most_values: int | None
-
-    @property
-    def fresh(self) -> bool:
-        """Never: the output is memoized."""
-        return False
-
-    @property
-    def epsilon_permanent(self) -> float:
-        """Epsilon of one report: all others are the same."""
-        return set_epsilon(self.outputs, self.own, Fraction(self.inside, ONE))
-
-    def _few(self, reports: int) -> float:  # noqa: ARG002 - one memoized output, however often it is sent
-        return self.epsilon_permanent
-
-    def change_leak(self, reports: int) -> float:
-        """Infinite: one value always sends one output."""
-        check_reports(reports, 2)
-        return float("inf")
-
-    def canonical(self) -> dict[str, Any]:
-        """Return the terms as JSON values."""
-        return {"kind": self.kind, **asdict(self)}
-
-
-@dataclass(frozen=True)
-class NumberTerms(Terms):
-    """One memoized report per position of a number: the largest ratio of its probabilities, exp(epsilon), exact."""
-
-    kind: ClassVar[str] = "numbers"
-    odds: Pair
-    most_values: int
-
-    def __post_init__(self) -> None:
-        over, under = self.odds
-        if not over >= under > 0:
-            raise ParameterError(f"odds = {over}/{under}: give the larger probability over the smaller")
-
-    @property
-    def fresh(self) -> bool:
-        """Never: the report of a position is memoized."""
-        return False
-
-    @property
-    def epsilon_permanent(self) -> float:
-        """Epsilon of one report: all others are the same."""
-        return round_up(log_ratio(Fraction(*self.odds), Fraction(1)))
-
-    def _few(self, reports: int) -> float:  # noqa: ARG002 - one memoized report, however often it is sent
-        return self.epsilon_permanent
-
-    def change_leak(self, reports: int) -> float:
-        """Infinite: one position always sends one report."""
-        check_reports(reports, 2)
-        return float("inf")
-
-    def canonical(self) -> dict[str, Any]:
-        """Return the terms as JSON values."""
-        return {"kind": self.kind, "odds": list(self.odds), "most_values": self.most_values}
-
-
-KINDS: Final[dict[str, type[BitTerms | SymbolTerms | SetTerms | NumberTerms]]] = {
-    kind.kind: kind for kind in (BitTerms, SymbolTerms, SetTerms, NumberTerms)
+DISCLOSURES: Final[dict[str, type[Disclosure[Any]]]] = {
+    "bits": BitDisclosure,
+    "symbols": SymbolDisclosure,
+    "sets": SetDisclosure,
+    "numbers": NumberDisclosure,
+    "levels": LevelDisclosure,
 }
+"""By `Mechanism.payload`."""
+KINDS: Final = {disclosure.terms_type.kind: disclosure.terms_type for disclosure in DISCLOSURES.values()}
+"""By the name that the canonical form of terms begins with."""
+
+
+def disclosure_of(mechanism: Mechanism | NumericMechanism) -> Disclosure[Any]:
+    """Return what a mechanism's reports disclose."""
+    disclosure = DISCLOSURES.get(getattr(mechanism, "payload", ""))
+    if disclosure is None:
+        raise ParameterError(f"nothing is known of the privacy of a {type(mechanism).__name__}")
+    return disclosure(mechanism)
 
 
 def terms_of(mechanism: Mechanism | NumericMechanism) -> Terms:
@@ -223,20 +90,7 @@ def terms_of(mechanism: Mechanism | NumericMechanism) -> Terms:
     >>> terms_of(grr(domain_size=4, epsilon=1.0))
     SymbolTerms(num_symbols=4, permanent=1290591209, instantaneous=4294967296, most_values=4)
     """
-    if isinstance(mechanism, RangeRandomizer):  # a node of the last level is a symbol: no level has more values
-        return terms_of(max(reversed(mechanism.mechanisms), key=lambda level: level.epsilon_report))
-    if isinstance(mechanism, NumericRandomizer):
-        return NumberTerms(mechanism.odds.as_integer_ratio(), mechanism.num_positions)
-    if isinstance(mechanism, BitMechanism):
-        return _bits(mechanism)
-    if isinstance(mechanism, SymbolMechanism):
-        rounds, symbols = mechanism.rounds, mechanism.encoding.num_symbols
-        permanent, instantaneous = int(rounds.permanent.alpha * ONE), int(rounds.instantaneous.alpha * ONE)
-        return SymbolTerms(symbols, permanent, instantaneous, min(symbols, domain_size(mechanism) or symbols))
-    if isinstance(mechanism, SetMechanism):
-        outputs, own, _ = mechanism.encoding.sizes
-        return SetTerms(outputs, own, int(mechanism.inside * ONE), domain_size(mechanism))
-    raise ParameterError(f"nothing is known of the privacy of a {type(mechanism).__name__}")
+    return disclosure_of(mechanism).terms
 
 
 def change_leak(mechanism: Mechanism, reports: int = 2) -> float:
@@ -269,24 +123,65 @@ def change_leak(mechanism: Mechanism, reports: int = 2) -> float:
     return terms_of(mechanism).change_leak(reports)
 
 
-def domain_size(mechanism: Mechanism | NumericMechanism) -> int | None:
-    """Return how many values there are, where that is known; of numbers, the positions that can be told apart."""
-    if isinstance(mechanism, NumericRandomizer):
-        return mechanism.num_positions
-    held = mechanism if isinstance(mechanism, RangeRandomizer) else mechanism.encoding
-    size: int | None = getattr(held, "domain_size", None)
-    return size
+def epsilon_between(mechanism: Mechanism, first: Sequence[Any], second: Sequence[Any], *, cohort: int = 0) -> float:
+    """Exact epsilon between two histories of values of one device, rounded up.
+
+    Of values alone: that a device had nothing to report is no value here. `change_leak` and `Terms.epsilon_any` count
+    that as well.
+
+    Parameters
+    ----------
+    mechanism
+        The mechanism that both histories are reported with.
+    first, second
+        The value of each report, in order.
+    cohort
+        The device's cohort, or its hash seed, from 0.
+
+    Raises
+    ------
+    ParameterError
+        When the histories differ in length or are too varied to enumerate, or a value is outside the domain.
+
+    Examples
+    --------
+    Two reports of one value against two of another, and against a change, which is more visible:
+
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> basic = mechanism("basic-rappor", domain_size=64)
+    >>> round(epsilon_between(basic, [1, 1], [2, 2]), 3)
+    1.009
+    >>> round(epsilon_between(basic, [1, 1], [1, 2]), 3)
+    4.305
+    """
+    return disclosure_of(mechanism).epsilon_between(first, second, cohort)
 
 
-def _bits(mechanism: BitMechanism) -> BitTerms:
-    encoding, rounds = mechanism.encoding, mechanism.rounds
-    return BitTerms(
-        rounds.permanent.thresholds,
-        rounds.instantaneous.thresholds,
-        tuple((lowered, raised) for lowered, raised in encoding.differences),
-        encoding.shapes(equal_bits=not mechanism.permanence.by_bits),
-        encoding.most_values,
-    )
+def attack(mechanism: Mechanism | NumericMechanism, values: int | None = None) -> Attack:
+    """Return what the best attacker achieves against a mechanism.
+
+    Parameters
+    ----------
+    mechanism
+        The mechanism, or what takes numbers.
+    values
+        How many values are equally likely before; ignored where there is a domain. None: `CANDIDATES`.
+
+    Raises
+    ------
+    ParameterError
+        When `values` is not at least two.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> grr = attack(mechanism("grr", domain_size=4, epsilon=1.0))
+    >>> percent(grr.prior), percent(grr.report.guess), percent(grr.report.true_positives)
+    ('25.00%', '47.54%', '2.72%')
+    """
+    if values is not None and (not isinstance(values, int) or isinstance(values, bool) or values < 2):
+        raise ParameterError(f"values = {values!r}: give a whole number, at least 2")
+    return disclosure_of(mechanism).attack(values or CANDIDATES)
 
 
 def terms_from_json(read: Mapping[str, Any]) -> Terms:

@@ -10,8 +10,7 @@ from typing import Any
 
 from overstory.privacy.approximate import DELTA, epsilon_at
 from overstory.privacy.attacks.linkability import Linkability, linkability
-from overstory.privacy.attacks.success import Attack, attack
-from overstory.privacy.caveats import Positions, cautions, map_differences
+from overstory.privacy.caveats import Positions, cautions
 from overstory.privacy.claims import (
     ANY_BOUND,
     ANY_CERTAIN,
@@ -29,12 +28,11 @@ from overstory.privacy.claims import (
     by_number,
     finite,
 )
-from overstory.privacy.payload_terms import domain_size, terms_of
+from overstory.privacy.payload_terms import attack, disclosure_of, terms_of
+from overstory.privacy.payloads.success import Attack
 from overstory.privacy.terms import Terms
 from overstory.privacy.text import epsilon_text, sentences
-from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.numeric.registry import NumericMechanism
 
 __all__ = ["Claim", "PrivacyStatement", "by_number", "finite", "statement"]
@@ -197,7 +195,7 @@ def statement(
     (9.68, True)
     """
     terms, epsilons = terms_of(mechanism), tuple(reports)
-    on_map = {} if positions is None else _on_map(mechanism, positions)
+    on_map = (None, None) if positions is None else disclosure_of(mechanism).on_map(positions)
     together = _any_values(mechanism, terms, epsilons)
     approximate = {n: epsilon_at(terms, n, delta) for n in together} if terms.fresh else {}
     return PrivacyStatement(
@@ -214,8 +212,9 @@ def statement(
         epsilon_at_delta=MappingProxyType(approximate),
         linkable=linkability(mechanism),
         cautions=MappingProxyType(cautions(mechanism, terms)),
-        domain_size=domain_size(mechanism),
-        **on_map,
+        domain_size=mechanism.domain_size,
+        map_epsilon_report=on_map[0],
+        map_epsilon_permanent=on_map[1],
     )
 
 
@@ -224,16 +223,6 @@ def _any_values(mechanism: Mechanism | NumericMechanism, terms: Terms, reports: 
     window: int | None = mechanism.parameters.get("window")
     numbers = {n for n in (*reports, *((window, 10 * window) if window else ())) if n > 1}
     return {n: terms.epsilon_any(n) for n in sorted(numbers)}
-
-
-def _on_map(mechanism: Mechanism | NumericMechanism, positions: Positions) -> dict[str, float]:
-    if not isinstance(mechanism, BitMechanism):
-        raise ParameterError(f"{mechanism.name} has no candidate map: only Bloom filters have")
-    pairs = map_differences(positions, mechanism.encoding)
-    return {
-        "map_epsilon_report": mechanism.rounds.epsilon(pairs),
-        "map_epsilon_permanent": mechanism.rounds.epsilon_permanent(pairs),
-    }
 
 
 def _claims_of(said: PrivacyStatement) -> Iterator[Claim]:

@@ -17,12 +17,12 @@ from overstory.client.state.memo import Tagger
 from overstory.client.state.secret_file import read_secret
 from overstory.client.state.state import State
 from overstory.privacy.attacks.posterior import posterior
+from overstory.privacy.payload_terms import disclosure_of
 from overstory.privacy.registry.cost import unchanged_cost
 from overstory.privacy.text import plural
 from overstory.protocol.domains import Bins, Integers
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism, Report
-from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
 from overstory.protocol.metrics.metric import Metric, Strings
 
 MOST_CANDIDATES: Final = 20_000
@@ -218,6 +218,7 @@ def _before(state: State, metric: Metric, secret: bytes, cohort: int, encoded: A
     return ReportedBefore(number + 1, made[-1] if made else None)
 
 
+SPEAKING: Final = "a set of outputs, any of which speaks for the value"
 FRESH: Final = "none: the noise of every report is fresh"
 CAPPED: Final = "this device has reported {}, the most it may: {}"
 OVER_CAP: Final = {
@@ -234,21 +235,10 @@ def _encoded(metric: Metric, encoded: Any) -> str:
 
 
 def _truth(mechanism: Mechanism, encoded: Any, cohort: int) -> tuple[int | None, str]:
-    if isinstance(mechanism, BitMechanism):
-        true = mechanism.encode(encoded, cohort)
-        return true, payload_words(mechanism, true)
-    if isinstance(mechanism, SymbolMechanism):
-        true = mechanism.encoding.symbol(encoded, cohort)
-        return true, payload_words(mechanism, true)
-    return None, "a set of outputs, any of which speaks for the value"
+    true = mechanism.encode(encoded, cohort)
+    return true, SPEAKING if true is None else payload_words(mechanism, true)
 
 
 def _changes(metric: Metric, before: int | None, after: int, what: str) -> str:
-    mechanism = metric.mechanism
-    words = payload_words(mechanism, after, metric.labels)
-    if before is None:
-        return words
-    if isinstance(mechanism, BitMechanism):
-        changed = (before ^ after).bit_count()
-        return f"{words}; {changed} of them {'differs' if changed == 1 else 'differ'} from {what}"
-    return f"{words}; {'the same as' if before == after else 'another than'} {what}"
+    words = payload_words(metric.mechanism, after, metric.labels)
+    return words if before is None else f"{words}; {disclosure_of(metric.mechanism).compared(before, after)} {what}"

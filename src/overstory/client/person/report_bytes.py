@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from overstory.privacy.payload_terms import disclosure_of
 from overstory.privacy.text import plural
-from overstory.protocol.encodings.symbols import Direct
 from overstory.protocol.errors import WireError
 from overstory.protocol.mechanisms.base import Mechanism, Report
-from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.wire import batch as ovsb
 from overstory.protocol.wire import upload as ovsu
@@ -128,14 +127,7 @@ def payload_words(mechanism: Mechanism, payload: int, labels: Sequence[str] = ()
     >>> [payload_words(mechanism("basic-rappor", domain_size=4), bits) for bits in (0b1010, 0b1000)]
     ['2 of 4 bits are 1', '1 of 4 bits is 1']
     """
-    if isinstance(mechanism, BitMechanism):
-        ones = payload.bit_count()
-        return f"{ones} of {plural(mechanism.payload_bits, 'bit')} {_are(ones)} 1"
-    if isinstance(mechanism, SymbolMechanism):
-        if isinstance(mechanism.encoding, Direct) and payload < len(labels):
-            return f'says "{labels[payload]}" (by chance, not necessarily yours)'
-        return f"symbol {payload} of 0 .. {mechanism.encoding.num_symbols - 1}"
-    return f"output {payload}"
+    return disclosure_of(mechanism).words(payload, labels)
 
 
 def _are(number: int) -> str:

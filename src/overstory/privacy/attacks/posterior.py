@@ -15,25 +15,20 @@ has P1(1|b) P^s (1-P)^(n-s) + P1(0|b) Q^s (1-Q)^(n-s), with P and Q the instanta
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal, localcontext
-from fractions import Fraction
-from functools import cache
 from typing import Any, TypeVar
 
 from overstory.privacy.histories.pairs import PRECISE
+from overstory.privacy.payload_terms import disclosure_of
+from overstory.privacy.payloads.base import Evidence
 from overstory.protocol.encodings.base import check_cohort
-from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism, Report
-from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
-from overstory.protocol.mechanisms.sets import SetMechanism
-from overstory.protocol.probability import check_probability, log_ratio, mix, power
+from overstory.protocol.mechanisms.payloads import BitMechanism
+from overstory.protocol.probability import check_probability
 
 V = TypeVar("V", bound=Hashable)
-Evidence = Callable[[Any], Decimal]
-"""From a value to the logarithm of its likelihood, up to a constant that is the same for all values."""
 
 
 def posterior(mechanism: Mechanism, reports: Iterable[Report], prior: Mapping[V, float]) -> dict[V, float]:
@@ -68,74 +63,7 @@ def posterior(mechanism: Mechanism, reports: Iterable[Report], prior: Mapping[V,
 
 def evidence_of(mechanism: Mechanism, reports: Sequence[Report]) -> Evidence:
     """Return the function from a value to ln P(reports | value), up to one constant, for reports of one cohort."""
-    if isinstance(mechanism, BitMechanism):
-        return _bits_evidence(mechanism, reports)
-    if isinstance(mechanism, SymbolMechanism):
-        return _symbols_evidence(mechanism, reports)
-    if isinstance(mechanism, SetMechanism):
-        return _sets_evidence(mechanism, reports)
-    raise ParameterError(f"{mechanism.name} is of a kind whose likelihood is not known")
-
-
-def _bits_evidence(mechanism: BitMechanism, reports: Sequence[Report]) -> Evidence:
-    rounds, cohort, n = mechanism.rounds, reports[0].cohort, len(reports)
-
-    @cache
-    def gain_of(ones: int) -> Decimal:
-        """Logarithm of P(ones of n | the true bit is 1) over P(the same | it is 0)."""
-        seen = [_repeated(rate, ones, n) for rate in (rounds.instantaneous.keep_one, rounds.instantaneous.raise_zero)]
-        # P1(1|b) P^s (1 - P)^(n-s) + P1(0|b) Q^s (1 - Q)^(n-s), for b = 1 and b = 0.
-        lit, unlit = (mix(share, *seen) for share in (rounds.permanent.keep_one, rounds.permanent.raise_zero))
-        if lit == unlit == 0:
-            raise ParameterError("no device sends these reports of one value: a bit differs without a cause")
-        return log_ratio(lit, unlit)
-
-    bits_seen = range(mechanism.payload_bits)
-    gains = [gain_of(sum(report.bits >> bit & 1 for report in reports)) for bit in bits_seen]
-
-    def evidence(value: Any) -> Decimal:
-        bits = mechanism.encode(value, cohort)
-        return _sum(gain for bit, gain in enumerate(gains) if bits >> bit & 1)
-
-    return evidence
-
-
-def _repeated(rate: Fraction, ones: int, reports: int) -> Decimal:
-    """P(these ones and zeros), each report's bit being 1 at `rate`."""
-    with localcontext(PRECISE):
-        return power(rate, ones) * power(1 - rate, reports - ones)
-
-
-def _symbols_evidence(mechanism: SymbolMechanism, reports: Sequence[Report]) -> Evidence:
-    rounds, cohort, n = mechanism.rounds, reports[0].cohort, len(reports)
-    counts = Counter(report.bits for report in reports)
-    later, size = rounds.instantaneous, mechanism.encoding.num_symbols
-    if max(counts) >= size:
-        raise ParameterError(f"a {mechanism.name} report is a symbol of 0 .. {size - 1}, not {max(counts)}")
-    with localcontext(PRECISE):
-        seen = {z: power(later.keep, count) * power(later.other, n - count) for z, count in counts.items()}
-        unseen = power(later.other, n)
-        # Sum over all permanent symbols z of prod_i P2(report_i | z); unseen ones are alike.
-        somewhere = sum(seen.values(), Decimal(size - len(seen)) * unseen)
-    if somewhere == 0:
-        raise ParameterError("no device sends these reports of one value: they differ without a cause")
-
-    def evidence(value: Any) -> Decimal:
-        here = seen.get(mechanism.encoding.symbol(value, cohort), unseen)
-        with localcontext(PRECISE):
-            # P1(z|x) is `other` for every z, and alpha more for z = x.
-            return log_ratio(mix(rounds.permanent.alpha, here, somewhere / size), Fraction(1))
-
-    return evidence
-
-
-def _sets_evidence(mechanism: SetMechanism, reports: Sequence[Report]) -> Evidence:
-    if len({report.bits for report in reports}) > 1:
-        raise ParameterError("no device sends these reports of one value: its output is the same for ever")
-    total, own, _ = mechanism.encoding.sizes
-    within, without = mechanism.inside / own, (1 - mechanism.inside) / (total - own)
-    gain = log_ratio(within, without)
-    return lambda value: gain if mechanism.supports(reports[0], value) else Decimal(0)
+    return disclosure_of(mechanism).evidence(reports)
 
 
 def _sum(terms: Iterable[Decimal]) -> Decimal:
@@ -221,4 +149,4 @@ def nothing_to_learn(mechanism: BitMechanism) -> float:
 
 def _bits_set(mechanism: BitMechanism) -> int:
     """How many bits a value sets: h."""
-    return mechanism.encoding.num_hashes if isinstance(mechanism.encoding, Bloom) else 1
+    return mechanism.encoding.ones[1]

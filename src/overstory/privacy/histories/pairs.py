@@ -29,14 +29,11 @@ from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from itertools import product
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
-from overstory.protocol.mechanisms.sets import SetMechanism
-from overstory.protocol.probability import as_decimal, log_ratio, power, round_up, weighted_sum
+from overstory.protocol.probability import as_decimal, log_ratio, power
 from overstory.protocol.sampling import SymbolRounds
 
 # Per report: which permanent response it is read through, and the true symbol (or bit).
@@ -126,48 +123,6 @@ UNIFORM: Final = -1
 """What stands for a symbol where there is nothing to report: the permanent symbol is then drawn uniformly."""
 
 
-def epsilon_between(mechanism: Mechanism, first: Sequence[Any], second: Sequence[Any], *, cohort: int = 0) -> float:
-    """Exact epsilon between two histories of values of one device, rounded up.
-
-    Of values alone: that a device had nothing to report is no value here. `change_leak` and `Terms.epsilon_any` count
-    that as well.
-
-    Parameters
-    ----------
-    mechanism
-        The mechanism that both histories are reported with.
-    first, second
-        The value of each report, in order.
-    cohort
-        The device's cohort, or its hash seed, from 0.
-
-    Raises
-    ------
-    ParameterError
-        When the histories differ in length or are too varied to enumerate, or a value is outside the domain.
-
-    Examples
-    --------
-    Two reports of one value against two of another, and against a change, which is more visible:
-
-    >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> basic = mechanism("basic-rappor", domain_size=64)
-    >>> round(epsilon_between(basic, [1, 1], [2, 2]), 3)
-    1.009
-    >>> round(epsilon_between(basic, [1, 1], [1, 2]), 3)
-    4.305
-    """
-    if isinstance(mechanism, BitMechanism):
-        return _between_bits(mechanism, first, second, cohort)
-    if isinstance(mechanism, SymbolMechanism):
-        symbols = ([mechanism.encoding.symbol(value, cohort) for value in history] for history in (first, second))
-        ratios = symbol_ratios(mechanism.rounds, *([(s, s) for s in history] for history in symbols))
-        return round_up(max(log_ratio(*ratio) for ratio in ratios))
-    if isinstance(mechanism, SetMechanism):
-        return _between_sets(mechanism, first, second)
-    raise ParameterError(f"nothing is known of how two histories of {type(mechanism).__name__} can differ")
-
-
 def bit_losses(rounds: Rounds, first: Sequence[Entry], second: Sequence[Entry]) -> tuple[Decimal, Decimal]:
     """Worst log ratios at one position of an encoding: (first against second, second against first)."""
     return worst_losses(blocks_of(first, second), (0, 1), _bits_seen(rounds))
@@ -235,27 +190,3 @@ def _symbols_seen(rounds: SymbolRounds) -> Likelihood:
         return likely(tuple("own" if one == symbol else "foreign" for one in seen), tuple(seen.values()))
 
     return seen_given
-
-
-def _between_bits(mechanism: BitMechanism, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:
-    """Bits are independent given the histories: positions with one pattern lose alike."""
-    histories = [[(mechanism.response_key(v, cohort), mechanism.encode(v, cohort)) for v in h] for h in (first, second)]
-    patterns = Counter(
-        tuple(tuple((name, bits >> i & 1) for name, bits in history) for history in histories)
-        for i in range(mechanism.encoding.num_bits)
-    )
-    # Log ratios of independent positions add up, each as often as its pattern occurs.
-    losses = [(bit_losses(mechanism.rounds, *pattern), bits) for pattern, bits in patterns.items()]
-    return round_up(max(weighted_sum((bits, loss[way]) for loss, bits in losses) for way in (0, 1)))
-
-
-def _between_sets(mechanism: SetMechanism, first: Sequence[Any], second: Sequence[Any]) -> float:
-    """One memoized output per value, sent as it is: another pattern is seen at once, the same pattern is a sum."""
-    for value in (*first, *second):
-        mechanism.encoding.contains(0, value)  # says so when it is outside the domain
-    responses = {entries for entries, _ in blocks_of([(v, 0) for v in first], [(v, 0) for v in second])}
-    pairs = [(one, other) for (one, _), (other, _) in responses]
-    if len({one for one, _ in pairs}) < len(pairs) or len({other for _, other in pairs}) < len(pairs):
-        return float("inf")
-    loss = Decimal(mechanism.epsilon_report)
-    return round_up(weighted_sum((1, loss) for one, other in pairs if one != other))

@@ -91,6 +91,11 @@ class Duchi(MeanRandomizer):
         return 1
 
     @property
+    def report_groups(self) -> tuple[tuple[float, int], ...]:
+        """Both ends alike, as from the middle of the range, whose reports tell most."""
+        return ((1.0, 2),)
+
+    @property
     def odds(self) -> Fraction:
         """The channel's: the ends of the range are never rounded, and reach it."""
         return 1 + self.channel.alpha / self.channel.other
@@ -141,6 +146,11 @@ class Piecewise(MeanRandomizer):
     def payload_bits(self) -> int:
         """A cell's width."""
         return (self.channel.num_cells - 1).bit_length()
+
+    @property
+    def report_groups(self) -> tuple[tuple[float, int], ...]:
+        """The cells of the window, and the others."""
+        return self.channel.groups
 
     @property
     def odds(self) -> Fraction:
@@ -203,6 +213,13 @@ class Hybrid(MeanRandomizer):
     def payload_bits(self) -> int:
         """One more than Piecewise's."""
         return 1 + self.piecewise.payload_bits
+
+    @property
+    def report_groups(self) -> tuple[tuple[float, int], ...]:
+        """Those of both branches, each with its branch's probability."""
+        share = self.piecewise_threshold / ONE
+        branches = (share, self.piecewise.report_groups), (1 - share, self.duchi.report_groups)
+        return tuple((weight * chance, size) for weight, groups in branches for chance, size in groups)
 
     @property
     def odds(self) -> Fraction:

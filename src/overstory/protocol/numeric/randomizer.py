@@ -106,6 +106,7 @@ class NumericRandomizer(ABC):
     resolution: int = 1 << 16
 
     name: ClassVar[str]
+    payload: ClassVar[str] = "numbers"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_numeric_epsilon(self.epsilon))
@@ -146,6 +147,16 @@ class NumericRandomizer(ABC):
     @abstractmethod
     def num_positions(self) -> int:
         """How many positions there are."""
+
+    @property
+    def domain_size(self) -> int:
+        """How many values there are: the positions."""
+        return self.num_positions
+
+    @property
+    @abstractmethod
+    def report_groups(self) -> tuple[tuple[float, int], ...]:
+        """Reports of one position that are equally likely: the probability of each group, and how many there are."""
 
     @abstractmethod
     def position(self, value: Any) -> int:

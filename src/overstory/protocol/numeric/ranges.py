@@ -127,6 +127,7 @@ class RangeRandomizer:
     level_oracle: LevelOracle = unary_level
 
     name: ClassVar[str] = "ranges"
+    payload: ClassVar[str] = "levels"
 
     def __post_init__(self) -> None:
         _ = self.mechanisms  # says so when a parameter is none

@@ -71,6 +71,11 @@ class SquareWave(NumericRandomizer):
         return self.channel.odds
 
     @property
+    def report_groups(self) -> tuple[tuple[float, int], ...]:
+        """The cells of the window, and the others."""
+        return self.channel.groups
+
+    @property
     def num_positions(self) -> int:
         """A position for every piece of the range."""
         return self.resolution

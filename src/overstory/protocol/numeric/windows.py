@@ -102,6 +102,12 @@ class WindowChannel:
         """Inside / outside: exp(epsilon)."""
         return self.inside / self.outside
 
+    @property
+    def groups(self) -> tuple[tuple[float, int], ...]:
+        """Cells of equal probability: that of the window and how many it has, and that of the others."""
+        inside = float(self.inside * self.window)
+        return (inside, self.window), (1 - inside, self.num_cells - self.window)
+
     @cached_property
     def epsilon(self) -> float:
         """ln(inside / outside), rounded up."""

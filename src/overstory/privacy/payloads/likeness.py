@@ -23,8 +23,6 @@ from typing import Final
 
 from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.encodings.base import check_count
-from overstory.protocol.encodings.bits import Bloom, SampledBits
-from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
 from overstory.protocol.sampling import SymbolRounds
 
 MOST_REPORTS: Final = 1000
@@ -44,8 +42,10 @@ class Likeness:
 
     Examples
     --------
+    >>> from overstory.privacy.attacks.linkability import linkability
     >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> likeness = likeness_of(mechanism("l-osue", domain_size=1000, epsilon_permanent=2.0, epsilon_report=1.0))
+    >>> two_rounds = mechanism("l-osue", domain_size=1000, epsilon_permanent=2.0, epsilon_report=1.0)
+    >>> likeness = linkability(two_rounds).likeness
     >>> [round(likeness.beyond(reports), 1) for reports in (1, 3, 30)]
     [26.6, 168.0, 527.0]
     """
@@ -72,19 +72,7 @@ class Likeness:
         return all(level.is_exact(reports) for level in self.levels) and (self.symbol is None or reports == 1)
 
 
-def likeness_of(mechanism: BitMechanism | SymbolMechanism) -> Likeness:
-    """Return the likeness of a mechanism whose reports are drawn afresh from a permanent response."""
-    if isinstance(mechanism, SymbolMechanism):
-        return Likeness(symbol=mechanism.rounds)
-    encoding = mechanism.encoding
-    size = encoding.num_bits
-    if isinstance(encoding, SampledBits):
-        asked = size / encoding.num_cohorts
-        return Likeness(mechanism.rounds, ((asked, size - asked),))
-    if isinstance(encoding, Bloom):  # hashes that fall together leave fewer ones
-        least = encoding.num_hashes if encoding.hashes.distinct else 1
-        return Likeness(mechanism.rounds, tuple((n, size - n) for n in {least, encoding.num_hashes}))
-    return Likeness(mechanism.rounds, ((1, size - 1),))
+NO_LIKENESS: Final = Likeness()
 
 
 @lru_cache(maxsize=256)

@@ -1,0 +1,257 @@
+"""What a vector of bits discloses: two binary channels, on bits of which two values share some."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import cache
+from itertools import product
+from typing import Any, ClassVar
+
+from overstory.privacy.caveats import Positions, map_differences
+from overstory.privacy.histories.bits import worst_of_bits
+from overstory.privacy.histories.changes import bits_change
+from overstory.privacy.histories.pairs import PRECISE, Worst, bit_losses
+from overstory.privacy.payloads.base import Disclosure, Evidence
+from overstory.privacy.payloads.constant import Constant, unary
+from overstory.privacy.payloads.likeness import NO_LIKENESS, Likeness
+from overstory.privacy.payloads.success import Atom, Attack, Success, most_guess, share, true_positives
+from overstory.privacy.terms import Terms
+from overstory.privacy.text import plural
+from overstory.protocol.channels import BinaryChannel, Rounds
+from overstory.protocol.encodings.base import Shape
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.mechanisms.payloads import BitMechanism
+from overstory.protocol.probability import ONE, as_decimal, log_ratio, mix, power, round_up, weighted_sum
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class BitTerms(Terms):
+    """Two binary channels, and how far two encodings can be apart.
+
+    Attributes
+    ----------
+    permanent, instantaneous
+        (P(1|1), P(1|0)) over 2**32.
+    shapes
+        How two values' bits can lie to each other; see `Encoding.shapes`. How nothing's do follows: `with_nothing`.
+    """
+
+    kind: ClassVar[str] = "bits"
+    permanent: Pair
+    instantaneous: Pair
+    differences: tuple[Pair, ...]  # worst pairs (ones lowered, zeros raised)
+    shapes: tuple[Shape, ...]
+    most_values: int | None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shapes", tuple(Shape(*shape) for shape in self.shapes))
+
+    @property
+    def rounds(self) -> Rounds:
+        """The channels."""
+        return Rounds(*(BinaryChannel(Fraction(a, ONE), Fraction(b, ONE)) for a, b in self._channels))
+
+    @property
+    def _channels(self) -> tuple[Pair, Pair]:
+        return self.permanent, self.instantaneous
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the permanent round changes nothing."""
+        return self.permanent == (ONE, 0)
+
+    @property
+    def epsilon_permanent(self) -> float:
+        """Epsilon of seeing the permanent response itself."""
+        return self.rounds.epsilon_permanent(self.differences)
+
+    def _few(self, reports: int) -> float:
+        return self.rounds.epsilon(self.differences, reports=reports)
+
+    def change_leak(self, reports: int) -> float:
+        """Exact epsilon of one change within `reports` reports: all bits speak."""
+        return bits_change(self.rounds, self.shapes, reports)
+
+    def _worst(self, reports: int) -> Worst:
+        if self.rounds.instantaneous.is_identity:
+            return super()._worst(reports)
+        return worst_of_bits(self.rounds, self.shapes, self.most_values, reports)
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the terms as JSON values."""
+        lists = {"differences": list(map(list, self.differences)), "shapes": list(map(list, self.shapes))}
+        channels = {"permanent": list(self.permanent), "instantaneous": list(self.instantaneous)}
+        return {"kind": self.kind, **channels, **lists, "most_values": self.most_values}
+
+
+@dataclass(frozen=True)
+class BitDisclosure(Disclosure[BitMechanism]):
+    """What a vector of bits discloses: given the value, its positions are independent."""
+
+    terms_type: ClassVar[type[Terms]] = BitTerms
+
+    @property
+    def terms(self) -> BitTerms:
+        """Both channels' integers, and how two encodings differ."""
+        encoding, rounds = self.mechanism.encoding, self.mechanism.rounds
+        return BitTerms(
+            rounds.permanent.thresholds,
+            rounds.instantaneous.thresholds,
+            tuple((lowered, raised) for lowered, raised in encoding.differences),
+            encoding.shapes(equal_bits=not self.mechanism.permanence.by_bits),
+            encoding.most_values,
+        )
+
+    def epsilon_between(self, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:
+        """Return epsilon: positions with one pattern of true bits lose alike."""
+        key, encode = self.mechanism.response_key, self.mechanism.encode
+        histories = [[(key(value, cohort), encode(value, cohort)) for value in h] for h in (first, second)]
+        patterns = Counter(
+            tuple(tuple((name, bits >> i & 1) for name, bits in history) for history in histories)
+            for i in range(self.mechanism.payload_bits)
+        )
+        # Log ratios of independent positions add up, each as often as its pattern occurs.
+        losses = [(bit_losses(self.mechanism.rounds, *pattern), bits) for pattern, bits in patterns.items()]
+        return round_up(max(weighted_sum((bits, loss[way]) for loss, bits in losses) for way in (0, 1)))
+
+    def evidence(self, reports: Sequence[Report]) -> Evidence:
+        """Return the evidence of how often each position was 1, through one permanent response."""
+        rounds, cohort, n = self.mechanism.rounds, reports[0].cohort, len(reports)
+
+        @cache
+        def gain_of(ones: int) -> Decimal:
+            """Logarithm of P(ones of n | the true bit is 1) over P(the same | it is 0)."""
+            rates = rounds.instantaneous.keep_one, rounds.instantaneous.raise_zero
+            seen = [_repeated(rate, ones, n) for rate in rates]
+            # P1(1|b) P^s (1 - P)^(n-s) + P1(0|b) Q^s (1 - Q)^(n-s), for b = 1 and b = 0.
+            lit, unlit = (mix(chance, *seen) for chance in (rounds.permanent.keep_one, rounds.permanent.raise_zero))
+            if lit == unlit == 0:
+                raise ParameterError("no device sends these reports of one value: a bit differs without a cause")
+            return log_ratio(lit, unlit)
+
+        positions = range(self.mechanism.payload_bits)
+        gains = [gain_of(sum(report.bits >> position & 1 for report in reports)) for position in positions]
+
+        def evidence(value: Any) -> Decimal:
+            bits = self.mechanism.encode(value, cohort)
+            with localcontext(PRECISE):
+                return sum((gain for bit, gain in enumerate(gains) if bits >> bit & 1), Decimal(0))
+
+        return evidence
+
+    def attack(self, candidates: int) -> Attack:
+        """Return the attack on a vector; exact where a domain has a bit for each of its values that is asked for."""
+        encoding, rounds = self.mechanism.encoding, self.mechanism.rounds
+        values = encoding.domain_size or candidates
+        successes = []
+        for channel, epsilon in ((rounds.combined, self.mechanism.epsilon_report), (rounds.permanent, math.inf)):
+            positives = max(true_positives(_atoms(channel, *pair)) for pair in encoding.differences)
+            if encoding.domain_size is None:
+                guess = most_guess(min(epsilon, self.mechanism.epsilon_permanent), values)
+            else:
+                guess = _guess(channel, encoding.num_bits, values)
+            successes.append(Success(guess, positives))
+        one, ever = successes
+        return Attack(values, one, ever, exact=encoding.domain_size is not None)
+
+    @property
+    def payload(self) -> Constant:
+        """The cohort and permanent bits: independent, all ones alike and all zeros alike.
+
+        Of several numbers of ones (hashes that fall together) whichever tells most. In a share of the cohorts none of
+        the bits may be the value's own.
+        """
+        encoding, channel = self.mechanism.encoding, self.mechanism.rounds.permanent
+        size, cohorts, (fewest, most) = encoding.num_bits, encoding.num_cohorts, encoding.ones
+        rates = float(channel.keep_one), float(channel.raise_zero)
+        own = max((unary(n, size - n, *rates) for n in range(fewest, most + 1)), key=lambda constant: constant.bits)
+        asked = round(encoding.asked * cohorts)
+        kinds = ((own, asked), (unary(0, size, *rates), cohorts - asked))
+        # A cohort is uniform: each of its outcomes has 1 / cohorts of its probability, in `many` cohorts alike.
+        return Constant(
+            tuple(
+                (count + math.log(many), each - math.log(cohorts))
+                for constant, many in kinds
+                if many
+                for count, each in constant.groups
+            )
+        )
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the second round changes nothing."""
+        return self.mechanism.rounds.instantaneous.is_identity
+
+    @property
+    def likeness(self) -> Likeness:
+        """Of bits drawn from one permanent response."""
+        if self.repeats:
+            return NO_LIKENESS
+        encoding = self.mechanism.encoding
+        numbers = {ones * encoding.asked for ones in encoding.ones}
+        return Likeness(self.mechanism.rounds, tuple((ones, encoding.num_bits - ones) for ones in sorted(numbers)))
+
+    def on_map(self, positions: Positions) -> tuple[float, float]:
+        """Return the exact maxima over pairs of the map's candidates."""
+        pairs, rounds = map_differences(positions, self.mechanism.encoding), self.mechanism.rounds
+        return rounds.epsilon(pairs), rounds.epsilon_permanent(pairs)
+
+    def words(self, payload: int, labels: Sequence[str] = ()) -> str:  # noqa: ARG002 - several bits may be 1
+        """Return how many bits are 1."""
+        ones = payload.bit_count()
+        return f"{ones} of {plural(self.mechanism.payload_bits, 'bit')} {'is' if ones == 1 else 'are'} 1"
+
+    def compared(self, before: int, after: int) -> str:
+        """Return how many bits differ."""
+        changed = (before ^ after).bit_count()
+        return f"{changed} of them {'differs' if changed == 1 else 'differ'} from"
+
+
+def _repeated(rate: Fraction, ones: int, reports: int) -> Decimal:
+    """P(these ones and zeros), each report's bit being 1 at `rate`."""
+    with localcontext(PRECISE):
+        return power(rate, ones) * power(1 - rate, reports - ones)
+
+
+def _guess(channel: BinaryChannel, asked: int, values: int) -> float:
+    """Best guess where `asked` of the values have a bit of their own: any value whose bit is 1, if there is one.
+
+    With t ones among the `asked` bits, a value whose bit is 1 has likelihood p q^(t-1) (1-q)^(asked-t). So the sum over
+    reports is (p/q) (1 - (1-q)^asked), and where all bits are 0 the likelihood of a value without a bit, or with one.
+    """
+    high, low = channel.keep_one, channel.raise_zero
+    if high < low:
+        high, low = 1 - high, 1 - low
+    with localcontext(PRECISE):
+        p, q = as_decimal(high), as_decimal(low)
+        # Sum over t >= 1 of C(asked, t) p q^(t-1) (1-q)^(asked-t) = (p/q) (1 - (1-q)^asked).
+        lit = p / q * (1 - (1 - q) ** asked) if q else p * asked
+        unlit = (1 - q) ** asked if asked < values else (1 - p) * (1 - q) ** (asked - 1)
+        return share(lit + unlit, values)
+
+
+def _atoms(channel: BinaryChannel, lowered: int, raised: int) -> list[Atom]:
+    """Reports by how many ones the two values' own bits have."""
+    with localcontext(PRECISE):
+        one, zero = ((rate, 1 - rate) for rate in (channel.keep_one, channel.raise_zero))
+        atoms = []
+        for mine, others in product(range(lowered + 1), range(raised + 1)):
+            # C(l, i) C(r, j) P^i (1-P)^(l-i) Q^j (1-Q)^(r-j), and the same with P and Q exchanged.
+            ways = math.comb(lowered, mine) * math.comb(raised, others)
+            chances = [
+                power(first[0], mine)
+                * power(first[1], lowered - mine)
+                * power(second[0], others)
+                * power(second[1], raised - others)
+                for first, second in ((one, zero), (zero, one))
+            ]
+            atoms.append((ways * chances[0], ways * chances[1]))
+        return atoms

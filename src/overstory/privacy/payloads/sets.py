@@ -1,0 +1,105 @@
+"""What an output of a value's set discloses: subset selection, projective geometry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from overstory.privacy.histories.pairs import PRECISE, blocks_of, check_reports
+from overstory.privacy.payloads.base import Disclosure, Evidence
+from overstory.privacy.payloads.constant import Constant, weighted
+from overstory.privacy.payloads.success import Attack, Success, share, true_positives
+from overstory.privacy.terms import Terms
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.mechanisms.sets import SetMechanism, set_epsilon
+from overstory.protocol.probability import ONE, as_decimal, log_ratio, round_up, weighted_sum
+
+
+@dataclass(frozen=True)
+class SetTerms(Terms):
+    """One memoized output per value: (K, c_set) of the set system, and P(in the value's set) over 2**32."""
+
+    kind: ClassVar[str] = "sets"
+    outputs: int
+    own: int
+    inside: int
+    most_values: int | None
+
+    @property
+    def fresh(self) -> bool:
+        """Never: the output is memoized."""
+        return False
+
+    @property
+    def epsilon_permanent(self) -> float:
+        """Epsilon of one report: all others are the same."""
+        return set_epsilon(self.outputs, self.own, Fraction(self.inside, ONE))
+
+    def _few(self, reports: int) -> float:  # noqa: ARG002 - one memoized output, however often it is sent
+        return self.epsilon_permanent
+
+    def change_leak(self, reports: int) -> float:
+        """Infinite: one value always sends one output."""
+        check_reports(reports, 2)
+        return float("inf")
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the terms as JSON values."""
+        return {"kind": self.kind, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class SetDisclosure(Disclosure[SetMechanism]):
+    """What an output of a value's set discloses: it is drawn once, and sent as it is."""
+
+    terms_type: ClassVar[type[Terms]] = SetTerms
+
+    @property
+    def terms(self) -> SetTerms:
+        """The sizes of the space and of a value's set, and the probability of the set."""
+        outputs, own, _ = self.mechanism.encoding.sizes
+        return SetTerms(outputs, own, int(self.mechanism.inside * ONE), self.mechanism.domain_size)
+
+    def epsilon_between(self, first: Sequence[Any], second: Sequence[Any], cohort: int) -> float:  # noqa: ARG002 - all alike
+        """Return epsilon: another pattern of values is seen at once, the same pattern is a sum over its values."""
+        for value in (*first, *second):
+            self.mechanism.encoding.contains(0, value)  # says so when it is outside the domain
+        responses = {entries for entries, _ in blocks_of([(v, 0) for v in first], [(v, 0) for v in second])}
+        pairs = [(one, other) for (one, _), (other, _) in responses]
+        if len({one for one, _ in pairs}) < len(pairs) or len({other for _, other in pairs}) < len(pairs):
+            return float("inf")
+        loss = Decimal(self.mechanism.epsilon_report)
+        return round_up(weighted_sum((1, loss) for one, other in pairs if one != other))
+
+    def evidence(self, reports: Sequence[Report]) -> Evidence:
+        """Return the evidence of the one output that all reports are."""
+        if len({report.bits for report in reports}) > 1:
+            raise ParameterError("no device sends these reports of one value: its output is always the same")
+        total, own, _ = self.mechanism.encoding.sizes
+        gain = log_ratio(self.mechanism.inside / own, (1 - self.mechanism.inside) / (total - own))
+        return lambda value: gain if self.mechanism.supports(reports[0], value) else Decimal(0)
+
+    def attack(self, candidates: int) -> Attack:
+        """Return the attack on one output; exact where every output has a value of its own set."""
+        total, own, shared = self.mechanism.encoding.sizes
+        values, probability = self.mechanism.domain_size or candidates, self.mechanism.inside
+        with localcontext(PRECISE):
+            inside, outside = as_decimal(probability / own), as_decimal((1 - probability) / (total - own))
+            guess = share(total * max(inside, outside), values)
+            # Outputs of the one value's set alone, of the other's alone, of both, of neither.
+            sizes = (own - shared, own - shared, shared, total - 2 * own + shared)
+            likely = ((inside, outside), (outside, inside), (inside, inside), (outside, outside))
+            atoms = [(size * one, size * other) for size, (one, other) in zip(sizes, likely, strict=True)]
+        success = Success(guess, true_positives(atoms))
+        return Attack(values, success, success, exact=self.mechanism.encoding.subset_size is not None)
+
+    @property
+    def payload(self) -> Constant:
+        """The output: one of the value's set, or one of the others."""
+        outputs, own, _ = self.mechanism.encoding.sizes
+        inside = float(self.mechanism.inside)
+        return weighted(((inside, own), (1 - inside, outputs - own))).times(self.mechanism.num_cohorts)
