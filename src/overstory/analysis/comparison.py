@@ -22,7 +22,7 @@ from overstory.analysis.oracle import FrequencyOracle, frequency_oracle
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.support.registry import support_of
 from overstory.analysis.variance import frequency_variance
-from overstory.privacy.attacks.linkability import MILLION, Constant, Linkability, bits_text, linkability
+from overstory.privacy.attacks.linkability import MILLION, Linkability, bits_text, linkability
 from overstory.privacy.payload_terms import change_leak
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.encodings.base import check_count, whole_number
@@ -159,9 +159,9 @@ def trade(ranking: tuple[Choice, ...], best: Choice) -> str | None:
             f"larger and {bits_text(free.report_bits)} a report; {_alike(best, free)}{_changes(best, free)}"
         )
     limit = TWICE * best.variance
-    smaller = [
-        c for c in ranking if c.variance <= limit and c.report_bits < best.report_bits and _is_shared(c.linkable.always)
-    ]
+    # A seed of a device's own is no alternative: its 31 bits name the device.
+    near = [c for c in ranking if c.variance <= limit and 0 < c.linkable.always.bits < 31]
+    smaller = [c for c in near if c.report_bits < best.report_bits]
     small = min(smaller, key=lambda choice: choice.variance, default=None)
     if small is None:
         return None
@@ -172,11 +172,6 @@ def trade(ranking: tuple[Choice, ...], best: Choice) -> str | None:
         f"{bits_text(same.bits)} of them are the same in every report; of a million devices "
         f"{math.floor(same.crowd(MILLION)):,} share them; {_alike(best, small)}{_changes(best, small)}"
     )
-
-
-def _is_shared(always: Constant) -> bool:
-    """Whether reports carry bits that are the same in all of them, and other devices of a million have them, too."""
-    return bool(always.bits) and always.crowd(MILLION) >= 2  # a device's own seed is no alternative: it is a name
 
 
 def _alike(first: Choice, second: Choice) -> str:
