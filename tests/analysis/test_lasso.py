@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from overstory.analysis.decoding import decode, design
+from overstory.analysis import candidates as design
+from overstory.analysis.decoding import decode
 from overstory.analysis.decoding import lasso as lasso_module
 from overstory.analysis.decoding.lasso import lasso, penalty
 from support.random_collections import random_map, report

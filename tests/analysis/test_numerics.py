@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy import linalg, special
 
-from overstory.analysis import numerics
+from overstory.analysis import selection
+from overstory.analysis.decoding import gls
 from overstory.analysis.decoding.gls import simplex_least_squares
 
 DEGREES = (1, 2, 3, 4, 9, 18, 19, 20, 21, 63, 255, 1000)
@@ -23,7 +24,7 @@ def chi_squares(degrees):
 def test_the_tail_of_chi_square_is_scipys(degrees):
     for value in chi_squares(degrees):
         expected = float(special.chdtrc(degrees, value))
-        assert numerics.chi2_tail(degrees, value) == pytest.approx(expected, rel=1e-12, abs=0), value
+        assert selection.chi2_tail(degrees, value) == pytest.approx(expected, rel=1e-12, abs=0), value
 
 
 @pytest.mark.parametrize("degrees", [2, 20, 62, 1000, 4096, 65536])
@@ -40,25 +41,25 @@ def test_the_tail_of_chi_square_is_the_sum_of_poisson_chances(degrees):
                 term *= half / j
                 total += term
             expected = float(total * (-half).exp())
-        assert numerics.chi2_tail(degrees, value) == pytest.approx(expected, rel=1e-12, abs=0)
+        assert selection.chi2_tail(degrees, value) == pytest.approx(expected, rel=1e-12, abs=0)
 
 
 @pytest.mark.parametrize(("value", "expected"), [(0.0, 1.0), (math.inf, 0.0), (1e6, 0.0), (1e-300, 1.0)])
 def test_the_ends_of_chi_square(value, expected):
-    assert numerics.chi2_tail(3, value) == expected
+    assert selection.chi2_tail(3, value) == expected
 
 
 def test_quantiles_are_scipys():
     for probability in np.concatenate((10.0 ** -np.arange(1, 300), np.linspace(0.01, 0.99, 99))):
         expected = float(special.ndtri(probability))
-        assert numerics.normal_quantile(probability) == pytest.approx(expected, rel=1e-12, abs=1e-15)
+        assert selection.normal_quantile(probability) == pytest.approx(expected, rel=1e-12, abs=1e-15)
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 100])
 def test_the_median_is_numpys(size):
     values = np.random.default_rng(size).normal(size=size)
-    assert numerics.median(values) == np.median(values)
-    assert math.isnan(numerics.median(np.append(values, math.nan)))
+    assert selection.median(values) == np.median(values)
+    assert math.isnan(selection.median(np.append(values, math.nan)))
 
 
 def positive(size):
@@ -71,9 +72,9 @@ def positive(size):
 def test_small_and_large_systems_are_solved_alike(monkeypatch, size):
     """By NumPy below `MANY` unknowns and by SciPy from there on."""
     matrix, right = positive(size)
-    few = numerics.cholesky_solve(matrix, right), *numerics.cholesky_inverse(matrix)
-    monkeypatch.setattr(numerics, "MANY", 0)
-    many = numerics.cholesky_solve(matrix, right), *numerics.cholesky_inverse(matrix)
+    few = gls.cholesky_solve(matrix, right), *gls.cholesky_inverse(matrix)
+    monkeypatch.setattr(gls, "MANY", 0)
+    many = gls.cholesky_solve(matrix, right), *gls.cholesky_inverse(matrix)
     for one, other in zip(few[:2], many[:2], strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12 * np.abs(other).max())
     assert few[2] * (1 - 1e-9) <= many[2] <= 3 * few[2]  # LAPACK's is an estimate, from below for the inverse's norm
@@ -83,17 +84,17 @@ def test_small_and_large_systems_are_solved_alike(monkeypatch, size):
 
 @pytest.mark.parametrize("many", [0, 256])
 def test_what_is_not_positive_definite_is_refused(monkeypatch, many):
-    monkeypatch.setattr(numerics, "MANY", many)
-    for refused in (numerics.cholesky_inverse, lambda matrix: numerics.cholesky_solve(matrix, np.ones((2, 1)))):
+    monkeypatch.setattr(gls, "MANY", many)
+    for refused in (gls.cholesky_inverse, lambda matrix: gls.cholesky_solve(matrix, np.ones((2, 1)))):
         with pytest.raises(np.linalg.LinAlgError):
             refused(np.array([[1.0, 2.0], [2.0, 1.0]]))
     with pytest.raises(ValueError, match=r"infs or NaNs|NaN"):
-        numerics.cholesky_solve(np.full((2, 2), np.nan), np.ones((2, 1)))
+        gls.cholesky_solve(np.full((2, 2), np.nan), np.ones((2, 1)))
 
 
 @pytest.mark.parametrize("size", [3, 40])
 def test_shares_are_the_same_by_either_way(monkeypatch, size):
     gram, right = positive(size)
     few = simplex_least_squares(gram, right[:, 0])
-    monkeypatch.setattr(numerics, "MANY", 0)
+    monkeypatch.setattr(gls, "MANY", 0)
     np.testing.assert_allclose(few, simplex_least_squares(gram, right[:, 0]), rtol=1e-9, atol=1e-12)

@@ -10,13 +10,12 @@ non-negative shares that sum to one.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from overstory.analysis.decoding.design import correlate, gram, predict
+from overstory.analysis.candidates import correlate, gram, predict
 from overstory.analysis.decoding.model import Fit, LinearModel, dispersion, people_correction
-from overstory.analysis.numerics import cholesky_inverse, cholesky_solve
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -94,6 +93,54 @@ def _solve(block: F64, right: F64) -> F64:
             return cholesky_solve(block + ridge * np.eye(block.shape[0]), right)
         except np.linalg.LinAlgError:
             ridge = max(10.0 * ridge, 1e-12 * size)
+
+
+MANY: Final = 256
+"""Unknowns from which on importing SciPy pays: LAPACK knows that a matrix is symmetric, and a factor triangular."""
+
+
+def cholesky_solve(matrix: F64, right: F64) -> F64:
+    """Solve a positive definite system.
+
+    Parameters
+    ----------
+    matrix : ndarray, shape (n, n)
+    right : ndarray, shape (n, m)
+    """
+    if len(matrix) >= MANY:
+        from scipy.linalg import cho_factor, cho_solve
+
+        return np.asarray(cho_solve(cho_factor(matrix), right))
+    factor = np.linalg.cholesky(np.asarray_chkfinite(matrix))
+    return np.asarray(np.linalg.solve(factor.T, np.linalg.solve(factor, right)))
+
+
+def cholesky_inverse(matrix: F64) -> tuple[F64, float]:
+    """Return the inverse of a positive definite matrix and its reciprocal condition number (in the 1-norm).
+
+    From `MANY` unknowns on, the number is LAPACK's estimate.
+
+    Parameters
+    ----------
+    matrix : ndarray, shape (n, n)
+    """
+    if len(matrix) >= MANY:
+        return _lapack_inverse(matrix)
+    lower = np.linalg.cholesky(matrix)
+    root = np.linalg.solve(lower, np.eye(len(matrix)))
+    inverted = root.T @ root
+    return inverted, float(1 / (np.abs(matrix).sum(axis=0).max() * np.abs(inverted).sum(axis=0).max()))
+
+
+def _lapack_inverse(matrix: F64) -> tuple[F64, float]:
+    from scipy.linalg import lapack
+
+    factor, failed = lapack.dpotrf(matrix, lower=1)
+    if failed:
+        raise np.linalg.LinAlgError
+    condition, _ = lapack.dpocon(factor, np.abs(matrix).sum(axis=0).max(), uplo="L")
+    inverted, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
+    return np.asarray(np.tril(inverted) + np.tril(inverted, -1).T), float(condition)
 
 
 SINGULAR = 1e-11

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from overstory.analysis.decoding.design import column_rows, correlate, gram, is_small, predict
+from overstory.analysis.candidates import column_rows, correlate, gram, is_small, predict
 from overstory.analysis.decoding.gls import SingularDesignError, inverse
 from overstory.analysis.decoding.model import Fit, LinearModel
-from overstory.analysis.numerics import normal_quantile
+from overstory.analysis.selection import normal_quantile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -25,11 +25,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from overstory.analysis.decoding.design import correlate, gram, predict, squared_lengths
+from overstory.analysis.candidates import correlate, gram, predict, squared_lengths
 from overstory.analysis.decoding.gls import NormalEquations, inverse, simplex_least_squares
 from overstory.analysis.decoding.model import Fit, LinearModel, dispersion, people_correction
-from overstory.analysis.numerics import normal_quantile
-from overstory.analysis.selection import step_up, upper_p_values
+from overstory.analysis.selection import normal_quantile, step_up, upper_p_values
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
