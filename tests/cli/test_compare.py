@@ -76,7 +76,7 @@ def test_no_bar_stands_on_a_logarithmic_axis(monkeypatch, tmp_path):
     from matplotlib.figure import Figure
 
     from overstory.analysis.comparison import Measured, rank
-    from overstory.cli.analysis.compare_plot import draw
+    from overstory.cli.analysis.compare import draw
 
     drawn = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))

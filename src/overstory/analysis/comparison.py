@@ -106,10 +106,10 @@ def rank(
         built = _two_rounds(domain_size, epsilon, epsilon_permanent)
     else:
         raise ParameterError(f"epsilon = {epsilon} of one report must be below epsilon_permanent = {epsilon_permanent}")
-    found = [_choice(one, domain_size, num_reports) for one in built]
-    if not found:
+    choices = [_choice(mechanism, domain_size, num_reports) for mechanism in built]
+    if not choices:
         raise ParameterError(f"no oracle for {domain_size} values reaches epsilon {epsilon}")
-    return tuple(sorted(found, key=lambda choice: (choice.variance, choice.report_bits)))
+    return tuple(sorted(choices, key=lambda choice: (choice.variance, choice.report_bits)))
 
 
 def recommend(ranking: tuple[Choice, ...]) -> Choice:
@@ -128,16 +128,13 @@ def recommend(ranking: tuple[Choice, ...]) -> Choice:
     >>> recommend(rank(12_000, 1.0, 10**6, epsilon_permanent=2.0)).name
     'loloha'
     """
-    return min(_near(ranking), key=lambda choice: (_shared(choice), choice.report_bits, choice.variance))
+    near = [choice for choice in ranking if choice.variance <= SLACK * ranking[0].variance]
+    return min(near, key=lambda choice: (_shared(choice), choice.report_bits, choice.variance))
 
 
 def _shared(choice: Choice) -> float:
     """Return the bits that two reports of a value share, without what floats add: equal oracles are to be equal."""
     return round(choice.linkable.shared(1), 6)
-
-
-def _near(ranking: tuple[Choice, ...]) -> list[Choice]:
-    return [choice for choice in ranking if choice.variance <= SLACK * ranking[0].variance]
 
 
 def trade(ranking: tuple[Choice, ...], best: Choice) -> str | None:
@@ -203,7 +200,7 @@ def _two_rounds(domain_size: int, epsilon: float, epsilon_permanent: float) -> I
     """Make every oracle that memoizes, and whose reports are fresh, within both epsilons."""
     given = {"domain_size": domain_size, "epsilon_permanent": epsilon_permanent}
     yield from _made(given | {"epsilon_report": epsilon})
-    yield from (one for one in _made(given) if one.epsilon_report <= epsilon)
+    yield from (built for built in _made(given) if built.epsilon_report <= epsilon)
 
 
 WIDER: Final = {"prime_powers": True}
@@ -218,8 +215,8 @@ def _made(given: dict[str, Any]) -> Iterator[Mechanism]:
         epsilons = {key for key in accepted if key.startswith("epsilon")}
         asked = {key for key in given if key.startswith("epsilon")}
         wider = {key: value for key, value in WIDER.items() if key in accepted}
-        if epsilons == asked and needed <= set(given) <= set(accepted) and (one := make(name, **given, **wider)):
-            yield one
+        if epsilons == asked and needed <= set(given) <= set(accepted) and (built := make(name, **given, **wider)):
+            yield built
 
 
 def _choice(built: Mechanism, domain_size: int, num_reports: int) -> Choice:
@@ -293,11 +290,10 @@ def measured_error(
 
     Examples
     --------
-    >>> from overstory.analysis.comparison import rank
     >>> symbols = np.arange(20_000) % 8
     >>> best = rank(8, 1.0, 20_000)[0]
-    >>> found = measured_error(best, symbols, 8, np.random.default_rng(1), rounds=20)
-    >>> bool(abs(found.error - best.standard_error) < 4 * found.standard_error)
+    >>> measured = measured_error(best, symbols, 8, np.random.default_rng(1), rounds=20)
+    >>> bool(abs(measured.error - best.standard_error) < 4 * measured.standard_error)
     True
     """
     oracle = frequency_oracle(choice.name, **choice.parameters)

@@ -20,9 +20,9 @@ MORE = """\
 Every registered oracle that suits the needs, ranked by its exact average error over the domain, whatever the
 population. With --epsilon-permanent, those that memoize and send fresh reports; without, those of one report. The
 recommended one is, of those within 1% of the least variance, the one of which two reports share the fewest bits, equal
-or alike; then the one with the smallest reports. With FILE, or --measure, collections are simulated and the measured
-error stands beside the exact one, with its own standard error: oracles whose measured errors overlap are not told
-apart by the trial."""
+or alike; then the one with the smallest reports. With FILE, or --measure, collections are simulated and the table
+has the measured error next to the exact one, with its own standard error: the trial does not separate oracles whose
+measured errors overlap."""
 
 EXAMPLE = """\
 overstory compare --domain-size 100 --epsilon 1 --reports 1000000
@@ -78,9 +78,7 @@ def run(args: argparse.Namespace) -> int:
     check_plot(args.plot)
     check_seed(args.seed)
     if args.numeric is not None:
-        from overstory.cli.analysis.compare_numeric import run as run_numeric
-
-        return run_numeric(args)
+        return _run_numeric(args)
     from overstory.analysis.comparison import rank, recommend, trade
 
     symbols = _symbols(args)
@@ -90,8 +88,6 @@ def run(args: argparse.Namespace) -> int:
     measured = _measured(args, ranking, symbols)
     best = recommend(ranking)
     if args.plot:
-        from overstory.cli.analysis.compare_plot import draw
-
         draw(ranking, measured, args.plot)
     if args.json:
         print(json.dumps(as_json(args, ranking, measured, best), indent=2, allow_nan=False))
@@ -113,10 +109,8 @@ def _symbols(args: argparse.Namespace) -> NDArray[np.integer[Any]] | None:
         if args.domain_size is None or args.reports is None:
             raise ParameterError("give --domain-size D and --reports N, or FILE and --column C")
         return None
-    from overstory.cli.analysis.compare_input import read_symbols
-
     with seekable(args.data) as path:
-        symbols, distinct = read_symbols(path, args.column, args.reports, args.seed, form_of(args))
+        symbols, distinct = _read_symbols(args, path)
     if args.domain_size is not None and args.domain_size < distinct:
         raise ParameterError(f"--domain-size {args.domain_size}: the column has {distinct} different values")
     args.domain_size = max(distinct, 2) if args.domain_size is None else args.domain_size
@@ -124,6 +118,29 @@ def _symbols(args: argparse.Namespace) -> NDArray[np.integer[Any]] | None:
 
     args.reports, args.measure = len(symbols), args.measure or rounds_to_order(args.domain_size)
     return symbols
+
+
+def _read_symbols(args: argparse.Namespace, path: str) -> tuple[NDArray[np.integer[Any]], int]:
+    """Return what each device holds, as numbers, and how many different values there are; missing ones are left out.
+
+    With ``--reports`` so many devices are drawn from the rows, with replacement; else each row is one.
+    """
+    import numpy as np
+
+    from overstory.files.columns.reader import blocks
+    from overstory.protocol.encodings.base import check_count
+    from overstory.protocol.errors import ParameterError
+
+    if args.reports is not None:
+        check_count("num_reports", args.reports, 1, 1 << 62)
+    number_of: dict[str, int] = {}
+    numbers = [texts.numbered(number_of) for (texts,) in blocks(path, [args.column], form=form_of(args))]
+    if not number_of:
+        raise ParameterError(f"{path}: the column {args.column!r} holds no values")
+    symbols: NDArray[np.integer[Any]] = np.concatenate([some[some >= 0] for some in numbers])
+    if args.reports is not None:
+        symbols = np.random.default_rng([args.seed, 1 << 21]).choice(symbols, size=args.reports)
+    return symbols, len(number_of)
 
 
 def _imagined(args: argparse.Namespace) -> NDArray[np.integer[Any]]:
@@ -152,8 +169,12 @@ def as_json(
 ) -> dict[str, Any]:
     """Return the ranking as JSON values."""
     rows = [choice.to_json() for choice in ranking]
-    for row, one in zip(rows, measured or [], strict=False):
-        row |= {"measured_error": one.error, "measured_standard_error": one.standard_error, "measured_runs": one.rounds}
+    for row, trial in zip(rows, measured or [], strict=False):
+        row |= {
+            "measured_error": trial.error,
+            "measured_standard_error": trial.standard_error,
+            "measured_runs": trial.rounds,
+        }
     return {
         "domain_size": args.domain_size,
         "epsilon_report": args.epsilon,
@@ -169,8 +190,8 @@ def _runs(rounds: int) -> str:
 
 
 def _measured_text(measured: Measured) -> str:
-    known = measured.standard_error is not None
-    return f"{measured.error:.3e}" + (f" +/- {measured.standard_error:.1e}" if known else "")
+    spread = "" if measured.standard_error is None else f" +/- {measured.standard_error:.1e}"
+    return f"{measured.error:.3e}{spread}"
 
 
 def table(
@@ -201,3 +222,74 @@ def table(
     lines.append("same: bits that are the same in every report of a device while its value does not change")
     lines.append("alike: bits that two reports of an unchanged value share, equal or drawn from one permanent response")
     return lines
+
+
+def draw(ranking: tuple[Choice, ...], measured: list[Measured] | None, path: str) -> None:
+    """Draw a row for each oracle, the best on top: a ring for the exact error, a dot with its error for the measured.
+
+    Dots have no base, so that the axis may be logarithmic and begin anywhere.
+    """
+    from overstory.cli.picture import picture
+
+    places = range(len(ranking))
+    with picture(path, 7, 1.2 + 0.25 * len(ranking)) as figure:
+        axes = figure.subplots()
+        exact = [choice.standard_error for choice in ranking]
+        axes.plot(exact, places, "o", color="C0", markerfacecolor="white", markersize=7, label="exact")
+        if measured:
+            errors = [trial.error for trial in measured]
+            spread = [trial.standard_error or 0.0 for trial in measured]
+            label = f"measured, {measured[0].rounds:,} runs, +/- standard error"
+            axes.errorbar(errors, places, xerr=spread, fmt="o", color="C1", markersize=3, label=label)
+        axes.set_xscale("log")
+        axes.set_yticks(places, [choice.name for choice in ranking])
+        axes.invert_yaxis()
+        axes.grid(axis="x", color="0.9")
+        axes.set_xlabel("standard error of a frequency")
+        axes.legend(fontsize=8)
+
+
+def _run_numeric(args: argparse.Namespace) -> int:
+    """Print what takes numbers, by the error of a mean: the one with the least worst-case error first."""
+    from overstory.protocol.errors import ParameterError
+
+    low, high = args.numeric
+    others = ("data", "column", "domain_size", "epsilon_permanent", "measure", "plot")
+    if any(getattr(args, name) is not None for name in others):
+        raise ParameterError("--numeric goes with --epsilon, --reports and --json alone")
+    if args.reports is None or args.reports < 1:
+        raise ParameterError("--numeric needs --reports N, at least 1")
+    rows = sorted(_numeric_rows(args.epsilon, low, high, args.reports), key=lambda row: float(row["worst"]))
+    if args.json:
+        about = {"minimum": low, "maximum": high, "epsilon_report": args.epsilon, "reports": args.reports}
+        print(json.dumps(about | {"randomizers": rows}, indent=2, allow_nan=False))
+    else:
+        print("\n".join(_numeric_table(rows)))
+    return 0
+
+
+def _numeric_rows(epsilon: float, low: float, high: float, reports: int) -> list[dict[str, Any]]:
+    """Return each randomizer with the standard error of the mean of `reports` people who all hold one value."""
+    from fractions import Fraction
+
+    from overstory.protocol.numeric.randomizer import NumericRandomizer
+    from overstory.protocol.numeric.registry import NUMERIC, numeric
+
+    rows = []
+    for name in NUMERIC:
+        if name == "ranges":  # answers shares of ranges, and no mean
+            continue
+        built = numeric(name, epsilon=epsilon, minimum=low, maximum=high)
+        assert isinstance(built, NumericRandomizer)
+        width = Fraction(built.domain.width)  # a large range's variance is beyond floats; its root is not
+        relative = (built.variance(value) / width**2 / reports for value in (low / 2 + high / 2, high))
+        middle, end = (math.sqrt(variance) * built.domain.width for variance in relative)
+        errors = {"middle": middle, "end": end, "worst": max(middle, end)}
+        rows.append({"name": name, **errors, "report_bits": built.payload_bits, "epsilon_report": built.epsilon_report})
+    return rows
+
+
+def _numeric_table(rows: list[dict[str, Any]]) -> list[str]:
+    head = f"{'randomizer':<13} {'all in the middle':>17} {'all at an end':>13} {'bits':>5}"
+    lines = [f"{r['name']:<13} {r['middle']:>17.3e} {r['end']:>13.3e} {r['report_bits']:>5}" for r in rows]
+    return [head, *lines, "", "standard error of the mean, exact, where everybody holds that one value"]
