@@ -88,7 +88,7 @@ def test_no_value_is_reached_after_the_state_has_failed(tmp_path):
 
 def test_the_walk_finds_what_a_client_keeps(tmp_path):
     client = used(tmp_path, **METRICS)
-    recorders = client._session.session._recorders
+    recorders = client._session._recorders
     for held in (recorders["text"]._by_tag, recorders["window"]._nearest):
         held[TEXT] = b""
         assert true_things(client)

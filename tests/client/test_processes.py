@@ -30,7 +30,7 @@ sys.stdin.readline()
 client = device(pathlib.Path(sys.argv[1]), choice=None)
 outcome = "unavailable"
 for _ in range(30):  # on a busy machine the others may take longer than `record` waits for them
-    client._session.retry_at = 0.0
+    client._begun().retry_at = 0.0
     outcome = client.record("colour", "red")
     if outcome != "unavailable":
         break
@@ -111,8 +111,8 @@ def test_threads_of_one_client_make_one_report_of_each_period(tmp_path):
 
 def test_the_first_record_of_many_threads_opens_one_session(tmp_path, monkeypatch):
     client, opened = device(tmp_path), []
-    real = client._session._make
-    monkeypatch.setattr(client._session, "_make", lambda: opened.append(1) or real())
+    begin = State.begin
+    monkeypatch.setattr(State, "begin", lambda state: opened.append(state) or begin(state))
     threads = [threading.Thread(target=client.record, args=("colour", "red")) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -152,7 +152,7 @@ def test_the_end_of_a_program_waits_for_nobody_longer_than_it_may(tmp_path):
         "holder = sqlite3.connect(client.paths.database, isolation_level=None)\n"
         "holder.execute('BEGIN EXCLUSIVE')\n"
         "began = time.monotonic()\n"
-        "client._session.at_exit()\n"
+        "client._at_exit()\n"
         "print(time.monotonic() - began)\n"
         "holder.close()",
     )

@@ -188,7 +188,7 @@ def test_what_was_delivered_is_told_also_where_a_key_cannot_be_destroyed_then(tm
     clock.tomorrow()
     client.record("colour", "red")
     full = StateError(Fault.FULL, "there is no room")
-    monkeypatch.setattr(client, "_retire", Mock(side_effect=[full, RuntimeError()]))
+    monkeypatch.setattr(client._session, "retire_hourly", Mock(side_effect=[full, RuntimeError()]))
     flushed = client.flush()
     assert flushed.written == {"queued": 1}
     assert flushed.sent is not None
@@ -250,7 +250,7 @@ def test_the_default_delay_is_the_period_and_six_hours_at_most(tmp_path, clock):
 def test_no_object_shows_a_value_or_a_secret(tmp_path, clock):
     client = device(tmp_path, clock=clock, token="token-in-the-request")
     client.record("engine", "the-value")
-    session = client._session.session
+    session = client._session
     (pending,) = session._pending
     secret = session._secret.key("engine")
     shown = [client, session, session.state, pending, session._recorders["engine"], session._secret, client.status()]

@@ -45,7 +45,7 @@ def reported(folder, clock, collector, *, hours=6):
             assert client.record(name, VALUES[hour % 2]) is Outcome.RECORDED
         if hour < hours - 1:
             client.flush()
-    client._session.persist(5)
+    client._session.flush(client._sources, 5)
     client._closed = True
     return client.paths
 
@@ -166,7 +166,7 @@ def test_a_program_that_runs_on_destroys_the_key_too(tmp_path):
     client.record(ENDS, "a page")
     client.record(STAYS, "a page")
     client.flush()
-    session = client._session.session
+    session = client._session
     clock.now = ends_at(metrics()[ENDS])
     client.flush()
     assert session._secret.key(ENDS) is None
@@ -199,7 +199,7 @@ def test_a_key_that_another_process_destroyed_is_not_held_here(tmp_path):
     for name in (ENDS, STAYS):
         assert client.record(name, "a page") is Outcome.RECORDED  # it has not looked yet
     assert client.flush().written == {"ended": 1, "queued": 1}
-    session = client._session.session
+    session = client._session
     assert session._secret.key(ENDS) is None
     assert set(session._recorders) == {STAYS}
     clock.now += 3600
@@ -217,7 +217,7 @@ def test_a_round_finds_what_another_process_destroyed(tmp_path, recorded):
     client.flush()
     retire(State(client.paths), metrics(), ends_at(metrics()[ENDS]))
     clock.now += 3600
-    session = client._session.session
+    session = client._session
     if ENDS not in recorded:
         assert client.record(ENDS, "a page") is Outcome.EXPIRED
     client.flush()
@@ -232,15 +232,15 @@ def test_what_is_over_and_cannot_be_destroyed_keeps_no_other_metric_from_being_r
     paths = reported(tmp_path, clock, CountingCollector())
     clock.now = ends_at(metrics()[ENDS])
     client = device(tmp_path, clock=clock, registry=metrics(), choice=None)
-    client._session.opened()
+    client._begun().open()
     waited = []
-    transaction = client._session.session.state.transaction
+    transaction = client._session.state.transaction
 
     def counted(timeout=0.01):
         waited.append(timeout)
         return transaction(0.01)
 
-    client._session.session.state.transaction = counted
+    client._session.state.transaction = counted
     with closing(sqlite3.connect(paths.database, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         for name, value in ((STAYS, "a page"), ("counted", 7)):
@@ -248,7 +248,7 @@ def test_what_is_over_and_cannot_be_destroyed_keeps_no_other_metric_from_being_r
         assert client.record(ENDS, "a page") is Outcome.EXPIRED
         assert len(waited) == 1
         assert read_secret(paths.secret).key(ENDS) is not None
-    del client._session.session.state.transaction
+    del client._session.state.transaction
     assert client.flush().written == {"queued": 2}
     clock.now += 3600
     client.flush()

@@ -83,8 +83,8 @@ def test_where_all_noise_is_fresh_nothing_of_the_value_is_kept(tmp_path, metric)
     for value in values:
         clock.tomorrow()
         assert client.record("m", value) is Outcome.RECORDED
-    assert {report.permanent for report in client._session.session._pending} == {b""}
-    assert len({report.tag for report in client._session.session._pending}) == 1
+    assert {report.permanent for report in client._session._pending} == {b""}
+    assert len({report.tag for report in client._session._pending}) == 1
     assert client.flush().written == {"queued": 4}
     clock.tomorrow()
     assert client.record("m", values[0]) is Outcome.RECORDED
@@ -108,4 +108,4 @@ def test_the_window_mechanisms_are_among_those_whose_noise_is_fresh():
 def test_where_noise_is_memoized_it_is_kept(tmp_path):
     client = device(tmp_path, registry=registry(m=BINS))
     client.record("m", 3)
-    assert {len(report.permanent) for report in client._session.session._pending} == {13}
+    assert {len(report.permanent) for report in client._session._pending} == {13}

@@ -40,7 +40,7 @@ def sent_by(folder, values):
     with client() as first:
         first.consent("on")
         assert first.record("colour", values[0]) == "recorded"
-        first._session.session._pending.clear()  # a state that has begun, and reported nothing yet
+        first._session._pending.clear()  # a state that has begun, and reported nothing yet
     shutil.copytree(folder / "state", folder / "backup")
     for value in values:
         shutil.rmtree(folder / "state")

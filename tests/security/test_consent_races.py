@@ -44,7 +44,7 @@ def test_off_while_a_report_travels_keeps_the_others_from_leaving(tmp_path):
     for day in range(5):
         device = client(tmp_path, now=NOON + day * DAY)
         assert device.record("meter", day) == "recorded"
-        device._make_sender = None
+        device._uploader = None
         assert device.flush().written == {"queued": 1}
     sending.flush()
     assert len(asked) == 1
@@ -69,7 +69,7 @@ def test_off_and_on_again_in_the_middle_of_a_round_end_it(tmp_path):
     for day in range(2):
         device = client(tmp_path, now=NOON + day * DAY)
         device.record("meter", 1)
-        device._make_sender = None
+        device._uploader = None
         device.flush()
     sending.flush()
     sending.flush()

@@ -102,8 +102,8 @@ def test_the_check_catches_a_device_that_falls_silent(tmp_path, monkeypatch):
 
     record = Session.record
 
-    def silent(self, metric, value, period, leave):
-        outcome = record(self, metric, value, period, leave)
+    def silent(self, metric, value, now, allowed):
+        outcome = record(self, metric, value, now, allowed)
         if outcome in (Outcome.CAPPED, Outcome.UNFIT):
             self._pending.pop()
         return outcome

@@ -6,9 +6,9 @@ A client does not disturb its program: `record`, `flush`, `status` and `close` n
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
-import math
 import os
 import sys
 import threading
@@ -24,21 +24,19 @@ from overstory.client.consent.consent import Choice, Consent, choose
 from overstory.client.consent.permission import Permission
 from overstory.client.consent.policy import UNASKED, EffectiveChoice, PermissionSources
 from overstory.client.errors import ConsentError, Fault, StateError
-from overstory.client.lazy_session import LazySession
 from overstory.client.outcomes import MADE, Flushed, Outcome, WarnsOnce
 from overstory.client.settings import (
-    CLEAR,
-    HOUR,
     WEEK,
-    delays,
-    in_the_clear,
+    Background,
     load,
-    mistake,
     seconds,
-    sender_factory,
+    warn_of_mistake,
+    warn_of_unfit,
+    warn_of_unknown,
 )
 from overstory.client.state.fork_guard import watch
 from overstory.client.state.paths import StatePaths, check_app, policy_file, state_folder
+from overstory.client.upload.uploader import UNENCRYPTED, Uploader, unencrypted_host
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -46,12 +44,11 @@ if TYPE_CHECKING:
 
     from overstory.client.person.status import Status
     from overstory.client.session import Session
-    from overstory.client.settings import Background
     from overstory.client.state.outbox import Bounds
     from overstory.client.state.state import State
     from overstory.client.upload.http import Transport
     from overstory.client.upload.sender import Round
-    from overstory.protocol.metrics import Metric, MetricRegistry
+    from overstory.protocol.metrics import MetricRegistry
 
 _log: Final = logging.getLogger("overstory.client")
 _log.addHandler(logging.NullHandler())  # a program that sets up no logging is not written to
@@ -142,26 +139,22 @@ class Client:
         self.app, self.registry = check_app(app), load(registry)
         environ = os.environ if environ is None else environ
         self.paths = StatePaths(Path(state) if state is not None else state_folder(app, environ))
-        self._make_sender = sender_factory(server, token, transport, clock, environ)
+        self._uploader = None if server is None else Uploader(server, token, transport, clock, environ)
         self._clock, self._end_clock, self._bounds = clock, end_clock or clock, bounds
-        self._due = delays(spread)
-        self._interval = seconds("interval", interval, 0.01, WEEK)
+        self._spread = None if spread is None else seconds("spread", spread, 0.0, WEEK)
+        self._background = Background(self, seconds("interval", interval, 0.01, WEEK), enabled=background)
         self._sources = PermissionSources(
             self.paths, environ, Path(policy) if policy is not None else policy_file(environ)
         )
         self._permission = self.permission(server)
-        self._server = server
-        self._wants_thread = background
-        self._thread: Background | None = None
         self._warn, self._strict = WarnsOnce(_log), strict
-        self._clear = in_the_clear(server)
-        if self._clear is not None:
-            self._warn("clear", CLEAR, self._clear)
-        at_exit = seconds("exit_timeout", exit_timeout, 0.0, 60.0)
-        self._session = LazySession(self._open, self._sources, self._warn, at_exit)
-        self._starting, self._sending = threading.Lock(), threading.Lock()
+        self._unencrypted = unencrypted_host(server)
+        if self._unencrypted is not None:
+            self._warn("clear", UNENCRYPTED, self._unencrypted)
+        self._exit_timeout = seconds("exit_timeout", exit_timeout, 0.0, 60.0)
         self._closed = self._refused = self._introduced = False
-        self._process, self._retired_at = os.getpid(), -math.inf
+        self._session: Session | None = None  # None before anything was recorded or went wrong
+        self._starting, self._process = threading.Lock(), os.getpid()
         watch(self)
 
     def __repr__(self) -> str:
@@ -204,7 +197,7 @@ class Client:
             When the client is strict and the metric is not listed, or the value is outside its domain.
         """
         if self._strict or sys.flags.dev_mode:
-            self._check(metric, value)
+            warn_of_mistake(self._warn, self.registry, metric, value, strict=self._strict)
         try:
             return self._record(metric, value)
         except StateError as error:
@@ -214,7 +207,7 @@ class Client:
         except Exception as error:  # noqa: BLE001 - whatever it is, it is not the host program's
             # The message might hold the value: only the kind of the error is told.
             self._warn(f"record {type(error).__name__}", "recording failed: %s", type(error).__name__)
-            self._session.last_error = StateError(Fault.UNREADABLE, f"recording failed: {type(error).__name__}")
+            self._begun().last_error = StateError(Fault.UNREADABLE, f"recording failed: {type(error).__name__}")
         return Outcome.UNAVAILABLE
 
     def flush(self, timeout: float = 5.0) -> Flushed:
@@ -226,43 +219,38 @@ class Client:
             Seconds for all of it, at most.
         """
         written: Mapping[str, int] = {}
-        delivered: Round | None = None
+        sent: Round | None = None
         try:
             until = time.monotonic() + timeout
             self._notice_fork()
-            written = self._session.persist(max(timeout, 0.0))
-            delivered = self._delivered(until - time.monotonic())
-            self._retire()
+            if self._session is not None:
+                written = self._session.flush(self._sources, max(timeout, 0.0))
+            sent = self._deliver(until - time.monotonic())
+            if self.paths.database.exists():
+                self._begun().retire_hourly()
         except StateError as error:
             self._note(error)
-            return Flushed(written, delivered, str(error))
+            return Flushed(written, sent, str(error))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is not the host program's
             self._warn(f"flush {type(error).__name__}", "flushing failed: %s", type(error).__name__)
-            return Flushed(written, delivered, f"flushing failed: {type(error).__name__}")
-        return Flushed(written, delivered)
+            return Flushed(written, sent, f"flushing failed: {type(error).__name__}")
+        return Flushed(written, sent)
 
     def status(self) -> Status:
         """Say what may be done and why, what waits, and what went wrong; never raises."""
         from overstory.client.person.status import Status, read_status
 
-        pending, last_error = self._session.pending, self._session.last_error
-        problem = None if last_error is None else str(last_error)
         effective = EffectiveChoice(Choice.OFF, "it cannot be found out", None)
+        memory = {} if self._session is None else self._session.to_show()
         try:
-            effective = self._sources.now()
-            found = read_status(
-                self.paths,
-                self.registry,
-                effective,
-                now=self._clock(),
-                pending=pending,
-                dues=self._session.dues,
-                problem=problem,
-                server=self._permission.server,
-            )
-            return found if self._clear is None else replace(found, notes=(*found.notes, CLEAR % self._clear))
+            effective, now = self._sources.now(), self._clock()
+            server = self._permission.server
+            status = read_status(self.paths, self.registry, effective, now=now, server=server, **memory)
+            host = self._unencrypted
+            return status if host is None else replace(status, notes=(*status.notes, UNENCRYPTED % host))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told
-            return Status(effective, {}, self.paths.folder, pending, problem=problem or str(error))
+            problem = memory.get("problem") or str(error)
+            return Status(effective, {}, self.paths.folder, memory.get("pending", 0), problem=problem)
 
     def consent(self, choice: Choice | str, *, moved: bool = False) -> Consent:
         """Make the person's choice, for this registry and collector; see `overstory.client.consent.consent.choose`.
@@ -283,7 +271,7 @@ class Client:
         """
         try:
             today = datetime.fromtimestamp(self._clock(), UTC).date()
-            made = choose(self.paths, self.registry, choice, today, server=self._server, moved=moved)
+            made = choose(self.paths, self.registry, choice, today, server=self._permission.server, moved=moved)
         except (ConsentError, StateError):
             self._refused = self._refused or choice != Choice.ON
             raise
@@ -298,9 +286,8 @@ class Client:
         timeout = timeout if isinstance(timeout, int | float) else 5.0
         self.flush(timeout)
         self._closed = True
-        if self._thread is not None:
-            self._thread.stop(min(1.0, timeout))
-        self._session.unregister()
+        self._background.stop(min(1.0, timeout))
+        atexit.unregister(self._at_exit)
 
     @property
     def effective(self) -> EffectiveChoice:
@@ -318,7 +305,7 @@ class Client:
             return Outcome.CLOSED
         metric = self.registry.metrics.get(name) if isinstance(name, str) else None
         if metric is None:
-            self._warn_of_unknown()
+            warn_of_unknown(self._warn, self.registry)
             return Outcome.UNKNOWN
         allowed = self._sources.now()
         consent = allowed.consent
@@ -329,46 +316,15 @@ class Client:
         if consent is None or not self._permission.covers(consent, metric):
             return Outcome.NOT_ASKED
         self._notice_fork()
-        return self._made(metric, value, allowed.choice is Choice.LOCAL, consent.consent_id)
-
-    def _check(self, name: str, value: Any) -> None:
-        """Raise what is wrong with a call of `record`, or where the client is not strict warn of it."""
-        from overstory.protocol.metrics import UnknownMetricError
-
-        wrong = mistake(self.registry, name, value)
-        if wrong is not None and self._strict:
-            raise wrong
-        if isinstance(wrong, UnknownMetricError):
-            self._warn_of_unknown()
-        elif wrong is not None:
-            self._warn_of_unfit(name)
-
-    def _warn_of_unknown(self) -> None:
-        # The name is not logged: in a call with its arguments swapped it is the value.
-        listed = ", ".join(self.registry.metrics)
-        self._warn("metric", "a metric that the registry does not list was not recorded; it lists %s", listed)
-
-    def _warn_of_unfit(self, name: str) -> None:
-        self._warn(f"unfit {name}", "a value is outside the domain of %s: reported as nothing", name)
-
-    def _made(self, metric: Metric, value: Any, local: bool, consent_id: str) -> Outcome:  # noqa: FBT001 - of the consent
-        from overstory.client.session import RecordPermission
-
-        now = self._clock()
-        period = metric.period.number(now)
-        if metric.expired(now):
-            return Outcome.EXPIRED
         try:
-            outcome = self._session.opened().record(
-                metric, value, period, RecordPermission(local, consent_id, self._due(metric, now, period))
-            )
+            outcome = (self._session or self._begun()).record(metric, value, self._clock(), allowed)
         except ParameterError:
             self._warn(f"period {metric.id}", "%s: this time has no period; set the clock right", metric.id)
             return Outcome.PAST
         if outcome is Outcome.UNFIT:
-            self._warn_of_unfit(metric.id)
-        if outcome in MADE and self._wants_thread:
-            self._wake()
+            warn_of_unfit(self._warn, metric.id)
+        if outcome in MADE:
+            self._background.wake()
         return outcome
 
     def _introduce(self) -> None:
@@ -379,79 +335,58 @@ class Client:
         with contextlib.suppress(OSError, StateError):
             introduce(self.paths, self.app, self.registry)
 
-    def _open(self) -> Session:
+    def _begun(self) -> Session:
+        """Return the session; the first call makes it, and nothing is opened yet."""
         from overstory.client.session import Session
 
-        session = Session(self._state(), self.registry, self._end_clock)
-        self._retired_at = self._end_clock()  # it looks by itself
-        return session
+        with self._starting:
+            if self._session is None:
+                self._session = Session(self._state(), self.registry, self._end_clock, spread=self._spread)
+                atexit.register(self._at_exit)
+            return self._session
 
     def _state(self) -> State:
         from overstory.client.state.state import State
 
         return State(self.paths, bounds=self._bounds)
 
-    def _wake(self) -> None:
-        if self._thread is None:
-            from overstory.client.settings import Background
+    # --- sending --------------------------------------------------------------------------------------------------
 
-            with self._starting:
-                if self._thread is None:
-                    self._thread = Background(self, self._interval)
-        self._thread.wake()
-
-    def _retire(self) -> None:
-        """Destroy the keys of metrics that are over; looks for some once an hour."""
-        now, session = self._end_clock(), self._session.session
-        if abs(now - self._retired_at) < HOUR or not self.paths.database.exists():
-            return
-        if session is not None:
-            session.retire()
-        else:
-            from overstory.client.state.changed_metrics import retire
-
-            retire(self._state(), self.registry, now)
-        self._retired_at = now
-
-    # --- flushing -------------------------------------------------------------------------------------------------
-
-    def _delivered(self, seconds: float) -> Round | None:
+    def _deliver(self, seconds: float) -> Round | None:
         """Send what is due, if anything may be sent."""
         consent = self._permit()
-        if self._make_sender is None or consent is None or not self.paths.database.exists():
+        if consent is None or self._uploader is None or not self.paths.database.exists():
             return None
-        if not self._sending.acquire(blocking=False):
-            return None  # another thread is at it
-        try:
-            self._state().check_machine()
-            self._permission.meet(consent)
-            return self._make_sender().deliver(
-                self._state(),
-                self.registry,
-                seconds=seconds,
-                permit=self._permit,
-                covers=self._permission.may_send,
-            )
-        finally:
-            self._sending.release()
+        return self._uploader.deliver(
+            self._state(), self.registry, self._permission, consent, self._permit, seconds=seconds
+        )
 
     def _permit(self) -> Consent | None:
         """Return the choice that allows sending, None when nothing does."""
         return None if self._refused else self._permission.sends()
 
-    # --- forks and warnings ---------------------------------------------------------------------------------------
+    # --- forks, the end of the program, and errors ----------------------------------------------------------------
 
     def after_fork(self) -> None:
-        """Start anew in a child: its own locks, no thread, and none of the parent's queue."""
-        self._starting, self._sending = threading.Lock(), threading.Lock()
-        self._thread, self._process = None, os.getpid()
-        self._session.after_fork()
+        """Continue in a child: its own locks, no thread, and none of the parent's queue."""
+        self._starting, self._process = threading.Lock(), os.getpid()
+        for part in (self._background, self._uploader, self._session):
+            if part is not None:
+                part.after_fork()
 
     def _notice_fork(self) -> None:
         if os.getpid() != self._process:  # forked without Python's knowledge
             self.after_fork()
 
+    def _at_exit(self) -> None:
+        """Write what is in memory; nothing is sent, the next run sends it. Never raises."""
+        try:
+            if self._session is not None:
+                self._session.flush(self._sources, self._exit_timeout)
+        except Exception as error:  # noqa: BLE001 - the program is ending
+            self._warn("exit", "what was not flushed is lost: %s", type(error).__name__)
+
     def _note(self, error: StateError) -> None:
         # The error was raised below `record`: its frames hold the value.
-        self._session.last_error = StateError(error.fault, str(error))
+        self._begun().last_error = StateError(error.fault, str(error))
         self._warn(f"state {error.fault}", "%s", str(error))

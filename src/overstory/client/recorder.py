@@ -1,4 +1,4 @@
-"""From a value to an encoded report of one metric, in memory: what waits for the next flush holds no value."""
+"""Makes one metric's reports, in memory, and writes them to the state; what waits in between holds no value."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from overstory.client.consent.consent import Choice
+from overstory.client.errors import Fault, StateError
 from overstory.client.outcomes import Outcome
 from overstory.client.randomizer import Randomizer
+from overstory.client.state.changed_metrics import keep
+from overstory.client.state.lifetimes import ends_at
 from overstory.client.state.memo import ALL_VALUES, NEAREST_STEPS, NOTHING, Response, Tagger
+from overstory.client.state.outbox import RowState
 from overstory.protocol.domains import Domain
 from overstory.protocol.wire.batch import encode_reports
 from overstory.protocol.wire.upload import Upload, encode_upload
 
 if TYPE_CHECKING:
+    from overstory.client.consent.policy import EffectiveChoice
     from overstory.client.state.keys import MetricKey
-    from overstory.client.state.state import Claims
+    from overstory.client.state.state import Claims, Rows
     from overstory.protocol.metrics import Metric
 
 MAX_RESPONSES: Final = 1024
@@ -23,43 +29,24 @@ MAX_RESPONSES: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
-    """A report that no transaction holds yet.
+class PendingReport:
+    """A report that no transaction holds yet."""
 
-    Attributes
-    ----------
-    metric, period
-        What it reports on.
-    batch, body
-        Its id, and the upload's bytes.
-    tag, permanent
-        What it adds to the memo.
-    """
-
-    metric: str
+    metric: str  # the metric's id
     period: int
-    batch: bytes = field(repr=False)
-    body: bytes = field(repr=False)
-    tag: bytes = field(repr=False)
-    permanent: bytes = field(repr=False)
-    due: float = field(repr=False)  # when it may be sent
-    local: bool  # whether it is recorded for the person alone and never sent
-    consent_id: str = field(repr=False)  # the consent under which it was recorded
+    batch: bytes = field(repr=False)  # the upload's id
+    body: bytes = field(repr=False)  # the upload's bytes
+    tag: bytes = field(repr=False)  # the tag of the permanent response, see `Tagger`
+    permanent: bytes = field(repr=False)  # the permanent response; empty where all noise is fresh
+    due: float = field(default=0.0, repr=False)  # unix time from which it may be sent
+    allowed: EffectiveChoice | None = field(default=None, repr=False)  # what allowed to record it
+    outcome: Outcome = Outcome.RECORDED  # what the program is told
+    altered: bool = False  # whether the value's permanent response was another one before; the report is of nothing
 
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """A report, encoded, the permanent response it was made from, and what the program is told.
-
-    `altered` says that the value's permanent response is not what it was; the report is of nothing.
-    """
-
-    batch: bytes = field(repr=False)
-    body: bytes = field(repr=False)
-    tag: bytes = field(repr=False)
-    permanent: bytes = field(repr=False)
-    outcome: Outcome = Outcome.RECORDED
-    altered: bool = False
+    @property
+    def local(self) -> bool:
+        """Whether it is recorded for the person alone, and never sent."""
+        return self.allowed is not None and self.allowed.choice is Choice.LOCAL
 
 
 class MetricRecorder:
@@ -94,7 +81,7 @@ class MetricRecorder:
     def __repr__(self) -> str:
         return f"MetricRecorder({self.metric.id!r})"
 
-    def learn(self, claims: Claims, responses: Iterable[Response], pending: Iterable[Pending]) -> None:
+    def learn(self, claims: Claims, responses: Iterable[Response], pending: Iterable[PendingReport]) -> None:
         """Take over what the state says, and what waits to be written to it."""
         mine, self._elsewhere = {}, 0
         for response in responses:
@@ -122,8 +109,18 @@ class MetricRecorder:
             return Outcome.EXPIRED
         return None
 
-    def make(self, value: Any, period: int) -> Made:
-        """Return the period's report and take the period; a value that cannot be reported counts as nothing."""
+    def make(
+        self, value: Any, period: int, *, due: float = 0.0, allowed: EffectiveChoice | None = None
+    ) -> PendingReport:
+        """Return the period's report and take the period; a value that cannot be reported counts as nothing.
+
+        Parameters
+        ----------
+        due
+            The unix time from which it may be sent.
+        allowed
+            What allows to record it; without it a session does not write the report.
+        """
         tag, outcome, altered = ALL_VALUES, Outcome.RECORDED, False
         try:
             encoded = self.metric.encode(value)
@@ -137,25 +134,25 @@ class MetricRecorder:
                 noisy = self._randomizer.nothing()
             else:
                 tag = self._no_value()
-        made = self._encoded(noisy, period, tag) if self._fresh else self.repeated(tag, self._responses[tag], period)
+        permanent = b"" if self._fresh else self._responses[tag]
+        batch, body = self._encoded(noisy if self._fresh else self._encoding(permanent), period)
         self._reported.add(period)
-        if outcome is Outcome.RECORDED and not altered:
-            return made
-        return replace(made, outcome=outcome, altered=altered)
-
-    def repeated(self, tag: bytes, permanent: bytes, period: int) -> Made:
-        """Return the period's report of a permanent response that was reported before; the period is the caller's."""
-        held = int.from_bytes(permanent, "little") & self._every_bit
-        return self._encoded(held, period, tag, permanent)
+        return PendingReport(
+            self.metric.id, period, batch, body, tag, permanent, due, allowed, outcome=outcome, altered=altered
+        )
 
     def nothing(self) -> bytes:
         """Return the permanent response to no value."""
         return self._randomizer.nothing().to_bytes(self._width, "little")
 
-    def _encoded(self, noisy: int, period: int, tag: bytes, permanent: bytes = b"") -> Made:
+    def _encoding(self, permanent: bytes) -> int:
+        return int.from_bytes(permanent, "little") & self._every_bit
+
+    def _encoded(self, noisy: int, period: int) -> tuple[bytes, bytes]:
+        """Return the batch id and the upload of a period's report."""
         batch, report = self._randomizer.report_in(period, noisy)
         reports = encode_reports(self.metric.mechanism, [report])
-        return Made(batch, encode_upload(Upload(batch, self.metric.id, period, reports)), tag, permanent)
+        return batch, encode_upload(Upload(batch, self.metric.id, period, reports))
 
     def _chosen(self, encoded: Any) -> tuple[bytes, Outcome, bool]:
         """Return the tag of what is reported, what to say of it, and whether its response was altered."""
@@ -220,3 +217,70 @@ class MetricRecorder:
                 if 0 <= neighbour < size and (tag := self._tagger.tag(neighbour)) in self._responses:
                     return tag
         return self._first_tag()
+
+    # --- writing to the state -------------------------------------------------------------------------------------
+
+    def write(self, rows: Rows, report: PendingReport, *, local: bool) -> bool:
+        """Claim the period, count the permanent response and queue the upload; return False where the period is taken.
+
+        Parameters
+        ----------
+        local
+            Whether the report stays here; also because that was chosen since it was made.
+        """
+        metric = self.metric
+        if not rows.claim(metric, report.period):
+            return False
+        keep(rows, metric)
+        number = self._charge(rows, report, local=local)
+        if number is None:
+            report = self._replacement(rows, report)
+            number = self._charge(rows, report, local=local, capped=False)
+        rows.memo.keep_terms(metric.mechanism)
+        rows.keys.extend(metric.id, ends_at(metric))
+        rows.outbox.add(
+            report.batch,
+            metric.id,
+            report.period,
+            report.body,
+            due=report.due,
+            state=RowState.LOCAL if local else RowState.WAITING,
+            response=number if report.permanent else None,
+        )
+        return True
+
+    def _charge(self, rows: Rows, report: PendingReport, *, local: bool, capped: bool = True) -> int | None:
+        """Count a report's permanent response and return its number; None where another has to be sent."""
+        metric = self.metric
+        try:
+            return rows.memo.charge(
+                metric.id,
+                metric.mechanism.digest,
+                report.tag,
+                report.permanent,
+                most=metric.max_values if report.permanent and capped else None,
+                kept=local,
+                spare=metric.nothing_is_spare,
+            )
+        except StateError as error:
+            if error.fault is not Fault.ALTERED:
+                raise
+            return None
+
+    def _replacement(self, rows: Rows, report: PendingReport) -> PendingReport:
+        """Return what is sent in place of a report that would be one response too many, or another than before.
+
+        Since this report was made, another process has reported the last value that the cap allows, or the memo holds
+        another response of the value. A missing report would reveal that something changed.
+        """
+        metric = self.metric
+        held = {
+            response.tag: response.permanent
+            for response in rows.memo.responses(metric.id)
+            if response.mechanism == metric.mechanism.digest and response.permanent is not None and not response.shared
+        }
+        altered = report.tag in held
+        tag = NOTHING if altered or metric.nothing_is_spare or not held else next(iter(held))
+        permanent = held[tag].to_bytes(len(report.permanent), "little") if tag in held else self.nothing()
+        batch, body = self._encoded(self._encoding(permanent), report.period)
+        return replace(report, batch=batch, body=body, tag=tag, permanent=permanent)

@@ -1,11 +1,10 @@
-"""Checks a client's settings, raising on mistakes, and runs the optional thread that flushes in the background."""
+"""Checks a client's settings and calls, and runs the optional thread that flushes in the background."""
 
 from __future__ import annotations
 
 import os
-import random
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from overstory.protocol.errors import FormatError, ParameterError
@@ -13,15 +12,10 @@ from overstory.protocol.errors import FormatError, ParameterError
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-    from overstory.client.upload.http import Transport
-    from overstory.client.upload.sender import ReportSender
-    from overstory.protocol.metrics import Metric, MetricRegistry
+    from overstory.client.outcomes import WarnsOnce
+    from overstory.protocol.metrics import MetricRegistry
 
-
-HOUR: Final = 3600.0
 WEEK: Final = 7 * 86_400.0
-DEFAULT_SPREAD: Final = 6 * 3600.0
-_uniform: Final = random.SystemRandom().random
 
 
 def load(registry: MetricRegistry | str | os.PathLike[str] | Traversable) -> MetricRegistry:
@@ -67,53 +61,28 @@ def mistake(registry: MetricRegistry, name: object, value: object) -> ParameterE
     return None
 
 
-def sender_factory(
-    server: str | None,
-    token: str,
-    transport: Transport | None,
-    clock: Callable[[], float],
-    environ: Mapping[str, str],
-) -> Callable[[], ReportSender] | None:
-    """Return a function that makes the sender when it is needed; the address and the token are checked now."""
-    if server is None:
-        return None
-    from overstory.client.upload.http import endpoint
-    from overstory.protocol.wire.reasons import check_token
+def warn_of_mistake(warn: WarnsOnce, registry: MetricRegistry, name: str, value: object, *, strict: bool) -> None:
+    """Warn of what is wrong with a metric's name or a value; raise it instead where the client is strict."""
+    from overstory.protocol.metrics import UnknownMetricError
 
-    endpoint(server)
-    check_token(token)
-
-    def made() -> ReportSender:
-        from overstory.client.upload.http import http_transport
-        from overstory.client.upload.sender import ReportSender
-
-        return ReportSender(server=server, transport=transport or http_transport(environ), token=token, clock=clock)
-
-    return made
+    wrong = mistake(registry, name, value)
+    if wrong is not None and strict:
+        raise wrong
+    if isinstance(wrong, UnknownMetricError):
+        warn_of_unknown(warn, registry)
+    elif wrong is not None:
+        warn_of_unfit(warn, name)
 
 
-CLEAR: Final = "reports and the token travel unencrypted to %s: give an https:// address"
+def warn_of_unknown(warn: WarnsOnce, registry: MetricRegistry) -> None:
+    """Warn of a metric that is not listed. Its name is not logged: in a call with swapped arguments it is the value."""
+    listed = ", ".join(registry.metrics)
+    warn("metric", "a metric that the registry does not list was not recorded; it lists %s", listed)
 
 
-def in_the_clear(server: str | None) -> str | None:
-    """Return the host that reports travel to unencrypted, over a network; None where they do not.
-
-    Examples
-    --------
-    >>> [in_the_clear(f"http://{host}") for host in ("example.org", "localhost:8080", "127.0.0.1", "[::1]:80")]
-    ['example.org', None, None, None]
-    """
-    import ipaddress
-    from urllib.parse import urlsplit
-
-    parts = urlsplit(server or "")
-    host = parts.hostname or ""
-    if parts.scheme != "http" or host == "localhost" or host.endswith(".localhost"):
-        return None
-    try:
-        return None if ipaddress.ip_address(host).is_loopback else host
-    except ValueError:
-        return host
+def warn_of_unfit(warn: WarnsOnce, name: str) -> None:
+    """Warn of a value outside a metric's domain; it is not logged."""
+    warn(f"unfit {name}", "a value is outside the domain of %s: reported as nothing", name)
 
 
 def seconds(name: str, value: float, least: float, most: float) -> float:
@@ -121,24 +90,6 @@ def seconds(name: str, value: float, least: float, most: float) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
         raise ParameterError(f"{name} = {value!r}: give seconds, from {least:g} to {most:g}")
     return float(value)
-
-
-def delays(spread: float | None) -> Callable[[Metric, float, int], float]:
-    """Return what says when a report may be sent, of a metric, made at a time, in a period.
-
-    Parameters
-    ----------
-    spread
-        The longest delay, in seconds; None: the metric's period, six hours at most.
-    """
-    longest = None if spread is None else seconds("spread", spread, 0.0, WEEK)
-
-    def due(metric: Metric, now: float, period: int) -> float:
-        most = min(metric.period.seconds, DEFAULT_SPREAD) if longest is None else longest
-        # Without a delay that blurs it, no time finer than the period is kept.
-        return now + _uniform() * most if most else float(metric.period.start(period))
-
-    return due
 
 
 GATHER: Final = 1.0
@@ -160,23 +111,36 @@ class Background:
     ----------
     interval
         Seconds between two rounds when nothing new was recorded.
+    enabled
+        Whether there is a thread at all; it starts when it is first woken.
     """
 
-    def __init__(self, client: Flushes, interval: float) -> None:
-        self._client, self._interval = client, interval
+    def __init__(self, client: Flushes, interval: float, *, enabled: bool) -> None:
+        self._client, self._interval, self._enabled = client, interval, enabled
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Continue in a child, where the thread does not exist."""
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
         self._news, self._stop = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run, name="overstory", daemon=True)
-        self._thread.start()
 
     def wake(self) -> None:
         """Flush soon."""
+        if not self._enabled:
+            return
+        if self._thread is None:
+            with self._starting:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._run, name="overstory", daemon=True)
+                    self._thread.start()
         self._news.set()
 
     def stop(self, timeout: float) -> None:
         """End the thread, and wait for it up to `timeout` seconds."""
         self._stop.set()
         self._news.set()
-        if self._thread is not threading.current_thread():
+        if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
 
     def _run(self) -> None:

@@ -197,6 +197,10 @@ class State:
         self._secret = secret
         return secret
 
+    def release(self) -> None:
+        """Forget the secret: whatever state is in the folder now is accepted."""
+        self._secret = None
+
     @contextmanager
     def transaction(self, timeout: float | None = None) -> Iterator[Rows]:
         """Read and write in one transaction: durable when the block ends, undone when it raises."""

@@ -24,7 +24,7 @@ from overstory.client.consent.agreement import Agreement
 from overstory.client.consent.consent import Choice, Consent
 from overstory.client.consent.policy import EffectiveChoice
 from overstory.client.outcomes import MADE
-from overstory.client.session import RecordPermission, Session
+from overstory.client.session import Session
 from overstory.client.state import database
 from overstory.client.state.database import committed
 from overstory.client.state.outbox import RowState
@@ -202,13 +202,12 @@ class Fleet:
     def _live(self, values: Sequence[Sequence[Any]], when: Sequence[Moment], advance: Callable[[int], object]) -> None:
         self._now = when[0].time
         states = self._devices(len(values))
-        sessions = [Session(state, self._registry, self._clock) for state in states]
+        sessions = [Session(state, self._registry, self._clock, spread=0.0) for state in states]
         for number, moment in enumerate(when):
             self._now = moment.time
             outcomes = self.outcomes[moment.metric.id]
-            permission = RecordPermission(local=False, consent_id=self._consent.consent_id, due=moment.time)
             for session, held in zip(sessions, values, strict=True):
-                outcome = session.record(moment.metric, held[number], moment.period, permission)
+                outcome = session.record(moment.metric, held[number], moment.time, self._effective)
                 if outcome in MADE:
                     outcomes.made += 1
                 else:

@@ -1,0 +1,104 @@
+"""Sends a client's reports to its collector: checks address and token at once, and builds the sender when needed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from overstory.client.consent.consent import Consent
+    from overstory.client.consent.permission import Permission
+    from overstory.client.state.state import State
+    from overstory.client.upload.http import Transport
+    from overstory.client.upload.sender import Round
+    from overstory.protocol.metrics import MetricRegistry
+
+UNENCRYPTED: Final = "reports and the token travel unencrypted to %s: give an https:// address"
+
+
+class Uploader:
+    """Sends a client's reports to one collector, by one thread at a time.
+
+    Parameters
+    ----------
+    transport
+        How requests travel; None: over HTTP, through the proxy that `environ` names.
+    clock
+        The time of day, in unix seconds.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        token: str,
+        transport: Transport | None,
+        clock: Callable[[], float],
+        environ: Mapping[str, str],
+    ) -> None:
+        from overstory.client.upload.http import endpoint
+        from overstory.protocol.wire.reasons import check_token
+
+        endpoint(server)
+        check_token(token)
+        self._server, self._token = server, token
+        self._transport, self._clock, self._environ = transport, clock, environ
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Continue in a child, where no other thread is sending."""
+        self._sending = threading.Lock()
+
+    def deliver(
+        self,
+        state: State,
+        registry: MetricRegistry,
+        permission: Permission,
+        consent: Consent,
+        permit: Callable[[], Consent | None],
+        *,
+        seconds: float,
+    ) -> Round | None:
+        """Send what is due within a time limit; None where another thread is sending.
+
+        Parameters
+        ----------
+        consent
+            The choice that allows it now.
+        permit
+            Returns the choice that allows it later in the round.
+        """
+        if not self._sending.acquire(blocking=False):
+            return None
+        from overstory.client.upload.http import http_transport
+        from overstory.client.upload.sender import ReportSender
+
+        try:
+            state.check_machine()
+            permission.meet(consent)
+            transport = self._transport or http_transport(self._environ)
+            sender = ReportSender(self._server, transport, self._token, clock=self._clock)
+            return sender.deliver(state, registry, seconds=seconds, permit=permit, covers=permission.may_send)
+        finally:
+            self._sending.release()
+
+
+def unencrypted_host(server: str | None) -> str | None:
+    """Return the host that reports travel to unencrypted, over a network; None where they do not.
+
+    Examples
+    --------
+    >>> [unencrypted_host(f"http://{host}") for host in ("example.org", "localhost:8080", "127.0.0.1", "[::1]:80")]
+    ['example.org', None, None, None]
+    """
+    import ipaddress
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(server or "")
+    host = parts.hostname or ""
+    if parts.scheme != "http" or host == "localhost" or host.endswith(".localhost"):
+        return None
+    try:
+        return None if ipaddress.ip_address(host).is_loopback else host
+    except ValueError:
+        return host
