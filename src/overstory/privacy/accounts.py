@@ -25,8 +25,7 @@ from overstory.privacy.histories.changes import MAX_REPORTS
 from overstory.privacy.payload_terms import terms_from_json, terms_of
 from overstory.privacy.terms import Terms, add_up
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.numeric.registry import NumericMechanism
+from overstory.protocol.mechanisms.base import LocalRandomizer
 
 
 class Event(StrEnum):
@@ -101,7 +100,7 @@ class Spend:
     def of(
         cls,
         metric: str,
-        mechanism: Mechanism | NumericMechanism,
+        mechanism: LocalRandomizer,
         event: Event,
         *,
         reports: int = 1,

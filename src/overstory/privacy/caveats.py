@@ -20,15 +20,14 @@ from overstory.privacy.text import epsilon_text
 from overstory.protocol.channels import Differences
 from overstory.protocol.encodings.base import Encoding
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
 from overstory.protocol.numeric.randomizer import NumericRandomizer
 from overstory.protocol.numeric.ranges import RangeRandomizer
-from overstory.protocol.numeric.registry import NumericMechanism
 
 Caution = Callable[[Any, Terms], dict[str, str]]
 
 
-def cautions(mechanism: Mechanism | NumericMechanism, terms: Terms) -> dict[str, str]:
+def cautions(mechanism: LocalRandomizer, terms: Terms) -> dict[str, str]:
     """Return the cautions of a mechanism by claim.
 
     Examples

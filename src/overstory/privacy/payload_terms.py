@@ -16,9 +16,8 @@ from overstory.privacy.payloads.success import CANDIDATES, Attack, bounded
 from overstory.privacy.payloads.symbols import SymbolDisclosure
 from overstory.privacy.terms import Terms
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism
 from overstory.protocol.numeric.ranges import RangeRandomizer
-from overstory.protocol.numeric.registry import NumericMechanism
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ KINDS: Final = {disclosure.terms_type.kind: disclosure.terms_type for disclosure
 """By the name that the canonical form of terms begins with."""
 
 
-def disclosure_of(mechanism: Mechanism | NumericMechanism) -> Disclosure[Any]:
+def disclosure_of(mechanism: LocalRandomizer) -> Disclosure[Any]:
     """Return what a mechanism's reports disclose."""
     disclosure = DISCLOSURES.get(getattr(mechanism, "payload", ""))
     if disclosure is None:
@@ -71,7 +70,7 @@ def disclosure_of(mechanism: Mechanism | NumericMechanism) -> Disclosure[Any]:
     return disclosure(mechanism)
 
 
-def terms_of(mechanism: Mechanism | NumericMechanism) -> Terms:
+def terms_of(mechanism: LocalRandomizer) -> Terms:
     """Return the terms of a mechanism, or of what takes numbers (of a range tree: its worst level's).
 
     Parameters
@@ -157,7 +156,7 @@ def epsilon_between(mechanism: Mechanism, first: Sequence[Any], second: Sequence
     return disclosure_of(mechanism).epsilon_between(first, second, cohort)
 
 
-def attack(mechanism: Mechanism | NumericMechanism, values: int | None = None) -> Attack:
+def attack(mechanism: LocalRandomizer, values: int | None = None) -> Attack:
     """Return what the best attacker achieves against a mechanism.
 
     Parameters

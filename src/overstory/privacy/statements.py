@@ -32,8 +32,7 @@ from overstory.privacy.payload_terms import attack, disclosure_of, terms_of
 from overstory.privacy.payloads.success import Attack
 from overstory.privacy.terms import Terms
 from overstory.privacy.text import epsilon_text, sentences
-from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.numeric.registry import NumericMechanism
+from overstory.protocol.mechanisms.base import LocalRandomizer
 
 __all__ = ["Claim", "PrivacyStatement", "by_number", "finite", "statement"]
 
@@ -155,7 +154,7 @@ class PrivacyStatement:
 
 
 def statement(
-    mechanism: Mechanism | NumericMechanism,
+    mechanism: LocalRandomizer,
     *,
     reports: Iterable[int] = (1, 2, 3, 5, 10),
     change_reports: Iterable[int] = (2,),
@@ -218,7 +217,7 @@ def statement(
     )
 
 
-def _any_values(mechanism: Mechanism | NumericMechanism, terms: Terms, reports: Iterable[int]) -> dict[int, float]:
+def _any_values(mechanism: LocalRandomizer, terms: Terms, reports: Iterable[int]) -> dict[int, float]:
     """Any two histories: of as many reports as are asked for, of a window's and of ten windows'."""
     window: int | None = mechanism.parameters.get("window")
     numbers = {n for n in (*reports, *((window, 10 * window) if window else ())) if n > 1}

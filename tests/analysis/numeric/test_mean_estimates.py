@@ -167,7 +167,7 @@ def test_a_mean_outside_the_domain_is_kept_and_clamped_only_by_name():
 class Strange(NumericRandomizer):
     """A randomizer that nothing knows."""
 
-    payload_bits = odds = num_positions = None
+    payload_bits = odds = num_positions = report_groups = None
     name = "strange"
 
     def position(self, value):

@@ -2,6 +2,7 @@
 
 import json
 import math
+import pickle
 from collections import defaultdict
 from fractions import Fraction
 from itertools import product
@@ -15,7 +16,8 @@ from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.errors import FormatError, ParameterError, WireError
 from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.numeric import RangeRandomizer, SquareWave, means, windows
+from overstory.protocol.mechanisms.unary import l_osue
+from overstory.protocol.numeric import RangeRandomizer, SquareWave, means, randomizer, windows
 from overstory.protocol.numeric.registry import NUMERIC, numeric
 from overstory.protocol.sampling import symbol_sampler
 from overstory.protocol.wire.batch import decode_batch, encode_reports
@@ -103,6 +105,44 @@ def test_reports_are_unbiased(name, given):
         for what, expected in truths(built, value):
             slack = Fraction(built.domain.width) / (2 * built.resolution) if isinstance(built, SquareWave) else 0
             assert abs(mean[what] - expected) <= slack
+
+
+@pytest.mark.parametrize(("name", "given"), [case for case in CASES if case.values[0] != "ranges"])
+@pytest.mark.usefixtures("drawn_at_will")
+def test_nothing_to_report_is_as_private_as_a_value(name, given, monkeypatch):
+    built = numeric(name, **given)
+
+    def silent(entropy):
+        monkeypatch.setattr(randomizer, "KeyedEntropy", lambda *_, **__: entropy)
+        return Report(0, built.nothing(bytes(16), "m"))
+
+    monkeypatch.setattr(randomizer, "uniform_below", lambda bound, entropy: entropy.below(bound))
+    nothing = exact_distribution(silent, [*cuts_of(built.canonical())])
+    for value in values_of(built):
+        assert math.log(worst_ratio([nothing, chances(built, value)])) <= built.epsilon_report + 1e-12
+
+
+@pytest.mark.parametrize(("name", "given"), CASES)
+def test_a_device_answers_as_those_of_mechanisms_do(name, given):
+    built, secret = numeric(name, **given), bytes(16)
+    for cohort in range(built.num_cohorts):
+        responder, draws = built.responder(secret, "m", cohort), []
+        for value in values_of(built):
+            again = pickle.loads(pickle.dumps(built)).responder(secret, "m", cohort)
+            assert responder(value) == again(value) == built.instantaneous(responder(value), None)
+            draws.append((built.response_key(value, cohort), responder(value)))
+        assert all(built.valid(payload) for _, payload in draws)
+        assert len(set(draws)) == len({key for key, _ in draws})  # one response for one key
+        assert built.valid(built.nothing(secret, "m", cohort))
+    assert (built.fresh, built.epsilon_n(9)) == (False, built.epsilon_report)
+
+
+def test_a_level_of_two_rounds_has_no_round_of_its_own():
+    def two_rounds(size, epsilon):
+        return l_osue(domain_size=size, epsilon_permanent=2 * epsilon, epsilon_report=epsilon)
+
+    with pytest.raises(ParameterError, match="second round"):
+        _ = RangeRandomizer(9, 1.0, level_oracle=two_rounds).instantaneous
 
 
 class EagerDuchi(means.Duchi):

@@ -20,8 +20,7 @@ from typing import Any, Final
 from overstory.privacy.payload_terms import disclosure_of
 from overstory.privacy.payloads.constant import MILLION, Constant, bits_text
 from overstory.privacy.payloads.likeness import NO_LIKENESS, Likeness
-from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.numeric.registry import NumericMechanism
+from overstory.protocol.mechanisms.base import LocalRandomizer
 
 __all__ = ["MILLION", "Constant", "Linkability", "bits_text", "linkability"]
 
@@ -135,7 +134,7 @@ class Linkability:
         }
 
 
-def linkability(mechanism: Mechanism | NumericMechanism) -> Linkability:
+def linkability(mechanism: LocalRandomizer) -> Linkability:
     """Return what stays the same in the reports of one device."""
     disclosure = disclosure_of(mechanism)
     return Linkability(disclosure.always, disclosure.unchanged, disclosure.likeness)

@@ -18,10 +18,9 @@ from overstory.privacy.payloads.likeness import NO_LIKENESS, Likeness
 from overstory.privacy.payloads.success import Attack
 from overstory.privacy.terms import Terms
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Mechanism, Report
-from overstory.protocol.numeric.registry import NumericMechanism
+from overstory.protocol.mechanisms.base import LocalRandomizer, Report
 
-M_co = TypeVar("M_co", bound=Mechanism | NumericMechanism, covariant=True)
+M_co = TypeVar("M_co", bound=LocalRandomizer, covariant=True)
 Evidence = Callable[[Any], Decimal]
 """From a value to the logarithm of its likelihood, up to a constant that is the same for all values."""
 

@@ -8,7 +8,7 @@ from dataclasses import fields
 from fractions import Fraction
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from overstory.protocol.canonical import digest
 from overstory.protocol.channels import BinaryChannel, SymbolChannel
@@ -29,39 +29,38 @@ REBUILD: dict[str, Callable[[str, dict[str, Any], bytes], Mechanism]] = {}
 """What makes a pickled mechanism of that name again, from its parameters and digest; the registry fills it."""
 
 
-class Mechanism(ABC):
-    """The device's half of a frequency oracle.
+class LocalRandomizer(ABC):
+    """The device's half of a collection: from a value to a permanent response, and from that to a report.
 
-    A subclass is a frozen dataclass with the fields `name`, `parameters` and `encoding`; it says what its payload is
-    and how likely it is, and inherits the rest.
+    A subclass is a frozen dataclass. There are two families: a `Mechanism` has a finite domain of candidates, or
+    strings, each of which a report may support; a numeric randomizer has a range of numbers.
     """
 
     payload: ClassVar[str]  # the kind of report: what it reveals is looked up by it in `overstory.privacy`
-    name: str
-    parameters: Mapping[str, Any]
-    encoding: Any
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
-        if self.p_star == self.q_star:
-            raise ParameterError(
-                f"{self.name}: the report would not depend on the value (p = q, or f = 1): nothing can be learned"
-            )
-        if self.epsilon_report == float("inf"):
-            raise ParameterError(
-                f"{self.name}: a report would give the value away (a bit that is never changed): "
-                "raise f or p, or lower q"
-            )
+    if TYPE_CHECKING:  # at run time a property would be taken for the default of a dataclass's field
+
+        @property
+        def name(self) -> str:
+            """The registry's name."""
+
+        @property
+        def parameters(self) -> Mapping[str, Any]:
+            """What the registry builds it from."""
+
+        @property
+        def domain_size(self) -> int | None:
+            """How many values there are, of numbers those that differ; None for strings."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel to another process by name and parameters: a hash's running state and a read-only mapping cannot.
 
-        One that no registry knows travels by its parts.
+        One that no registry of mechanisms knows travels by its parts.
         """
         if self.name in REBUILD:
             return REBUILD[self.name], (self.name, dict(self.parameters), self.digest)
         parts = {part.name: getattr(self, part.name) for part in fields(self)}  # type: ignore[arg-type] # a dataclass
-        return type(self), tuple((parts | {"parameters": dict(self.parameters)}).values())
+        return type(self), tuple(dict(part) if isinstance(part, MappingProxyType) else part for part in parts.values())
 
     @property
     @abstractmethod
@@ -82,6 +81,111 @@ class Mechanism(ABC):
         """Whether a report can have this payload."""
         fits = 0 <= payload < self.payload_limit
         return fits and (self.payload_weight is None or payload.bit_count() == self.payload_weight)
+
+    @property
+    @abstractmethod
+    def num_cohorts(self) -> int:
+        """How many values the public part of a report can take."""
+
+    @property
+    def fresh(self) -> bool:
+        """Whether all of a report's noise is drawn afresh (the window mechanisms, f = 0): no response is permanent."""
+        return False
+
+    @abstractmethod
+    def epsilon_n(self, reports: int) -> float:
+        """Exact epsilon of `reports` reports of one value, rounded up."""
+
+    @cached_property
+    def epsilon_report(self) -> float:
+        """Epsilon of one report, in nats, rounded up (RAPPOR's eps_1)."""
+        return self.epsilon_n(1)
+
+    @property
+    @abstractmethod
+    def epsilon_permanent(self) -> float:
+        """Epsilon of any number of reports of one value, rounded up (RAPPOR's eps_infinity)."""
+
+    @abstractmethod
+    def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
+        """Return the function from a value to the permanent response that `secret` gives to it, always the same.
+
+        Raises
+        ------
+        ParameterError
+            Here when the secret is not usable or there is no such cohort; from the function when the value is not.
+        """
+
+    @abstractmethod
+    def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
+        """Return the permanent response that `secret` gives to *no value*, independent of that to any value.
+
+        A device that has no value to report sends it, so that whether there is a report never depends on the value.
+        Epsilon between it and any value is at most that between two values, in one report, in several, and for ever.
+        """
+
+    def response_key(self, value: Any, cohort: int) -> Hashable:  # noqa: ARG002 - where values share no response
+        """Return what the permanent response to a value depends on, in a cohort: equal for values that share one.
+
+        Examples
+        --------
+        >>> from overstory.protocol.mechanisms.symbols import loloha
+        >>> hashed = loloha(epsilon_permanent=2, epsilon_report=1, hash_range=2, domain_size=100)
+        >>> len({hashed.response_key(value, cohort=7) for value in range(100)})
+        2
+        """
+        key: Hashable = value
+        return key
+
+    @property
+    def instantaneous(self) -> Draw:
+        """The function (permanent response, random_bits) -> the payload of a fresh report; one round sends it as is."""
+        return lambda permanent, random_bits: permanent  # noqa: ARG005 - one round draws nothing afresh
+
+    @abstractmethod
+    def canonical(self) -> dict[str, Any]:
+        """Return all that a report's meaning and privacy depend on, as JSON values."""
+
+    @cached_property
+    def digest(self) -> bytes:
+        """The 16-byte digest of the canonical form: what reports on the wire are labelled with."""
+        return digest(self.canonical())
+
+
+class Mechanism(LocalRandomizer):
+    """The device's half of a frequency oracle.
+
+    A subclass has the fields `name`, `parameters` and `encoding`; it says what its payload is and how likely it is, and
+    inherits the rest.
+    """
+
+    name: str
+    parameters: Mapping[str, Any]
+    encoding: Any
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
+        if self.p_star == self.q_star:
+            raise ParameterError(
+                f"{self.name}: the report would not depend on the value (p = q, or f = 1): nothing can be learned"
+            )
+        if self.epsilon_report == float("inf"):
+            raise ParameterError(
+                f"{self.name}: a report would give the value away (a bit that is never changed): "
+                "raise f or p, or lower q"
+            )
+
+    @property
+    def num_cohorts(self) -> int:
+        """Those of the encoding."""
+        cohorts: int = self.encoding.num_cohorts
+        return cohorts
+
+    @property
+    def domain_size(self) -> int | None:
+        """How many values there are; None for strings."""
+        size: int | None = self.encoding.domain_size
+        return size
 
     @abstractmethod
     def encode(self, value: Any, cohort: int) -> int | None:
@@ -114,20 +218,6 @@ class Mechanism(ABC):
 
     @property
     @abstractmethod
-    def fresh(self) -> bool:
-        """Whether all of a report's noise is drawn afresh (the window mechanisms, f = 0): no response is permanent."""
-
-    @abstractmethod
-    def epsilon_n(self, reports: int) -> float:
-        """Exact epsilon of `reports` reports of one value, rounded up."""
-
-    @property
-    @abstractmethod
-    def epsilon_permanent(self) -> float:
-        """Epsilon of any number of reports of one value, rounded up (RAPPOR's eps_infinity)."""
-
-    @property
-    @abstractmethod
     def permanent_support(self) -> tuple[float, float, float]:
         """P(the permanent response supports its value), P(it supports another), and how much the second round leaves.
 
@@ -139,59 +229,8 @@ class Mechanism(ABC):
         """Whether the report speaks for `value`: the support function of a pure protocol (Wang et al. 2017)."""
 
     @abstractmethod
-    def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
-        """Return the function from a value to the permanent response that `secret` gives to it, for ever the same."""
-
-    @abstractmethod
-    def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
-        """Return the permanent response that `secret` gives to *no value*, independent of that to any value.
-
-        A device that has no value to report sends it, so that whether there is a report never depends on the value.
-        Epsilon between it and any value is at most that between two values, in one report, in several, and for ever.
-        """
-
-    def response_key(self, value: Any, cohort: int) -> Hashable:  # noqa: ARG002 - where values share no response
-        """Return what the permanent response to a value depends on, in a cohort: equal for values that share one.
-
-        Examples
-        --------
-        >>> from overstory.protocol.mechanisms.symbols import loloha
-        >>> hashed = loloha(epsilon_permanent=2, epsilon_report=1, hash_range=2, domain_size=100)
-        >>> len({hashed.response_key(value, cohort=7) for value in range(100)})
-        2
-        """
-        key: Hashable = value
-        return key
-
-    @property
-    @abstractmethod
-    def instantaneous(self) -> Draw:
-        """The function (permanent response, random_bits) -> the payload of a fresh report."""
-
-    @abstractmethod
     def draw_permanent(self, value: Any, cohort: int, entropy: Entropy) -> int:
         """Return a permanent response drawn from `entropy`: that of a device that nobody has seen before."""
-
-    @abstractmethod
-    def canonical(self) -> dict[str, Any]:
-        """Return all that a report's meaning and privacy depend on, as JSON values."""
-
-    @property
-    def num_cohorts(self) -> int:
-        """How many values the public part of a report can take."""
-        cohorts: int = self.encoding.num_cohorts
-        return cohorts
-
-    @property
-    def domain_size(self) -> int | None:
-        """How many values there are; None for strings."""
-        size: int | None = self.encoding.domain_size
-        return size
-
-    @cached_property
-    def epsilon_report(self) -> float:
-        """Epsilon of one report, in nats, rounded up (RAPPOR's eps_1)."""
-        return self.epsilon_n(1)
 
     def randomize(self, value: Any, entropy: Entropy, *, cohort: int | None = None) -> Report:
         """Return one report of a device that nobody has seen before (both rounds drawn from `entropy`).
@@ -201,8 +240,3 @@ class Mechanism(ABC):
         chosen = uniform_below(self.num_cohorts, entropy) if cohort is None else whole_number(cohort)
         permanent = self.draw_permanent(whole_number(value), chosen, entropy)
         return Report(chosen, self.instantaneous(permanent, entropy.bits))
-
-    @cached_property
-    def digest(self) -> bytes:
-        """The 16-byte digest of the canonical form: what reports on the wire are labelled with."""
-        return digest(self.canonical())

@@ -19,7 +19,6 @@ from overstory.protocol.mechanisms.base import Mechanism, Report
 from overstory.protocol.mechanisms.calibration import check_epsilon, least_noise
 from overstory.protocol.permanent_response import check_secret
 from overstory.protocol.probability import ONE, log_ratio, round_up
-from overstory.protocol.sampling import Draw
 
 
 @dataclass(frozen=True)
@@ -77,11 +76,6 @@ class SetMechanism(Mechanism):
         """See `Mechanism.permanent_support`: the output is sent as it is."""
         return float(self.p_star), float(self.q_star), 1.0
 
-    @property
-    def fresh(self) -> bool:
-        """Never: the output is memoized."""
-        return False
-
     def epsilon_n(self, reports: int) -> float:  # noqa: ARG002 - one memoized output, however often it is sent
         """Exact epsilon: an output inside the set against the same output outside another's, rounded up."""
         return set_epsilon(*self.encoding.sizes[:2], self.inside)
@@ -110,11 +104,6 @@ class SetMechanism(Mechanism):
         check_cohort(cohort, self.num_cohorts)
         about = context(metric, self.digest, cohort, b"nothing")  # a value there is a number
         return self.encoding.anywhere(KeyedEntropy(check_secret(secret), about, purpose=b"permanent"))
-
-    @property
-    def instantaneous(self) -> Draw:
-        """The permanent output is sent as it is."""
-        return lambda permanent, random_bits: permanent  # noqa: ARG005 - one round draws nothing afresh
 
     def draw_permanent(self, value: Any, cohort: int, entropy: Entropy) -> int:
         """Return an output drawn from `entropy`."""

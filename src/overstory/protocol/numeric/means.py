@@ -22,7 +22,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.encodings.base import check_symbol
@@ -78,7 +78,7 @@ class Duchi(MeanRandomizer):
     ([-2.164, 2.164], 4.6827)
     """
 
-    name: ClassVar[str] = "duchi"
+    name = "duchi"
 
     @cached_property
     def channel(self) -> SymbolChannel:
@@ -134,7 +134,7 @@ class Piecewise(MeanRandomizer):
     (3.6821, 5.2236)
     """
 
-    name: ClassVar[str] = "piecewise"
+    name = "piecewise"
 
     @cached_property
     def channel(self) -> WindowChannel:
@@ -192,7 +192,7 @@ class Hybrid(MeanRandomizer):
     (4.289, 4.289)
     """
 
-    name: ClassVar[str] = "hybrid"
+    name = "hybrid"
 
     @cached_property
     def duchi(self) -> Duchi:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from overstory.protocol.canonical import context, digest
+from overstory.protocol.canonical import context
 from overstory.protocol.domains import finite, limits, refusal
 from overstory.protocol.encodings.base import check_cohort, check_count
-from overstory.protocol.entropy import Entropy, KeyedEntropy
+from overstory.protocol.entropy import Entropy, KeyedEntropy, uniform_below
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.mechanisms.base import LocalRandomizer, Report
 from overstory.protocol.numeric.windows import MAX_RESOLUTION, check_numeric_epsilon
 from overstory.protocol.permanent_response import check_secret
 from overstory.protocol.probability import log_ratio, round_up
@@ -74,8 +73,8 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class NumericRandomizer(ABC):
-    """The device's half of a numeric collection.
+class NumericRandomizer(LocalRandomizer):
+    """The device's half of a numeric collection: one round, whose response is sent as it is.
 
     A value becomes a whole number, its *position*, before anything is drawn; this is the only rounding there is, and
     it happens before privacy begins. What is drawn depends on the position alone, through exact integer thresholds.
@@ -105,7 +104,7 @@ class NumericRandomizer(ABC):
     domain: Interval = field(default=Interval(0, 1))
     resolution: int = 1 << 16
 
-    name: ClassVar[str]
+    num_cohorts = 1
     payload: ClassVar[str] = "numbers"
 
     def __post_init__(self) -> None:
@@ -114,17 +113,11 @@ class NumericRandomizer(ABC):
 
     @property
     @abstractmethod
-    def payload_bits(self) -> int:
-        """Width of a report's payload."""
-
-    @property
-    @abstractmethod
     def odds(self) -> Fraction:
         """The largest ratio of a report's probabilities under two positions: exp(epsilon), exact."""
 
-    @cached_property
-    def epsilon_report(self) -> float:
-        """Exact epsilon of one report, rounded up. n reports drawn afresh of one value cost n times as much."""
+    def epsilon_n(self, reports: int) -> float:  # noqa: ARG002 - one permanent response, however often it is sent
+        """Exact epsilon, rounded up, of reports of one position by `responder`; n drawn afresh cost n times as much."""
         return round_up(log_ratio(self.odds, Fraction(1)))
 
     @property
@@ -133,12 +126,7 @@ class NumericRandomizer(ABC):
         return self.epsilon_report
 
     @property
-    def num_cohorts(self) -> int:
-        """One: a report has no public part."""
-        return 1
-
-    @property
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> Mapping[str, Any]:
         """What `registry.numeric` builds it from."""
         limits = {"minimum": self.domain.minimum, "maximum": self.domain.maximum, "outside": self.domain.outside}
         return {"epsilon": self.epsilon, **limits, "resolution": self.resolution}
@@ -195,30 +183,34 @@ class NumericRandomizer(ABC):
         return Report(0, self.draw(self.position(value), entropy))
 
     def responder(self, secret: bytes, metric: str, cohort: int = 0) -> Callable[[Any], int]:
-        """Return the function from a value to the payload that this device reports for it, for ever the same.
+        """Return the function from a value to the payload that this device reports for it; see `LocalRandomizer`.
 
         It is a keyed function of (secret, metric, parameters, position): any number of reports of one position
         reveal what one does.
-
-        Raises
-        ------
-        ParameterError
-            Here when the secret is not usable or the cohort not 0; from the function when the value is not.
         """
-        check_cohort(cohort, 1)
-        key, about = check_secret(secret), (metric, self.digest, cohort)
+        entropy = self._permanent(secret, metric, cohort)
 
         def respond(value: Any) -> int:
             position = self.position(value)
-            return self.draw(position, KeyedEntropy(key, context(*about, position), purpose=b"permanent"))
+            return self.draw(position, entropy(position))
 
         return respond
+
+    def response_key(self, value: Any, cohort: int) -> int:  # noqa: ARG002 - one cohort
+        """Return the position."""
+        return self.position(value)
+
+    def nothing(self, secret: bytes, metric: str, cohort: int = 0) -> int:
+        """Return the response to a uniform position, the mixture of all responses; see `LocalRandomizer.nothing`."""
+        entropy = self._permanent(secret, metric, cohort)(b"nothing")  # a position there is a number
+        return self.draw(uniform_below(self.num_positions, entropy), entropy)
+
+    def _permanent(self, secret: bytes, metric: str, cohort: int) -> Callable[[int | bytes], Entropy]:
+        """Return the function from a position, or nothing, to the keyed stream that its response is drawn from."""
+        check_cohort(cohort, 1)
+        key, about = check_secret(secret), (metric, self.digest, cohort)
+        return lambda held: KeyedEntropy(key, context(*about, held), purpose=b"permanent")
 
     def canonical(self) -> dict[str, Any]:
         """Return all that a report's meaning and privacy depend on, as JSON values."""
         return {"name": self.name, "resolution": self.resolution, **self.thresholds(), **self.domain.canonical()}
-
-    @cached_property
-    def digest(self) -> bytes:
-        """The 16-byte digest of the canonical form."""
-        return digest(self.canonical())

@@ -6,17 +6,17 @@ tree over the domain, the users split over its levels, a frequency oracle at eac
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
-from overstory.protocol.canonical import digest
 from overstory.protocol.encodings.base import check_cohort, check_count, check_symbol
 from overstory.protocol.entropy import Entropy, uniform_below
 from overstory.protocol.errors import ParameterError, WireError
-from overstory.protocol.mechanisms.base import Mechanism, Report
+from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism, Report
 from overstory.protocol.mechanisms.unary import oue
+from overstory.protocol.sampling import Draw
 
 MAX_DOMAIN = 1 << 20
 
@@ -96,8 +96,8 @@ def unary_level(domain_size: int, epsilon: float) -> Mechanism:
 
 
 @dataclass(frozen=True)
-class RangeRandomizer:
-    """The device's half of a collection that answers range queries.
+class RangeRandomizer(LocalRandomizer):
+    """The device's half of a collection that answers range queries; a report's public part is its level.
 
     Parameters
     ----------
@@ -126,14 +126,14 @@ class RangeRandomizer:
     branching: int = 4
     level_oracle: LevelOracle = unary_level
 
-    name: ClassVar[str] = "ranges"
+    name = "ranges"
     payload: ClassVar[str] = "levels"
 
     def __post_init__(self) -> None:
         _ = self.mechanisms  # says so when a parameter is none
 
     @property
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> Mapping[str, Any]:
         """What `registry.numeric` builds it from."""
         return {"domain_size": self.domain_size, "epsilon": self.epsilon, "branching": self.branching}
 
@@ -147,10 +147,9 @@ class RangeRandomizer:
         """Each level's mechanism, level 1 first."""
         return tuple(self.level_oracle(size, self.epsilon) for size in self.tree.level_sizes)
 
-    @cached_property
-    def epsilon_report(self) -> float:
+    def epsilon_n(self, reports: int) -> float:
         """Largest epsilon of a level: the level is chosen without looking at the value."""
-        return max(mechanism.epsilon_report for mechanism in self.mechanisms)
+        return max(mechanism.epsilon_n(reports) for mechanism in self.mechanisms)
 
     @property
     def epsilon_permanent(self) -> float:
@@ -189,16 +188,35 @@ class RangeRandomizer:
         return LevelReport(chosen, self.mechanisms[chosen - 1].randomize(node, entropy))
 
     def responder(self, secret: bytes, metric: str, cohort: int) -> Callable[[Any], int]:
-        """Return the function from a symbol to the permanent payload of a device at level `cohort` + 1.
+        """Return the function from a symbol to the permanent payload of a device at level `cohort` + 1."""
+        check_cohort(cohort, self.num_cohorts)
+        respond = self.mechanisms[cohort].responder(secret, metric, 0)
+        return lambda symbol: respond(self.tree.node(symbol, cohort + 1))
+
+    def response_key(self, value: Any, cohort: int) -> Hashable:
+        """Return what the response of the level's mechanism to the symbol's node depends on."""
+        check_cohort(cohort, self.num_cohorts)
+        return self.mechanisms[cohort].response_key(self.tree.node(value, cohort + 1), 0)
+
+    def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
+        """Return the level's own response to no value."""
+        check_cohort(cohort, self.num_cohorts)
+        return self.mechanisms[cohort].nothing(secret, metric, 0)
+
+    @property
+    def instantaneous(self) -> Draw:
+        """The permanent payload is sent as it is.
 
         Raises
         ------
         ParameterError
-            Here when the secret is not usable or there is no such level; from the function when the symbol is not.
+            When a level's mechanism has a second round, which a payload without its level cannot go through.
         """
-        check_cohort(cohort, self.num_cohorts)
-        respond = self.mechanisms[cohort].responder(secret, metric, 0)
-        return lambda symbol: respond(self.tree.node(symbol, cohort + 1))
+        if self.epsilon_permanent > self.epsilon_report:
+            raise ParameterError(
+                "a level's second round is drawn by its own mechanism: choose a level_oracle of one round"
+            )
+        return super().instantaneous
 
     def to_wire(self, report: LevelReport) -> Report:
         """Return a report as it travels, its level in place of a cohort.
@@ -230,8 +248,3 @@ class RangeRandomizer:
         """Return all that a report's meaning and privacy depend on, as JSON values."""
         levels = [mechanism.canonical() for mechanism in self.mechanisms]
         return {"name": self.name, "domain_size": self.domain_size, "branching": self.branching, "levels": levels}
-
-    @cached_property
-    def digest(self) -> bytes:
-        """The 16-byte digest of the canonical form."""
-        return digest(self.canonical())

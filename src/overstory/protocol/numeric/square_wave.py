@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 from overstory.protocol.entropy import Entropy
 from overstory.protocol.numeric.randomizer import NumericRandomizer
@@ -52,7 +52,7 @@ class SquareWave(NumericRandomizer):
     (1.136, 0.418)
     """
 
-    name: ClassVar[str] = "square-wave"
+    name = "square-wave"
 
     @cached_property
     def channel(self) -> WindowChannel:
