@@ -21,7 +21,7 @@ from overstory.client.state.state import State
 from overstory.client.upload import sender
 from overstory.client.upload.http import Request, Response
 from overstory.client.upload.sender import CollectorHealth, ReportSender
-from overstory.collector.http.responses import refusal
+from overstory.collector.http.endpoint import refusal
 from overstory.gateway.sinks import CollectorSink
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import Upload, decode_uploads, encode_upload

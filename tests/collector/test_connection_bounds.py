@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from overstory.collector.ingest.template_cache import TemplateCache
+from overstory.collector.ingest.validation import TemplateCache
 from overstory.collector.settings import MEBIBYTE, Limits
 from support.collector_in_process import REGISTRY, batch_id, upload
 from support.collector_processes import CollectorProcess

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from overstory.collector.http.endpoint import HotPath
+from overstory.collector.app import HotPath
 from overstory.collector.service import Collector
 from overstory.collector.settings import Limits, UpkeepIntervals
 from overstory.collector.store import StoreError

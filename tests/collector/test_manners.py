@@ -12,7 +12,7 @@ import pytest
 
 from overstory.collector.app import build_app
 from overstory.collector.auth import Token, TokenTable, sha256
-from overstory.collector.http.responses import ALWAYS
+from overstory.collector.http.endpoint import ALWAYS
 from overstory.collector.service import Collector
 from overstory.collector.settings import UpkeepIntervals
 from support.collector_in_process import METRICS, NOW, TODAY, FakeStore, batch_id, upload

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overstory.collector.ingest import template_cache
+from overstory.collector.ingest import validation
 from overstory.collector.ingest.ingest import Ingest
-from overstory.collector.ingest.template_cache import TemplateCache
+from overstory.collector.ingest.validation import TemplateCache
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.wire.upload import MEDIA_TYPE
 from support.collector_in_process import DAY, METRICS, NOW, TODAY, batch_id, packed, sound, upload
@@ -82,7 +82,7 @@ def test_late_reports_of_before_a_metric_expired_are_recognised_until_their_grac
 
 
 def test_patterns_are_bounded(monkeypatch) -> None:
-    monkeypatch.setattr(template_cache, "MOST", 10)
+    monkeypatch.setattr(validation, "MOST", 10)
     ingest = Ingest(METRICS)
     for period in range(TODAY - 25, TODAY):
         ingest.decide(upload(period=period), MEDIA_TYPE, NOW)

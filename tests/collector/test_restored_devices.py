@@ -8,7 +8,7 @@ import pytest
 
 from overstory.client import Client
 from overstory.client.upload.http import Response
-from overstory.collector.http.endpoint import HotPath
+from overstory.collector.app import HotPath
 from overstory.collector.service import Collector
 from overstory.collector.settings import UpkeepIntervals
 from overstory.collector.store import open_store

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overstory.collector.http.responses import error_response, refusal
+from overstory.collector.http.endpoint import error_response, refusal
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import parse_registry

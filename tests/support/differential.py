@@ -89,7 +89,7 @@ class AtOnce:
 class General(Connection):
     """A connection that leaves every request to uvicorn and the application."""
 
-    def _take_known(self, data: bytes) -> bool:
+    def _take_repeated(self, data: bytes) -> bool:
         return False
 
     def _learn(self, data: bytes) -> None:
@@ -139,7 +139,7 @@ class Side:
             await _quiet(protocol)
         answers = re.split(rb"(?=HTTP/1\.1 \d{3} )", bytes(transport.written))[1:]
         outcome = Answered(
-            answers, transport.closed, dict(self.store.kept), +self.telemetry.requests, whole=not protocol._midway
+            answers, transport.closed, dict(self.store.kept), +self.telemetry.requests, whole=not protocol._in_request
         )
         protocol.connection_lost(None)
         while state.tasks:  # noqa: ASYNC110 - what is waited for is not ours to set an event in
@@ -152,8 +152,8 @@ async def _quiet(protocol: Any) -> None:
     for _ in range(3):
         await asyncio.sleep(0)
     for _ in range(20_000):
-        receiving = protocol._midway and not protocol._in_head and not protocol._deaf
-        if protocol._rest is None and protocol._unanswered <= receiving:
+        receiving = protocol._in_request and not protocol._in_head and not protocol._parsing_ended
+        if protocol._unparsed is None and protocol._unanswered <= receiving:
             break
         await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -281,7 +281,7 @@ def fuzz(requests: int, seed: int, *, seconds: float = float("inf"), sides: tupl
 async def _fuzz(requests: int, seed: int, seconds: float, sides: tuple[Side, Side]) -> Outcome:
     outcome, made = Outcome(), Requests(seed)
     fast, plain = sides
-    heads = fast.kind.heads
+    heads = fast.kind.header_cache
     split = heads.split
 
     def noted(data: bytes) -> Any:

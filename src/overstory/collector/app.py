@@ -1,33 +1,49 @@
-"""The pages around the hot path: the public registry, counts and estimates, health, what an operator watches."""
+"""The ASGI application: `HotPath` answers POST /v1/reports, FastAPI the pages: registry, counts, estimates, health."""
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
-import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import Depends, FastAPI, Query, Request, Response
-from fastapi.openapi.utils import get_openapi
+from fastapi import Depends, FastAPI, Query, Request
+from fastapi import Response as PageResponse
 from fastapi.responses import HTMLResponse
 from fastapi.security import HTTPBearer
 
 from overstory.analysis.selection import IntervalKind
 from overstory.collector.auth import ADMIN
-from overstory.collector.http.endpoint import PATH, HotPath
-from overstory.collector.http.openapi import ERROR, SCHEMAS, VERSION, operation
+from overstory.collector.http.endpoint import (
+    PATH,
+    PROBLEM,
+    Head,
+    ReportEndpoint,
+    Response,
+    error_response,
+    read_head,
+    refusal,
+    request_timeout,
+)
+from overstory.collector.http.openapi import ERROR, VERSION, describe
 from overstory.collector.http.pages import POLICY
-from overstory.collector.http.responses import ALWAYS, PROBLEM, AccessError, as_response, handle_errors, refusal
+from overstory.collector.http.responses import AccessError, as_page, handle_errors, json_page, text_page
+from overstory.collector.ingest.ingest import JSON, Decision
 from overstory.collector.service import Collector
 from overstory.files.spreadsheet import for_spreadsheet
 from overstory.protocol.wire.reasons import Reason
 from overstory.queries.counts import PeriodCounts, parse_range, read_store
 from overstory.queries.estimates import Aggregation, EstimateOptions, EstimateSeries, read_estimates
 
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+
 READERS: Final = 2
-"""So many requests for counts or estimates are worked on at once; others wait."""
+"""The number of requests for counts or estimates that are worked on at once; others wait."""
 
 First = Annotated[
     str | None,
@@ -82,7 +98,7 @@ def build_app(collector: Collector) -> HotPath:
     _add_public_pages(app, collector)
     _add_admin_pages(app, collector)
     _add_health(app, collector)
-    _describe(app)
+    _add_description(app)
     return HotPath(collector.endpoint, app)
 
 
@@ -94,21 +110,21 @@ def _add_public_pages(app: FastAPI, collector: Collector) -> None:
         response_class=HTMLResponse,
         responses={200: {"content": {"application/json": {"schema": {}}}}},
     )
-    async def front(request: Request) -> Response:
+    async def front(request: Request) -> PageResponse:
         accepted = request.headers.get("accept", "")
         if "application/json" in accepted and "text/html" not in accepted:
-            return _json(collector.pages.listed, vary="accept")
+            return json_page(collector.pages.listed, vary="accept")
         policy = {"content-security-policy": POLICY}
-        return _text(collector.pages.html.encode(), "text/html; charset=utf-8", vary="accept", **policy)
+        return text_page(collector.pages.html.encode(), "text/html; charset=utf-8", vary="accept", **policy)
 
     @app.get("/v1/metrics", tags=["metrics"], summary="What is collected, why, and what it reveals")
-    async def metrics() -> Response:
-        return _json(collector.pages.listed)
+    async def metrics() -> PageResponse:
+        return json_page(collector.pages.listed)
 
     @app.get("/v1/metrics/{metric}", tags=["metrics"], summary="One metric", responses=_responses(404))
-    async def metric(metric: str) -> Response:
+    async def metric(metric: str) -> PageResponse:
         pages = collector.pages
-        return _json(pages.by_id[pages.registry[metric].id])
+        return json_page(pages.by_id[pages.registry[metric].id])
 
 
 def _need_admin(collector: Collector, request: Request) -> None:
@@ -135,7 +151,7 @@ def _add_admin_pages(app: FastAPI, collector: Collector) -> None:
     def admin(request: Request) -> None:
         _need_admin(collector, request)
 
-    async def read(work: Callable[[], Response]) -> Response:
+    async def read(work: Callable[[], PageResponse]) -> PageResponse:
         async with readers:
             return await asyncio.to_thread(work)
 
@@ -150,7 +166,7 @@ def _add_admin_pages(app: FastAPI, collector: Collector) -> None:
     }
 
     @app.get("/v1/metrics/{metric}/counts", summary="Support counts by period", **guarded)
-    async def counts(metric: str, first: First = None, last: Last = None, form: Form = "json") -> Response:
+    async def counts(metric: str, first: First = None, last: Last = None, form: Form = "json") -> PageResponse:
         return await read(lambda: _shown(counted(metric, first, last), form))
 
     @app.get("/v1/metrics/{metric}/estimates", summary="Estimates: in all, by period, or over time", **guarded)
@@ -161,72 +177,48 @@ def _add_admin_pages(app: FastAPI, collector: Collector) -> None:
         reading: Reads = "total",
         interval: Intervals = None,
         form: Form = "json",
-    ) -> Response:
+    ) -> PageResponse:
         options = EstimateOptions(interval_kind=interval)
         return await read(lambda: _shown(read_estimates(counted(metric, first, last), reading, options), form))
 
 
+def _add_description(app: FastAPI) -> None:
+    app.openapi = partial(describe, app)  # type: ignore[method-assign]
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi() -> PageResponse:
+        return json_page(describe(app))
+
+
 def _add_health(app: FastAPI, collector: Collector) -> None:
     @app.get("/healthz", tags=["health"], summary="Whether the process answers")
-    async def healthz() -> Response:
-        return _json({"healthy": True})
+    async def healthz() -> PageResponse:
+        return json_page({"healthy": True})
 
     @app.get("/readyz", tags=["health"], summary="Whether reports are taken", responses=_responses(503))
-    async def readyz() -> Response:
+    async def readyz() -> PageResponse:
         if collector.state == "ready":
-            return _json({"ready": True})
-        return as_response(refusal(Reason.CLOSING if collector.state == "closing" else Reason.STORE))
+            return json_page({"ready": True})
+        return as_page(refusal(Reason.CLOSING if collector.state == "closing" else Reason.STORE))
 
     @app.get(
         "/metrics",
         tags=["health"],
         summary="What an operator watches, for Prometheus; from another machine with an admin token",
-        response_class=Response,
+        response_class=PageResponse,
         responses=_responses(401),
     )
-    async def metrics(request: Request) -> Response:
+    async def metrics(request: Request) -> PageResponse:
         if not _is_local(request):
             _need_admin(collector, request)
-        return _text(collector.telemetry.expose(), "text/plain; version=0.0.4; charset=utf-8")
+        return text_page(collector.telemetry.expose(), "text/plain; version=0.0.4; charset=utf-8")
 
 
-def _describe(app: FastAPI) -> None:
-    """Put POST /v1/reports, and our shape of errors, into the OpenAPI description."""
-
-    def described() -> dict[str, Any]:
-        if not app.openapi_schema:
-            schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-            components = schema.setdefault("components", {})
-            components["schemas"] = {**SCHEMAS}
-            components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-            for path in schema["paths"].values():
-                for described_operation in path.values():
-                    described_operation["responses"].pop("422", None)  # our own handler answers 400
-            schema["paths"] = {PATH: {"post": operation()}} | schema["paths"]
-            app.openapi_schema = schema
-        return app.openapi_schema
-
-    app.openapi = described  # type: ignore[method-assign]
-
-    @app.get("/openapi.json", include_in_schema=False)
-    async def openapi() -> Response:
-        return _json(described())
-
-
-def _shown(found: PeriodCounts | EstimateSeries, form: str) -> Response:
+def _shown(answer: PeriodCounts | EstimateSeries, form: str) -> PageResponse:
     if form in {"csv", "spreadsheet"}:
-        lines = found.csv_lines() if form == "csv" else for_spreadsheet(found.csv_lines())
-        return _text("".join(lines).encode(), "text/csv; charset=utf-8")
-    return _json(found.to_json())
-
-
-def _json(said: Any, **more: str) -> Response:
-    return _text(json.dumps(said, separators=(",", ":"), allow_nan=False).encode(), "application/json", **more)
-
-
-def _text(body: bytes, media_type: str, **more: str) -> Response:
-    headers = {name.decode(): value.decode() for name, value in ALWAYS}
-    return Response(body, headers=headers | {"content-type": media_type} | more)
+        lines = answer.csv_lines() if form == "csv" else for_spreadsheet(answer.csv_lines())
+        return text_page("".join(lines).encode(), "text/csv; charset=utf-8")
+    return json_page(answer.to_json())
 
 
 def _responses(*statuses: int, csv: bool = False) -> dict[int | str, dict[str, Any]]:
@@ -238,3 +230,103 @@ def _responses(*statuses: int, csv: bool = False) -> dict[int | str, dict[str, A
     if csv:
         described[200] = {"description": "JSON or CSV.", "content": {"text/csv": {"schema": {"type": "string"}}}}
     return described
+
+
+LONG: Final = 64 * 1024
+"""A longer body that must be inflated or parsed is judged in another thread: the event loop serves others meanwhile."""
+
+
+class _Disconnected(Exception):  # noqa: N818 - no error: the sender closed the connection
+    """The sender disconnected before its body had arrived."""
+
+
+class HotPath:
+    """Answers POST /v1/reports; hands every other request on."""
+
+    def __init__(self, endpoint: ReportEndpoint, app: Application) -> None:
+        self._endpoint, self._app = endpoint, app
+        self._reading = 0
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer one request (ASGI 3)."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif scope["path"] != PATH and scope["method"] == "HEAD":
+            await self._app({**scope, "method": "GET"}, receive, partial(_without_body, send))
+        elif scope["path"] != PATH:
+            await self._app(scope, receive, send)
+        elif scope["method"] == "POST":
+            await self._post(scope, receive, send)
+        else:
+            await _respond(send, error_response(405, "method", f"{PATH} takes POST alone."), (b"allow", b"POST"))
+
+    async def _post(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        head = read_head(scope["headers"])
+        reason = self._endpoint.admit(head)
+        if reason is not None:
+            await _respond(send, self._endpoint.refuse(reason, close=reason is Reason.TOO_LARGE))
+            return
+        try:
+            async with asyncio.timeout(self._endpoint.limits.reading_seconds):
+                body = await self._body(head, receive)
+            answer = body if isinstance(body, Response) else await self._answer(head, body)
+        except TimeoutError:
+            answer = request_timeout()
+        except _Disconnected:
+            return
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is ours, and the reports may come again
+            answer = self._endpoint.fault(error)
+        await _respond(send, answer)
+
+    async def _body(self, head: Head, receive: Receive) -> bytes | Response:
+        """Read the body, as long as all the bodies that are being read fit."""
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":
+                    raise _Disconnected
+                chunk = message.get("body", b"")
+                chunks.append(chunk)
+                size += len(chunk)
+                self._reading += len(chunk)
+                if self._endpoint.too_large(head, size):
+                    return self._endpoint.refuse(Reason.TOO_LARGE, close=True)
+                if self._reading > self._endpoint.limits.reading_bytes:
+                    return self._endpoint.refuse(Reason.QUEUE_FULL, close=True)
+                if not message.get("more_body"):
+                    return b"".join(chunks)
+        finally:
+            self._reading -= size
+
+    async def _answer(self, head: Head, body: bytes) -> Response:
+        answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._endpoint.take(await self._decide(head, body), lambda answer: _resolve(answered, answer))
+        return await answered
+
+    async def _decide(self, head: Head, body: bytes) -> Decision:
+        if len(body) > LONG and (head.encoding or head.content_type == JSON):
+            self._reading += len(body)  # however many wait for a thread, they are held within the same bound
+            try:
+                return await asyncio.to_thread(self._endpoint.decide, head, body)
+            finally:
+                self._reading -= len(body)
+        return self._endpoint.decide(head, body)
+
+
+def _resolve(answered: asyncio.Future[Response], answer: Response) -> None:
+    if not answered.done():  # a server that stops cancels those that wait
+        answered.set_result(answer)
+
+
+async def _without_body(send: Send, message: Message) -> None:
+    if message["type"] == "http.response.body":
+        message = {**message, "body": b""}
+    await send(message)
+
+
+async def _respond(send: Send, answer: Response, *more: tuple[bytes, bytes]) -> None:
+    """Send an answer."""
+    await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers, *more]})
+    await send({"type": "http.response.body", "body": answer.body})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +20,9 @@ from overstory.collector.store.database import DiskFullError
 
 GROUP_BYTES: Final = 4 * MEBIBYTE
 """Into one commit go no more bytes than this, unless one request has more: those behind it wait less long."""
+
+FAILED_SECONDS: Final = 60.0
+"""Seconds for which a failed commit keeps a collector from being ready; a later commit that succeeds ends this."""
 
 Done = Callable[[Sequence[bool] | None], None]
 """Told, on the event loop, which batches were new; None when the store failed and nothing was kept."""
@@ -62,8 +66,9 @@ class Committer:
         How many reports and bytes may wait, what is being committed included.
     """
 
-    def __init__(self, store: Adds, limits: Limits, told: Callable[[Committed], None] = lambda _: None) -> None:
-        self._store, self._limits, self._told = store, limits, told
+    def __init__(self, store: Adds, limits: Limits, on_commit: Callable[[Committed], None] = lambda _: None) -> None:
+        self._store, self._limits, self._on_commit = store, limits, on_commit
+        self._failed_at = -math.inf
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()  # None ends it
         self.reports = self.size = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -104,6 +109,11 @@ class Committer:
     def alive(self) -> bool:
         """Whether there is a writer: what is queued will be committed."""
         return self._thread.is_alive()
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last commit failed, within `FAILED_SECONDS`."""
+        return time.monotonic() - self._failed_at < FAILED_SECONDS
 
     async def drain(self) -> None:
         """Wait until everything queued so far was committed and told, then end the thread."""
@@ -204,7 +214,8 @@ class Committer:
             _say(waiting.done, mine)
         if not self.reports:
             self._empty.set()
-        self._told(Committed(len(group), reports, seconds, new is None))
+        self._failed_at = time.monotonic() if new is None else -math.inf
+        self._on_commit(Committed(len(group), reports, seconds, new is None))
 
 
 def _say(done: Done, new: Sequence[bool] | None) -> None:

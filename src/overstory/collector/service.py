@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from overstory.collector.auth import TokenTable
-from overstory.collector.committer import Committed, Committer
+from overstory.collector.committer import Committer
 from overstory.collector.http.endpoint import ReportEndpoint
 from overstory.collector.http.pages import PublicPages
 from overstory.collector.ingest.ingest import Ingest
@@ -22,10 +21,6 @@ from overstory.collector.upkeep import ClockWatch, Task, Upkeep, steady
 from overstory.protocol.metrics import MetricRegistry
 
 _log: Final = logging.getLogger("overstory.collector")
-
-FAILED_SECONDS: Final = 60.0
-"""A commit that failed keeps a collector from being ready until one succeeds, or for this long where none is tried."""
-
 
 PATIENCE: Final = 60
 """After how many compactions in a row that left something readable the operator hears of it: a backup takes a while."""
@@ -58,7 +53,7 @@ class Collector:
         self.limits, self._intervals = limits or Limits(), intervals or UpkeepIntervals()
         self.telemetry = Telemetry()
         self.tokens = TokenTable(store.tokens, open_writes=open_writes)
-        self.committer = Committer(store, self.limits, self._committed)
+        self.committer = Committer(store, self.limits, self.telemetry.committed)
         self.endpoint = ReportEndpoint(
             Ingest(registry, self.limits), self.committer, self.tokens, self.telemetry, clock
         )
@@ -66,7 +61,6 @@ class Collector:
         self._upkeep = Upkeep(self.telemetry)
         self._started = False
         self._remains = 0  # compactions in a row after which deleted rows could still be read
-        self._failed_commit = -math.inf
         self._watch, self._trusted = ClockWatch(clock, even), True
 
     @property
@@ -80,9 +74,8 @@ class Collector:
             return "closing"
         if not self._started:
             return "starting"
-        failed = time.monotonic() - self._failed_commit < FAILED_SECONDS
-        troubled = failed or self._upkeep.troubled or self.endpoint.reserve.short or not self.committer.alive
-        return "store" if troubled else "ready"
+        failing = self.committer.failing or not self.committer.alive
+        return "store" if failing or self._upkeep.troubled or self.endpoint.reserve.short else "ready"
 
     async def start(self) -> None:
         """Read the tokens, start the writer and the upkeep."""
@@ -120,10 +113,6 @@ class Collector:
         with suppress(Exception):  # a day of use that is not noted is no reason to end otherwise
             await asyncio.to_thread(self._note_uses)
         await asyncio.to_thread(self.store.close)
-
-    def _committed(self, commit: Committed) -> None:
-        self._failed_commit = time.monotonic() if commit.failed else -math.inf
-        self.telemetry.committed(commit)
 
     def _compact(self) -> None:
         if self.endpoint.reserve.short:

@@ -15,9 +15,8 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, ClassVar, Final
 
-from overstory.collector.http.bounded_connection import URL, BoundedConnection
-from overstory.collector.http.endpoint import Head, ReportEndpoint, read_head
-from overstory.collector.http.responses import ALWAYS, Response
+from overstory.collector.http.bounded_connection import BoundedConnection
+from overstory.collector.http.endpoint import ALWAYS, URL, Head, ReportEndpoint, Response, read_head
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE
 
@@ -94,7 +93,7 @@ class _Nobody:
 _NOBODY: Final = _Nobody()
 
 
-class _OwnHeaders:
+class _ServerHeaders:
     """The server's own headers as they are written: uvicorn makes a new list of them every second."""
 
     def __init__(self) -> None:
@@ -110,31 +109,41 @@ class _OwnHeaders:
 class Connection(BoundedConnection):
     """One connection of a collector; see the module. `for_endpoint` makes the class that uvicorn is given."""
 
-    heads: ClassVar[HeaderCache]
-    own: ClassVar[_OwnHeaders]
+    header_cache: ClassVar[HeaderCache]
+    server_headers: ClassVar[_ServerHeaders]
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
         self._receiving: _Exchange | None = None
-        self._between = True
+        self._at_boundary = True
 
     @classmethod
     def for_endpoint(cls, endpoint: ReportEndpoint) -> type[Connection]:
         """Return the class of connections whose posts go to `endpoint`."""
-        return type("Connection", (cls,), {"endpoint": endpoint, "heads": HeaderCache(), "own": _OwnHeaders()})
+        return type(
+            "Connection",
+            (cls,),
+            {"endpoint": endpoint, "header_cache": HeaderCache(), "server_headers": _ServerHeaders()},
+        )
 
     def data_received(self, data: bytes) -> None:
         """Take a post that begins as an earlier one did; parse anything else."""
-        between, begun = self._between and not self._deaf and self._rest is None, self._begun
+        between, begun = self._at_boundary and not self._parsing_ended and self._unparsed is None, self._num_begun
         if between and self._take_repeated(data):
             return
         super().data_received(data)
-        if between and self._between and self._begun == begun + 1 and self._rest is None and not self._deaf:
+        if (
+            between
+            and self._at_boundary
+            and self._num_begun == begun + 1
+            and self._unparsed is None
+            and not self._parsing_ended
+        ):
             self._learn(data)
 
     def on_message_begin(self) -> None:
         """Begin a head."""
-        self._between = False
+        self._at_boundary = False
         super().on_message_begin()
 
     def on_body(self, body: bytes) -> None:
@@ -142,26 +151,27 @@ class Connection(BoundedConnection):
         if self._receiving is None:
             super().on_body(body)
         else:
-            self._got(len(body))
+            self._framing_bytes = 0
+            self._body_left -= len(body)
             self._receiving.body.append(body)
 
     def on_message_complete(self) -> None:
         """Judge a small post; its answer comes after the commit."""
-        if not self._deaf and not self._offered:
+        if not self._parsing_ended and not self._upgrade_offered:
             # Behind a connection that was to be closed the parser has a say in what may still come.
-            self._between = self.parser.should_keep_alive()
+            self._at_boundary = self.parser.should_keep_alive()
         exchange, self._receiving = self._receiving, None
         if exchange is None:
             super().on_message_complete()
             return
-        self._complete()
+        self._end_request()
         self._judge(exchange, exchange.body[0] if len(exchange.body) == 1 else b"".join(exchange.body))
 
-    def _hand_on(self) -> None:
+    def _begin_cycle(self) -> None:
         """Take a small post; leave everything else to uvicorn."""
         exchange = self._small_post()
         if exchange is None:
-            super()._hand_on()
+            super()._begin_cycle()
         else:
             self._receiving = self.cycle = exchange  # type: ignore[assignment]
 
@@ -171,12 +181,12 @@ class Connection(BoundedConnection):
 
     def _take_repeated(self, data: bytes) -> bool:
         """Take a request that arrived whole and begins as an earlier one did; say whether it was one."""
-        known = None if self._answering else self.heads.split(data)
+        known = None if self._answering else self.header_cache.split(data)
         if known is None:
             return False
         head, body = known
         self._unset_keepalive_if_required()
-        self._arrived()
+        self._cancel_deadline()
         self._unanswered += 1
         self.cycle = exchange = _Exchange(head, self.endpoint.admit(head), keep_alive=True)  # type: ignore[assignment]
         self._judge(exchange, body)
@@ -186,7 +196,7 @@ class Connection(BoundedConnection):
         """Remember how a post began that was the whole of `data`, unless it was refused by its head."""
         taken: Any = self.cycle
         if isinstance(taken, _Exchange) and taken.refused is None and taken.keep_alive:
-            self.heads.learn(data, taken.head, [name for name, _ in self.headers])
+            self.header_cache.learn(data, taken.head, [name for name, _ in self.headers])
 
     def _judge(self, exchange: _Exchange, body: bytes) -> None:
         answered = partial(self._answer, exchange)
@@ -216,7 +226,7 @@ class Connection(BoundedConnection):
         return _Exchange(head, self.endpoint.admit(head), keep_alive=self.parser.should_keep_alive())
 
     def _answer(self, exchange: _Exchange, answer: Response) -> None:
-        if exchange.disconnected or self._leaving or self.transport.is_closing():
+        if exchange.disconnected or self._closing or self.transport.is_closing():
             return
         self._write(answer if exchange.keep_alive else answer._replace(close=True))
         exchange.response_complete = True
@@ -226,7 +236,7 @@ class Connection(BoundedConnection):
 
     def _write(self, answer: Response) -> None:
         status, body, _, close = answer
-        own = self.own.written(self.server_state.default_headers)
+        own = self.server_headers.written(self.server_state.default_headers)
         if status == 200 and not close:
             self.transport.write(_TAKEN % (len(body), own, body))
             return

@@ -1,33 +1,31 @@
-"""POST /v1/reports: `ReportEndpoint` decides and answers after the commit, `HotPath` calls it from ASGI.
+"""POST /v1/reports, from the head of a request to its answer: `ReportEndpoint` decides, and answers after the commit.
 
-No web framework is involved in a post; `HotPath` passes all other requests to the application behind it.
+No web framework and no socket is involved. Every error is problem details (RFC 9457), with a `reason` for programs.
 """
 
 from __future__ import annotations
 
-import asyncio
+import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 from overstory.collector.auth import WRITE, TokenTable
 from overstory.collector.committer import Committer
-from overstory.collector.http.responses import Response, answer_to, error_response, refusal, request_timeout
-from overstory.collector.ingest.ingest import JSON, Decision, Ingest
+from overstory.collector.ingest.ingest import JSON, Decision, Ingest, Result
 from overstory.collector.log import SparseLog
 from overstory.collector.telemetry import Telemetry
 from overstory.collector.upkeep import Reserve
-from overstory.protocol.wire.reasons import Reason
+from overstory.protocol.wire.reasons import Reason, problem_title, problem_type
 from overstory.protocol.wire.upload import MEDIA_TYPE
 
 PATH: Final = "/v1/reports"
+URL: Final = PATH.encode()
 _TYPES: Final = {MEDIA_TYPE.encode(): MEDIA_TYPE, JSON.encode(): JSON}
 
 _log: Final = logging.getLogger("overstory.collector")
-
-Answered = Callable[[Response], None]
 
 
 class Head(NamedTuple):
@@ -59,6 +57,168 @@ def read_head(headers: Iterable[tuple[bytes, bytes]]) -> Head:
         elif name == b"content-encoding":
             encoding = value
     return Head(authorization, _media_type(kind), encoding.strip().lower().decode("latin-1"), length)
+
+
+def _media_type(value: bytes) -> str:
+    """Return a content type's media type, without parameters, in lower case."""
+    return _TYPES.get(value) or value.partition(b";")[0].strip().lower().decode("latin-1")
+
+
+RETRY_AFTER: Final = {Reason.QUEUE_FULL: 5, Reason.CLOSING: 10, Reason.STORE: 30, Reason.FAULT: 60}
+"""Seconds after which the same bytes may be sent again."""
+
+_ON_ALL: Final = (
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"no-referrer"),
+)
+ALWAYS: Final = ((b"content-type", b"application/json"), *_ON_ALL)
+"""What stands on every answer of JSON."""
+PROBLEM: Final = "application/problem+json"
+"""The media type of errors (RFC 9457)."""
+_ON_PROBLEMS: Final = ((b"content-type", PROBLEM.encode()), *_ON_ALL)
+
+_ONE: Final = b'{"results":[{"batch":"%b","accepted":%d,"duplicate":%b,"reason":null,"rejected":[]}]}'
+
+
+class Response(NamedTuple):
+    """An answer of JSON."""
+
+    status: int  # the HTTP status
+    body: bytes  # the JSON text
+    retry_after: int | None = None  # seconds, where the same request may be sent again
+    close: bool = False  # whether the connection ends with it: what the sender goes on sending is not read
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """All headers but those that say how the connection goes on."""
+        headers = [*(ALWAYS if self.status < 400 else _ON_PROBLEMS), (b"content-length", b"%d" % len(self.body))]
+        if self.retry_after is not None:
+            headers.append((b"retry-after", b"%d" % self.retry_after))
+        if self.status == Reason.NO_TOKEN.status:
+            headers.append((b"www-authenticate", b"Bearer"))
+        if self.close:
+            headers.append((b"connection", b"close"))
+        return headers
+
+
+def refusal(
+    reason: Reason, results: Sequence[dict[str, Any]] = (), *, where: str = "", close: bool = False
+) -> Response:
+    """Return the answer that refuses a request.
+
+    Examples
+    --------
+    >>> answer = refusal(Reason.QUEUE_FULL)
+    >>> answer.status, answer.retry_after, answer.body[:30]
+    (429, 5, b'{"type":"/problems/queue-full"')
+    """
+    if results or where:
+        more = {"results": list(results)} | ({"where": where} if where else {})
+        body = _dumped(_problem(reason.status, reason, reason.detail) | more)
+    else:
+        body = _REFUSED[reason]
+    return Response(reason.status, body, RETRY_AFTER.get(reason), close)
+
+
+def error_response(status: int, reason: str, detail: str, *, close: bool = False) -> Response:
+    """Return an error that is not about reports."""
+    return Response(status, _dumped(_problem(status, reason, detail)), close=close)
+
+
+def _problem(status: int, reason: str, detail: str) -> dict[str, Any]:
+    kind = {"type": problem_type(reason), "title": problem_title(reason), "status": status}
+    return kind | {"detail": detail, "reason": str(reason)}
+
+
+def request_timeout() -> Response:
+    """Return the answer to a request that does not arrive: it may be sent again."""
+    return error_response(408, "slow", "The request did not arrive in time: send it again.", close=True)
+
+
+def answer_to(decision: Decision, new: Sequence[bool]) -> Response:
+    """Return the answer to a decision, once what it took is committed.
+
+    Parameters
+    ----------
+    new
+        For each of ``decision.received``, whether the store saw its batch for the first time.
+    """
+    results = decision.results
+    if len(results) == 1 and len(new) == 1 and not results[0].rejected:
+        return Response(200, _ONE % _single(results[0], new=new[0]))
+    fresh = iter(new)
+    listed = [_listed(result, fresh) for result in results]
+    if not new:
+        reason = next(result.reason for result in results if result.reason is not None)
+        return refusal(reason, listed)
+    return Response(200, _dumped({"results": listed}))
+
+
+def _single(result: Result, *, new: bool) -> tuple[bytes, int, bytes]:
+    return result.batch.hex().encode(), result.accepted if new else 0, b"false" if new else b"true"
+
+
+def _listed(result: Result, fresh: Iterator[bool]) -> dict[str, Any]:
+    new = result.reason is None and next(fresh)
+    return {
+        "batch": result.batch.hex(),
+        "accepted": result.accepted if new else 0,
+        "duplicate": result.reason is None and not new,
+        "reason": result.reason,
+        "rejected": [{"index": index, "reason": reason} for index, reason in result.rejected],
+    }
+
+
+def refuse_head(headers: Sequence[tuple[bytes, bytes]], url: bytes, version: str) -> Response | None:
+    """Return the response to a head that does not say how to read the request (RFC 9112, 3.2 and 6.1), or None."""
+    hosts = sum(name == b"host" for name, _ in headers)
+    codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
+    if hosts > 1 or (hosts == 0 and version == "1.1"):
+        return error_response(400, "http", "A request has one Host.", close=True)
+    if codings and codings != [b"chunked"]:
+        return error_response(501, "transfer-encoding", "Transfer-Encoding is chunked or nothing.", close=True)
+    if url != URL and not _has_path(url):
+        return error_response(400, "http", "The request names no page.", close=True)
+    return None
+
+
+def _has_path(url: bytes) -> bool:
+    import httptools  # it called us: without it h11 parses
+
+    try:
+        httptools.parse_url(url).path.decode("ascii")
+    except (httptools.HttpParserError, UnicodeDecodeError, AttributeError):
+        return False
+    return True
+
+
+def without_upgrade(method: bytes, url: bytes, version: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes | None:
+    """Return the bytes of a head without its offer to speak another protocol; None where that cannot be written."""
+    lines = [b"%b %b HTTP/%b" % (method, url, version.encode())]
+    for name, value in headers:
+        if name == b"connection":
+            options = [option.strip() for option in value.split(b",")]
+            lines.append(b"connection: " + b", ".join([option for option in options if option.lower() != b"upgrade"]))
+        elif name != b"upgrade":
+            lines.append(b"%b: %b" % (name, value))
+    if method == b"CONNECT" or any(b"\r" in line or b"\n" in line for line in lines):
+        return None
+    return b"\r\n".join([*lines, b"", b""])
+
+
+def _dumped(body: Any) -> bytes:
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+# An overloaded collector refuses most: these bodies are made once.
+_REFUSED: Final = {
+    reason: _dumped(_problem(reason.status, reason, reason.detail) | {"results": []}) for reason in Reason
+}
+
+
+Answered = Callable[[Response], None]
 
 
 class ReportEndpoint:
@@ -152,114 +312,3 @@ class ReportEndpoint:
     def _counted(self, answer: Response) -> Response:
         self.telemetry.requests[answer.status] += 1
         return answer
-
-
-def _media_type(value: bytes) -> str:
-    """Return a content type's media type, without parameters, in lower case."""
-    known = _TYPES.get(value)
-    return known or value.partition(b";")[0].strip().lower().decode("latin-1")
-
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
-
-LONG: Final = 64 * 1024
-"""A longer body that must be inflated or parsed is judged in another thread: the event loop has others to serve."""
-
-
-class _Gone(Exception):  # noqa: N818 - no error: the other side hung up
-    """The sender went away before its body was here."""
-
-
-class HotPath:
-    """Answers POST /v1/reports; hands every other request on."""
-
-    def __init__(self, endpoint: ReportEndpoint, app: Application) -> None:
-        self._endpoint, self._app = endpoint, app
-        self._reading = 0
-
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Answer one request (ASGI 3)."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-        elif scope["path"] != PATH and scope["method"] == "HEAD":
-            await self._app({**scope, "method": "GET"}, receive, partial(_without_body, send))
-        elif scope["path"] != PATH:
-            await self._app(scope, receive, send)
-        elif scope["method"] == "POST":
-            await self._post(scope, receive, send)
-        else:
-            await respond(send, error_response(405, "method", f"{PATH} takes POST alone."), (b"allow", b"POST"))
-
-    async def _post(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        head = read_head(scope["headers"])
-        reason = self._endpoint.admit(head)
-        if reason is not None:
-            await respond(send, self._endpoint.refuse(reason, close=reason is Reason.TOO_LARGE))
-            return
-        try:
-            async with asyncio.timeout(self._endpoint.limits.reading_seconds):
-                body = await self._body(head, receive)
-            answer = body if isinstance(body, Response) else await self._answer(head, body)
-        except TimeoutError:
-            answer = request_timeout()
-        except _Gone:
-            return
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is ours, and the reports may come again
-            answer = self._endpoint.fault(error)
-        await respond(send, answer)
-
-    async def _body(self, head: Head, receive: Receive) -> bytes | Response:
-        """Read the body, as long as all the bodies that are being read fit."""
-        chunks: list[bytes] = []
-        size = 0
-        try:
-            while True:
-                message = await receive()
-                if message["type"] != "http.request":
-                    raise _Gone
-                chunk = message.get("body", b"")
-                chunks.append(chunk)
-                size += len(chunk)
-                self._reading += len(chunk)
-                if self._endpoint.too_large(head, size):
-                    return self._endpoint.refuse(Reason.TOO_LARGE, close=True)
-                if self._reading > self._endpoint.limits.reading_bytes:
-                    return self._endpoint.refuse(Reason.QUEUE_FULL, close=True)
-                if not message.get("more_body"):
-                    return b"".join(chunks)
-        finally:
-            self._reading -= size
-
-    async def _answer(self, head: Head, body: bytes) -> Response:
-        answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        self._endpoint.take(await self._decide(head, body), lambda answer: _resolve(answered, answer))
-        return await answered
-
-    async def _decide(self, head: Head, body: bytes) -> Decision:
-        if len(body) > LONG and (head.encoding or head.content_type == JSON):
-            self._reading += len(body)  # however many wait for a thread, they are held within the same bound
-            try:
-                return await asyncio.to_thread(self._endpoint.decide, head, body)
-            finally:
-                self._reading -= len(body)
-        return self._endpoint.decide(head, body)
-
-
-def _resolve(answered: asyncio.Future[Response], answer: Response) -> None:
-    if not answered.done():  # a server that is stopped for good cancels who still waits
-        answered.set_result(answer)
-
-
-async def _without_body(send: Send, message: Message) -> None:
-    if message["type"] == "http.response.body":
-        message = {**message, "body": b""}
-    await send(message)
-
-
-async def respond(send: Send, answer: Response, *more: tuple[bytes, bytes]) -> None:
-    """Send an answer."""
-    await send({"type": "http.response.start", "status": answer.status, "headers": [*answer.headers, *more]})
-    await send({"type": "http.response.body", "body": answer.body})

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from overstory.collector.http.responses import PROBLEM, RETRY_AFTER
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from overstory.collector.http.endpoint import PATH, PROBLEM, RETRY_AFTER
 from overstory.collector.ingest.ingest import JSON
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE
@@ -151,3 +154,18 @@ def _response(description: str, schema: str, media_type: str = JSON) -> dict[str
         "description": description,
         "content": {media_type: {"schema": {"$ref": f"#/components/schemas/{schema}"}}},
     }
+
+
+def describe(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI description of the application, with POST /v1/reports and the schema of errors in it."""
+    if not app.openapi_schema:
+        schema = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        components = schema.setdefault("components", {})
+        components["schemas"] = {**SCHEMAS}
+        components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        for path in schema["paths"].values():
+            for described in path.values():
+                described["responses"].pop("422", None)  # our own handler answers 400
+        schema["paths"] = {PATH: {"post": operation()}} | schema["paths"]
+        app.openapi_schema = schema
+    return app.openapi_schema

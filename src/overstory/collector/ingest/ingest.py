@@ -10,8 +10,7 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Final
 
-from overstory.collector.ingest.template_cache import Template, TemplateCache
-from overstory.collector.ingest.validation import ReportFormat
+from overstory.collector.ingest.validation import ReportFormat, Template, TemplateCache
 from overstory.collector.settings import Limits
 from overstory.collector.store import Received
 from overstory.protocol.errors import WireError
