@@ -75,7 +75,7 @@ def test_a_person_reads_a_table_and_sentences(files):
     words = " ".join(done.stdout.split())
     assert done.returncode == 0
     assert "café" in words
-    assert "4 values found in 12,000 reports" in words
+    assert "4 values detected in 12,000 reports" in words
     assert "each device answered one of" in words
     thresholds = r"found about half the time from a share of (\d\.\d{3})%, nine times in ten from (\d\.\d{3})%"
     ((half, nine),) = re.findall(thresholds, words)  # as collect and the plans say it
@@ -85,7 +85,7 @@ def test_a_person_reads_a_table_and_sentences(files):
 def test_nothing_is_found_among_few(files):
     done = discover(files, "bad.csv", "--column", "client", "--bytes", 2, "--correction", "bonferroni")
     assert done.returncode == 0
-    assert "nothing was found" in done.stdout
+    assert "nothing was detected" in done.stdout
     assert "too few reports" in done.stdout
     done = discover(files, "empty.csv", "--column", "number")
     assert "there are no reports" in done.stdout

@@ -169,7 +169,7 @@ def test_all_pages_at_once(folder):
     assert "## Together: all metrics (search-engine, theme," in out
     assert out.startswith("# What is collected, and how privately\n\nRegistry 2026-11-21.")
     assert "\n- **Why**: <https://example.org/metrics/issues/1>\n" in out
-    assert "opt-wb (domain\\_size = 100, epsilon = 1.0, window = 48)" in out
+    assert "opt-wb (domain_size = 100, epsilon = 1.0, window = 48)" in out
     read = json.loads(within("metrics", "show", "metrics.toml", "--json", cwd=folder).stdout)
     assert [entry["id"] for entry in read["metrics"]] == list(NAMES)
     assert read["digest"] == load_registry(folder / "metrics.toml").digest.hex()
@@ -188,7 +188,7 @@ def test_what_could_steer_a_terminal_is_shown_escaped(folder):
     spoil(folder, 'title = "Colour theme"', 'title = "Colour \\u001b[31m*theme* <b>"')
     assert "Colour \\x1b[31m*theme* <b>" in within("metrics", "show", "metrics.toml", "theme", cwd=folder).stdout
     markdown = within("metrics", "show", "metrics.toml", "theme", "--markdown", cwd=folder).stdout
-    assert "## Colour \\\\x1b[31m\\*theme\\* \\<b\\>" in markdown
+    assert "## Colour \\\\x1b[31m\\*theme\\* \\<b>" in markdown
 
 
 def test_an_unknown_metric_is_named_with_the_known_ones(folder):

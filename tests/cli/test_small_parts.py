@@ -6,9 +6,10 @@ import pytest
 
 from overstory.cli.analysis import bench
 from overstory.cli.main import main
-from overstory.cli.output import summary
+from overstory.cli.output import estimate_blocks
 from overstory.cli.rappor.devices import Fleet
 from overstory.files.rappor import Holding, epsilon_text, finite, privacy
+from overstory.presentation.render_text import as_text
 from overstory.presentation.streams import printable
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
@@ -54,9 +55,9 @@ def test_the_summary_says_what_alpha_bounds() -> None:
     about = {
         "detected": 1, "candidates": 2, "reports": 10, "alpha": 0.05, "correction": "bonferroni", "allocated_mass": 0.5,
         "residual_dispersion": 1.0, "method": "gls", "interval": "population", "epsilon_report": 1.0,
-        "epsilon_permanent": None,
+        "epsilon_permanent": None, "notes": [],
     }  # fmt: skip
-    text = "\n".join(summary(about))
+    text = as_text(estimate_blocks([], about, None))
     assert "chance of any false detection at most 5%" in text
     assert "intervals: of all devices like these (noise, and the sampling of people)" in text
     assert "without bound for any number of reports" in text

@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from overstory.files.spreadsheet import FORMULA
+from overstory.presentation.render_data import FORMULA
 from support.running import overstory, within
 
 EVIL = ["=cmd|'/C calc'!A0", "@SUM(1)", "\t=1", "+oak", "-ash", "'tis", "\uff1d1", "=1,\n2", "oak", "-2.5", '="a"']

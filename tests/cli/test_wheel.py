@@ -59,7 +59,7 @@ def test_it_holds_every_file_of_the_package(site: Path) -> None:
     }
     there = {path.relative_to(site) for path in (site / "overstory").rglob("*") if path.is_file()}
     assert there == here
-    assert {path.suffix for path in there} > {".py", ".html", ".csv"}
+    assert {path.suffix for path in there} > {".py", ".css", ".csv"}
 
 
 def test_it_asks_for_nothing_unless_an_extra_does(site: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from overstory.privacy.attacks.linkability import linkability
+from overstory.privacy.claims import claims_blocks, notes_of
 from overstory.privacy.payload_terms import terms_of
 from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.registry.page import metric_page, metric_statement
@@ -82,9 +83,11 @@ def test_every_epsilon_of_the_page_is_from_the_one_function_and_the_unconditiona
     assert page.claims == metric_cost(metric).claims
     assert page.claims[0].about.startswith("whatever you hold and however it changes")
     assert page.claims[0].epsilon == terms_of(metric.mechanism).epsilon_any(metric.window or 30)
-    rows = list(page.table())
+    table, numbered = claims_blocks(page.claims)
+    rows = list(table.cells())
     assert [row[0] for row in rows] == [claim.about for claim in page.claims]
-    notes = page.notes()
+    notes = notes_of(page.claims)
+    assert numbered.texts == tuple(f"[{number}] {text}" for text, number in notes.items())
     assert sorted(notes.values()) == list(range(1, len(notes) + 1))
     for claim, (_, epsilon, _, marks) in zip(page.claims, rows, strict=True):
         assert epsilon == claim.epsilon_words

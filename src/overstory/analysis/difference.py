@@ -20,7 +20,9 @@ import numpy as np
 
 from overstory.analysis import selection
 from overstory.analysis.estimate import Estimate, freeze_columns
-from overstory.analysis.tables.output import aligned, finite
+from overstory.presentation.document import Column, Lines, Table
+from overstory.presentation.formats import UNKNOWN, finite, interval, p_value
+from overstory.presentation.render_text import UNFOLDED, as_text
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -144,10 +146,18 @@ class Difference:
 
     def table(self, level: float = 0.95) -> str:
         """Return a plain-text table, the surest difference first; differences in percentage points."""
-        head = ("value", "difference", "std error", f"{level:.0%} interval", "p", "q", "changed")
-        body = [_cells(row) for row in self.rows(level)]
         kind = selection.INTERVAL_KINDS[self.interval_kind]
-        return "\n".join([*aligned([head, *body]), f"in percentage points; intervals: {kind}"])
+        columns = (
+            Column("value", is_left=True),
+            Column("difference", text=_points),
+            Column("standard_error", "std error", lambda error: UNKNOWN if error is None else f"{100 * error:.3f}"),
+            Column("interval_ends", f"{level:.0%} interval", interval(_points), ("low", "high")),
+            Column("p_value", "p", p_value),
+            Column("q_value", "q", p_value),
+            Column("changed", text=lambda changed: "yes" if changed else "-", is_left=True),
+        )
+        about = Lines(f"in percentage points; intervals: {kind}")
+        return as_text([Table("", columns, self.rows(level)), about], UNFOLDED).rstrip("\n")
 
 
 def difference(a: Estimate, b: Estimate, *, interval_kind: IntervalKind = "population") -> Difference:
@@ -199,14 +209,5 @@ def difference(a: Estimate, b: Estimate, *, interval_kind: IntervalKind = "popul
     )
 
 
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    unknown = row["standard_error"] is None
-    return (
-        row["value"],
-        f"{100 * row['difference']:+.3f}",
-        "unknown" if unknown else f"{100 * row['standard_error']:.3f}",
-        "unknown" if unknown else f"{100 * row['low']:+.3f} .. {100 * row['high']:+.3f}",
-        f"{row['p_value']:.1e}",
-        f"{row['q_value']:.1e}",
-        "yes" if row["changed"] else "-",
-    )
+def _points(share: float) -> str:
+    return f"{100 * share:+.3f}"

@@ -200,7 +200,7 @@ class Estimate(Frame):
         return {**self.summary(), "estimates": self.rows(limit, level)}
 
     def to_csv(self, target: str | PathLike[str] | TextIO) -> None:
-        """Write results.csv (see `estimate_output.CSV_HEADER`): every value, most frequent first."""
+        """Write results.csv (see `overstory.analysis.tables.output.CSV`): every value, most frequent first."""
         output.write_csv(self, target)
 
     def plot(self, ax: Any = None, limit: int = 50) -> Any:

@@ -7,49 +7,62 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import rich.progress
+
     from overstory.files.csv import Skipped
 
 
+class Progress:
+    """A bar on the error stream, or nothing where that is no terminal."""
+
+    def __init__(self, shown: rich.progress.Progress | None = None, task: Any = None) -> None:
+        self._shown, self._task = shown, task
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether anybody sees it."""
+        return self._shown is not None
+
+    def advance(self, amount: float) -> None:
+        """Show that so much more is done."""
+        if self._shown is not None:
+            self._shown.advance(self._task, amount)
+
+    def reach(self, done: float, label: str) -> None:
+        """Show how much is done, and what is being done."""
+        if self._shown is not None:
+            self._shown.update(self._task, completed=done, description=label)
+
+
 @contextmanager
-def reading_bar(args: argparse.Namespace, label: str, paths: Sequence[str]) -> Iterator[Callable[[int], object] | None]:
-    """Show how much of some files has been read, if the error stream is a terminal; give the function to tell it."""
-    if args.quiet or not sys.stderr.isatty():
-        yield None
+def progress(label: str, total: float | None, *, quiet: bool = False, in_bytes: bool = False) -> Iterator[Progress]:
+    """Show how much of `total` is done while the body runs."""
+    if quiet or not sys.stderr.isatty():
+        yield Progress()
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, DownloadColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=_size(paths))
-
-        yield lambda count: bar.advance(task, count)
+    amount = DownloadColumn() if in_bytes else TaskProgressColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=True) as shown:
+        yield Progress(shown, shown.add_task(label, total=total))
 
 
 @contextmanager
-def bar(label: str, total: int) -> Iterator[Callable[[int], object]]:
-    """Show how much of `total` is done, if the error stream is a terminal; give the function to tell it."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as shown:
-        task = shown.add_task(label, total=total)
-        yield lambda count: shown.advance(task, count)
-
-
-def _size(paths: Sequence[str]) -> int | None:
-    """Return how many bytes the files have; None where nobody knows, as of standard input."""
-    return None if "-" in paths else sum(os.path.getsize(path) for path in paths) or None  # noqa: PTH202
+def reading_bar(args: argparse.Namespace, label: str, paths: Sequence[str]) -> Iterator[Callable[[int], None] | None]:
+    """Show how much of some files has been read; yield the function that takes bytes, None where nobody sees it."""
+    size = None if "-" in paths else sum(os.path.getsize(path) for path in paths) or None  # noqa: PTH202
+    with progress(label, size, quiet=args.quiet, in_bytes=True) as shown:
+        yield shown.advance if shown.is_shown else None
 
 
 def tell_skipped(skipped: Skipped | None, what: str) -> None:
-    """Say on the error stream how much was skipped, and why, for the first few."""
+    """Print on the error stream how much was skipped, and why, for the first few."""
     if skipped is None or not skipped.count:
         return
     for error in skipped.examples:

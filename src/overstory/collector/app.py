@@ -32,7 +32,7 @@ from overstory.collector.http.pages import POLICY
 from overstory.collector.http.responses import AccessError, as_page, handle_errors, json_page, text_page
 from overstory.collector.ingest.ingest import JSON, Decision
 from overstory.collector.service import Collector
-from overstory.files.spreadsheet import for_spreadsheet
+from overstory.presentation.render_data import for_spreadsheet
 from overstory.protocol.wire.reasons import Reason
 from overstory.queries.counts import PeriodCounts, parse_range, read_store
 from overstory.queries.estimates import Aggregation, EstimateOptions, EstimateSeries, read_estimates

@@ -18,9 +18,9 @@ from overstory.analysis.selection import (
     normal_reach,
     people_variance,
 )
-from overstory.analysis.tables.output import finite
 from overstory.discovery import result_table
 from overstory.discovery.plans import Plan
+from overstory.presentation.formats import finite
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -49,7 +49,7 @@ class Level:
 
     def to_json(self) -> dict[str, Any]:
         """Return the level as JSON values."""
-        return {name: finite(value) if isinstance(value, float) else value for name, value in asdict(self).items()}
+        return {name: finite(value) for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

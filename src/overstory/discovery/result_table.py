@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from overstory.analysis.tables import output
-from overstory.analysis.tables.output import CSV_HEADER, aligned, csv_cells, csv_line
+from overstory.presentation.document import Column, Table
+from overstory.presentation.render_data import csv_lines
+from overstory.presentation.render_text import UNFOLDED, as_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from typing import TextIO
 
     from overstory.discovery.result import Discovered
@@ -23,24 +26,14 @@ def rows(found: Discovered, *, everything: bool, level: float = 0.95) -> list[di
     return [{**row, "source": source} for row, source in both if everything or row["detected"]]
 
 
+def discovery_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return rows of a discovery as a table: as of any estimate, and what found each value."""
+    return output.estimate_table(rows, last=(Column("source", "found by", is_left=True),))
+
+
 def table(found: Discovered, *, everything: bool) -> str:
     """Return the rows as aligned text under a header."""
-    header = ("value", "count", "std error", "share", "95% interval of the count", "p", "source")
-    return "\n".join(aligned([header, *(cells(row) for row in rows(found, everything=everything))]))
-
-
-def cells(row: dict[str, Any]) -> tuple[str, ...]:
-    """Return a row as a person reads it."""
-    unknown = row["low"] is None
-    return (
-        row["value"],
-        f"{row['count']:,.0f}",
-        "unknown" if unknown else f"{row['standard_error']:,.0f}",
-        f"{row['frequency']:.3%}",
-        "unknown" if unknown else f"{row['low']:,.0f} .. {row['high']:,.0f}",
-        f"{row['p_value']:.1e}",
-        row["source"] if row["detected"] else f"{row['source']}, not detected",
-    )
+    return as_text([discovery_table(rows(found, everything=everything))], UNFOLDED).rstrip("\n")
 
 
 def write_csv(found: Discovered, target: str | PathLike[str] | TextIO, *, everything: bool) -> None:
@@ -49,11 +42,10 @@ def write_csv(found: Discovered, target: str | PathLike[str] | TextIO, *, everyt
         with Path(target).open("w", encoding="utf-8", newline="") as file:
             write_csv(found, file, everything=everything)
         return
-    target.write(csv_line((*CSV_HEADER, "source")))
     detected = found.detected()
-    for index, cells in csv_cells(found):
-        if everything or detected[index]:
-            target.write(csv_line((*cells, found.sources[index])))
+    records = zip(found.order().tolist(), output.records(found), strict=True)
+    chosen = ((*record, found.sources[place]) for place, record in records if everything or detected[place])
+    target.writelines(csv_lines((*output.CSV, Column("source")), chosen))
 
 
 MOST: Final = 100

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from overstory.experiments import wording
 from overstory.experiments.comparison import AGREES, DIFFERS, NEW
 from overstory.experiments.result import Result
+from overstory.presentation.document import Table
 from overstory.presentation.pages import templates
 
 
@@ -25,6 +26,16 @@ def overview(results: Sequence[Result]) -> str:
         f"{seen[AGREES]} numbers agree with the papers or with theory, {seen[DIFFERS]} differ (each says why), "
         f"{seen[NEW]} are new, in {len(results)} experiments."
     )
+
+
+def verdicts(result: Result, caption: str = "") -> Table:
+    """Return what was published, what we find, and the verdict."""
+    rows = [
+        (wording.name(one), wording.published(one.published), wording.ours(one), wording.verdict(one))
+        for one in result.comparisons
+    ]
+    headings = ("quantity", "published", "ours", "verdict")
+    return Table.of_cells(caption, headings, rows, left=headings)
 
 
 def markdown(results: Sequence[Result], command: str) -> str:

@@ -14,7 +14,7 @@ from zlib import crc32
 
 from overstory.experiments.comparison import Comparison
 from overstory.experiments.result import Result, Table
-from overstory.presentation.figures import Picture
+from overstory.presentation.svg import Picture
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:

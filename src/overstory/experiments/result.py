@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from overstory.experiments.comparison import AGREES, DIFFERS, NEW, Comparison
-from overstory.presentation.figures import Picture
+from overstory.presentation.svg import Picture
 from overstory.protocol.errors import ParameterError
 
 Cell = str | int | float | bool | None

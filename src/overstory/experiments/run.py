@@ -17,7 +17,7 @@ from overstory.experiments.comparison import Comparison
 from overstory.experiments.registry import SEED, Context, Experiment, Tell, silent
 from overstory.experiments.result import Result, Table
 from overstory.files.io import writing, writing_text
-from overstory.presentation.figures import Picture
+from overstory.presentation.svg import Picture
 from overstory.protocol.errors import ParameterError
 
 

@@ -22,7 +22,6 @@ from overstory.files.csv import (
     Parser,
     blocks,
     parse_field,
-    quoted,
     read_records,
     records,
     row_parser,
@@ -30,6 +29,7 @@ from overstory.files.csv import (
     whole,
 )
 from overstory.files.io import reading, writing_text
+from overstory.presentation.render_data import quoted
 from overstory.privacy.text import plural
 from overstory.protocol.errors import FormatError
 

@@ -21,7 +21,6 @@ from overstory.protocol.errors import FormatError
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,19}")  # within 64 bits; Python's int would also take 1_000 and other scripts
 _NUMBER: Final = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]{1,4})?")
-_MARKS: Final = re.compile(r'[,"\r\n]')
 _BLANK: Final = " \t\r"
 
 T = TypeVar("T")
@@ -102,19 +101,6 @@ def row_parser(
         return values
 
     return parse
-
-
-def quoted(text: str) -> str:
-    """Return `text` as a CSV field, in quotes where it needs them (Python's own writer leaves a lone CR bare).
-
-    Examples
-    --------
-    >>> quoted("plain"), quoted('say "hi", twice')
-    ('plain', '"say ""hi"", twice"')
-    """
-    if _MARKS.search(text):
-        return '"' + text.replace('"', '""') + '"'
-    return text
 
 
 def short(text: str, longest: int = 40) -> str:

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from overstory.analysis.reports import SupportCounts
-from overstory.files.csv import Parser, Skipped, quoted, read_records, read_table, row_parser, short, utf8, whole
+from overstory.files.csv import Parser, Skipped, read_records, read_table, row_parser, short, utf8, whole
 from overstory.files.io import Advance, FilePath, writing_text
 from overstory.files.spreadsheet import writing_csv
+from overstory.presentation.render_data import quoted
 from overstory.privacy import text as words
 from overstory.protocol.errors import FormatError
 

@@ -18,8 +18,9 @@ import numpy as np
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.files.arrow_csv import SMALLEST, read_block
-from overstory.files.csv import Block, Skipped, bits, blocks, quoted, records, row_parser, split_header, whole
+from overstory.files.csv import Block, Skipped, bits, blocks, records, row_parser, split_header, whole
 from overstory.files.io import is_standard, reading, writing, writing_text
+from overstory.presentation.render_data import quoted
 from overstory.protocol.encodings.hashing import FAMILIES
 from overstory.protocol.errors import FormatError, ParameterError, WireError
 from overstory.protocol.wire.batch import HEADER, MAGIC, Batch, batch_length, decode_batch

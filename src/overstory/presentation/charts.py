@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.presentation.figures import FAINT, INK, MUTED, OURS, PAPER, THEIRS
+from overstory.presentation.svg import FAINT, INK, MUTED, OURS, PAPER, THEIRS
 
 FONT: Final = 9
 CHARACTER: Final = 0.55
@@ -112,7 +112,7 @@ class Chart:
     def text(self, x: float, y: float, words: str, colour: str = INK, anchor: str = "start", extra: str = "") -> None:
         """Write a line of text at a place in points: its start, middle or end, and its middle in height."""
         place = f'x="{x:.1f}" y="{y + 0.35 * FONT:.1f}" text-anchor="{anchor}" font-size="{FONT}"'
-        self._parts.append(f'<text {place} style="fill: {colour}" {extra}>{escape(_drawable(words))}</text>')
+        self._parts.append(f'<text {place} fill="{colour}" {extra}>{escape(_drawable(words))}</text>')
 
     def axes(self, xlabel: str, ylabel: str = "", rows: Sequence[str] = ()) -> None:
         """Draw the grid, the axes and what is written at them.

@@ -1,124 +1,53 @@
-"""One style for every figure: ready to print, safe for the colour-blind, at home on a light and on a dark page.
-
-Colours are those of Okabe and Ito (2008), without the two that paper or ink would swallow. A figure is drawn in the
-colours of a light page; on the HTML page each stands for a CSS variable, which the dark scheme sets anew.
-
-A matplotlib figure as SVG text, and that text as an element of a page that colours it.
-"""
+"""Figures drawn by matplotlib, in one style: ready to print, and at home on a light and on a dark page."""
 
 from __future__ import annotations
 
 import io
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from html import escape
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from overstory.presentation.svg import (
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    MUTED,
+    ORANGE,
+    OURS,
+    PAPER,
+    SERIES,
+    SKY,
+    THEIRS,
+    VERMILION,
+    Picture,
+)
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-
-def svg_text(figure: Figure, salt: str) -> str:
-    """Return the figure as SVG: the same figure and salt give the same text on every run."""
-    import matplotlib as mpl
-
-    out = io.StringIO()
-    with mpl.rc_context({"svg.hashsalt": salt, "svg.fonttype": "none"}):
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    return out.getvalue()
-
-
-def inline(text: str, title: str, description: str, variables: Mapping[str, str]) -> str:
-    """Return SVG text as an element that a screen reader can name and a style sheet can colour.
-
-    Parameters
-    ----------
-    variables
-        From a colour of the drawing to the CSS variable that stands for it on the page.
-    """
-    text = text[text.index("<svg") :]
-    for colour, variable in variables.items():
-        text = re.sub(re.escape(colour), f"var(--{variable})", text, flags=re.IGNORECASE)
-    text = re.sub(r'<svg ([^>]*?)width="[^"]*"', r"<svg \1", text, count=1)
-    text = re.sub(r'<svg ([^>]*?)height="[^"]*"', r"<svg \1", text, count=1)
-    label = f"<title>{escape(title)}</title><desc>{escape(description)}</desc>"
-    return re.sub(r"<svg ([^>]*)>", lambda opening: f'<svg role="img" {opening[1]}>{label}', text, count=1)
-
-
-def with_own_names(text: str, prefix: str) -> str:
-    """Return an SVG element whose identifiers all begin with `prefix`: two on one page then share none.
-
-    Examples
-    --------
-    >>> with_own_names('<g id="axes_1"/><use xlink:href="#axes_1" clip-path="url(#c)"/>', "a")
-    '<g id="a-axes_1"/><use xlink:href="#a-axes_1" clip-path="url(#a-c)"/>'
-    """
-    text = re.sub(r'\bid="', f'id="{prefix}-', text)
-    text = re.sub(r'href="#', f'href="#{prefix}-', text)
-    return re.sub(r"url\(#", f"url(#{prefix}-", text)
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A drawn figure: made by `drawing.picture`, or written as SVG (`plain_svg`).
-
-    Attributes
-    ----------
-    caption, alt
-        What stands under it; what it shows, for a reader who does not see it.
-    svg, png
-        The drawing; the second is empty where a page is all that shows it.
-    """
-
-    name: str  # what its files are called
-    caption: str
-    alt: str
-    svg: str
-    png: bytes = b""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values: the files' names, not their contents."""
-        return {
-            "name": self.name,
-            "caption": self.caption,
-            "alt": self.alt,
-            "files": [f"{self.name}.png", f"{self.name}.svg"],
-        }
-
-
-INK: Final = "#1d2520"
-MUTED: Final = "#6f7972"
-FAINT: Final = "#d9ddd6"
-PAPER: Final = "#fefefe"
-BLUE: Final = "#0072b2"
-VERMILION: Final = "#d55e00"
-GREEN: Final = "#009e73"
-PURPLE: Final = "#cc79a7"
-ORANGE: Final = "#e69f00"
-SKY: Final = "#56b4e9"
-
-SERIES: Final = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, INK)
-"""In the order in which series take them."""
-OURS: Final = BLUE
-THEIRS: Final = VERMILION
-"""Where ours and the paper's stand in one picture."""
-
-VARIABLES: Final = {
-    INK: "ink",
-    MUTED: "muted",
-    FAINT: "line",
-    PAPER: "paper",
-    BLUE: "blue",
-    VERMILION: "vermilion",
-    GREEN: "green",
-    PURPLE: "purple",
-    ORANGE: "orange",
-    SKY: "sky",
-}
-"""From the colours of a drawing to the page's variables."""
+__all__ = [
+    "BLUE",
+    "FAINT",
+    "GREEN",
+    "INK",
+    "MUTED",
+    "ORANGE",
+    "OURS",
+    "PAPER",
+    "SERIES",
+    "SKY",
+    "THEIRS",
+    "VERMILION",
+    "Picture",
+    "band",
+    "label",
+    "labels",
+    "panel_title",
+    "panels",
+    "picture",
+]
 
 DOTS_PER_INCH: Final = 200
 
@@ -206,6 +135,10 @@ def picture(figure: Figure, name: str, caption: str, alt: str) -> Picture:
     alt
         What it shows, in one or two sentences, for a reader who does not see it.
     """
-    out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=DOTS_PER_INCH, metadata={"Software": None})
-    return Picture(name, caption, alt, svg_text(figure, name), out.getvalue())
+    import matplotlib as mpl
+
+    pixels, text = io.BytesIO(), io.StringIO()
+    figure.savefig(pixels, format="png", dpi=DOTS_PER_INCH, metadata={"Software": None})
+    with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "none"}):  # the same figure gives the same text
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    return Picture(name, caption, alt, text.getvalue(), pixels.getvalue())

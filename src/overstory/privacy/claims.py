@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
+from overstory.presentation.document import Block, Lines, Table
 from overstory.privacy.text import epsilon_text, odds_text
 
 
@@ -52,15 +53,16 @@ def notes_of(claims: Iterable[Claim]) -> dict[str, int]:
     return {text: number for number, text in enumerate(words, 1)}
 
 
-COLUMNS: Final = ("what is seen of one device", "epsilon", "odds move", "rests on")
-
-
-def rows_of(claims: Sequence[Claim]) -> Iterator[tuple[str, str, str, str]]:
-    """Return a row of `COLUMNS` a claim; what it rests on is the numbers of `notes_of`."""
+def claims_blocks(claims: Sequence[Claim]) -> Iterator[Block]:
+    """Return the claims as a table, and what they rest on as numbered notes."""
     numbers = notes_of(claims)
-    for claim in claims:
-        marks = " ".join(f"[{numbers[words]}]" for words in _words(claim))
-        yield claim.about, claim.epsilon_words, odds_text(claim.epsilon), marks
+    headings = ("what is seen of one device", "epsilon", "odds move", "rests on")
+    rows = [
+        (claim.about, claim.epsilon_words, odds_text(claim.epsilon), " ".join(f"[{numbers[w]}]" for w in _words(claim)))
+        for claim in claims
+    ]
+    yield Table.of_cells("", headings, rows, left=(headings[0], headings[3]))
+    yield Lines(*(f"[{number}] {text}" for text, number in numbers.items()))
 
 
 def _words(claim: Claim) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from overstory.analysis.reports import SupportCounts
-from overstory.analysis.tables.output import csv_line
+from overstory.presentation.render_data import csv_line
 from overstory.protocol.encodings.bits import Bloom, SampledBits
 from overstory.protocol.encodings.seeds import BalancedHash, SeededHash
 from overstory.protocol.errors import FormatError, OverstoryError, ParameterError

@@ -16,8 +16,10 @@ from overstory.analysis.estimate import Estimate
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.processed import postprocess
 from overstory.analysis.reports import SupportCounts
-from overstory.analysis.tables.output import CSV_HEADER, csv_cells, csv_line
+from overstory.analysis.tables.output import CSV, records
 from overstory.analysis.variance import check_reports_per_device, clustering
+from overstory.presentation.document import Column
+from overstory.presentation.render_data import csv_lines
 from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.encodings.seeds import SeededHash
 from overstory.protocol.errors import ParameterError
@@ -161,12 +163,11 @@ class EstimateSeries:
                 yield {**self._ends(part), **row}
 
     def csv_lines(self, limit: int | None = None) -> Iterator[str]:
-        """Yield a header and a line per range and value: from, to, and the columns of results.csv."""
-        yield csv_line(("from", "to", *CSV_HEADER))
-        for part in self.parts:
-            ends = self._ends(part).values()
-            for _, cells in csv_cells(part.estimate, limit):
-                yield csv_line((*ends, *cells))
+        """Return a header and a line per range and value: from, to, and the columns of results.csv."""
+        lines = (
+            (*self._ends(part).values(), *record) for part in self.parts for record in records(part.estimate, limit)
+        )
+        return csv_lines((Column("from"), Column("to"), *CSV), lines)
 
     def _ends(self, part: PeriodEstimate) -> dict[str, Any]:
         return {"from": self.counted.label(part.first), "to": self.counted.label(part.last)}

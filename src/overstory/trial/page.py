@@ -16,8 +16,8 @@ from overstory.files.io import writing_text
 from overstory.planning.sample_size import smallest_share
 from overstory.presentation import figures
 from overstory.presentation.charts import Chart, Scale, against_truth, apart, text_width
-from overstory.presentation.figures import Picture
-from overstory.presentation.pages import drawn, style
+from overstory.presentation.render_html import STYLE, as_table
+from overstory.presentation.svg import Picture, inline
 from overstory.privacy.statements import finite, statement
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.mechanisms.registry import mechanism
@@ -137,7 +137,7 @@ def write_page(summary: Summary, folder: Path, command: str) -> Path:
 
 
 def _parts(summary: Summary, command: str) -> Iterator[str]:
-    yield HEAD.format(style=style())
+    yield HEAD.format(style=STYLE)
     yield from _facts(summary)
     yield "\n<h2>What was true, and what was learned</h2>\n"
     yield _figure(shares(summary))
@@ -145,8 +145,7 @@ def _parts(summary: Summary, command: str) -> Iterator[str]:
     yield f"<p>{escape(statement(summary.result.mechanism).plain_words())}</p>\n\n"
     yield f"<h2>What would you learn?</h2>\n<p>{escape(summary.advice_words())}</p>\n"
     yield _figure(people_for_shares(summary))
-    head, rows = map(escape, summary.advice_head()), ([escape(cell) for cell in row] for row in summary.advice_rows())
-    yield _table("People needed", head, rows, caption="People needed")
+    yield as_table(summary.advice_table("People needed"))
     yield _oracles(summary)
     yield "\n<h2>Every number</h2>\n"
     yield from _numbers(summary)
@@ -174,7 +173,7 @@ def _facts(summary: Summary) -> Iterator[str]:
 
 
 def _figure(picture: Picture) -> str:
-    return f"<figure>{drawn(picture)}<figcaption>{escape(picture.caption)}</figcaption></figure>\n"
+    return f"<figure>{inline(picture)}<figcaption>{escape(picture.caption)}</figcaption></figure>\n"
 
 
 def _quantiles(summary: Summary) -> str:

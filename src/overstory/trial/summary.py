@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from overstory.analysis.postprocess.processed import postprocess
+from overstory.presentation.document import Table
 from overstory.privacy.statements import statement
 from overstory.privacy.text import epsilon_text
 from overstory.trial.advice import ALPHA, SHARES, Advice
@@ -143,23 +144,20 @@ class Summary:
         which = "drawn from the rows" if drawn else "one for each row"
         return f"{len(population):,} simulated devices, {which}, {sent} of each{missing}"
 
-    def advice_rows(self) -> list[tuple[str, ...]]:
-        """Return lines of text: what these people show, by the rule that was used; then how many people shares need."""
-        columns = [self.advice.at_used, self.advice.at_best][: len(self.advice_head()) - 1]
+    def advice_table(self, caption: str = "") -> Table:
+        """Return what these people show, by the rule that was used; then how many people shares need."""
+        used, best = self.advice.at_used, self.advice.at_best
+        columns = [used] if used.name == best.name else [used, best]
         rows: list[tuple[str, ...]] = [
-            ("found about half the time from", *(_share(one.half) for one in columns)),
-            ("found nine times in ten from", *(_share(one.nine_in_ten) for one in columns)),
+            ("detected about half the time from", *(_share(column.half) for column in columns)),
+            ("detected nine times in ten from", *(_share(column.nine_in_ten) for column in columns)),
         ]
         rows += [
-            (f"people to detect a share of {share:.1%}", *(f"{one.people[i]:,}" for one in columns))
+            (f"people to detect a share of {share:.1%}", *(f"{column.people[i]:,}" for column in columns))
             for i, share in enumerate(SHARES)
         ]
-        return rows
-
-    def advice_head(self) -> tuple[str, ...]:
-        """Return the columns' names: the oracle that was used, and the best if it is another."""
-        used, best = self.advice.at_used.name, self.advice.best.name
-        return ("", used) if used == best else ("", used, f"{best} (best)")
+        names = ("", used.name, f"{best.name} (best)")[: 1 + len(columns)]
+        return Table.of_cells(caption, names, rows, left=("",))
 
     def advice_words(self) -> str:
         """Say which oracle is best, and why."""

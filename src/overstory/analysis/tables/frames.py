@@ -16,6 +16,8 @@ import numpy as np
 
 from overstory.analysis.tables import output
 from overstory.analysis.tables.columns import label_text, lookup_key
+from overstory.presentation.document import Lines, Paragraph
+from overstory.presentation.render_html import as_html
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 
 SHOWN: Final = 20
 """Values that a notebook shows, the most frequent."""
+
+
+STYLE: Final = ".overstory .text { text-align: left; } .overstory .faint { opacity: .7; }"
+"""What a notebook's own style lacks."""
 
 
 class Row(NamedTuple):
@@ -147,7 +153,7 @@ class Frame:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def __str__(self: Any) -> str:
-        return "\n".join([output.table(self, SHOWN, 0.95), *(f"note: {note}" for note in self.notes)])
+        return output.table(self, SHOWN, 0.95, self.notes)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._headline()})"
@@ -158,17 +164,13 @@ class Frame:
 
     def _repr_html_(self: Any) -> str:
         """Return what a notebook shows: a headline, the picture, the table and the notes; a value is only ever text."""
-        header, *body = output.table_cells(self, SHOWN, 0.95)
-        left = len(self.values) - len(body)
+        rows = output.rows(self, SHOWN)
+        left = len(self.values) - len(rows)
         notes = [*([f"{left:,} more values are not shown"] if left else []), *self.notes]
-        parts = [
-            f"<p><b>{_text(type(self).__name__)}</b>: {_text(self._headline())}</p>",
-            f'<img alt="the table\'s shares with their intervals" src="{_picture(self)}">',
-            f"<table><thead>{_line('th', header)}</thead>",
-            f"<tbody>{''.join(_line('td', cells) for cells in body)}</tbody></table>",
-            *([f"<ul>{''.join(f'<li>{_text(note)}</li>' for note in notes)}</ul>"] if notes else []),
-        ]
-        return f"<div>{''.join(parts)}</div>"
+        picture = f'<img alt="the table\'s shares with their intervals" src="{_picture(self)}">'
+        headline = Paragraph(f"{type(self).__name__}: {self._headline()}")
+        table = as_html([output.estimate_table(rows), *([Lines(*notes)] if notes else [])])
+        return f'<div class="overstory"><style>{STYLE}</style>{as_html([headline])}{picture}{table}</div>'
 
 
 def _picture(estimate: Any) -> str:
@@ -184,18 +186,6 @@ def _picture(estimate: Any) -> str:
         estimate.plot(figure.subplots(), SHOWN)
         figure.savefig(drawn, format="svg", metadata={"Date": None})
     return f"data:image/svg+xml;base64,{b64encode(drawn.getvalue()).decode()}"
-
-
-def _line(kind: str, cells: Sequence[str]) -> str:
-    left = 'style="text-align: left"'
-    first, *others = (_text(cell) for cell in cells)
-    return f"<tr><{kind} {left}>{first}</{kind}>{''.join(f'<{kind}>{other}</{kind}>' for other in others)}</tr>"
-
-
-def _text(text: str) -> str:
-    from html import escape
-
-    return escape(output.inert(text))
 
 
 def _arrow_labels(labels: list[Any]) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -11,9 +10,14 @@ import numpy as np
 
 from overstory.analysis.selection import INTERVAL_KINDS, z_values
 from overstory.analysis.tables.columns import label_text
+from overstory.presentation.document import Column, Lines, Table
+from overstory.presentation.formats import detection, finite, interval, p_value, percent, thousands
+from overstory.presentation.render_data import csv_lines
+from overstory.presentation.render_text import UNFOLDED, as_text
+from overstory.presentation.streams import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import TextIO
 
     from numpy.typing import NDArray
@@ -22,9 +26,50 @@ if TYPE_CHECKING:
 
     F64 = NDArray[np.float64]
 
-CSV_HEADER = (
-    *("string", "estimate", "std_error", "proportion", "prop_std_error", "prop_low_95", "prop_high_95"),
-    *("raw_estimate", "p_value", "q_value", "detected", "interval"),
+VALUE: Final = Column("value", csv="string", is_left=True)
+
+
+def count_interval(level: float = 0.95) -> Column:
+    """Return the column of the intervals of the counts."""
+    return Column("count_interval", f"{level:.0%} interval", interval(thousands), ("low", "high"))
+
+
+def share_interval(level: float = 0.95) -> Column:
+    """Return the column of the intervals of the shares."""
+    return Column("share_interval", f"{level:.0%} interval", interval(percent), ("frequency_low", "frequency_high"))
+
+
+def estimate_table(
+    rows: Sequence[Mapping[str, Any]], *, first: Sequence[Column] = (), last: Sequence[Column] = (), level: float = 0.95
+) -> Table:
+    """Return rows of estimates as a table, like every table of estimates; what was not detected is faint."""
+    columns = (
+        VALUE,
+        Column("count", text=thousands),
+        count_interval(level),
+        Column("frequency", "share", percent),
+        share_interval(level),
+        Column("p_value", "p", p_value),
+        Column("detected", "", detection, is_left=True),
+    )
+    return Table("", (*first, *columns, *last), rows, not_detected(rows))
+
+
+def not_detected(rows: Sequence[Mapping[str, Any]]) -> frozenset[int]:
+    """Return the numbers of the rows of values that were not detected."""
+    return frozenset(number for number, row in enumerate(rows) if not row["detected"])
+
+
+CSV: Final = (
+    VALUE,
+    Column("count", csv="estimate"),
+    Column("standard_error", csv="std_error"),
+    Column("frequency", csv="proportion"),
+    Column("frequency_standard_error", csv="prop_std_error"),
+    Column("frequency_low", csv="prop_low_95"),
+    Column("frequency_high", csv="prop_high_95"),
+    Column("raw_count", csv="raw_estimate"),
+    *map(Column, ("p_value", "q_value", "detected", "interval")),
 )
 """The seven columns of Google's results.csv, and ours: one dialect for every file of estimates.
 
@@ -98,67 +143,36 @@ def rows(estimate: Shown, limit: int | None = None, level: float = 0.95) -> list
     ]
 
 
-def table(estimate: Shown, limit: int | None, level: float) -> str:
-    """Return the rows as aligned text under a header."""
-    cells = table_cells(estimate, limit, level)
-    lines = aligned(cells)
-    left = len(estimate.values) - len(cells) + 1
-    if left > 0:
-        lines.append(f"... and {left:,} more")
-    lines.append(f"intervals: {INTERVAL_KINDS[estimate.interval_kind]}")
-    return "\n".join(lines)
-
-
-def table_cells(estimate: Shown, limit: int | None, level: float) -> list[tuple[str, ...]]:
-    """Return a table's header and its rows of texts."""
-    header = ("value", "count", "std error", "share", f"{level:.0%} interval of the share", "p", "detected")
-    return [header, *(_cells(row) for row in rows(estimate, limit, level))]
+def table(estimate: Shown, limit: int | None, level: float, notes: Sequence[str] = ()) -> str:
+    """Return the rows as text: aligned under a header, then what the intervals are for, and notes."""
+    shown = rows(estimate, limit, level)
+    left = len(estimate.values) - len(shown)
+    more = [f"... and {left:,} more"] if left > 0 else []
+    about = [*more, f"intervals: {INTERVAL_KINDS[estimate.interval_kind]}", *(f"note: {note}" for note in notes)]
+    return as_text([estimate_table(shown, level=level), Lines(*about)], UNFOLDED).rstrip("\n")
 
 
 def write_csv(
     estimate: Shown, target: str | PathLike[str] | TextIO, more: Mapping[str, Sequence[Any]] | None = None
 ) -> None:
-    """Write every value, most frequent first; `more` columns, in the order of the values, stand last."""
+    """Write every value, most frequent first; `more` columns, in the order of the values, come last."""
     if isinstance(target, str | PathLike):
         with Path(target).open("w", encoding="utf-8", newline="") as file:
             write_csv(estimate, file, more)
         return
     added = more or {}
-    target.write(csv_line((*CSV_HEADER, *added)))
-    for index, cells in csv_cells(estimate):
-        target.write(csv_line((*cells, *(column[index] for column in added.values()))))
+    order = estimate.order().tolist()
+    lists = (map(column.__getitem__, order) for column in added.values())
+    lines = zip(records(estimate), *lists, strict=True)
+    target.writelines(csv_lines((*CSV, *map(Column, added)), ((*record, *extra) for record, *extra in lines)))
 
 
-def csv_cells(estimate: Shown, limit: int | None = None) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yield each value's index and its cells under `CSV_HEADER`, most frequent first; an unknown number is empty."""
-    low, high = estimate.interval(0.95)
-    scale = max(estimate.num_reports, 1)
-    detected = estimate.detected()
-    errors = estimate.errors()
-    columns = (
-        *(estimate.counts, errors, estimate.counts / scale, errors / scale, low / scale, high / scale),
-        *(estimate.raw_counts, estimate.p_values, estimate.q_values),
-    )
-    for index in estimate.order()[:limit]:
-        cells = ("" if not math.isfinite(column[index]) else f"{column[index]:.10g}" for column in columns)
-        last = ("true" if detected[index] else "false", estimate.interval_kind)
-        yield int(index), (label_text(estimate.values[index]), *cells, *last)
-
-
-def csv_line(cells: Iterable[Any]) -> str:
-    r"""Return cells as a line of CSV, its end included.
-
-    Examples
-    --------
-    >>> csv_line(["ash, white", 3, 'a "b" c'])
-    '"ash, white",3,"a ""b"" c"\n'
-    """
-    return ",".join(_quoted(str(cell)) for cell in cells) + "\n"
-
-
-def _quoted(text: str) -> str:
-    """Quote a field that needs it; Python's own writer leaves a lone carriage return bare."""
-    return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\r\n') else text
+def records(estimate: Shown, limit: int | None = None) -> Iterator[tuple[Any, ...]]:
+    """Yield the values of the columns of `CSV`, most frequent first; labels are texts."""
+    places = estimate.order()[:limit]
+    known = columns(estimate, places)
+    labels = (label_text(estimate.values[place]) for place in places)
+    return zip(labels, *(known[column.name].tolist() for column in CSV[1:]), strict=True)
 
 
 ROW: Final = 0.21
@@ -218,53 +232,10 @@ def _title(drawn: int, known: int, found: NDArray[np.bool_], detected: NDArray[n
 
 
 def _label(text: str) -> str:
-    shown = inert(text)
+    shown = printable(text)
     return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "\N{HORIZONTAL ELLIPSIS}"
-
-
-def inert(text: str) -> str:
-    """Return a text without characters that could steer a terminal or turn a page's letters round."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    low, high = row["frequency_low"], row["frequency_high"]
-    interval = "unknown" if low is None else f"{low:8.3%} .. {high:.3%}"
-    error = "unknown" if row["standard_error"] is None else f"{row['standard_error']:,.0f}"
-    return (
-        inert(row["value"]),
-        f"{row['count']:,.0f}",
-        error,
-        f"{row['frequency']:.3%}",
-        interval,
-        f"{row['p_value']:.1e}",
-        "yes" if row["detected"] else "-",
-    )
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows of cells as lines: the first and the last column stand left, those between them right.
-
-    Examples
-    --------
-    >>> aligned([("value", "count", "p"), ("a", "7", "0.1")])
-    ['value  count  p', 'a          7  0.1']
-    """
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    outer = {0, len(widths) - 1}
-
-    def padded(place: int, cell: str) -> str:
-        return cell.ljust(widths[place]) if place in outer else cell.rjust(widths[place])
-
-    return ["  ".join(padded(place, cell) for place, cell in enumerate(row)).rstrip() for row in rows]
 
 
 def plain(number: Any) -> Any:
     """Return a number or truth value of NumPy as Python's own; None in place of one that JSON has no word for."""
-    own = number.item()
-    return finite(own) if isinstance(own, float) else own
-
-
-def finite(number: float) -> float | None:
-    """Return the number, or None in place of one that JSON has no word for."""
-    return float(number) if math.isfinite(number) else None
+    return finite(number.item())

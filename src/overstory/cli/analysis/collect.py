@@ -13,6 +13,9 @@ from overstory.cli.csv_options import add_form, add_spreadsheet, form_of, form_w
 from overstory.cli.parser import add_earlier_names
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from overstory.presentation.document import Block
     from overstory.trial.column import Column
     from overstory.trial.run import TrialBudget
     from overstory.trial.summary import Summary
@@ -31,8 +34,6 @@ overstory collect survey.csv --column state --epsilon 2
 
 ROWS = 20
 
-WIDTH = 100
-"""Characters of a table's line where there is no terminal."""
 
 WEAK = 10
 """Epsilon of one report above which there is a warning."""
@@ -81,7 +82,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(summary.to_json() | {"page": str(page)}, indent=2, allow_nan=False))
     else:
-        _show(summary, page)
+        from overstory.presentation.render_text import print_document
+
+        print_document(_blocks(summary, page))
     return 0
 
 
@@ -131,17 +134,17 @@ def _collected(args: argparse.Namespace, column: Column, budget: TrialBudget) ->
 
     import numpy as np
 
-    from overstory.cli.progress import bar
+    from overstory.cli.progress import progress
     from overstory.trial.advice import advise
     from overstory.trial.column import read_population
     from overstory.trial.run import collect
     from overstory.trial.summary import Summary
 
     size = Path(column.path).stat().st_size
-    with bar("reading", size) as advance:
-        population = read_population(column, np.random.default_rng([args.seed, 0]), advance)
-    with bar("devices report", len(population) * budget.reports) as advance:
-        result = collect(population, budget, args.oracle, args.seed, advance)
+    with progress("reading", size) as bar:
+        population = read_population(column, np.random.default_rng([args.seed, 0]), bar.advance)
+    with progress("devices report", len(population) * budget.reports) as bar:
+        result = collect(population, budget, args.oracle, args.seed, bar.advance)
     return Summary(replace(column, path=args.file), result, advise(result))
 
 
@@ -187,25 +190,25 @@ def _write_learned(summary: Summary, path: str, *, spreadsheet: bool) -> None:
         write_csv(summary.result.shown, text, {"truth": summary.result.population.counts.tolist()})
 
 
-def _show(summary: Summary, page: Path) -> None:
-    from overstory.cli.table import print_lines, print_table
+def _blocks(summary: Summary, page: Path) -> Iterator[Block]:
+    """Return the summary, with the most frequent values; the page has all."""
+    from overstory.analysis.tables.output import not_detected, share_interval
+    from overstory.presentation.document import Column, Heading, Lines, Paragraph, Table
+    from overstory.presentation.formats import if_detected, percent
 
     rows = summary.rows()
-    named = "bin" if summary.is_numeric else "value"
     shown = rows if summary.is_numeric else rows[:ROWS]
-    hidden = {index for index, row in enumerate(shown) if not row["detected"]}
-    head = (named, "truth", "learned", "95% interval")
-    print_table(head, [_cells(row) for row in shown], left={named}, width=WIDTH, dim=hidden)
-    more = [f"... and {len(rows) - len(shown):,} more"] if len(rows) > len(shown) else []
-    advice = ["", "What would you learn?", summary.advice_words()]
-    print_lines([*more, "", *summary.sentences(), *advice], width=WIDTH)
-    print_table(summary.advice_head(), summary.advice_rows(), left={""}, width=WIDTH)
-    print_lines(["", f"Page: {page}"], width=WIDTH)
-
-
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    from overstory.presentation.streams import printable
-
-    low, high = (100 * row[bound] for bound in ("frequency_low", "frequency_high"))
-    result = f"{row['frequency']:.2%}" if row["detected"] else "not detected"
-    return printable(row["value"]), f"{row['true_frequency']:.2%}", result, f"{low:.2f}–{high:.2f}%"
+    columns = (
+        Column("value", "bin" if summary.is_numeric else "value", is_left=True),
+        Column("true_frequency", "truth", percent),
+        Column("learned", text=if_detected(percent), keys=("frequency", "detected")),
+        share_interval(),
+    )
+    yield Table("", columns, shown, not_detected(shown))
+    if len(rows) > len(shown):
+        yield Paragraph(f"... and {len(rows) - len(shown):,} more")
+    yield Lines(*summary.sentences())
+    yield Heading(3, "What would you learn?")
+    yield Paragraph(summary.advice_words())
+    yield summary.advice_table()
+    yield Paragraph(f"Page: {page}")

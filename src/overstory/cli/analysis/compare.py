@@ -11,10 +11,13 @@ from overstory.cli.arguments import add_command, check_plot, check_seed
 from overstory.cli.csv_options import add_form, form_of, seekable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
     from overstory.analysis.comparison import Choice, Measured
+    from overstory.presentation.document import Block, Column
 
 MORE = """\
 Every registered oracle that suits the needs, ranked by its exact average error over the domain, whatever the
@@ -92,8 +95,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(as_json(args, ranking, measured, best), indent=2, allow_nan=False))
     else:
-        for line in table(ranking, measured, best, trade(ranking, best)):
-            print(line)
+        from overstory.presentation.render_text import print_document
+
+        print_document(blocks(ranking, measured, best, trade(ranking, best)))
     return 0
 
 
@@ -157,11 +161,11 @@ def _measured(
     if symbols is None:
         return None
     from overstory.analysis.comparison import measured_errors
-    from overstory.cli.progress import bar
+    from overstory.cli.progress import progress
 
     asked = ranking, symbols, args.domain_size, args.seed
-    with bar("collections are simulated", len(ranking) * args.measure) as advance:
-        return list(measured_errors(*asked, rounds=args.measure, advance=advance))
+    with progress("collections are simulated", len(ranking) * args.measure) as bar:
+        return list(measured_errors(*asked, rounds=args.measure, advance=bar.advance))
 
 
 def as_json(
@@ -189,39 +193,61 @@ def _runs(rounds: int) -> str:
     return "1 simulated collection" if rounds == 1 else f"{rounds:,} simulated collections"
 
 
-def _measured_text(measured: Measured) -> str:
-    spread = "" if measured.standard_error is None else f" +/- {measured.standard_error:.1e}"
-    return f"{measured.error:.3e}{spread}"
-
-
-def table(
+def blocks(
     ranking: tuple[Choice, ...], measured: list[Measured] | None, best: Choice, instead: str | None = None
-) -> list[str]:
-    """Return the ranking as lines."""
+) -> Iterator[Block]:
+    """Return the ranking as a table, and what its columns mean."""
+    from overstory.presentation.document import Lines, Table
+
+    parameters = ", ".join(f"{key}={value!r}" for key, value in best.parameters.items())
+    errors: Sequence[Measured | None] = measured or [None] * len(ranking)
+    rows = [_row(choice, ranking[0], error) for choice, error in zip(ranking, errors, strict=True)]
+    yield Table("", _columns(is_measured=measured is not None), rows)
+    yield Lines(
+        f"recommended: overstory.oracle({best.name!r}, {parameters})",
+        f"linkable: {best.linkable.words()}",
+        *([] if instead is None else [f"instead: {instead}"]),
+        "std. error: of a value's frequency, on average over the domain; bits: of a report, its public part included",
+        *(
+            [f"measured: root mean square error of {_runs(measured[0].rounds)}, +/- its standard error"]
+            if measured
+            else []
+        ),
+        "same: bits that are the same in every report of a device while its value does not change",
+        "alike: bits that two reports of an unchanged value share, equal or drawn from one permanent response",
+    )
+
+
+def _columns(*, is_measured: bool) -> tuple[Column, ...]:
+    from overstory.presentation.document import Column
+
+    return (
+        Column("name", "oracle", is_left=True),
+        Column("standard_error", "std. error", "{:.3e}".format),
+        Column("over_best", "over best", "{:.1%}".format),
+        Column("report_bits", "bits"),
+        Column("same"),
+        Column("alike"),
+        Column("decoding", is_left=True),
+        *([Column("measured")] if is_measured else []),
+    )
+
+
+def _row(choice: Choice, first: Choice, measured: Measured | None) -> dict[str, Any]:
     from overstory.privacy.attacks.linkability import bits_text
 
-    head = f"{'oracle':<15} {'std. error':>10} {'over best':>9} {'bits':>6} {'same':>6} {'alike':>7}  {'decoding':<16}"
-    lines = [(head + (f" {'measured':>22}" if measured else "")).rstrip()]
-    for number, choice in enumerate(ranking):
-        worse = math.sqrt(choice.variance / ranking[0].variance) - 1
-        line = f"{choice.name:<15} {choice.standard_error:>10.3e} {worse:>9.1%} {choice.report_bits:>6} "
-        line += f"{bits_text(choice.linkable.bits).split()[0]:>6} "
-        line += f"{bits_text(choice.linkable.shared(1)).split()[0]:>7}  "
-        line += f"{choice.decoding:<16}" + (f" {_measured_text(measured[number]):>22}" if measured else "")
-        lines.append(line.rstrip())
-    made = ", ".join(f"{key}={value!r}" for key, value in best.parameters.items())
-    lines += ["", f"recommended: overstory.oracle({best.name!r}, {made})"]
-    lines.append(f"linkable: {best.linkable.words()}")
-    if instead is not None:
-        lines.append(f"instead: {instead}")
-    lines.append(
-        "std. error: of a value's frequency, on average over the domain; bits: of a report, its public part included"
-    )
-    if measured:
-        lines.append(f"measured: root mean square error of {_runs(measured[0].rounds)}, +/- its standard error")
-    lines.append("same: bits that are the same in every report of a device while its value does not change")
-    lines.append("alike: bits that two reports of an unchanged value share, equal or drawn from one permanent response")
-    return lines
+    error = "" if measured is None else f"{measured.error:.3e}"
+    spread = "" if measured is None or measured.standard_error is None else f" +/- {measured.standard_error:.1e}"
+    return {
+        "name": choice.name,
+        "standard_error": choice.standard_error,
+        "over_best": math.sqrt(choice.variance / first.variance) - 1,
+        "report_bits": choice.report_bits,
+        "same": bits_text(choice.linkable.bits).split()[0],
+        "alike": bits_text(choice.linkable.shared(1)).split()[0],
+        "decoding": choice.decoding,
+        "measured": error + spread,
+    }
 
 
 def draw(ranking: tuple[Choice, ...], measured: list[Measured] | None, path: str) -> None:
@@ -251,6 +277,8 @@ def draw(ranking: tuple[Choice, ...], measured: list[Measured] | None, path: str
 
 def _run_numeric(args: argparse.Namespace) -> int:
     """Print what takes numbers, by the error of a mean: the one with the least worst-case error first."""
+    from overstory.presentation.document import Column, Paragraph, Table
+    from overstory.presentation.render_text import print_document
     from overstory.protocol.errors import ParameterError
 
     low, high = args.numeric
@@ -264,7 +292,14 @@ def _run_numeric(args: argparse.Namespace) -> int:
         about = {"minimum": low, "maximum": high, "epsilon_report": args.epsilon, "reports": args.reports}
         print(json.dumps(about | {"randomizers": rows}, indent=2, allow_nan=False))
     else:
-        print("\n".join(_numeric_table(rows)))
+        columns = (
+            Column("name", "randomizer", is_left=True),
+            Column("middle", "all in the middle", "{:.3e}".format),
+            Column("end", "all at an end", "{:.3e}".format),
+            Column("report_bits", "bits"),
+        )
+        meaning = Paragraph("standard error of the mean, exact, where everybody holds that one value")
+        print_document([Table("", columns, rows), meaning])
     return 0
 
 
@@ -287,9 +322,3 @@ def _numeric_rows(epsilon: float, low: float, high: float, reports: int) -> list
         errors = {"middle": middle, "end": end, "worst": max(middle, end)}
         rows.append({"name": name, **errors, "report_bits": built.payload_bits, "epsilon_report": built.epsilon_report})
     return rows
-
-
-def _numeric_table(rows: list[dict[str, Any]]) -> list[str]:
-    head = f"{'randomizer':<13} {'all in the middle':>17} {'all at an end':>13} {'bits':>5}"
-    lines = [f"{r['name']:<13} {r['middle']:>17.3e} {r['end']:>13.3e} {r['report_bits']:>5}" for r in rows]
-    return [head, *lines, "", "standard error of the mean, exact, where everybody holds that one value"]

@@ -17,7 +17,6 @@ from overstory.cli.arguments import (
     read_mechanism,
 )
 from overstory.cli.csv_options import add_spreadsheet
-from overstory.cli.table import chosen_rows
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -169,9 +168,11 @@ def _run_files(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({**about, "estimates": decoded.rows()}, indent=2, allow_nan=False))
     elif not to_pipe:
-        from overstory.cli.output import show
+        from overstory.cli.output import chosen_rows, estimate_blocks
+        from overstory.presentation.render_text import print_document
 
-        show(chosen_rows(decoded, everything=args.all), about, None if args.quiet else results)
+        rows = chosen_rows(decoded, everything=args.all)
+        print_document(estimate_blocks(rows, about, None if args.quiet else results))
     return 0
 
 

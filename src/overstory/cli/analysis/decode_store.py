@@ -6,12 +6,14 @@ import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from overstory.cli.arguments import check_pipes, token_of_environment
-from overstory.cli.table import chosen_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from overstory.presentation.document import Block
     from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
     from overstory.queries.estimates import Aggregation, EstimateOptions, EstimateSeries
@@ -37,7 +39,9 @@ def run_store(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(series.to_json(), indent=2, allow_nan=False))
     else:
-        show_series(series, None if args.quiet else written, everything=args.all)
+        from overstory.presentation.render_text import print_document
+
+        print_document(series_blocks(series, None if args.quiet else written, everything=args.all))
     return 0
 
 
@@ -127,39 +131,29 @@ def _draw(path: str, series: EstimateSeries) -> None:
             )
 
 
-def show_series(series: EstimateSeries, written: Path | None, *, everything: bool) -> None:
-    """Print a table, and what must be known to read it."""
-    import sys
+def series_blocks(series: EstimateSeries, written: Path | None, *, everything: bool) -> Iterator[Block]:
+    """Return the estimates as one table, and what must be known to read it."""
+    from overstory.analysis.tables.output import estimate_table
+    from overstory.cli.output import chosen_rows
+    from overstory.presentation.document import Column, Lines, Paragraph
 
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    from overstory.cli.output import COLUMNS, cells
-    from overstory.cli.table import print_line
-
-    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("" if series.kind == "total" else "period", *COLUMNS):
-        table.add_column(name, justify="left" if name in {"value", "", "period"} else "right", overflow="fold")
+    rows, empty = [], []
     for part in series.parts:
-        label = "" if series.kind == "total" else str(series.counted.label(part.last))
-        rows = chosen_rows(part.estimate, everything=everything)
-        if not rows:
-            table.add_row(label, Text("nothing was detected"), style="dim")
-        for row in rows:
-            table.add_row(label, *cells(row), style=None if row["detected"] else "dim")
-    if series.parts:
-        console.print(table)
-    for line in (*summary(series), *_notes(series), *([] if written is None else [f"every value: {written}"])):
-        print_line(console, line)
+        label = str(series.counted.label(part.last))
+        chosen = chosen_rows(part.estimate, everything=everything)
+        rows += [{"period": label, **row} for row in chosen]
+        empty += [] if chosen else [label]
+    if rows:
+        yield estimate_table(rows, first=() if series.kind == "total" else (Column("period", is_left=True),))
+    if empty:
+        yield Paragraph("nothing was detected" + ("" if series.kind == "total" else f" in {', '.join(empty)}"))
+    yield Lines(*summary(series), *_notes(series), *([] if written is None else [f"every value: {written}"]))
 
 
 def summary(series: EstimateSeries) -> list[str]:
     """Return what was read, how, and what it costs, in sentences."""
     from overstory.analysis.selection import INTERVAL_KINDS
-    from overstory.cli.output import bound_text
-    from overstory.files.rappor import epsilon_text
+    from overstory.cli.output import bound_text, privacy_text
     from overstory.privacy.text import plural
 
     figures, metric = series.summary(), series.metric
@@ -167,13 +161,16 @@ def summary(series: EstimateSeries) -> list[str]:
     if not series.parts:
         return [f"no reports of {metric.id}{between}"]
     kinds = {"total": "over all of them", "per-period": "each period alone", "cumulative": "over all reports so far"}
-    one, ever = epsilon_text(figures["epsilon_report"]), epsilon_text(figures["epsilon_permanent"])
-    oracle = f"{metric.mechanism.name}, epsilon {one} for one report, {ever} for any number of reports of one value"
-    read = f"estimated {kinds[series.kind]}; {bound_text(series.options.correction, series.options.alpha)}"
+    method = f"estimated {kinds[series.kind]}; {bound_text(series.options.correction, series.options.alpha)}"
     periods = plural(figures["periods_with_reports"], "period")
-    there = f"{plural(figures['reports'], 'report')} of {metric.id} in {periods}{between}"
-    intervals = f"intervals: {INTERVAL_KINDS[series.interval_kind]}"
-    return ["", f"{there}; {read}", intervals, f"privacy: {oracle}"]
+    return [
+        f"{plural(figures['reports'], 'report')} of {metric.id} in {periods}{between}; {method}",
+        f"intervals: {INTERVAL_KINDS[series.interval_kind]}",
+        f"privacy: {metric.mechanism.name}, {privacy_text(figures)}",
+    ]
+
+
+MOST_NOTES: Final = 12
 
 
 def _notes(series: EstimateSeries) -> list[str]:
@@ -185,6 +182,3 @@ def _notes(series: EstimateSeries) -> list[str]:
     shown = list(dict.fromkeys(notes))
     lines = shown if len(shown) <= MOST_NOTES else [*shown[:MOST_NOTES], f"{len(shown) - MOST_NOTES} more: see --json"]
     return [f"note: {note}" for note in lines]
-
-
-MOST_NOTES = 12

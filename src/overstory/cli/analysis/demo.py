@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import sys
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -45,36 +44,27 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     import numpy as np
-    from rich.console import Console
-    from rich.progress import Progress
 
+    from overstory.cli.progress import progress
     from overstory.files.params import RapporParameters
-    from overstory.presentation.streams import wrapped
+    from overstory.presentation.document import Paragraph
+    from overstory.presentation.render_text import print_document
     from overstory.protocol.errors import ParameterError
     from overstory.trial.demo.page import write_page
     from overstory.trial.demo.run import collect, draw_population
-    from overstory.trial.demo.summary import as_json, show
+    from overstory.trial.demo.summary import as_json, blocks
 
     if args.seed < 0:
         raise ParameterError(f"--seed {args.seed}: give a whole number from 0")
     parameters = RapporParameters(**{letter: getattr(args, option) for option, letter in OPTIONS.items()})
     respondents = draw_population(args.states, args.reports, np.random.default_rng([args.seed, 0]))
-    watching = Console(stderr=True)
-    with Progress(console=watching, transient=True, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task("devices report", total=len(respondents))
-        result = collect(
-            respondents, parameters, args.seed, Path(args.output), lambda count: progress.advance(task, count)
-        )
+    with progress("devices report", len(respondents)) as bar:
+        result = collect(respondents, parameters, args.seed, Path(args.output), bar.advance)
     page = write_page(result, _command(args))
     if args.json:
-        json.dump(as_json(result, str(page)), sys.stdout, indent=2)
-        sys.stdout.write("\n")
-        return 0
-    console = Console()
-    show(result, console)
-    closing = f"\nFiles: {args.output}; page: {page.resolve()}"
-    shown = wrapped(closing, console.width) if console.is_terminal else closing
-    console.print(shown, soft_wrap=True, highlight=False)
+        print(json.dumps(as_json(result, str(page)), indent=2))
+    else:
+        print_document([*blocks(result), Paragraph(f"Files: {args.output}; page: {page.resolve()}")])
     return 0
 
 

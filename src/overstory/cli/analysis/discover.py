@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from overstory.cli.arguments import add_command, add_interval, add_reporting, check_plot, check_seed
 from overstory.cli.csv_options import add_form, add_spreadsheet, form_of, seekable
-from overstory.cli.progress import reading_bar
+from overstory.cli.progress import progress, reading_bar
 from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
     from overstory.discovery import Discovered, Domain, PrefixPlan
-    from overstory.discovery.simulation import Progress
+    from overstory.presentation.document import Block
 
 MORE = """\
 Each row of the column is one person's value. A device is simulated for each: it answers one question about its value
@@ -83,10 +81,39 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({**found.to_json(everything=True), "plan": _about(plan)}, indent=2, allow_nan=False))
     else:
-        from overstory.cli.analysis.discover_table import show
+        from overstory.presentation.render_text import print_document
 
-        show(found, plan)
+        print_document(_blocks(found, plan))
     return 0
+
+
+def _blocks(discovered: Discovered, plan: PrefixPlan) -> Iterator[Block]:
+    """Return the detected values, and what must be known to read them."""
+    from overstory.discovery.result_table import discovery_table
+    from overstory.presentation.document import Lines, Paragraph
+
+    rows = discovered.rows()
+    yield discovery_table(rows) if rows else Paragraph("nothing was detected")
+    yield Lines(*sentences(discovered, plan))
+
+
+def sentences(discovered: Discovered, plan: PrefixPlan) -> list[str]:
+    """Return the discovery as a whole in sentences."""
+    from overstory.analysis.selection import INTERVAL_KINDS
+    from overstory.cli.output import bound_text
+    from overstory.privacy.text import epsilon_text, plural
+
+    values = f"{plural(len(discovered.found()), 'value')} detected in {plural(discovered.num_reports, 'report')}"
+    questions = f"each device answered one of {plural(len(plan.groups), 'question')}, once"
+    bound, threshold = bound_text(discovered.correction, discovered.alpha), discovered.threshold
+    least = [] if threshold is None else [f"a value had to reach {threshold:.3%} of the reports at the last level"]
+    return [
+        f"{values}, out of {discovered.tried:,} that were tried ({bound})",
+        f"intervals: {INTERVAL_KINDS[discovered.interval_kind]}",
+        f"privacy: {questions}: epsilon {epsilon_text(discovered.epsilon)} in all",
+        *least,
+        *discovered.notes,
+    ]
 
 
 def _draw(found: Discovered, path: str) -> None:
@@ -114,7 +141,9 @@ def _discover(args: argparse.Namespace) -> tuple[PrefixPlan, Discovered]:
     plan = discover(epsilon=args.epsilon, domain=domain, known=known, step=args.step, beam=args.beam, key=key)
     with seekable(args.file) as path, reading_bar(args, "reading the column", [path]) as advance:
         values = read_column(path, args.column, domain, form_of(args), advance)
-    with _bar(args) as (first, second):
+    with progress("devices report", 2.0, quiet=args.quiet) as bar:
+        first = (lambda what, done: bar.reach(done, what)) if bar.is_shown else None
+        second = (lambda what, done: bar.reach(1 + done, what)) if bar.is_shown else None
         reports = simulate(plan, values, np.random.default_rng(args.seed), progress=first)
         how = {"alpha": args.alpha, "correction": args.correction, "interval_kind": args.interval or "reports"}
         return plan, find(plan, reports, **how, progress=second)
@@ -127,23 +156,6 @@ def _known(path: str, domain: Domain) -> list[Any]:
         return [domain.parse(text) for text in read_candidates(path)]
     except ParameterError as error:
         raise FormatError(str(error), source=path) from error
-
-
-@contextmanager
-def _bar(args: argparse.Namespace) -> Iterator[tuple[Progress | None, Progress | None]]:
-    """Show how far simulation and search are, if the error stream is a terminal."""
-    if args.quiet or not sys.stderr.isatty():
-        yield None, None
-        return
-    from rich.console import Console
-    from rich.progress import Progress as Bar
-
-    with Bar(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("devices report", total=2.0)
-        yield (
-            lambda what, done: bar.update(task, description=what, completed=done),
-            lambda what, done: bar.update(task, description=what, completed=1 + done),
-        )
 
 
 def _about(plan: PrefixPlan) -> dict[str, Any]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +16,7 @@ from overstory.cli.parser import add_earlier_names
 if TYPE_CHECKING:
     from overstory.experiments.registry import Experiment
     from overstory.experiments.result import Result
+    from overstory.presentation.document import Block
 
 MORE = """\
 Every result is written into the folder: NAME.json with what was published, what we find, its interval and the
@@ -65,7 +64,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"results": [result.to_json() for result in results]}, indent=2, allow_nan=False))
     elif not args.quiet:
-        _show(args, results)
+        from overstory.presentation.render_text import print_document
+
+        print_document(_blocks(args, results))
     return 0
 
 
@@ -102,7 +103,9 @@ def _reproduced(
     for experiment, given in zip(chosen, takes, strict=True):
         check_options(experiment, given)
     results = []
-    with _bar(args, len(chosen)) as tell:
+    from overstory.cli.progress import progress
+
+    with progress("starting", len(chosen), quiet=args.quiet) as bar:
         for number, (experiment, given) in enumerate(zip(chosen, takes, strict=True)):
             result, _ = reproduce(
                 experiment,
@@ -110,29 +113,14 @@ def _reproduced(
                 quick=args.quick,
                 options=given,
                 fresh=args.fresh,
-                tell=_within(tell, number, experiment.name),
+                tell=_within(bar.reach, number, experiment.name),
             )
             results.append(result)
     return tuple(results)
 
 
-def _within(tell: Callable[[float, str], object], number: int, name: str) -> Callable[[float, str], object]:
-    return lambda share, doing: tell(number + share, f"{name} {doing}")
-
-
-@contextmanager
-def _bar(args: argparse.Namespace, total: int) -> Iterator[Callable[[float, str], object]]:
-    """Show how far it is, if the error stream is a terminal."""
-    if args.quiet or not sys.stderr.isatty():
-        yield lambda done, doing: None  # noqa: ARG005 - nobody is watching
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("starting", total=total)
-        yield lambda done, doing: bar.update(task, completed=done, description=doing)
+def _within(reach: Callable[[float, str], object], number: int, name: str) -> Callable[[float, str], object]:
+    return lambda share, doing: reach(number + share, f"{name} {doing}")
 
 
 def _write_overview(args: argparse.Namespace, results: tuple[Result, ...]) -> None:
@@ -154,25 +142,12 @@ def _write_overview(args: argparse.Namespace, results: tuple[Result, ...]) -> No
         text.write(markdown(there, command))
 
 
-def _show(args: argparse.Namespace, results: tuple[Result, ...]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def _blocks(args: argparse.Namespace, results: tuple[Result, ...]) -> Iterator[Block]:
+    from overstory.experiments.page import overview, verdicts
+    from overstory.presentation.document import Lines
 
-    from overstory.cli.table import print_line
-    from overstory.experiments import wording
-    from overstory.experiments.page import overview
-
-    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     for result in results:
-        table = Table(box=None, header_style="bold", pad_edge=False, title=result.title, title_justify="left")
-        for column in ("quantity", "published", "ours", "verdict"):
-            table.add_column(column, overflow="fold")
-        for one in result.comparisons:
-            texts = wording.name(one), wording.published(one.published), wording.ours(one), wording.verdict(one)
-            table.add_row(*map(Text, texts))
-        console.print(table)
-        for note in result.notes:
-            print_line(console, f"note: {note}")
-        console.print()
-    print_line(console, f"{overview(results)}\nPage: {Path(args.output) / 'index.html'}")
+        yield verdicts(result, result.title)
+        if result.notes:
+            yield Lines(*(f"note: {note}" for note in result.notes))
+    yield Lines(overview(results), f"Page: {Path(args.output) / 'index.html'}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.cli.arguments import add_command
@@ -13,7 +13,9 @@ from overstory.cli.registry.metrics_init import add_parser as add_init
 from overstory.cli.registry.metrics_init import run as _init
 
 if TYPE_CHECKING:
+    from overstory.presentation.document import Block
     from overstory.privacy.registry.changes import Change
+    from overstory.protocol.metrics import MetricRegistry
 
 MORE = """\
 A registry (metrics.toml) says of every metric what is collected, why, how privately, how often and for how long.
@@ -117,7 +119,7 @@ def _lint(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace) -> int:
     from overstory.privacy.histories.pairs import check_reports
-    from overstory.privacy.registry.page import metric_page
+    from overstory.privacy.registry.page import metric_page, together_blocks
     from overstory.privacy.registry.totals import budget_words, total_costs
     from overstory.protocol.metrics import load_registry
 
@@ -133,14 +135,25 @@ def _show(args: argparse.Namespace) -> int:
         whole |= {"budget_words": list(words), "totals": [total.to_json() for total in totals]}
         print(json.dumps(whole | {"metrics": [page.to_json() for page in pages]}, indent=2, allow_nan=False))
     else:
-        from overstory.cli.registry import metrics_page
+        from overstory.presentation.render_markdown import as_markdown
+        from overstory.presentation.render_text import print_document
 
+        blocks = [block for page in pages for block in page.blocks()] + [*together_blocks(totals, words)]
         if args.markdown:
-            print("\n".join((*metrics_page.markdown(registry, pages), *metrics_page.markdown_end(totals, words))))
+            print(as_markdown([*_introduction(registry), *blocks]), end="")
         else:
-            metrics_page.show(pages)
-            metrics_page.show_end(totals, words)
+            print_document(blocks)
     return 0
+
+
+def _introduction(registry: MetricRegistry) -> Iterator[Block]:
+    from overstory.presentation.document import Heading, Paragraph
+
+    yield Heading(1, "What is collected, and how privately")
+    yield Paragraph(
+        f"Registry {registry.version}. An epsilon is a privacy loss (smaller is more private), exact and rounded up. "
+        "The odds say what it means: how far a report can move them between two values of one device."
+    )
 
 
 def _diff(args: argparse.Namespace) -> int:

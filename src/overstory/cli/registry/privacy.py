@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from overstory.cli.arguments import add_command, add_hashing, add_params, check_plot, given, hashing
 
 if TYPE_CHECKING:
+    from overstory.presentation.document import Block
     from overstory.privacy import Claim, PrivacyStatement
     from overstory.privacy.terms import Terms
     from overstory.protocol.mechanisms.base import Mechanism
@@ -158,9 +159,11 @@ def run(args: argparse.Namespace) -> int:
         extra = {} if values is None else {"values": args.values, "epsilon_values": finite(values.epsilon)}
         print(json.dumps(named | said.to_json() | extra, indent=2, allow_nan=False))
     else:
-        if metric is not None:
-            print(f"{headline(metric)}\n")
-        _show(said, said.claims if values is None else (*said.claims, values))
+        from overstory.presentation.document import Paragraph
+        from overstory.presentation.render_text import print_document
+
+        about = [] if metric is None else [Paragraph(headline(metric))]
+        print_document([*about, *_blocks(said, said.claims if values is None else (*said.claims, values))])
     return 0
 
 
@@ -213,22 +216,15 @@ def _read(name: str, text: str, kind: str) -> Any:
         raise ParameterError(f"--param {name}={text}: give {wanted}") from None
 
 
-def _show(said: PrivacyStatement, claims: Sequence[Claim]) -> None:
-    from rich.console import Console
-    from rich.text import Text
+def _blocks(statement: PrivacyStatement, claims: Sequence[Claim]) -> Iterator[Block]:
+    from overstory.presentation.document import Lines, Paragraph, Preformatted
+    from overstory.privacy.claims import claims_blocks
 
-    from overstory.cli.registry.claims_table import print_claims
-
-    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
-    made = ", ".join(f"{key} = {value}" for key, value in said.parameters.items() if value not in (None, ""))
-    console.print(Text(f"{said.mechanism}: {made}"))
-    console.print()
-    print_claims(console, claims)
-    console.print()
-    console.print(Text("\n".join(_picture(said.terms)), no_wrap=True))
-    console.print()
-    console.print(Text(said.plain_words()))
-    console.print(Text(f"Linkable: {said.linkable.words()}."))
+    parameters = (f"{key} = {value}" for key, value in statement.parameters.items() if value not in (None, ""))
+    yield Paragraph(f"{statement.mechanism}: {', '.join(parameters)}")
+    yield from claims_blocks(claims)
+    yield Preformatted("\n".join(_picture(statement.terms)))
+    yield Lines(statement.plain_words(), f"Linkable: {statement.linkable.words()}.")
 
 
 def _picture(terms: Terms) -> Iterator[str]:

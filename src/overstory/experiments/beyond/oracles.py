@@ -19,7 +19,7 @@ from overstory.experiments.registry import Context
 from overstory.experiments.result import Cell, Result, Table
 from overstory.experiments.smart_homes.homes import BINS, binned, frequencies, made_up
 from overstory.presentation import figures
-from overstory.presentation.figures import Picture
+from overstory.presentation.svg import Picture
 from overstory.protocol.encodings.bits import Bloom
 
 F64 = NDArray[np.float64]

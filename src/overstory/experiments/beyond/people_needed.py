@@ -17,7 +17,7 @@ from overstory.experiments.result import Cell, Result, Table
 from overstory.planning.design import design
 from overstory.planning.sample_size import required_sample_size
 from overstory.presentation import figures
-from overstory.presentation.figures import Picture
+from overstory.presentation.svg import Picture
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism
 

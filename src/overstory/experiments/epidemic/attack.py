@@ -31,7 +31,7 @@ from overstory.experiments.registry import Context
 from overstory.experiments.result import Result, Table
 from overstory.files.candidates import hash_candidates
 from overstory.presentation import figures
-from overstory.presentation.figures import Picture
+from overstory.presentation.svg import Picture
 from overstory.privacy.attacks.posterior import posterior
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.payloads import BitMechanism

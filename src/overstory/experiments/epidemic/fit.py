@@ -15,7 +15,7 @@ from overstory.experiments.epidemic.respondents import CASES, CLOSE, PICKED, STA
 from overstory.experiments.registry import Context
 from overstory.experiments.result import Cell, Result, Table
 from overstory.presentation import figures
-from overstory.presentation.figures import Picture
+from overstory.presentation.svg import Picture
 
 F64 = NDArray[np.float64]
 LASSO, DEFAULT, ONE_HOT = "RAPPOR, the paper's Lasso", "RAPPOR, our default", "one-hot (section 3)"

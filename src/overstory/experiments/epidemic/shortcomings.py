@@ -14,7 +14,7 @@ from overstory.experiments.registry import Context
 from overstory.experiments.result import Cell, Result, Table
 from overstory.planning.needs import plan_from_needs
 from overstory.presentation import figures
-from overstory.presentation.figures import Picture
+from overstory.presentation.svg import Picture
 
 SMALLEST: Final = float(CASES.min() / CASES.sum())
 SAMPLES: Final = (10**5, 10**6, int(CASES.sum()))

@@ -22,7 +22,7 @@ from overstory.experiments.comparison import Comparison, Published, at_most, exa
 from overstory.experiments.registry import Context
 from overstory.experiments.result import Result, Table
 from overstory.presentation import figures
-from overstory.presentation.figures import Picture
+from overstory.presentation.svg import Picture
 from overstory.protocol.encodings.base import SEEDS
 
 BETAS: Final = (0.5, 0.2, 0.05, 0.01)

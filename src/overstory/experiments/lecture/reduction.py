@@ -19,7 +19,7 @@ from overstory.experiments.comparison import Comparison, Published, at_most, exa
 from overstory.experiments.registry import Context
 from overstory.experiments.result import Result, Table
 from overstory.presentation import figures
-from overstory.presentation.figures import Picture
+from overstory.presentation.svg import Picture
 
 WIDTH: Final = 16
 BUCKETS: Final = 1 << 12

@@ -18,7 +18,7 @@ from overstory.experiments.rappor.collections import collected
 from overstory.experiments.registry import Context
 from overstory.experiments.result import Result, Table
 from overstory.presentation import figures
-from overstory.presentation.figures import Picture
+from overstory.presentation.svg import Picture
 from overstory.privacy.attacks.posterior import evidence_of, posterior
 from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.entropy import SeededEntropy

@@ -14,7 +14,7 @@ from overstory.experiments.comparison import Published, exact, printed
 from overstory.experiments.registry import Context
 from overstory.experiments.result import Result, Table
 from overstory.presentation import figures
-from overstory.presentation.figures import Picture
+from overstory.presentation.svg import Picture
 from overstory.privacy.attacks.posterior import posterior
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.mechanisms.base import Report

@@ -15,7 +15,7 @@ from overstory.experiments.registry import Context
 from overstory.experiments.result import Result, Table
 from overstory.files.params import RapporParameters, read_params
 from overstory.presentation import figures
-from overstory.presentation.figures import Picture
+from overstory.presentation.svg import Picture
 from overstory.protocol.entropy import KeyedEntropy, SeededEntropy
 from overstory.protocol.mechanisms.payloads import BitMechanism
 

@@ -23,7 +23,7 @@ from overstory.experiments.registry import Context
 from overstory.experiments.result import Result, Table
 from overstory.files.candidates import hash_candidates
 from overstory.presentation import figures
-from overstory.presentation.figures import Picture
+from overstory.presentation.svg import Picture
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.rappor import rappor_one_time
 

@@ -14,7 +14,7 @@ from overstory.experiments.registry import Context
 from overstory.experiments.result import Cell, Result, Table
 from overstory.planning.detection import critical_value, learning_limit, reports_needed
 from overstory.presentation import figures
-from overstory.presentation.figures import Picture
+from overstory.presentation.svg import Picture
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.rappor import basic_rappor_one_time
 

@@ -17,7 +17,7 @@ from overstory.experiments.rappor.collections import F64
 from overstory.experiments.registry import Context
 from overstory.experiments.result import Result, Table
 from overstory.presentation import figures
-from overstory.presentation.figures import Picture
+from overstory.presentation.svg import Picture
 from overstory.protocol.mechanisms.rappor import basic_rappor_one_time
 
 MEAN, DEVIATION = 50, 10

@@ -28,7 +28,7 @@ from overstory.experiments.result import Result, Table
 from overstory.planning.design import design
 from overstory.planning.detection import critical_value
 from overstory.presentation import figures
-from overstory.presentation.figures import Picture
+from overstory.presentation.svg import Picture
 from overstory.protocol.mechanisms.payloads import BitMechanism
 
 REPORTS: Final = 10**6

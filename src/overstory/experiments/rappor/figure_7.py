@@ -11,7 +11,7 @@ from overstory.experiments.rappor.collections import collected
 from overstory.experiments.registry import Context
 from overstory.experiments.result import Result, Table
 from overstory.presentation import figures
-from overstory.presentation.figures import Picture
+from overstory.presentation.svg import Picture
 from overstory.privacy.attacks.posterior import false_discovery_rate, missed_share, nothing_to_learn
 
 SHARES_OF_NOISE = (0.0, 0.25, 0.5, 0.75, 0.9)

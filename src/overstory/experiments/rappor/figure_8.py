@@ -10,7 +10,7 @@ from overstory.experiments.rappor.figure_7 import FREQUENCIES, NOTE, RARE, USUAL
 from overstory.experiments.registry import Context
 from overstory.experiments.result import Result, Table
 from overstory.presentation import figures
-from overstory.presentation.figures import Picture
+from overstory.presentation.svg import Picture
 from overstory.privacy.attacks.posterior import posterior_of_bits
 
 

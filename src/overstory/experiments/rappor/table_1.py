@@ -16,7 +16,7 @@ from overstory.experiments.registry import Context
 from overstory.experiments.result import Result, Table
 from overstory.planning.detection import count_error
 from overstory.presentation import figures
-from overstory.presentation.figures import Picture
+from overstory.presentation.svg import Picture
 
 # String number, estimate, standard deviation, true count: Table 1.
 PRINTED: Final = (

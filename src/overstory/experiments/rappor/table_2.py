@@ -37,7 +37,7 @@ from overstory.experiments.registry import Context
 from overstory.experiments.result import Cell, Result, Table
 from overstory.planning.detection import count_error, critical_value, detectable_frequency, detectable_frequency_fdr
 from overstory.presentation import figures
-from overstory.presentation.figures import Picture
+from overstory.presentation.svg import Picture
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.rappor import basic_rappor_one_time
 

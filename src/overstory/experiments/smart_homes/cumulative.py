@@ -20,7 +20,7 @@ from overstory.experiments.smart_homes.homes import BINS, READINGS, Homes, homes
 from overstory.experiments.smart_homes.study import Distances, Key, by_size, cumulative, mean_ratio, table
 from overstory.experiments.smart_homes.window_based import EPSILONS, Row
 from overstory.presentation import figures
-from overstory.presentation.figures import Picture
+from overstory.presentation.svg import Picture
 from overstory.protocol.mechanisms.base import Mechanism
 
 EPSILON: Final = 2.0

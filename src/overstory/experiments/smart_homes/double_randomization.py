@@ -18,7 +18,7 @@ from overstory.experiments.smart_homes.homes import BINS, homes_of
 from overstory.experiments.smart_homes.study import Distances, Key, by_size, inputs, mean_ratio, measured, table
 from overstory.experiments.smart_homes.window_based import EPSILONS, Row
 from overstory.presentation import figures
-from overstory.presentation.figures import Picture
+from overstory.presentation.svg import Picture
 from overstory.privacy.statements import statement
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism

@@ -16,7 +16,7 @@ from overstory.experiments.smart_homes.homes import MOST_KWH, Symbols, binned, m
 from overstory.experiments.smart_homes.study import Distances, means, per_step
 from overstory.experiments.smart_homes.window_based import Row
 from overstory.presentation import figures
-from overstory.presentation.figures import Picture
+from overstory.presentation.svg import Picture
 
 F32 = NDArray[np.float32]
 NAMES: Final = {"wb": "WB", "opt-dr": "OPT-DR", "l-osue": "L-OSUE", "rappor": "RAPPOR"}

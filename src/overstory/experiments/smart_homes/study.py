@@ -23,7 +23,7 @@ from overstory.experiments.result import Cell, Table
 from overstory.experiments.smart_homes.distances import jensen_shannon, mean_squared_error
 from overstory.experiments.smart_homes.homes import BINS, READINGS, Homes, Symbols, frequencies
 from overstory.presentation import figures
-from overstory.presentation.figures import Picture
+from overstory.presentation.svg import Picture
 from overstory.protocol.mechanisms.base import Mechanism
 
 Key = tuple[str, float, int]

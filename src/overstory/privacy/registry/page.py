@@ -5,13 +5,15 @@ What it reveals is its mechanism's statement, for the reports and the values tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
 from overstory.privacy.approximate import DELTA
-from overstory.privacy.claims import Claim, notes_of, rows_of
+from overstory.privacy.claims import Claim, claims_blocks
 from overstory.privacy.registry.cost import MetricCost, metric_cost
+from overstory.privacy.registry.totals import TotalCost
 from overstory.privacy.statements import PrivacyStatement, statement
 from overstory.privacy.text import plural
 from overstory.protocol.domains import Bins, Categories, Domain, Integers
@@ -43,9 +45,9 @@ MOST_NAMES = 20
 
 @dataclass(frozen=True)
 class MetricPage:
-    """The page's content, for the terminal, Markdown, JSON, or a web page."""
+    """A metric's page."""
 
-    metric: Metric  # whose page it is
+    metric: Metric
     facts: tuple[tuple[str, str], ...]  # what a person asks first, each with its answer
     privacy: PrivacyStatement  # the statement of the metric's mechanism
     cost: MetricCost  # what its reports cost the person who sends them
@@ -69,13 +71,23 @@ class MetricPage:
         }
         return self.metric.to_json() | {"facts": dict(self.facts), "privacy": privacy}
 
-    def table(self) -> Iterator[tuple[str, str, str, str]]:
-        """Return rows: what is seen of one device, epsilon, how far the odds move, the notes' numbers."""
-        return rows_of(self.claims)
+    def blocks(self) -> Iterator[Block]:
+        """Return the page as a chapter of a document."""
+        yield Heading(2, f"{self.metric.title} ({self.metric.id})", self.metric.id)
+        yield Paragraph(self.metric.description)
+        yield KeyValues(self.facts)
+        yield Paragraph(self.plain_words())
+        yield from claims_blocks(self.claims)
 
-    def notes(self) -> dict[str, int]:
-        """Return what the epsilons rest on, numbered in the order of the table."""
-        return notes_of(self.claims)
+
+def together_blocks(totals: Iterable[TotalCost], budget: Sequence[str]) -> Iterator[Block]:
+    """Return what several metrics cost together, and what the budget allows."""
+    for total in totals:
+        yield Heading(2, f"Together: {total.about}")
+        yield KeyValues(tuple(total.pairs()), "lines")
+    if budget:
+        yield Heading(2, "Budget")
+        yield Lines(*budget)
 
 
 def metric_page(metric: Metric, *, reports: int | None = None) -> MetricPage:

@@ -10,9 +10,10 @@ from overstory.experiments.rappor import figure_1
 from overstory.files.io import writing_text
 from overstory.presentation import figures
 from overstory.presentation.charts import against_truth
-from overstory.presentation.figures import Picture
 from overstory.presentation.pages import templates
+from overstory.presentation.svg import Picture
 from overstory.privacy.statements import statement
+from overstory.privacy.text import epsilon_text
 from overstory.trial.demo.run import DemoResult
 from overstory.trial.demo.summary import as_json, rows, words
 
@@ -59,7 +60,9 @@ def privacy_spent(result: DemoResult, most: int = 30) -> Picture:
 def write_page(result: DemoResult, command: str) -> Path:
     """Write ``demo.html`` beside the collection's files and return its path."""
     known = as_json(result, None)
-    template = templates("overstory.trial.demo").get_template("demo.html")
+    environment = templates("overstory.trial.demo")
+    environment.filters["epsilon"] = epsilon_text
+    template = environment.get_template("demo.html")
     html = template.render(
         **{
             key: known[key] for key in ("epsilon_report", "epsilon_permanent", "rmse", "limit", "inside_95", "detected")

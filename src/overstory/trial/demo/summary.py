@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
+from overstory.analysis.tables.output import not_detected, share_interval
 from overstory.planning import plan_from_parameters
-from overstory.presentation.streams import wrapped
+from overstory.presentation.document import Block, Column, Lines, Table
+from overstory.presentation.formats import if_detected, thousands
 from overstory.privacy.statements import statement
 from overstory.trial.demo.run import DemoResult
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 BAR = 10  # characters of the longest bar: the table then fits 80 columns
 
@@ -51,28 +51,25 @@ def inside(result: DemoResult) -> int:
     return int(np.count_nonzero((low <= result.truth) & (result.truth <= high)))
 
 
-def show(result: DemoResult, console: Console) -> None:
-    """Print the table and what it means."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    table = Table(title="What was true, and what was learned", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1))
-    table.add_column("state", no_wrap=True)
-    for heading in ("truth", "estimate", "95% interval"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    for row in rows(result):
-        estimate = f"{row['count']:,.0f}" if row["detected"] else "not detected"
-        low, high = (100 * row[bound] for bound in ("frequency_low", "frequency_high"))
-        table.add_row(row["value"], f"{row['truth']:,}", estimate, f"{low:.1f}–{high:.1f}%", _bar(row, result))
-    console.print(table)
-    for line in words(result):
-        console.print(wrapped(line, console.width) if console.is_terminal else line, markup=False, soft_wrap=True)
-
-
-def _bar(row: dict[str, Any], result: DemoResult) -> str:
+def blocks(result: DemoResult) -> Iterator[Block]:
+    """Return the table and what it means."""
     most = max(row["frequency"] for row in result.decoded.rows(1)) or 1.0
-    return "█" * round(BAR * row["frequency"] / most) if row["detected"] else ""
+    columns = (
+        Column("value", "state", is_left=True),
+        Column("truth", text=thousands),
+        Column("estimate", text=if_detected(thousands), keys=("count", "detected")),
+        share_interval(),
+        Column(
+            "bar",
+            "",
+            lambda share, is_shown: "█" * round(BAR * share / most) if is_shown else "",
+            ("frequency", "detected"),
+            is_left=True,
+        ),
+    )
+    shown = rows(result)
+    yield Table("What was true, and what was learned", columns, shown, not_detected(shown))
+    yield Lines(*words(result))
 
 
 def words(result: DemoResult) -> list[str]:
@@ -89,7 +86,6 @@ def words(result: DemoResult) -> list[str]:
     bound = f"{result.limit:,.0f} that theory allows the best unbiased decoder to expect"
     cost = statement(result.mechanism).plain_words()
     lines = [
-        "",
         f"Who: {who}.",
         f"How: {how}.",
         f"Sent: {sent}.",

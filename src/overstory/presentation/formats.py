@@ -1,0 +1,87 @@
+"""How numbers read: each format is written once, and every table, page and sentence takes it from here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+Format = Callable[..., str]
+"""How one or several values of a row read."""
+
+UNKNOWN: Final = "unknown"
+"""How a number reads that is not known: the error of a value that the counts cannot tell from others."""
+
+
+def thousands(number: float | None) -> str:
+    """Return a count, rounded to a whole number.
+
+    Examples
+    --------
+    >>> thousands(1234567.8), thousands(None)
+    ('1,234,568', 'unknown')
+    """
+    return UNKNOWN if number is None else f"{number:,.0f}"
+
+
+def percent(share: float | None) -> str:
+    """Return a share of 0 to 1 as a percentage.
+
+    Examples
+    --------
+    >>> percent(0.12345), percent(None)
+    ('12.35%', 'unknown')
+    """
+    return UNKNOWN if share is None else f"{share:.2%}"
+
+
+def p_value(probability: float) -> str:
+    """Return a p-value or a q-value: its power of ten is what matters."""
+    return f"{probability:.1e}"
+
+
+def detection(detected: bool) -> str:  # noqa: FBT001 - it is the format of a column
+    """Return whether a value was detected."""
+    return "detected" if detected else "not detected"
+
+
+def if_detected(number: Format) -> Format:
+    """Return the format of an estimate: a number that cannot be told from noise is not shown."""
+    return lambda estimate, detected: number(estimate) if detected else detection(detected)
+
+
+def interval(ends: Format) -> Format:
+    """Return the format of an interval, by the format of its ends.
+
+    Examples
+    --------
+    >>> interval(percent)(-0.01, 0.25), interval(thousands)(None, None)
+    ('-1.00% to 25.00%', 'unknown')
+    """
+    return lambda low, high: UNKNOWN if low is None or high is None else f"{ends(low)} to {ends(high)}"
+
+
+def data_text(value: Any) -> str:
+    """Return a value as files hold it: ten digits; nothing where there is no number.
+
+    Examples
+    --------
+    >>> data_text(1 / 3), data_text(float("nan")), data_text(None), data_text(True), data_text("oak")
+    ('0.3333333333', '', '', 'true', 'oak')
+    """
+    if isinstance(value, float):
+        return f"{value:.10g}" if math.isfinite(value) else ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
+
+
+def finite(value: Any) -> Any:
+    """Return a value as JSON holds it: None in place of a number that JSON has no word for.
+
+    Examples
+    --------
+    >>> finite(0.5), finite(float("inf")), finite("oak")
+    (0.5, None, 'oak')
+    """
+    return value if not isinstance(value, float) else float(value) if math.isfinite(value) else None

@@ -1,0 +1,92 @@
+"""Tables as CSV and as JSON: the numbers of the rows that a page or a terminal shows as text."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from overstory.presentation.document import Column, Table
+from overstory.presentation.formats import data_text, finite
+
+FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""What a cell that a spreadsheet takes for a formula starts with; the last four are full-width forms."""
+MARKS: Final = re.compile(r'[,"\r\n]')
+"""What makes a field need quotes."""
+MARK: Final = "'"
+"""Put before such a cell; a reader that wants the exact value takes one away."""
+
+
+def as_json(table: Table) -> list[dict[str, Any]]:
+    """Return a dictionary of JSON values for each row."""
+    keys = _keys(table.columns)
+    return [{key: finite(row[key]) for key in keys} for row in table.rows]
+
+
+def as_csv(table: Table) -> Iterator[str]:
+    """Yield the lines of a CSV file."""
+    keys = _keys(table.columns)
+    return csv_lines(table.columns, ([row[key] for key in keys] for row in table.rows))
+
+
+def csv_lines(columns: Iterable[Column], records: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """Yield a header and a line per record; a record holds the values of all columns, in their order."""
+    yield csv_line(name for column in columns for name in (column.keys or (column.csv or column.name,)))
+    for record in records:
+        yield csv_line(map(data_text, record))
+
+
+def csv_line(cells: Iterable[Any]) -> str:
+    r"""Return cells as a line of CSV, its end included.
+
+    Examples
+    --------
+    >>> csv_line(["ash, white", 3, 'a "b" c'])
+    '"ash, white",3,"a ""b"" c"\n'
+    """
+    return ",".join(quoted(str(cell)) for cell in cells) + "\n"
+
+
+def for_spreadsheet(lines: Iterable[str]) -> Iterator[str]:
+    r"""Yield lines of CSV of which no cell is a formula: one that would be begins with an apostrophe.
+
+    So does a cell that begins with one anyway, twice: taking one away gives every value back. Candidates may be words
+    that devices made up.
+
+    Examples
+    --------
+    >>> list(for_spreadsheet(["value,estimate\n", "=1+1,-2.5\n", "'tis,7\n"]))
+    ['value,estimate\n', "'=1+1,-2.5\n", "''tis,7\n"]
+    """
+    for cells in csv.reader(lines):
+        yield csv_line([MARK + cell if _is_marked(cell) else cell for cell in cells])
+
+
+def _keys(columns: Iterable[Column]) -> list[str]:
+    return [key for column in columns for key in column.data_keys]
+
+
+def quoted(text: str) -> str:
+    """Return `text` as a CSV field, in quotes where it needs them (Python's own writer leaves a lone CR bare).
+
+    Examples
+    --------
+    >>> quoted("plain"), quoted('say "hi", twice')
+    ('plain', '"say ""hi"", twice"')
+    """
+    if MARKS.search(text):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def _is_marked(cell: str) -> bool:
+    return cell.startswith((*FORMULA, MARK)) and not _is_number(cell)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return cell.isascii() and cell.strip() == cell

@@ -1,0 +1,169 @@
+"""Documents as pages of HTML: no script, nothing from elsewhere, dark and light, made for keyboards and readers.
+
+A page needs no inline style, so that its Content-Security-Policy can allow its own style sheet and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from pathlib import Path
+from typing import Final
+
+from overstory.presentation.document import (
+    Block,
+    Column,
+    Figure,
+    Heading,
+    KeyValues,
+    Lines,
+    Link,
+    Paragraph,
+    Preformatted,
+    Row,
+    Table,
+)
+from overstory.presentation.streams import printable
+from overstory.presentation.svg import inline
+
+STYLE: Final = (Path(__file__).parent / "style.css").read_text("utf-8")
+
+POLICY: Final = (
+    "default-src 'none'; style-src 'sha256-"
+    f"{base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()}'; base-uri 'none'; form-action 'none'"
+)
+"""The Content-Security-Policy of every page: its own style, and nothing else, from anywhere."""
+
+
+def as_page(content: Iterable[Block], *, title: str | None = None, contents: bool = False) -> str:
+    """Return blocks as a complete HTML document; with a list of its chapters where `contents` asks for one.
+
+    Examples
+    --------
+    >>> page = as_page([Heading(1, "<Title>"), Paragraph("A & B")])
+    >>> "<h1" in page, "&lt;Title&gt;" in page, "A &amp; B" in page, "<script" in page
+    (True, True, True, False)
+    """
+    blocks = list(content)
+    headings = ((_anchor(block, i), block) for i, block in enumerate(blocks) if isinstance(block, Heading))
+    links = "".join(
+        f'<li><a href="#{name}">{_text(block.text)}</a></li>' for name, block in headings if block.level == 2
+    )
+    chapters = f'<nav aria-label="Contents"><ol>{links}</ol></nav>\n' if contents and links else ""
+    named = title or next((block.text for block in blocks if isinstance(block, Heading)), "Overstory")
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">\n'
+        '<meta name="referrer" content="no-referrer">\n'
+        f"<title>{_text(named)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f'<a class="skip" href="#main">To the content</a>\n{chapters}<main id="main" tabindex="-1">\n'
+        f"{as_html(blocks)}</main>\n</body>\n</html>\n"
+    )
+
+
+def as_html(blocks: Sequence[Block]) -> str:
+    """Return blocks as the inside of a page; a chapter is a section that its heading names."""
+    return "".join(_parts(blocks))
+
+
+def _parts(blocks: Sequence[Block]) -> Iterator[str]:
+    open_section = False
+    for i, block in enumerate(blocks):
+        if isinstance(block, Heading) and block.level == 2:
+            yield f'{"</section>" if open_section else ""}\n<section aria-labelledby="{_anchor(block, i)}">\n'
+            open_section = True
+        yield (f"{_heading(block, i)}" if isinstance(block, Heading) else _html(block)) + "\n"
+    yield "</section>\n" if open_section else ""
+
+
+def _anchor(heading: Heading, number: int) -> str:
+    return escape(heading.anchor) or f"h{number}"
+
+
+def _heading(heading: Heading, number: int) -> str:
+    return f'<h{heading.level} id="{_anchor(heading, number)}">{_text(heading.text)}</h{heading.level}>'
+
+
+def _html(block: Block) -> str:
+    match block:
+        case Paragraph(text, is_lead):
+            html = f"<p{_class('lead' if is_lead else '')}>{_text(text)}</p>"
+        case Lines(texts):
+            html = f'<ul class="lines">{"".join(f"<li>{_text(text)}</li>" for text in texts)}</ul>'
+        case KeyValues():
+            html = _key_values(block)
+        case Table():
+            html = _folding(block) if block.fold else as_table(block)
+        case Link(text, address):
+            html = f'<p><a href="{_text(address)}">{_text(text)}</a></p>'
+        case Figure(picture):
+            html = f"<figure>{inline(picture)}<figcaption>{_text(picture.caption)}</figcaption></figure>"
+        case Heading():
+            html = _heading(block, 0)
+        case Preformatted(text):
+            html = f"<pre><code>{_lines(text)}</code></pre>"
+    return html
+
+
+def _lines(text: str) -> str:
+    return "\n".join(map(_text, text.split("\n")))
+
+
+def _key_values(block: KeyValues) -> str:
+    if block.kind == "figures":
+        pairs = (f"<div><dt>{_text(name)}</dt><dd>{_text(text)}</dd></div>" for name, text in block.pairs)
+        return f'<dl class="figures">{"".join(pairs)}</dl>'
+    return f"<dl>{''.join(f'<dt>{_text(name)}</dt><dd>{_linked(text)}</dd>' for name, text in block.pairs)}</dl>"
+
+
+def _folding(table: Table) -> str:
+    is_open = " open" if table.fold == "open" else ""
+    return f"<details{is_open}><summary>{_text(table.caption)}</summary>{as_table(table)}</details>"
+
+
+def as_table(table: Table) -> str:
+    """Return a table that scrolls by itself, and that a keyboard can scroll; the first cell of each row names it."""
+    head = "".join(f'<th scope="col"{_class(_side(column))}>{_text(column.title)}</th>' for column in table.columns)
+    body = "".join(
+        f"<tr{_class('faint' if number in table.faint else '')}>{''.join(_cells(table.columns, row))}</tr>\n"
+        for number, row in enumerate(table.rows)
+    )
+    caption = _text(table.caption)
+    return (
+        f'<div class="wide" tabindex="0" role="region" aria-label="{caption or "Table"}"><table>'
+        f"{f'<caption>{caption}</caption>' if caption else ''}\n<thead><tr>{head}</tr></thead>\n"
+        f"<tbody>\n{body}</tbody>\n</table></div>"
+    )
+
+
+def _cells(columns: Sequence[Column], row: Row) -> Iterator[str]:
+    for number, column in enumerate(columns):
+        text = _text(column.cell(row))
+        tone = column.tone(row[column.data_keys[0]]) if column.tone else ""
+        shown = f"<code>{text}</code>" if column.is_code else text
+        kind = 'th scope="row"' if not number and not column.is_code else "td"
+        yield f"<{kind}{_class(_side(column), tone)}>{shown}</{kind[:2]}>"
+
+
+def _side(column: Column) -> str:
+    return "text" if column.is_left else ""
+
+
+def _class(*names: str) -> str:
+    given = " ".join(filter(None, names))
+    return f' class="{given}"' if given else ""
+
+
+def _linked(text: str) -> str:
+    """Escape a text; one that is a web address becomes a link."""
+    shown = _text(text)
+    is_address = text.startswith(("https://", "http://")) and text.isprintable() and not any(map(str.isspace, text))
+    return f'<a href="{shown}" rel="noreferrer">{shown}</a>' if is_address else shown
+
+
+def _text(text: str) -> str:
+    """Return text as HTML shows it: nothing in it is markup, and nothing turns its letters round."""
+    return escape(printable(text))

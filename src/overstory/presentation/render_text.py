@@ -1,0 +1,195 @@
+"""Documents as text: for a terminal, in bold and grey and as wide as it is, and for whatever else reads lines.
+
+Nothing that a document holds can steer the terminal: what is not printable is escaped.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Final
+
+from overstory.presentation.document import Block, Figure, Heading, KeyValues, Lines, Link, Paragraph, Table
+from overstory.presentation.streams import printable, wrapped
+
+FORCING: Final = ("FORCE_COLOR", "TTY_COMPATIBLE")
+"""Variables that ask for bold and grey where there is no terminal."""
+ELSEWHERE: Final = 120
+"""The width of a table in a file or a pipe."""
+GAP: Final = "  "
+LONGEST_KEY: Final = 44
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How wide text may be, and what it may use."""
+
+    width: int = 100
+    is_wrapped: bool = True  # sentences are broken between words; tables are folded in any case
+    is_styled: bool = False  # bold and grey
+
+    def bold(self, text: str) -> str:
+        """Return text in bold."""
+        return f"\x1b[1m{text}\x1b[0m" if self.is_styled and text else text
+
+    def faint(self, text: str) -> str:
+        """Return text in grey."""
+        return f"\x1b[2m{text}\x1b[0m" if self.is_styled and text else text
+
+    def sentence(self, text: str) -> list[str]:
+        """Return the lines of a sentence; a word that is longer than a line stays whole, so that no path is cut."""
+        return (wrapped(printable(text), self.width) if self.is_wrapped else printable(text)).split("\n")
+
+
+UNFOLDED: Final = Layout(sys.maxsize, is_wrapped=False)
+"""For text that a program asked for: a line for each row and each sentence."""
+
+
+def print_document(blocks: Iterable[Block]) -> None:
+    """Print blocks for a person; in a pipe every sentence is one line."""
+    at_terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if at_terminal else ELSEWHERE
+    is_styled = (at_terminal and os.environ.get("TERM") != "dumb") or any(map(os.environ.get, FORCING))
+    sys.stdout.write(as_text(blocks, Layout(width, at_terminal, is_styled)))
+
+
+def as_text(blocks: Iterable[Block], layout: Layout | None = None) -> str:
+    """Return blocks as lines; an empty line parts them, but for a heading and what follows it.
+
+    Examples
+    --------
+    >>> print(as_text([Heading(2, "Colour"), Paragraph("Which of three."), KeyValues((("until", "2027"),))]), end="")
+    Colour
+    ------
+    Which of three.
+    <BLANKLINE>
+      until  2027
+    """
+    chosen, lines = layout or Layout(), []
+    before: Block | None = None
+    for block in blocks:
+        if before is not None and (not isinstance(before, Heading) or isinstance(block, Heading)):
+            lines.append("")
+        lines += [line.rstrip() for line in _lines(block, chosen)]
+        before = block
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _lines(block: Block, layout: Layout) -> Iterator[str]:
+    if isinstance(block, Heading):
+        text = printable(block.text)
+        yield layout.bold(text)
+        if block.level < 3:
+            yield "=-"[block.level - 1] * _width(text)
+    elif isinstance(block, Paragraph):
+        yield from layout.sentence(block.text)
+    elif isinstance(block, Lines):
+        for text in block.texts:
+            yield from layout.sentence(text)
+    elif isinstance(block, KeyValues):
+        yield from _unbroken(block.pairs) if block.kind == "lines" else _pairs(block.pairs, layout)
+    elif isinstance(block, Table):
+        yield from _table(block, layout)
+    elif isinstance(block, Link):
+        yield from layout.sentence(f"{block.text}: {block.address}")
+    elif isinstance(block, Figure):
+        yield from layout.sentence(f"{block.picture.caption} {block.picture.alt}")
+    else:
+        yield from map(printable, block.text.split("\n"))
+
+
+def _unbroken(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:
+    room = max((_width(printable(name)) for name, _ in pairs), default=0)
+    yield from (f"  {_padded(printable(name), room, is_left=True)}  {printable(text)}" for name, text in pairs)
+
+
+def _pairs(pairs: Sequence[tuple[str, str]], layout: Layout) -> Iterator[str]:
+    """Two columns; what does not fit to the right of a long name goes below it."""
+    names = [printable(name) for name, _ in pairs]
+    room = min(max(map(_width, names), default=0), LONGEST_KEY)
+    for name, (_, text) in zip(names, pairs, strict=True):
+        beyond = _width(name) > room
+        if beyond:
+            yield from textwrap.wrap(name, layout.width - 2, initial_indent="  ", subsequent_indent="  ")
+        texts = textwrap.wrap(printable(text), max(layout.width - room - 4, 20), break_on_hyphens=False) or [""]
+        for number, line in enumerate(texts):
+            yield f"  {_padded('' if number or beyond else name, room, is_left=True)}  {line}"
+
+
+def _table(table: Table, layout: Layout) -> Iterator[str]:
+    if table.caption:
+        yield layout.bold(printable(table.caption))
+    rows = [tuple(map(printable, row)) for row in (tuple(c.title for c in table.columns), *table.cells())]
+    plain = [place for place, column in enumerate(table.columns) if not column.is_code]
+    codes = [place for place, column in enumerate(table.columns) if column.is_code]
+    if table.fold and codes:
+        # Codes are long and their meaning is short: the meaning comes first, the codes may go on below.
+        pairs = [(": ".join(row[i] for i in plain), " ".join(row[i] for i in codes)) for row in rows[1:]]
+        yield from _pairs(pairs, layout)
+        return
+    widths = _fitting([max(_width(row[i]) for row in rows) for i in plain], layout.width)
+    sides = [table.columns[i].is_left for i in plain]
+    for number, row in enumerate(rows):
+        for line in _row([row[i] for i in plain], widths, sides):
+            yield layout.faint(line) if number - 1 in table.faint else line if number else layout.bold(line)
+        for i in codes if number else ():
+            yield from textwrap.wrap(row[i], layout.width, initial_indent="    ", subsequent_indent="    ")
+
+
+def _row(cells: Sequence[str], widths: Sequence[int], sides: Sequence[bool]) -> Iterator[str]:
+    """Return a row's lines: a cell that is wider than its column goes on below."""
+    for parts in zip_longest(*map(_folded, cells, widths), fillvalue=""):
+        yield GAP.join(map(_padded, parts, widths, sides)).rstrip()
+
+
+def _fitting(widths: list[int], room: int) -> list[int]:
+    """Return the widths of columns that fit into a line: the widest give way first."""
+    room = max(room - len(GAP) * (len(widths) - 1), len(widths))
+    while sum(widths) > room:
+        widest = max(widths)
+        next_widest = max((width for width in widths if width < widest), default=0)
+        among = [place for place, width in enumerate(widths) if width == widest]
+        excess = min(sum(widths) - room, (widest - next_widest) * len(among))
+        for order, place in enumerate(among):
+            widths[place] -= excess // len(among) + (order < excess % len(among))
+    return widths
+
+
+def _folded(text: str, room: int) -> list[str]:
+    """Return a cell's lines, broken between words, and within one that is longer than a line."""
+    if _width(text) <= room:
+        return [text]
+    lines = [""]
+    for word in text.split(" "):
+        joined = f"{lines[-1]} {word}" if lines[-1] else word
+        if _width(joined) <= room:
+            lines[-1] = joined
+            continue
+        if lines[-1]:
+            lines.append("")
+        for character in word:
+            if lines[-1] and _width(lines[-1] + character) > room:
+                lines.append("")
+            lines[-1] += character
+    return lines
+
+
+def _padded(text: str, room: int, is_left: bool) -> str:  # noqa: FBT001 - it is mapped
+    space = " " * (room - _width(text))
+    return text + space if is_left else space + text
+
+
+def _width(text: str) -> int:
+    """Return how many places a terminal gives to printable text: two to East Asian letters, none to accents."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+        for letter in text
+    )

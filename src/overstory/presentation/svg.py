@@ -1,0 +1,110 @@
+"""Pictures as SVG: their colours, and how one becomes a part of a page that colours it, in light and in dark.
+
+Colours are those of Okabe and Ito (2008), safe for the colour-blind, without the two that paper or ink would swallow. A
+picture is drawn in the colours of a light page; on a page each stands for a CSS variable, which a dark scheme replaces.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from html import escape
+from typing import Any, Final
+
+from overstory.presentation.streams import printable
+
+INK: Final = "#1d2520"
+MUTED: Final = "#6f7972"
+FAINT: Final = "#d9ddd6"
+PAPER: Final = "#fefefe"
+BLUE: Final = "#0072b2"
+VERMILION: Final = "#d55e00"
+GREEN: Final = "#009e73"
+PURPLE: Final = "#cc79a7"
+ORANGE: Final = "#e69f00"
+SKY: Final = "#56b4e9"
+
+SERIES: Final = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, INK)
+"""In the order in which series take them."""
+OURS: Final = BLUE
+THEIRS: Final = VERMILION
+"""Where ours and the paper's are in one picture."""
+
+VARIABLES: Final = {
+    INK: "ink",
+    MUTED: "muted",
+    FAINT: "line",
+    PAPER: "paper",
+    BLUE: "blue",
+    VERMILION: "vermilion",
+    GREEN: "green",
+    PURPLE: "purple",
+    ORANGE: "orange",
+    SKY: "sky",
+}
+"""From the colours of a drawing to the page's variables."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawn figure: made by `figures.picture`, or written as SVG by `charts`."""
+
+    name: str  # what its files are called
+    caption: str
+    alt: str  # what it shows, for a reader who does not see it
+    svg: str
+    png: bytes = b""  # empty where a page is all that shows it
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values: the files' names, not their contents."""
+        files = [f"{self.name}.png", f"{self.name}.svg"]
+        return {"name": self.name, "caption": self.caption, "alt": self.alt, "files": files}
+
+
+def inline(picture: Picture) -> str:
+    """Return a picture as an element that a screen reader can name and a style sheet can colour.
+
+    Its styles become attributes, so that a strict Content-Security-Policy allows them; its identifiers begin with its
+    name, so that two pictures on one page share none.
+    """
+    text = picture.svg[picture.svg.index("<svg") :]
+    for colour, variable in VARIABLES.items():
+        text = re.sub(re.escape(colour), f"var(--{variable})", text, flags=re.IGNORECASE)
+    text = re.sub(r"<style.*?</style>", "", text, flags=re.DOTALL)
+    text = re.sub(r'\bstyle="([^"]*)"', lambda style: as_attributes(style[1]), text)
+    text = re.sub(r'<svg ([^>]*?)width="[^"]*"', r"<svg \1", text, count=1)
+    text = re.sub(r'<svg ([^>]*?)height="[^"]*"', r"<svg \1", text, count=1)
+    label = f"<title>{escape(printable(picture.caption))}</title><desc>{escape(printable(picture.alt))}</desc>"
+    joins = 'stroke-linejoin="round"'  # matplotlib says so in the style sheet that was left out
+    text = re.sub(r"<svg ([^>]*)>", lambda opening: f'<svg role="img" {joins} {opening[1]}>{label}', text, count=1)
+    return with_own_names(text, picture.name)
+
+
+def as_attributes(style: str) -> str:
+    """Return the properties of a style as attributes of an SVG element.
+
+    Examples
+    --------
+    >>> as_attributes("fill: none; stroke-width: 2"), as_attributes("font: bold 10px 'DejaVu Sans', sans-serif")
+    ('fill="none" stroke-width="2"', 'font-weight="bold" font-size="10px"')
+    """
+    properties = dict(part.split(":", 1) for part in style.split(";") if ":" in part)
+    named = {name.strip(): value.strip() for name, value in properties.items()}
+    named.pop("font-family", None)  # the page has its own
+    font = re.match(r"(?:([a-z0-9]+) )?([\d.]+px) ", named.pop("font", ""))
+    if font:
+        named |= ({"font-weight": font[1]} if font[1] else {}) | {"font-size": font[2]}
+    return " ".join(f'{name}="{value}"' for name, value in named.items())
+
+
+def with_own_names(text: str, prefix: str) -> str:
+    """Return an SVG element whose identifiers all begin with `prefix`.
+
+    Examples
+    --------
+    >>> with_own_names('<g id="axes_1"/><use xlink:href="#axes_1" clip-path="url(#c)"/>', "a")
+    '<g id="a-axes_1"/><use xlink:href="#a-axes_1" clip-path="url(#a-c)"/>'
+    """
+    text = re.sub(r'\bid="', f'id="{prefix}-', text)
+    text = re.sub(r'href="#', f'href="#{prefix}-', text)
+    return re.sub(r"url\(#", f"url(#{prefix}-", text)

@@ -1,0 +1,188 @@
+"""Documents as HTML and Markdown, tables as CSV and JSON: the same rows, and no text that is anything but text."""
+
+import csv
+import io
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from overstory.presentation.document import (
+    Column,
+    Figure,
+    Heading,
+    KeyValues,
+    Lines,
+    Link,
+    Paragraph,
+    Preformatted,
+    Table,
+)
+from overstory.presentation.formats import detection, interval, percent, thousands
+from overstory.presentation.render_data import FORMULA, as_csv, as_json, for_spreadsheet
+from overstory.presentation.render_html import STYLE, as_html, as_page
+from overstory.presentation.render_markdown import as_markdown
+from overstory.presentation.svg import INK, VARIABLES, Picture
+
+EVIL = '<script>alert(1)</script>" onload="x\' =cmd() \u202egnp.exe \x1b[2J [a](javascript:x) | `c` *b* &lt;'
+SVG = (
+    '<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" width="9pt" height="8pt" viewBox="0 0 9 8">'
+    '<defs><style type="text/css">*{stroke-linecap: butt}</style></defs>'
+    f'<path id="a" style="fill: {INK}; stroke: none"/>'
+    '<use href="#a"/><text style="font: bold 10px \'DejaVu Sans\', sans-serif; text-anchor: middle">x</text></svg>'
+)
+COLUMNS = (
+    Column("value", is_left=True, csv="string"),
+    Column("count", text=thousands, unit="reports"),
+    Column("ends", "95% interval", interval(percent), ("low", "high")),
+    Column("detected", "", detection, tone=lambda detected: "good" if detected else "faint"),
+)
+TABLE = Table(
+    "Estimates",
+    COLUMNS,
+    [
+        {"value": "oak", "count": 1234.5, "low": 0.1, "high": 0.2, "detected": True},
+        {"value": "ash", "count": -3.0, "low": None, "high": float("inf"), "detected": False},
+    ],
+    faint={1},
+)
+
+
+def blocks(text):
+    picture = Picture("shares", text, text, SVG)
+    return [
+        *(Heading(level, text) for level in (1, 2, 3)),
+        Paragraph(text, is_lead=True),
+        Lines(text, text),
+        *(KeyValues(((text, text),), kind) for kind in ("text", "figures", "lines")),
+        Preformatted(text),
+        Link(text, "/v1/metrics"),
+        Table.of_cells(text, (text, "b"), [(text, text)], code=("b",)),
+        Table.of_cells(text, (text, "b"), [(text, text)], code=("b",), fold="open"),
+        Figure(picture),
+    ]
+
+
+class Reader(HTMLParser):
+    """Collects elements, and checks that each that is opened is closed."""
+
+    EMPTY = ("meta", "path", "use")
+
+    def __init__(self, page):
+        super().__init__()
+        self.open, self.elements, self.texts = [], [], []
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def test_no_text_is_markup():
+    page = Reader(as_page(blocks(EVIL), contents=True))
+    assert page.all("script") == []
+    assert not any(name.startswith("on") or name == "style" for _, attributes in page.elements for name in attributes)
+    assert all(character.isprintable() or character == "\n" for text in page.texts for character in text)
+    assert sum("<script>alert(1)</script>" in text for text in page.texts) >= 20
+
+
+def test_a_page_needs_its_own_style_sheet_and_nothing_else():
+    page = as_page(blocks("plain"), contents=True)
+    assert "style=" not in page.replace("text/css", "")
+    assert page.count("<style>") == 1
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy.startswith("default-src &#x27;none&#x27;; style-src &#x27;sha256-")
+    assert not re.findall(r'(?:src|href)="(?!#|/v1)[^"]*"', page)
+    assert {f"--{name}" for name in VARIABLES.values()} <= set(re.findall(r"--[a-z]+", STYLE))
+
+
+def test_a_page_can_be_read_without_seeing_it():
+    page = Reader(
+        as_page(
+            [Heading(1, "Title"), Heading(2, "Part", "part"), TABLE, Figure(Picture("p", "c", "d", SVG))], contents=True
+        )
+    )
+    assert page.all("html") == [{"lang": "en"}]
+    assert {attributes["scope"] for attributes in page.all("th")} == {"col", "row"}
+    assert len(page.all("caption")) == len(page.all("table")) == 1
+    assert page.all("section") == [{"aria-labelledby": "part"}]
+    assert {"href": "#part"} in page.all("a")
+    assert page.all("div") == [{"class": "wide", "tabindex": "0", "role": "region", "aria-label": "Estimates"}]
+    (picture,) = page.all("svg")
+    assert picture["role"] == "img"
+    assert "width" not in picture
+    assert len(page.all("desc")) == 1
+    identifiers = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(identifiers) == len(set(identifiers))
+
+
+def test_a_picture_takes_the_colours_of_its_page():
+    page = as_html([Figure(Picture("p", "caption", "what it shows", SVG))])
+    assert 'fill="var(--ink)" stroke="none"' in page
+    assert 'font-weight="bold" font-size="10px"' in page
+    assert 'href="#p-a"' in page
+    assert "<style" not in page
+
+
+def test_addresses_alone_become_links():
+    pairs = (("why", "https://example.org/a"), ("odd", "https://example.org/ b"), ("bad", "javascript:alert(1)"))
+    page = Reader(as_html([KeyValues(pairs)]))
+    assert page.all("a") == [{"href": "https://example.org/a", "rel": "noreferrer"}]
+
+
+def test_rows_read_the_same_everywhere():
+    cells = [("oak", "1,234", "10.00% to 20.00%", "detected"), ("ash", "-3", "unknown", "not detected")]
+    assert list(TABLE.cells()) == cells
+    page = Reader(as_html([TABLE]))
+    assert [text for text in page.texts if text.strip()][4:] == [cell for row in cells for cell in row]
+    assert page.all("tr")[2] == {"class": "faint"}
+    assert [attributes.get("class") for attributes in page.all("td")][2::3] == ["good", "faint"]
+    assert as_markdown([TABLE]).split("\n")[2:] == [
+        "| value | count (reports) | 95% interval |  |",
+        "|---|---:|---:|---:|",
+        *(f"| {' | '.join(row)} |" for row in cells),
+        "",
+    ]
+
+
+def test_files_hold_the_numbers_behind_the_texts():
+    assert list(csv.DictReader(as_csv(TABLE))) == [
+        {"string": "oak", "count": "1234.5", "low": "0.1", "high": "0.2", "detected": "true"},
+        {"string": "ash", "count": "-3", "low": "", "high": "", "detected": "false"},
+    ]
+    assert json.loads(json.dumps(as_json(TABLE), allow_nan=False)) == [
+        {"value": "oak", "count": 1234.5, "low": 0.1, "high": 0.2, "detected": True},
+        {"value": "ash", "count": -3.0, "low": None, "high": None, "detected": False},
+    ]
+
+
+@pytest.mark.parametrize("text", ["=1+1", "@SUM(1)", "-ash", 'a "b", c', "line\rend", "'tis"])
+def test_a_cell_of_csv_comes_back_and_is_no_formula_where_that_is_asked_for(text):
+    table = Table.of_cells("", ("a",), [(text,)])
+    assert list(csv.reader(io.StringIO("".join(as_csv(table)), newline="")))[1] == [text]
+    (safe,) = list(csv.reader(for_spreadsheet(as_csv(table))))[1]
+    assert not safe.startswith(FORMULA)
+    assert safe.removeprefix("'") == text
+
+
+def test_markdown_shows_every_text_as_it_is():
+    text = "\n".join(line for line in as_markdown(blocks(EVIL)).split("\n") if not line.startswith("    "))  # no code
+    assert "<script" not in text.replace("\\<script", "")
+    assert "](javascript:" not in text
+    assert all(character.isprintable() or character == "\n" for character in text)
