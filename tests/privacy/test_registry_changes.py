@@ -5,8 +5,7 @@ import math
 
 import pytest
 
-from overstory.privacy.histories.pairs import epsilon_between
-from overstory.privacy.payload_terms import terms_of
+from overstory.privacy.payload_terms import epsilon_between, terms_of
 from overstory.privacy.registry.changes import OVER_CAP, Kind, compare_registries, lifetime_epsilon
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.metrics import parse_registry
