@@ -7,11 +7,8 @@ import numpy as np
 import pytest
 
 from overstory.analysis.support import sets
-from overstory.kernels import small_devices
-from overstory.kernels.bits import simulation
-from overstory.kernels.sets import subsets
+from overstory.kernels import columns, devices
 from overstory.kernels.sets.projective import count_plane_support, simulate_points
-from overstory.kernels.symbols import simulation as symbols
 from overstory.protocol.encodings.sets import Projective
 
 KEY = bytes(range(32))
@@ -21,7 +18,7 @@ PLACES = [(0, 0), (1, 5), (700, 100), (300, ONE - 200), (80, 2**40)]
 
 @pytest.fixture(autouse=True)
 def by_numpy(monkeypatch):
-    monkeypatch.setattr(small_devices, "COMPILER", "no such module")
+    monkeypatch.setattr(columns, "COMPILER", "no such module")
 
 
 def same(got, expected):
@@ -33,10 +30,10 @@ def same(got, expected):
 def test_cohorts(n, first):
     for num_cohorts in (1, 2, 16, 65_536):
         same(
-            small_devices.assign_cohorts(KEY, num_cohorts, n, first_device=first),
-            simulation.assign_cohorts(KEY, num_cohorts, n, first_device=first),
+            devices.assign_cohorts(KEY, num_cohorts, n, first_device=first),
+            devices.assign_cohorts(KEY, num_cohorts, n, first_device=first, threads=1),
         )
-    same(small_devices.assign_seeds(KEY, 2**31, n, first), symbols.assign_seeds(KEY, 2**31, n, first))
+    same(devices.assign_seeds(KEY, 2**31, n, first), devices.assign_seeds(KEY, 2**31, n, first, threads=1))
 
 
 @pytest.mark.parametrize(("n", "first"), PLACES)
@@ -47,8 +44,8 @@ def test_symbols(n, first, channels):
         held, cohorts = rng.integers(0, size, n).astype(np.int32), rng.integers(0, ONE, n).astype(np.uint32)
         given = held, cohorts, size, *channels, KEY
         same(
-            small_devices.simulate_symbols(*given, first_device=first, report_index=7),
-            symbols.simulate_symbols(*given, first_device=first, report_index=7),
+            devices.simulate_symbols(*given, first_device=first, report_index=7),
+            devices.simulate_symbols(*given, first_device=first, report_index=7, threads=1),
         )
 
 
@@ -59,8 +56,8 @@ def test_subsets(n, first, domain_size, subset_size):
     for inside in (0, 1 << 31, ONE):
         given = held, domain_size, subset_size, inside, KEY
         same(
-            small_devices.simulate_subsets(*given, first_device=first),
-            subsets.simulate_subsets(*given, first_device=first),
+            devices.simulate_subsets(*given, first_device=first),
+            devices.simulate_subsets(*given, first_device=first, threads=1),
         )
 
 
@@ -74,7 +71,7 @@ def test_bits(n, first, num_bits):
     for channels in ((None, None), quarter, odd, ((ONE, 0), (0, ONE)), (None, (1, ONE - 1))):
         given = positions, held, cohorts, *channels, KEY
         numbers = {"num_bits": num_bits, "first_device": first, "report_index": 3}
-        same(small_devices.simulate_bits(*given, **numbers), simulation.simulate_bits(*given, **numbers))
+        same(devices.simulate_bits(*given, **numbers), devices.simulate_bits(*given, **numbers, threads=1))
 
 
 @pytest.mark.parametrize(
@@ -100,24 +97,24 @@ def test_what_is_outside_is_refused_as_by_the_kernels():
     none = np.zeros(1, np.uint32)
     for held in (np.array([3]), np.array([-1]), np.array([0.5])):
         with pytest.raises(ValueError, match="symbols must be"):
-            small_devices.simulate_symbols(held, none, 3, 5, None, KEY)
+            devices.simulate_symbols(held, none, 3, 5, None, KEY)
     with pytest.raises(ValueError, match="permanent must be"):
-        small_devices.simulate_symbols(none, none, 3, ONE + 1, None, KEY)
+        devices.simulate_symbols(none, none, 3, ONE + 1, None, KEY)
     with pytest.raises(ValueError, match="subset_size must be"):
-        small_devices.simulate_subsets(none, 3, 3, 0, KEY)
+        devices.simulate_subsets(none, 3, 3, 0, KEY)
     with pytest.raises(ValueError, match="key must be 32 bytes"):
-        small_devices.simulate_bits(np.zeros((1, 1, 1), np.uint16), none, none, (1, 0), None, b"short", num_bits=1)
+        devices.simulate_bits(np.zeros((1, 1, 1), np.uint16), none, none, (1, 0), None, b"short", num_bits=1)
     with pytest.raises(ValueError, match="num_cohorts must be"):
-        small_devices.assign_cohorts(KEY, 0, 1)
+        devices.assign_cohorts(KEY, 0, 1)
 
 
 def test_many_devices_load_the_kernels_and_few_do_not():
     """Cold start: three devices cost as much as the compiler's start; patience is counted over a process."""
     code = (
         "import sys, numpy as np\n"
-        "from overstory.kernels import small_devices as few\n"
+        "from overstory.kernels import columns, devices as few\n"
         "def draw(n): few.simulate_symbols(np.zeros(n, int), np.zeros(n, int), 3, 1 << 30, None, bytes(32))\n"
-        "draw(few.PATIENCE - 10); print('numba' in sys.modules); draw(11); print('numba' in sys.modules)"
+        "draw(columns.PATIENCE - 10); print('numba' in sys.modules); draw(11); print('numba' in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ran.stdout.split() == ["False", "True"], ran.stderr

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from overstory.kernels import small_devices, small_hashes
+from overstory.kernels import columns, small_hashes
 from overstory.kernels.symbols import hadamard, linear_hash, local_hash
 
 WIDTHS = [(1, 1), (7, 2), (24, 3), (64, 5)]
@@ -11,8 +11,8 @@ WIDTHS = [(1, 1), (7, 2), (24, 3), (64, 5)]
 
 @pytest.fixture(autouse=True)
 def by_numpy(monkeypatch):
-    monkeypatch.setattr(small_devices, "COMPILER", "no such module")
-    monkeypatch.setattr(small_devices, "_drawn_slowly", 0)
+    monkeypatch.setattr(columns, "COMPILER", "no such module")
+    monkeypatch.setattr(columns, "_drawn_slowly", 0)
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def rng():
 
 
 def same(got, expected):
-    assert small_devices._drawn_slowly > 0 or got.size == 0, "NumPy was not used"
+    assert columns._drawn_slowly > 0 or got.size == 0, "NumPy was not used"
     assert got.dtype == expected.dtype
     assert np.array_equal(got, expected)
 
@@ -29,7 +29,7 @@ def same(got, expected):
 @pytest.fixture(autouse=True)
 def all_are_counted(monkeypatch):
     monkeypatch.setattr(small_hashes, "TOGETHER", 1)
-    monkeypatch.setattr(small_devices, "PATIENCE", 1 << 40)
+    monkeypatch.setattr(columns, "PATIENCE", 1 << 40)
 
 
 @pytest.mark.parametrize("n", [0, 1, 500])
@@ -90,8 +90,8 @@ def test_what_the_kernels_refuse_is_refused(call, given):
 
 
 def test_many_are_the_kernels(rng, monkeypatch):
-    monkeypatch.setattr(small_devices, "PATIENCE", 0)
+    monkeypatch.setattr(columns, "PATIENCE", 0)
     rows = rng.integers(0, 4, 10)
     given = rows, rows & 1, 3
     assert np.array_equal(small_hashes.count_hadamard_support(*given), hadamard.count_hadamard_support(*given))
-    assert small_devices._drawn_slowly == 0
+    assert columns._drawn_slowly == 0

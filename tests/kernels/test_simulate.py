@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.kernels.bits.simulation import assign_cohorts, simulate_bits
+from overstory.kernels.devices import assign_cohorts, simulate_bits
 from support.kernel_twins import simulate_one
 
 KEY = bytes(range(32))
@@ -131,7 +131,7 @@ def test_permanent_response_ignores_report_index_and_fresh_bits_do_not():
 
 def test_another_key_device_symbol_or_cohort_has_other_permanent_bits():
     positions = np.zeros((2, 2, 1), dtype=np.uint16)
-    zero = np.zeros(1)
+    zero = np.zeros(1, int)
 
     def report(key=KEY, device=0, symbol=0, cohort=0):
         bits = simulate_bits(

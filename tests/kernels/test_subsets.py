@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.kernels.sets.subsets import simulate_subsets
+from overstory.kernels.devices import simulate_subsets
 from overstory.protocol.encodings.sets import Subsets
 from support.kernel_twins import chacha_block
 

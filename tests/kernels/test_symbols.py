@@ -5,8 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from overstory.kernels.bits.simulation import assign_cohorts
-from overstory.kernels.symbols.simulation import assign_seeds, simulate_symbols
+from overstory.kernels.devices import assign_cohorts, assign_seeds, simulate_symbols
 from support.kernel_twins import LANES, chacha_block
 
 KEY = bytes(range(32))

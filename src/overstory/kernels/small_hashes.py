@@ -1,6 +1,6 @@
 """Hashes and signs of few devices by NumPy alone, of many by compiled kernels: the same numbers.
 
-As `overstory.kernels.small_devices`, which says what is few: each function takes and returns what the kernel of its
+As `overstory.kernels.columns`, which says what is few: each function takes and returns what the kernel of its
 name does.
 """
 
@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from overstory.kernels.columns import C1, C2, ONE, column
-from overstory.kernels.small_devices import are_few
+from overstory.kernels.columns import C1, C2, ONE, are_few, column
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -84,10 +84,10 @@ class Support(ABC, Generic[M_co]):
         """Return the cohort of each device, drawn uniformly."""
         many = self.mechanism.num_cohorts
         if many > MAX_COHORTS:
-            from overstory.kernels.small_devices import assign_seeds
+            from overstory.kernels.devices import assign_seeds
 
             return assign_seeds(key, many, num_devices)
-        from overstory.kernels.small_devices import assign_cohorts
+        from overstory.kernels.devices import assign_cohorts
 
         return assign_cohorts(key, many, num_devices)
 

@@ -37,7 +37,7 @@ class OneHotSupport(Support[BitMechanism]):
     def _simulate(
         self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey, num_bits: int
     ) -> Words:
-        from overstory.kernels.small_devices import simulate_bits
+        from overstory.kernels.devices import simulate_bits
 
         rounds = self.mechanism.rounds
         return simulate_bits(

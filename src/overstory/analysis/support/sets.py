@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.support.base import Cohorts, StreamKey, Support, Words, chosen, pooled
 from overstory.analysis.support.positions import symbols_of
+from overstory.kernels.columns import are_few
+from overstory.kernels.few import below
 from overstory.kernels.random.chacha import blocks, key_words
-from overstory.kernels.small_devices import are_few, below
 from overstory.protocol.encodings.finite_fields import Field, is_prime
 from overstory.protocol.encodings.sets import Projective, Subsets
 from overstory.protocol.errors import ParameterError
@@ -51,7 +52,7 @@ class SubsetSupport(SetSupport):
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:  # noqa: ARG002
         """Draw subsets; they are memoized, so all reports of a device are one."""
-        from overstory.kernels.small_devices import simulate_subsets
+        from overstory.kernels.devices import simulate_subsets
 
         return simulate_subsets(
             table[symbols],

@@ -43,7 +43,7 @@ class SymbolSupport(Support[SymbolMechanism]):
         encoded, rounds = self.encode(table, symbols, cohorts), self.mechanism.rounds
         alphas = [int(channel.alpha * ONE) for channel in (rounds.permanent, rounds.instantaneous)]
         permanent, instantaneous = (None if alpha == ONE else alpha for alpha in alphas)
-        from overstory.kernels.small_devices import simulate_symbols
+        from overstory.kernels.devices import simulate_symbols
 
         reported = simulate_symbols(
             encoded,

@@ -1,4 +1,4 @@
-"""Many devices' reports at once: positions of a symbol, permanent channel, instantaneous channel.
+"""Reports of bits by the tile: positions of a symbol, permanent channel, instantaneous channel.
 
 **Which random word is which** (the tests hold a plain twin).  The words of a report are split into groups of 8, 4, 2
 or 1, largest first; group ``g`` has ``w`` words.  A stream of ChaCha blocks is read as little-endian 64-bit words:
@@ -20,23 +20,201 @@ its permanent responses by BLAKE2b. Twelve rounds are enough for that (the best 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from overstory.kernels.bits.tiles import name_instantaneous, simulate_rows
-from overstory.kernels.columns import MOST_DEVICES
-from overstory.kernels.compiled import in_parts, kernel
-from overstory.kernels.random.bernoulli import ALL, GROUP, ONE, digits_needed
-from overstory.kernels.random.streams import LANES, fill_blocks, key_words
+from overstory.kernels.compiled import kernel
+from overstory.kernels.random.bernoulli import (
+    ALL,
+    ALWAYS_READ,
+    BITS,
+    GROUP,
+    LESS,
+    ONE,
+    RESULT,
+    ROWS,
+    SECTION,
+    compact_lanes,
+    compare_block,
+    digits_needed,
+    find_open,
+    finish_channel,
+    start_channel,
+    store_results,
+)
+from overstory.kernels.random.streams import LANES, fill_blocks
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
+    U32 = NDArray[np.uint32]
     Channel = tuple[int, int]
 
+BLOCKS = 32  # most blocks of a group: 32 digits of 8 words
+ROUNDS = 12
 
-def _digit_table(channel: Channel) -> NDArray[np.uint32]:
+
+@kernel
+def encode_tile(positions: Any, symbols: Any, cohorts: Any, tile: Any, first_row: Any, word: Any, rows: Any) -> None:
+    """Set the bits of each device's symbol in the rows of one group; devices outside the table's rows stay 0."""
+    for at in range(rows * LANES):
+        tile[BITS * SECTION + at] = 0
+    num_symbols, num_hashes, skipped = np.uint64(positions.shape[1]), np.uint64(positions.shape[2]), np.uint64(2 * word)
+    flat = positions.reshape(-1)
+    start, stop = max(0, -first_row), min(LANES, symbols.size - first_row)
+    # Unsigned, an index needs no test for a negative one.
+    for lane in range(np.uint64(start), np.uint64(max(start, stop))):
+        device = np.uint64(first_row + np.int64(lane))
+        # positions[cohort, symbol, 0] of the flat table.
+        entry = (np.uint64(cohorts[device]) * num_symbols + np.uint64(symbols[device])) * num_hashes
+        for i in range(num_hashes):
+            position = np.uint64(flat[entry + i])
+            row = (position >> np.uint64(5)) - skipped
+            if row < np.uint64(rows):  # else of a later group, or of an earlier one and wrapped round
+                tile[row * np.uint64(LANES) + lane] |= np.uint32(1) << np.uint32(position & np.uint64(31))
+
+
+@kernel
+def name_permanent(names: Any, symbols: Any, cohorts: Any, first_row: Any, device: Any) -> None:
+    """Name the permanent blocks of a tile: device, cohort, symbol."""
+    start, stop = max(0, -first_row), min(LANES, symbols.size - first_row)
+    those, whose = symbols[first_row + start : first_row + stop], cohorts[first_row + start : first_row + stop]
+    for lane in range(stop - start):
+        names[start + lane] = np.uint32(device + start + lane)
+        cohort = np.uint32(whose[lane]) << np.uint32(16)
+        names[LANES + start + lane] = np.uint32((device + start + lane) >> 32) | cohort
+        names[2 * LANES + start + lane] = np.uint32(those[lane])
+
+
+@kernel
+def name_instantaneous(names: Any, column: Any, report_index: Any) -> None:
+    """Name the instantaneous blocks of a tile: column, report index."""
+    for lane in range(LANES):
+        names[lane] = (column + lane) & 0xFFFFFFFF
+        names[LANES + lane] = (column + lane) >> 32
+        names[2 * LANES + lane] = report_index
+
+
+@kernel
+def apply_channel(
+    channel: Any, group: Any, rows: Any, valid: Any, words: Any, first: Any, filled: Any, room: Any
+) -> None:
+    """Send a tile's bits through one channel, computing as few blocks as decide every bit.
+
+    ``channel`` is what `simulate_bits` makes of one, ``room`` the tile and the columns that go with it.  The stream
+    begins at row ``first`` of the first block, which ``words`` already holds if ``filled``.
+    """
+    _, key, rounds, thresholds, digits, depth = channel
+    tile, names, is_open, origin, kept = room
+    # Before any digit every place with a threshold in 1 .. 2^32 - 1 is undecided: U and t agree so far.
+    start_channel(tile, rows, valid, thresholds[0], thresholds[1])
+    for lane in range(LANES):
+        origin[lane] = lane
+    lanes, closed_up = LANES, False
+    digit, block = 0, 0
+    while digit < depth:
+        if block > 0 or not filled:
+            fill_blocks(key, group * BLOCKS + block, names, words, lanes, rounds)
+        # A block of 16 half words holds ROWS // rows digits of all the group's rows.
+        count = min(ROWS // rows, depth - digit)
+        compare_block(words, first * LANES, digits[2 * digit :], count, tile, rows, lanes)
+        digit, block = digit + count, block + 1
+        if ALWAYS_READ <= digit < depth:
+            # After j digits w bits are all decided with probability (1 - 2^-j)^w: leave out finished devices.
+            still_open = find_open(tile, is_open, kept, rows, lanes)
+            if still_open <= lanes - lanes // 8:
+                store_results(tile, origin, rows, lanes)
+                compact_lanes(tile, names, origin, kept, rows, still_open)
+                lanes, closed_up = still_open, True
+            if still_open == 0:
+                break
+    if closed_up:
+        store_results(tile, origin, rows, lanes)
+    finish_channel(tile, rows, RESULT if closed_up else LESS)
+
+
+@kernel
+def join(tile: Any, row: Any, lane: Any) -> Any:
+    """One word of a report from its two halves."""
+    low, high = np.uint64(tile[row * LANES + lane]), np.uint64(tile[row * LANES + LANES + lane])
+    return low | (high << np.uint64(32))
+
+
+@kernel
+def write_tile(tile: Any, out: Any, first_row: Any, word: Any, rows: Any) -> None:
+    """Turn a tile's columns into rows of packed reports; with one or two words LLVM does so by the vector."""
+    start, stop, words = max(0, -first_row), min(LANES, out.shape[0] - first_row), out.shape[1]
+    if words == 2:
+        pairs = out[first_row + start : first_row + stop].reshape(-1)
+        for lane in range(stop - start):
+            pairs[2 * lane], pairs[2 * lane + 1] = join(tile, 0, start + lane), join(tile, 2, start + lane)
+        return
+    flat = out.reshape(-1)
+    for row in range(0, rows, 2):
+        for lane in range(start, stop):
+            flat[(first_row + lane) * words + word + (row >> 1)] = join(tile, row, lane)
+
+
+@kernel
+def group_size(words: Any) -> Any:
+    """Words of the next group when ``words`` are left: 8, 4, 2 or 1."""
+    size = GROUP
+    while size > words:
+        size //= 2
+    return size
+
+
+@kernel
+def devices_in_a_block(size: Any, depth: Any) -> Any:
+    """How many devices' instantaneous words fit one block of 8: 8, 4, 2 or 1."""
+    share = 1
+    while share < 8 and 2 * share * size * depth <= 8:
+        share *= 2
+    return share
+
+
+@kernel
+def simulate_rows(
+    positions: Any,
+    permanent: Any,
+    fresh: Any,
+    valid: Any,
+    index: Any,
+    symbols: Any,
+    cohorts: Any,
+    device: Any,
+    out: Any,
+) -> None:
+    """Fill ``out`` for consecutive devices from number ``device`` on; every array's row 0 is that device's."""
+    tile, names, is_open = np.zeros(4 * SECTION, np.uint32), np.zeros(3 * LANES, np.uint32), np.zeros(LANES, np.uint32)
+    room = (tile, names, is_open, np.zeros(LANES, np.uint64), np.zeros(LANES + 1, np.uint64))
+    words, fresh_words = np.empty(16 * LANES, np.uint32), np.empty(16 * LANES, np.uint32)
+    group, word = 0, 0
+    while word < out.shape[1]:
+        size = group_size(out.shape[1] - word)
+        # Two 32-bit rows a word; `share` devices read one instantaneous block.
+        rows, inside, share = 2 * size, valid[2 * word :], devices_in_a_block(size, fresh[5])
+        held = np.int64(-1)  # which tile of shared blocks `fresh_words` holds
+        for number in range(device // LANES, (device + out.shape[0] - 1) // LANES + 1):
+            first_row = number * LANES - device
+            encode_tile(positions, symbols, cohorts, tile, first_row, word, rows)
+            if permanent[0]:
+                name_permanent(names, symbols, cohorts, first_row, number * LANES)
+                apply_channel(permanent, group, rows, inside, words, 0, False, room)
+            if fresh[0]:
+                shared, first = number // share, number % share * (ROWS // share)
+                name_instantaneous(names, shared * LANES, index)
+                apply_channel(fresh, group, rows, inside, fresh_words, first, share > 1 and held == shared, room)
+                held = shared
+            write_tile(tile, out, first_row, word, rows)
+        group, word = group + 1, word + size
+
+
+def _digit_table(channel: Channel) -> U32:
     """Each digit of ``raise_zero``, and where ``keep_one`` has another, in every place of a word."""
     keep_one, raise_zero = (threshold % ONE for threshold in channel)
     table = np.zeros(2 * (32 + GROUP), dtype=np.uint32)
@@ -47,117 +225,25 @@ def _digit_table(channel: Channel) -> NDArray[np.uint32]:
     return table
 
 
-def _checked(positions: NDArray[Any], symbols: NDArray[Any], cohorts: NDArray[Any], num_bits: int) -> None:
-    """Refuse what would read or write outside an array."""
-    if positions.ndim != 3 or positions.dtype.kind not in "iu":
-        raise ValueError(
-            f"positions must be integers of shape (cohorts, symbols, hashes), not {positions.dtype} {positions.shape}"
-        )
-    if symbols.ndim != 1 or symbols.shape != cohorts.shape:
-        raise ValueError(f"symbols {symbols.shape} and cohorts {cohorts.shape} must be columns of one length")
-    for name, values, limit in (
-        ("positions", positions, num_bits),
-        ("symbols", symbols, positions.shape[1]),
-        ("cohorts", cohorts, positions.shape[0]),
-    ):
-        unsigned = values.view(
-            f"u{values.dtype.itemsize}"
-        )  # a negative number is a very large one: one pass tests both ends
-        if values.size and int(unsigned.max()) >= limit:
-            raise ValueError(f"{name} must be in 0 .. {limit - 1}, not {int(values.min())} .. {int(values.max())}")
-
-
-def _for_kernel(channel: Channel | None, key: bytes, domain: bytes, rounds: int) -> tuple[Any, ...]:
+def _for_kernel(key: U32, channel: Channel | None) -> tuple[Any, ...]:
     """What the kernels need: is there a channel, key, rounds, thresholds, digits, how many of them matter."""
     thresholds = channel or (ONE, 0)
-    if not all(0 <= threshold <= ONE for threshold in thresholds):
-        raise ValueError(f"thresholds must be in 0 .. 2 ** 32, not {thresholds}")
-    columns = np.array(thresholds, dtype=np.int64)
-    return (
-        channel is not None,
-        key_words(key, domain),
-        rounds,
-        columns,
-        _digit_table(thresholds),
-        digits_needed(*thresholds),
-    )
+    limits = np.array(thresholds, dtype=np.int64)
+    return channel is not None, key, ROUNDS, limits, _digit_table(thresholds), digits_needed(*thresholds)
 
 
-def simulate_bits(
+def bit_core(
     positions: NDArray[Any],
-    symbols: NDArray[np.int32],
-    cohorts: NDArray[np.uint16],
-    permanent: Channel | None,
-    instantaneous: Channel | None,
-    key: bytes,
-    *,
+    permanent: tuple[U32, Channel | None],
+    fresh: tuple[U32, Channel | None],
     num_bits: int,
-    first_device: int = 0,
-    report_index: int = 0,
-    threads: int | None = None,
-    out: NDArray[np.uint64] | None = None,
-) -> NDArray[np.uint64]:
-    """One report from each of many devices.
-
-    Parameters
-    ----------
-    positions : integer array of shape (num_cohorts, num_symbols, num_hashes)
-        The bits that a symbol sets in a cohort; one-hot is one cohort and one hash.
-    symbols : int32[n]
-        Each device's symbol.
-    cohorts : uint16[n]
-        Each device's cohort.
-    permanent, instantaneous : (keep_one, raise_zero) or None
-        Thresholds of the two channels, 0 to 2 ** 32 for probabilities 0 to 1; None changes nothing.
-    key : bytes
-        32 bytes; the same key gives the same reports.
-    first_device : int
-        Number of the first row's device.  Each device's randomness is its own: a device gets the same report in
-        whatever rows it is computed with.
-    report_index : int
-        Which of the devices' reports.  The permanent response does not depend on it.
-    out : uint64[n, words], optional
-        Where to write; made unless given.
-
-    Returns
-    -------
-    uint64[n, words]
-        Packed reports (see docs/explanation/architecture.md).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> one_hot = np.arange(3, dtype=np.uint16).reshape(1, 3, 1)
-    >>> symbols, cohorts = np.array([2, 0], dtype=np.int32), np.zeros(2, dtype=np.uint16)
-    >>> simulate_bits(one_hot, symbols, cohorts, None, None, bytes(32), num_bits=3)
-    array([[4],
-           [1]], dtype=uint64)
-    """
-    symbols, cohorts = np.ascontiguousarray(symbols, np.int32), np.ascontiguousarray(cohorts, np.uint16)
-    _checked(positions, symbols, cohorts, num_bits)
-    if not (first_device >= 0 and first_device + symbols.size <= MOST_DEVICES and 0 <= report_index < ONE):
-        raise ValueError(
-            f"device numbers must be below 2 ** 48 and report_index below 2 ** 32, not {first_device}, {report_index}"
-        )
-    # ceil(num_bits / 64) words; `valid` masks the places past num_bits, one 32-bit half at a time.
-    words = -(-num_bits // 64)
-    if out is None:
-        out = np.empty((symbols.size, words), dtype=np.uint64)
-    elif out.shape != (symbols.size, words) or out.dtype != np.uint64 or not out.flags.c_contiguous:
-        raise ValueError(
-            f"out must be a C-contiguous uint64 array of shape {(symbols.size, words)}, not {out.dtype} {out.shape}"
-        )
-    first, second = _for_kernel(permanent, key, b"perm-v1", 12), _for_kernel(instantaneous, key, b"inst-v1", 12)
-    valid = np.array([(1 << max(0, min(32, num_bits - 32 * row))) - 1 for row in range(2 * words)], dtype=np.uint32)
-    table = np.ascontiguousarray(positions)
-
-    def part(start: int, stop: int) -> None:
-        rows = slice(start, stop)
-        device = first_device + start
-        simulate_rows(table, symbols[rows], cohorts[rows], first, second, valid, device, report_index, out[rows])
-
-    in_parts(part, symbols.size, threads, smallest=16 * LANES, align=8 * LANES)
-    return out
+    index: int,
+) -> Callable[..., None]:
+    """Return the compiled core of `overstory.kernels.devices.simulate_bits`; each channel comes with its key."""
+    # `valid` masks the places past num_bits, one 32-bit half of a word at a time.
+    halves = range(2 * -(-num_bits // 64))
+    valid = np.array([(1 << max(0, min(32, num_bits - 32 * row))) - 1 for row in halves], dtype=np.uint32)
+    return partial(simulate_rows, positions, _for_kernel(*permanent), _for_kernel(*fresh), valid, index)
 
 
 @kernel
@@ -176,30 +262,3 @@ def cohort_rows(key: Any, num_cohorts: Any, device: Any, out: Any) -> None:
             many = np.uint64(num_cohorts)
             # (U num_cohorts) >> 64 from halves: num_cohorts is below 2^32, so no product overflows.
             out[row - device] = (high * many + ((low * many) >> np.uint64(32))) >> np.uint64(32)
-
-
-def assign_cohorts(key: bytes, num_cohorts: int, n: int, first_device: int = 0) -> NDArray[np.uint16]:
-    """Cohort of each of ``n`` devices, a function of (key, device); each cohort's probability is exact to 2 ** -64.
-
-    Parameters
-    ----------
-    key : bytes
-        32 bytes.
-
-    Returns
-    -------
-    uint16[n]
-    """
-    if not 1 <= num_cohorts <= 1 << 16:
-        raise ValueError(f"num_cohorts must be in 1 .. 65536, not {num_cohorts}")
-    if not (first_device >= 0 and n >= 0 and first_device + n <= MOST_DEVICES):
-        raise ValueError(f"device numbers must be below 2 ** 48, not {first_device} .. {first_device + n}")
-    out = np.empty(n, dtype=np.uint16)
-    words = key_words(key, b"cohort-1")
-    in_parts(
-        lambda start, stop: cohort_rows(words, num_cohorts, first_device + start, out[start:stop]),
-        n,
-        None,
-        smallest=64 * LANES,
-    )
-    return out

@@ -21,16 +21,17 @@ two, low half first: the probability of each point is right to 2 ** -64.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from overstory.kernels.columns import ONE, set_column
-from overstory.kernels.compiled import in_parts, kernel
+from overstory.kernels.columns import ONE, check_threshold, device_columns, fill_rows
+from overstory.kernels.compiled import kernel
 from overstory.kernels.random.streams import LANES, fill_blocks, key_words
 from overstory.kernels.sets.finite_fields import field_of, inverse, opposite, plus, times
 from overstory.kernels.sets.planes import check_space, count_plane_support, points_of
-from overstory.kernels.symbols.simulation import ROUNDS, SMALLEST, below, name_devices
+from overstory.kernels.symbols.simulation import ROUNDS, below, name_devices
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -104,7 +105,7 @@ def draw_point(symbol: Any, inside: Any, drawn: Any, field: Any, starts: Any, ro
 
 
 @kernel
-def point_rows(key: Any, symbols: Any, field: Any, starts: Any, inside: Any, device: Any, out: Any) -> None:
+def point_rows(key: Any, field: Any, starts: Any, inside: Any, symbols: Any, device: Any, out: Any) -> None:
     """Draw the points of consecutive devices from number ``device`` on."""
     names, words = np.zeros(3 * LANES, np.uint32), np.empty(16 * LANES, np.uint32)
     room, nobody = np.zeros((3, starts.size), np.int64), np.zeros(LANES, np.uint32)
@@ -159,14 +160,9 @@ def simulate_points(
     """
     check_space(field_size, dimension)
     starts = points_of(field_size, dimension)
-    symbols = set_column(symbols, int(starts[dimension]), inside, first_device)
+    (symbols,) = device_columns(first_device, symbols=(symbols, int(starts[dimension])))
+    check_threshold("inside", inside)
     if starts[dimension] > ONE:
         raise ValueError(f"the space has {starts[dimension]} points: at most 2 ** 32 are numbered in 32 bits")
-    field, derived = field_of(field_size), key_words(key, b"points-1")
-    out = np.empty(symbols.size, np.uint32)
-
-    def part(start: int, stop: int) -> None:
-        point_rows(derived, symbols[start:stop], field, starts, inside, first_device + start, out[start:stop])
-
-    in_parts(part, out.size, threads, smallest=SMALLEST)
-    return out
+    core = partial(point_rows, key_words(key, b"points-1"), field_of(field_size), starts, inside)
+    return fill_rows((symbols,), np.empty(symbols.size, np.uint32), first_device, lambda: core, threads=threads)

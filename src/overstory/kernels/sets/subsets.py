@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from overstory.kernels.columns import set_column
-from overstory.kernels.compiled import in_parts, kernel
-from overstory.kernels.random.streams import LANES, fill_blocks, key_words
+from overstory.kernels.compiled import kernel
+from overstory.kernels.random.streams import LANES, fill_blocks
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 ROUNDS = 12
-SMALLEST = LANES  # devices worth a thread
 WORD = np.uint64(63)
 ONE_BIT = np.uint64(1)
 
@@ -101,50 +101,10 @@ def subset_rows(
         put_own(mine, left, domain_size, subset_size, bits, width)
 
 
-def simulate_subsets(
-    symbols: NDArray[Any],
-    domain_size: int,
-    subset_size: int,
-    inside: int,
-    key: bytes,
-    *,
-    first_device: int = 0,
-    threads: int | None = None,
-) -> NDArray[np.uint64]:
-    """One subset from each of many devices.
+def subset_core(key: NDArray[np.uint32], domain_size: int, subset_size: int, inside: int) -> Callable[..., None]:
+    """Return the compiled core of `overstory.kernels.devices.simulate_subsets`: it fills rows that are zero."""
 
-    Parameters
-    ----------
-    symbols : int32[n]
-        Each device's value.
-    key : bytes
-        32 bytes; the same key gives the same subsets.
-    first_device : int
-        Number of the first row's device; a device's subset does not depend on the rows beside it.
+    def core(symbols: NDArray[np.uint32], device: int, out: NDArray[np.uint64]) -> None:
+        subset_rows(key, symbols, domain_size, subset_size, inside, device, out.reshape(-1), out.shape[1])
 
-    Returns
-    -------
-    uint64[n, words]
-        Packed indicator bits (see docs/explanation/architecture.md).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> simulate_subsets(np.array([0, 2]), 3, 2, 0, bytes(32))
-    array([[6],
-           [3]], dtype=uint64)
-    """
-    if not 2 <= domain_size <= 1 << 31:
-        raise ValueError(f"domain_size must be in 2 .. 2 ** 31, not {domain_size}")
-    if not 1 <= subset_size < domain_size:
-        raise ValueError(f"subset_size must be in 1 .. {domain_size - 1}, not {subset_size}")
-    symbols = set_column(symbols, domain_size, inside, first_device)
-    width, derived = -(-domain_size // 64), key_words(key, b"subsets1")
-    out = np.zeros((symbols.size, width), np.uint64)
-
-    def part(start: int, stop: int) -> None:
-        bits = out[start:stop].reshape(-1)
-        subset_rows(derived, symbols[start:stop], domain_size, subset_size, inside, first_device + start, bits, width)
-
-    in_parts(part, symbols.size, threads, smallest=SMALLEST)
-    return out
+    return core

@@ -21,17 +21,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from overstory.kernels.bits.simulation import cohort_rows
-from overstory.kernels.columns import ONE, check_devices, check_threshold, column
-from overstory.kernels.compiled import in_parts, kernel
-from overstory.kernels.random.streams import LANES, fill_blocks, key_words
+from overstory.kernels.compiled import kernel
+from overstory.kernels.random.streams import LANES, fill_blocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    U32 = NDArray[np.uint32]
+    Keyed = tuple[U32, int | None]
+    """A key, and the probability of keeping a symbol over 2 ** 32."""
+
 ROUNDS = 12
 SHARE = 4  # devices served by an instantaneous block
-SMALLEST = 16 * LANES  # devices worth a thread
 
 
 @kernel
@@ -96,96 +97,13 @@ def instantaneous_rows(key: Any, index: Any, symbols: Any, threshold: Any, size:
         row = stop
 
 
-def simulate_symbols(
-    symbols: NDArray[Any],
-    cohorts: NDArray[Any],
-    num_symbols: int,
-    permanent: int | None,
-    instantaneous: int | None,
-    key: bytes,
-    *,
-    first_device: int = 0,
-    report_index: int = 0,
-    threads: int | None = None,
-) -> NDArray[np.uint32]:
-    """One reported symbol from each of many devices.
-
-    Parameters
-    ----------
-    symbols : int32[n] or uint32[n]
-        Each device's symbol, below ``num_symbols``.
-    cohorts : uint32[n]
-        Each device's cohort.
-    permanent, instantaneous : int or None
-        alpha of the two channels over 2 ** 32: the symbol is kept with probability alpha, and any of the k is drawn
-        otherwise; None changes nothing.
-    key : bytes
-        32 bytes; the same key gives the same reports.
-    first_device : int
-        Number of the first row's device; a device's report does not depend on the rows beside it.
-    report_index : int
-        Which of the devices' reports.  The permanent symbol does not depend on it.
-
-    Returns
-    -------
-    uint32[n]
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> simulate_symbols(np.array([2, 0, 1]), np.zeros(3, np.uint32), 3, None, None, bytes(32))
-    array([2, 0, 1], dtype=uint32)
-    """
-    if not 1 <= num_symbols <= 1 << 31:
-        raise ValueError(f"num_symbols must be in 1 .. 2 ** 31, not {num_symbols}")
-    symbols = column("symbols", symbols, num_symbols)
-    cohorts = column("cohorts", cohorts, ONE, symbols.size)
-    check_devices(first_device, symbols.size)
-    check_threshold("permanent", ONE if permanent is None else permanent)
-    check_threshold("instantaneous", ONE if instantaneous is None else instantaneous)
-    if not 0 <= report_index < ONE:
-        raise ValueError(f"report_index must be below 2 ** 32, not {report_index}")
-    memoized, fresh = key_words(key, b"symperm1"), key_words(key, b"syminst1")
-    out = symbols.copy()
-
-    def part(start: int, stop: int) -> None:
-        mine, device = out[start:stop], first_device + start
-        if permanent is not None:
-            whose = cohorts[start:stop], symbols[start:stop]
-            permanent_rows(memoized, *whose, permanent, num_symbols, device, mine)
-        if instantaneous is not None:
-            instantaneous_rows(fresh, report_index, mine, instantaneous, num_symbols, device, mine)
-
-    in_parts(part, symbols.size, threads, smallest=SMALLEST, align=SHARE * LANES)
-    return out
-
-
-def assign_seeds(key: bytes, num_cohorts: int, n: int, first_device: int = 0) -> NDArray[np.uint32]:
-    """Return each device's cohort among up to 2 ** 31; see `overstory.kernels.bits.simulation.assign_cohorts`.
-
-    Parameters
-    ----------
-    key : bytes
-        32 bytes.
-
-    Returns
-    -------
-    uint32[n]
-        Each cohort's probability is exact to 2 ** -64.
-
-    Examples
-    --------
-    >>> int(assign_seeds(bytes(32), 1 << 31, 10).max()) < 1 << 31
-    True
-    """
-    if not 1 <= num_cohorts <= 1 << 31:
-        raise ValueError(f"num_cohorts must be in 1 .. 2 ** 31, not {num_cohorts}")
-    check_devices(first_device, n)
-    out, words = np.empty(n, dtype=np.uint32), key_words(key, b"cohort-1")
-    in_parts(
-        lambda start, stop: cohort_rows(words, num_cohorts, first_device + start, out[start:stop]),
-        n,
-        None,
-        smallest=64 * LANES,
-    )
-    return out
+def symbol_rows(
+    permanent: Keyed, fresh: Keyed, num_symbols: int, index: int, symbols: U32, cohorts: U32, device: int, out: U32
+) -> None:
+    """Send symbols through both channels: the compiled core of `overstory.kernels.devices.simulate_symbols`."""
+    (key, alpha), (fresh_key, fresh_alpha) = permanent, fresh
+    out[:] = symbols
+    if alpha is not None:
+        permanent_rows(key, cohorts, symbols, alpha, num_symbols, device, out)
+    if fresh_alpha is not None:
+        instantaneous_rows(fresh_key, index, out, fresh_alpha, num_symbols, device, out)
