@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, text
 
-from overstory.collector.server import queued
+from overstory.collector.http.listening import queued
 from overstory.collector.settings import UpkeepIntervals
 from overstory.collector.store import StoreError, open_store
 from overstory.collector.store.compaction import CHUNKS, INBOX, Compacted, InboxAges

@@ -13,7 +13,7 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import SupportCounts
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
-from overstory.queries.counts import PeriodCounts, RemoteError, counted_from_json, parse_range, read_remote, read_store
+from overstory.queries import PeriodCounts, RemoteError, parse_range, read_remote, read_store
 from overstory.queries.estimates import EstimateOptions, read_estimates
 
 REGISTRY = """
@@ -256,7 +256,7 @@ def test_json_and_csv_agree(store):
 def test_counts_survive_json_and_show_as_csv(store):
     store.other = {(20_701, OLD): 2}
     counted = read_store(store, COLOUR, 20_700, 20_702)
-    again = counted_from_json(COLOUR, json.loads(json.dumps(counted.to_json())))
+    again = PeriodCounts.from_json(COLOUR, json.loads(json.dumps(counted.to_json())))
     assert again.counts == counted.counts
     assert (again.first, again.last, again.others) == (20_700, 20_702, counted.others)
     header, *lines = csv.reader(counted.csv_lines())
@@ -288,9 +288,9 @@ def test_other_json_is_refused(store, spoil):
     parsed = read_store(store, COLOUR).to_json()
     spoil(parsed)
     with pytest.raises(ParameterError):
-        counted_from_json(COLOUR, parsed)
+        PeriodCounts.from_json(COLOUR, parsed)
     with pytest.raises(ParameterError):
-        counted_from_json(COLOUR, [])
+        PeriodCounts.from_json(COLOUR, [])
 
 
 def test_ranges_are_labels_and_days_of_shorter_periods():
@@ -358,8 +358,8 @@ def test_a_collector_that_refuses_is_quoted(served, key):
         read_remote(served.url, "x", COLOUR)
     served.extra = {}
     for status, body, said in (
-        (200, b"<html>", "no JSON"),
-        (200, b"[" * 100_000, "no JSON"),
+        (200, b"<html>", "not JSON"),
+        (200, b"[" * 100_000, "not JSON"),
         (500, b"[" * 60_000, "500"),
         (500, b"[1]", "500"),
         (500, b'{"detail": 7}', "500"),

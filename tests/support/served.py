@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Self
 
-from overstory.collector.server import Listening, Server, _config
+from overstory.collector.http.listening import Listening
+from overstory.collector.server import Server, _config
 from overstory.collector.service import Collector
 from overstory.collector.settings import Limits, UpkeepIntervals
 from overstory.protocol.metrics import MetricRegistry

@@ -5,17 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import importlib.util
-import ipaddress
 import signal
 import socket
-import ssl
-import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
@@ -23,6 +18,7 @@ import uvicorn
 
 from overstory import __version__
 from overstory.collector.app import build_app
+from overstory.collector.http.listening import Listening, ServingError, queued
 from overstory.collector.log import LOG, SparseLog, log_event
 from overstory.collector.service import Collector
 from overstory.collector.store import Store
@@ -45,61 +41,6 @@ SWEEP: Final = 10
 """Every so many ticks it is looked whose answers are not taken."""
 
 
-class ServingError(OverstoryError):
-    """A collector that cannot listen, or could not end as it should."""
-
-
-@dataclass(frozen=True, slots=True)
-class Listening:
-    """Where and how.
-
-    Attributes
-    ----------
-    host, port
-        The address; port 0 is any that is free.
-    certificate, key
-        PEM files, for TLS; else plain HTTP, for a proxy on the same machine.
-    grace
-        Seconds between the signal to end and the end of listening: posts are refused with Retry-After meanwhile, and
-        a load balancer sees that this collector is not ready.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = 8000
-    certificate: Path | None = None
-    key: Path | None = None
-    grace: float = 1.0
-
-    @property
-    def exposed(self) -> bool:
-        """Whether tokens and reports would cross a network in the clear.
-
-        Examples
-        --------
-        >>> Listening("127.0.0.1").exposed, Listening("0.0.0.0").exposed, Listening("localhost").exposed
-        (False, True, False)
-        """
-        if self.certificate is not None:
-            return False
-        try:
-            return not ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host != "localhost"
-
-    def bind(self) -> socket.socket:
-        """Return a socket that is bound there."""
-        try:
-            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            family, _, _, _, address = found[0]
-            bound = socket.socket(family, socket.SOCK_STREAM)
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bound.bind(address)
-        except (OSError, OverflowError, UnicodeError) as error:  # of a name that is no host's
-            said = getattr(error, "strerror", None) or str(error)
-            raise ServingError(f"cannot listen on {self.host}:{self.port}: {said}") from error
-        return bound
-
-
 class Server(uvicorn.Server):
     """uvicorn's server with another beginning and end: it says where it listens, and refuses posts before it stops.
 
@@ -111,19 +52,19 @@ class Server(uvicorn.Server):
         config: uvicorn.Config,
         collector: Collector,
         listening: Listening,
-        told: Callable[[str], None],
+        announce: Callable[[str], None],
         reread: Callable[[], MetricRegistry] | None = None,
     ) -> None:
         super().__init__(config)
-        self._collector, self._listening, self._told, self._reread = collector, listening, told, reread
+        self._collector, self._listening, self._announce, self._reread = collector, listening, announce, reread
         self._ends_at = float("inf")
         self._reloading = asyncio.Lock()
         self._reloads: set[asyncio.Task[None]] = set()
-        self._said_closing = False
+        self._closing_logged = False
         self._bound: socket.socket | None = None
         self._unaccepted, self._accepted = 0, set[int]()
         self._ticks, self._faults = 0, SparseLog(LOG)
-        self._short = False
+        self._memory_was_short = False
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Serve until the end; an event loop that stops for want of memory goes on where it was."""
@@ -171,16 +112,16 @@ class Server(uvicorn.Server):
             scheme = "https" if self.config.is_ssl else "http"
             host, port = sockets[0].getsockname()[:2]
             address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
-            store, facts = self._collector.store.url, _facts(self._collector.registry)
+            store, facts = self._collector.store.url, _describe(self._collector.registry)
             log_event(
-                f"overstory {__version__} serves {address}: {_said(facts)}, store {store}",
+                f"overstory {__version__} serves {address}: {_registry_text(facts)}, store {store}",
                 event="start",
                 version=__version__,
                 address=address,
                 store=store,
                 **facts,
             )
-            self._told(f"listening on {address}")
+            self._announce(f"listening on {address}")
 
     def _reload_soon(self) -> None:
         if not self._collector.endpoint.closing:
@@ -216,14 +157,16 @@ class Server(uvicorn.Server):
         registry = await asyncio.to_thread(self._reread)
         before = self._collector.registry.digest
         await asyncio.to_thread(self._collector.renew, registry)
-        facts = _facts(registry)
+        facts = _describe(registry)
         changed = "as before" if registry.digest == before else "changed"
-        log_event(f"reloaded: {_said(facts)}, {changed}", event="reload", changed=registry.digest != before, **facts)
+        log_event(
+            f"reloaded: {_registry_text(facts)}, {changed}", event="reload", changed=registry.digest != before, **facts
+        )
 
     async def _reload_certificate(self) -> None:
         if self._listening.certificate is None or self.config.ssl is None:
             return
-        await asyncio.to_thread(_check_certificate, self._listening)
+        await asyncio.to_thread(self._listening.check_certificate)
         # Within the loop: a handshake between the new certificate and its key would fail.
         self.config.ssl.load_cert_chain(self._listening.certificate, self._listening.key)
 
@@ -235,8 +178,8 @@ class Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Say whether it is time to end, and hang up on senders that take no answers; asked ten times a second."""
-        if self._collector.endpoint.closing and not self._said_closing:
-            self._said_closing = True
+        if self._collector.endpoint.closing and not self._closing_logged:
+            self._closing_logged = True
             log_event(
                 f"stopping: posts are refused; it stops listening in {self._listening.grace:g} s", event="stopping"
             )
@@ -254,11 +197,11 @@ class Server(uvicorn.Server):
 
     def _say_whether_memory_is_short(self) -> None:
         short = self._collector.endpoint.reserve.short
-        if short and not self._short:
+        if short and not self._memory_was_short:
             LOG.error("memory is short: reports are refused with 503 until there is more, senders will retry")
-        elif self._short and not short:
+        elif self._memory_was_short and not short:
             LOG.warning("there is memory again: reports are taken")
-        self._short = short
+        self._memory_was_short = short
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, and end."""
@@ -291,20 +234,11 @@ class Server(uvicorn.Server):
         LOG.warning("senders were not accepted any more: listening again")
 
 
-def queued(listening: socket.socket) -> int:
-    """Return how many connections wait to be accepted; 0 where the system does not say."""
-    if not sys.platform.startswith("linux"):
-        return 0
-    # struct tcp_info: 8 bytes, then rto, ato, snd_mss, rcv_mss and unacked, which of a listening socket is its queue.
-    facts = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 28)
-    return int.from_bytes(facts[24:28], sys.byteorder)
-
-
-def _facts(registry: MetricRegistry) -> dict[str, Any]:
+def _describe(registry: MetricRegistry) -> dict[str, Any]:
     return {"registry": registry.version, "digest": registry.digest.hex(), "metrics": len(registry)}
 
 
-def _said(facts: dict[str, Any]) -> str:
+def _registry_text(facts: dict[str, Any]) -> str:
     metrics = "metric" if facts["metrics"] == 1 else "metrics"
     return f"registry {facts['registry']} (digest {facts['digest']}), {facts['metrics']} {metrics}"
 
@@ -312,13 +246,13 @@ def _said(facts: dict[str, Any]) -> str:
 def serve(
     collector: Collector,
     listening: Listening,
-    told: Callable[[str], None] = print,
+    announce: Callable[[str], None] = print,
     reread: Callable[[], MetricRegistry] | None = None,
 ) -> None:
     """Serve until a signal ends it, then commit what is queued and close the store."""
     collector.tokens.refresh()  # a store that does not answer is told of before anything listens
     with listening.bind() as bound:
-        server = Server(_config(collector, listening), collector, listening, told, reread)
+        server = Server(_config(collector, listening), collector, listening, announce, reread)
         _freeze_garbage_collector()
         try:
             server.run(sockets=[bound])
@@ -347,9 +281,7 @@ def _freeze_garbage_collector() -> None:
 
 
 def _config(collector: Collector, listening: Listening) -> uvicorn.Config:
-    for file in (listening.certificate, listening.key):
-        if file is not None and not file.is_file():
-            raise ServingError(f"{file}: there is no such file; TLS needs a certificate and its key in PEM")
+    listening.check_certificate()
     config = uvicorn.Config(
         build_app(collector),
         http=_http(collector),
@@ -367,19 +299,8 @@ def _config(collector: Collector, listening: Listening) -> uvicorn.Config:
         ssl_certfile=listening.certificate,
         ssl_keyfile=listening.key,
     )
-    if listening.certificate is not None:
-        _check_certificate(listening)
     config.load()
     return config
-
-
-def _check_certificate(listening: Listening) -> None:
-    """See that certificate and key can be read and belong together, before anything uses them."""
-    assert listening.certificate is not None
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(listening.certificate, listening.key)
-    except OSError as error:  # an SSLError is one
-        raise ServingError(f"{listening.certificate}: no certificate and key that belong together: {error}") from error
 
 
 def _http(collector: Collector) -> Any:

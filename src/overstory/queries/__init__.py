@@ -13,14 +13,11 @@ if TYPE_CHECKING:
     from overstory.queries.counts import (
         CountsStore,
         PeriodCounts,
-        RemoteError,
-        counted_from_json,
         parse_range,
-        read_remote,
-        read_remote_metric,
         read_store,
     )
     from overstory.queries.estimates import EstimateOptions, EstimateSeries, PeriodEstimate, read_estimates
+    from overstory.queries.remote import RemoteError, read_remote, read_remote_metric
 
 __all__ = [
     "CountsStore",
@@ -29,7 +26,6 @@ __all__ = [
     "PeriodCounts",
     "PeriodEstimate",
     "RemoteError",
-    "counted_from_json",
     "parse_range",
     "read_estimates",
     "read_remote",
@@ -45,12 +41,11 @@ __getattr__, __dir__ = lazy_names(
         "CountsStore": "queries.counts",
         "PeriodEstimate": "queries.estimates",
         "EstimateSeries": "queries.estimates",
-        "RemoteError": "queries.counts",
-        "counted_from_json": "queries.counts",
+        "RemoteError": "queries.remote",
         "parse_range": "queries.counts",
         "read_estimates": "queries.estimates",
-        "read_remote": "queries.counts",
-        "read_remote_metric": "queries.counts",
+        "read_remote": "queries.remote",
+        "read_remote_metric": "queries.remote",
         "read_store": "queries.counts",
     },
 )

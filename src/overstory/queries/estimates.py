@@ -181,7 +181,7 @@ def read_estimates(
     Parameters
     ----------
     counted
-        From `read_store`, or `counted_from_json`.
+        Support counts, from `read_store` or `read_remote`.
     kind
         See `Aggregation`. In one period a device reports once, so ``per-period`` supposes nothing about devices.
     options

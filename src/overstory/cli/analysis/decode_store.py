@@ -50,7 +50,7 @@ def _metric(args: argparse.Namespace) -> Metric:
         from overstory.protocol.metrics import load_registry
 
         return load_registry(args.registry)[args.metric]
-    from overstory.queries.counts import read_remote_metric
+    from overstory.queries.remote import read_remote_metric
 
     metric = read_remote_metric(args.url, args.metric)
     if args.candidates:
@@ -65,7 +65,7 @@ def _counted(args: argparse.Namespace, metric: Metric) -> PeriodCounts:
 
     first, last = parse_range(metric, args.first, args.last)
     if args.url:
-        from overstory.queries.counts import read_remote
+        from overstory.queries.remote import read_remote
 
         token = args.token if args.token is not None else token_of_environment("ADMIN")
         return read_remote(args.url, token, metric, first, last)

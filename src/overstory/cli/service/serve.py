@@ -89,9 +89,10 @@ def run(args: argparse.Namespace) -> int:
     check_settings(args)
     if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can be obeyed: what it asks for is under way
+    from overstory.collector.http.listening import Listening
     from overstory.collector.log import LOG, begin_log
     from overstory.collector.promises import check_promises
-    from overstory.collector.server import Listening, serve
+    from overstory.collector.server import serve
     from overstory.collector.service import Collector
     from overstory.collector.settings import Limits, UpkeepIntervals
 
@@ -119,12 +120,7 @@ def run(args: argparse.Namespace) -> int:
         intervals=UpkeepIntervals(compact=args.compact_every, within=args.compact_within),
         open_writes=args.open_writes,
     )
-    serve(
-        collector,
-        listening,
-        told=lambda line: print(line, flush=True),
-        reread=read_registry,
-    )
+    serve(collector, listening, announce=lambda line: print(line, flush=True), reread=read_registry)
     return 0
 
 

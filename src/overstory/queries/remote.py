@@ -1,0 +1,149 @@
+"""Counts and metrics of a collector, asked for over HTTP."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from http.client import HTTPException
+from typing import Any, Final
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+from overstory.protocol.errors import FormatError, OverstoryError
+from overstory.protocol.metrics import Metric, metric_from_json
+from overstory.protocol.wire.reasons import check_token, problem_detail
+from overstory.queries.counts import PeriodCounts
+
+MOST_BYTES: Final = 1 << 30
+"""A longer answer is not read to its end: no counts are as large."""
+
+
+class RemoteError(OverstoryError):
+    """A collector cannot be reached, or refuses, or its answer cannot be read."""
+
+
+def read_remote(
+    url: str, token: str, metric: Metric, first: int | None = None, last: int | None = None, *, timeout: float = 60.0
+) -> PeriodCounts:
+    """Ask the collector at `url` for the counts of a range of periods; by default of all periods with reports.
+
+    Parameters
+    ----------
+    url
+        The collector's address: ``https://collector.example``.
+    token
+        An admin token of that collector.
+    metric
+        The metric, with the parameters whose reports are read.
+    first, last
+        Numbers of periods, both included; None: the first or the last period with reports.
+    timeout
+        How long to wait for the collector, in seconds.
+
+    Raises
+    ------
+    RemoteError
+        When the collector cannot be reached, or refuses.
+    ParameterError
+        When the answer holds no counts of this metric and these parameters.
+
+    Examples
+    --------
+    >>> from overstory.protocol.metrics import parse_registry
+    >>> from overstory.protocol.metrics.registry import EXAMPLE
+    >>> read_remote("http://127.0.0.1:1", "", parse_registry(EXAMPLE)["colour"])
+    Traceback (most recent call last):
+    overstory.queries.remote.RemoteError: ...
+    """
+    ends = {name: None if p is None else metric.period.label(p) for name, p in (("from", first), ("to", last))}
+    query = urlencode({name: label for name, label in ends.items() if label is not None})
+    address = f"{_checked_url(url)}/v1/metrics/{quote(metric.id)}/counts" + (f"?{query}" if query else "")
+    return PeriodCounts.from_json(metric, _fetch_json(address, token, timeout))
+
+
+def read_remote_metric(url: str, name: str, *, timeout: float = 60.0) -> Metric:
+    """Ask the collector at `url` for a metric of its public registry, which has no candidates.
+
+    Parameters
+    ----------
+    url
+        The collector's address: ``https://collector.example``.
+    name
+        The metric's id in the collector's registry.
+    timeout
+        How long to wait for the collector, in seconds.
+
+    Raises
+    ------
+    RemoteError
+        When the collector cannot be reached, or this version cannot read its answer.
+
+    Examples
+    --------
+    >>> read_remote_metric("http://127.0.0.1:1", "colour")
+    Traceback (most recent call last):
+    overstory.queries.remote.RemoteError: ...
+    """
+    address = f"{_checked_url(url)}/v1/metrics/{quote(name, safe='')}"
+    try:
+        return metric_from_json(_fetch_json(address, "", timeout))
+    except FormatError as error:
+        raise RemoteError(f"{address}: {error}; give --registry FILE") from error
+
+
+def _checked_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and bool(parts.netloc) and not parts.query and not parts.fragment
+    except ValueError:  # half an IPv6 address
+        usable = False
+    if not usable:
+        raise RemoteError(f"{url!r} is no collector's address: give one such as https://collector.example")
+    return url.rstrip("/")
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """Follows no redirect: a token goes to the given address and to no other."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Refuse."""
+
+
+def _fetch_json(address: str, token: str, timeout: float) -> Any:
+    headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {check_token(token)}"} if token else {})
+    try:
+        request = Request(address, headers=headers)  # noqa: S310 - the scheme was checked
+        with build_opener(_NoRedirects).open(request, timeout=timeout) as response:
+            raw = response.read(MOST_BYTES + 1)
+    except HTTPError as error:
+        raise RemoteError(f"{address}: {_refusal(error, token)}") from error
+    except (URLError, HTTPException, OSError, ValueError) as error:
+        raise RemoteError(f"{address}: no answer from a collector: {getattr(error, 'reason', error)}") from error
+    if len(raw) > MOST_BYTES:
+        raise RemoteError(f"{address}: the answer has more than {MOST_BYTES >> 30} GiB: ask for fewer periods")
+    return _parse_json(address, raw)
+
+
+def _parse_json(address: str, raw: bytes) -> Any:
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise RemoteError(f"{address}: the answer is not JSON: is a collector listening there?") from error
+
+
+def _refusal(error: HTTPError, token: str) -> str:
+    if error.code == HTTPStatus.UNAUTHORIZED:
+        problem = "the collector does not take this token" if token else "the collector wants an admin token"
+        return f"{problem}: give one with --token or OVERSTORY_ADMIN_TOKEN ({_reason(error)})"
+    return f"the collector refused ({error.code}): {_reason(error)}"
+
+
+def _reason(error: HTTPError) -> str:
+    """Return the collector's sentence, or the name of the status."""
+    try:
+        problem = json.loads(error.read(1 << 16))
+    except (ValueError, RecursionError, HTTPException, OSError):
+        problem = None
+    detail = problem_detail(problem) if isinstance(problem, dict) else None
+    return str(error.reason) if detail is None else detail
