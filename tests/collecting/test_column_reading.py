@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from overstory.files.columns.reader import blocks, columns_of
-from overstory.protocol.domains.domains import Bins
+from overstory.protocol.domains import Bins
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.trial.bins import chosen_bins, count_bins, quantile, round_bins, symbols
 from overstory.trial.column import MANY_NUMBERS, Column, all_numbers, read_population

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import overstory
-from overstory.protocol.domains.domains import Bins
+from overstory.protocol.domains import Bins
 from overstory.protocol.errors import ParameterError
 from overstory.trial.column import Column, read_population
 from overstory.trial.run import TrialBudget, collect

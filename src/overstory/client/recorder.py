@@ -14,7 +14,6 @@ from overstory.client.state.changed_metrics import keep
 from overstory.client.state.lifetimes import ends_at
 from overstory.client.state.memo import ALL_VALUES, NEAREST_STEPS, NOTHING, Response, Tagger
 from overstory.client.state.outbox import RowState
-from overstory.protocol.domains import Domain
 from overstory.protocol.wire.batch import encode_reports
 from overstory.protocol.wire.upload import Upload, encode_upload
 
@@ -211,7 +210,7 @@ class MetricRecorder:
 
     def _nearest_tag(self, symbol: int) -> bytes:
         """Walk outward from a symbol until one was reported; of two as near, the lower; else the first."""
-        size = self.metric.domain.size if isinstance(self.metric.domain, Domain) else 0
+        size = self.metric.domain.size or 0
         for step in range(1, min(NEAREST_STEPS, size) + 1):
             for neighbour in (symbol - step, symbol + step):
                 if 0 <= neighbour < size and (tag := self._tagger.tag(neighbour)) in self._responses:

@@ -44,7 +44,6 @@ def mistake(registry: MetricRegistry, name: object, value: object) -> ParameterE
     >>> print(mistake(parse_registry(EXAMPLE), "colour", "gren"))
     colour: 'gren' is not a category: choose one of 'red', 'green', 'blue'; did you mean green?
     """
-    from overstory.protocol.domains import Categories
     from overstory.protocol.errors import suggestion
     from overstory.protocol.metrics import UnknownMetricError
 
@@ -56,8 +55,7 @@ def mistake(registry: MetricRegistry, name: object, value: object) -> ParameterE
     except UnknownMetricError as error:
         return error
     except Exception as error:  # noqa: BLE001 - a value of the program's own class may raise anything
-        names = metric.domain.names if isinstance(metric.domain, Categories) else ()
-        return ParameterError(f"{name}: {error}{suggestion(value, names)}")
+        return ParameterError(f"{name}: {error}{suggestion(value, metric.domain.choices)}")
     return None
 
 

@@ -12,11 +12,11 @@ from overstory.planning.detection import critical_value
 from overstory.planning.needs import plan_from_needs
 from overstory.planning.sample_size import smallest_share
 from overstory.privacy.attacks.linkability import Linkability, linkability
-from overstory.protocol.domains import Domain
+from overstory.protocol.domains import AnyDomain
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.metrics import RegistryError, Strings, parse_registry
+from overstory.protocol.metrics import RegistryError, parse_registry
 from overstory.protocol.metrics.metric_table import NOT_PLANNED, Folder, read_domain
 from overstory.protocol.metrics.registry import read_root
 from overstory.protocol.metrics.toml_fields import Fields
@@ -174,7 +174,7 @@ def _planned(name: str, fields: Fields, folder: Folder | None) -> Planned | None
     domain, candidates = read_domain(quiet, folder)
     if domain is None or quiet.faults:
         return None
-    known = STRINGS if isinstance(domain, Strings) else WINDOW if "epsilon_window" in needs.table else SYMBOLS
+    known = STRINGS if domain.size is None else WINDOW if "epsilon_window" in needs.table else SYMBOLS
     before = len(needs.faults)
     needs.unknown(known)
     reports = needs.required("reports", "how many reports are expected")
@@ -205,11 +205,11 @@ def _on_one_line(place: TomlPosition) -> bool:
 
 
 def _derived(
-    name: str, domain: Domain | Strings, candidates: tuple[str, ...] | None, needs: Mapping[str, Any], reports: int
+    name: str, domain: AnyDomain, candidates: tuple[str, ...] | None, needs: Mapping[str, Any], reports: int
 ) -> Planned:
     if reports < 1:
         raise ParameterError(f"reports = {reports!r}: give how many reports are expected, a whole number above 0")
-    if isinstance(domain, Strings):
+    if domain.size is None:
         return _for_strings(name, candidates, needs, reports)
     if "epsilon_window" in needs:
         return _for_a_window(name, domain.size, needs, reports)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from overstory.files.columns.layout import Form
 from overstory.files.columns.reader import ANY_FORM, BLOCK, blocks
 from overstory.files.io import Advance
-from overstory.protocol.domains.domains import Bins
+from overstory.protocol.domains import Bins
 from overstory.trial.population import I64, Population, empty
 
 SAMPLE: Final = 100_000

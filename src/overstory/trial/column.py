@@ -13,7 +13,7 @@ from overstory.files.candidates import read_candidates
 from overstory.files.columns.layout import Form
 from overstory.files.columns.reader import ANY_FORM, NO_NUMBERS
 from overstory.files.io import Advance
-from overstory.protocol.domains.domains import Bins
+from overstory.protocol.domains import Bins
 from overstory.protocol.errors import ParameterError
 from overstory.trial.bins import chosen_bins, count_bins
 from overstory.trial.population import ANOTHER, MOST_VALUES, Population, TooManyValuesError, count_devices, count_values

@@ -13,7 +13,7 @@ from overstory.analysis.postprocess.processed import Processed
 from overstory.analysis.support.simulation import Rng, generator
 from overstory.analysis.tables.columns import Label, coded, label_text, labels_from, read_column, read_numbers
 from overstory.privacy.text import epsilon_text
-from overstory.protocol.domains.domains import Bins
+from overstory.protocol.domains import Bins
 from overstory.protocol.encodings.base import whole_number
 from overstory.protocol.errors import ParameterError
 from overstory.trial.bins import round_bins, symbols

@@ -20,10 +20,9 @@ from overstory.privacy.attacks.posterior import posterior
 from overstory.privacy.payload_terms import disclosure_of
 from overstory.privacy.registry.cost import unchanged_cost
 from overstory.privacy.text import plural
-from overstory.protocol.domains import Bins, Integers
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism, Report
-from overstory.protocol.metrics.metric import Metric, Strings
+from overstory.protocol.metrics.metric import Metric
 
 MOST_CANDIDATES: Final = 20_000
 SHOWN: Final = 5
@@ -80,7 +79,7 @@ def infer(metric: Metric, reports: Sequence[Report]) -> Inference | str:
         return f"nothing consistent: {error}"
     best = sorted(believed.items(), key=lambda pair: -pair[1])
     best = best if len(best) == SHOWN + 1 else best[:SHOWN]  # a row for all others would be as long
-    beliefs = tuple(Belief(_label(metric, value), probability) for value, probability in best)
+    beliefs = tuple(Belief(metric.domain.label(value), probability) for value, probability in best)
     promised = unchanged_cost(metric, len(reports))
     return Inference(len(reports), len(values), prior, beliefs, promised.epsilon, promised.words)
 
@@ -92,11 +91,7 @@ def _values(metric: Metric) -> Sequence[Hashable] | str:
         return "the registry at hand has no list of candidates, so there is nothing to compare"
     if len(labels) > MOST_CANDIDATES:
         return f"{len(labels)} candidates are more than are computed here ({MOST_CANDIDATES})"
-    return labels if isinstance(metric.domain, Strings) else range(len(labels))
-
-
-def _label(metric: Metric, value: Any) -> str:
-    return str(value) if isinstance(metric.domain, Strings) else metric.labels[value]
+    return metric.domain.encodings(labels)
 
 
 @dataclass(frozen=True)
@@ -172,9 +167,7 @@ def explain(state: State, metric: Metric, value: Any) -> Explanation:
 def read_value(metric: Metric, text: str) -> Any:
     """Return the value that a text stands for in a metric's domain."""
     try:
-        if isinstance(metric.domain, Integers):
-            return int(text)
-        return float(text) if isinstance(metric.domain, Bins) else text
+        return metric.domain.read(text)
     except ValueError:
         raise ParameterError(f"{metric.id}: {text!r} is no number, and this metric takes one") from None
 
@@ -229,7 +222,7 @@ OVER_CAP: Final = {
 
 
 def _encoded(metric: Metric, encoded: Any) -> str:
-    if isinstance(metric.domain, Strings):
+    if metric.domain.size is None:
         return f"the string {encoded!r}"
     return f'"{metric.labels[encoded]}", symbol {encoded} of 0 .. {metric.domain.size - 1}'
 

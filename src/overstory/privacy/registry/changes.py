@@ -23,9 +23,7 @@ from typing import Final
 from overstory.privacy.payload_terms import terms_of
 from overstory.privacy.terms import add_up
 from overstory.privacy.text import epsilon_text
-from overstory.protocol.domains import Categories, Domain
-from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget, Strings
+from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
 
 NUMBERS: Final = (2, 3, 5, 10, 20, 50, 100)
 CHANGES: Final = (2, 5, 10)
@@ -170,14 +168,13 @@ def _said(epsilon: float) -> str:
 
 def _of_the_domain(old: Metric, new: Metric) -> Iterator[Change]:
     """Other values for the symbols: of a value that had another one, two permanent responses are out."""
-    before, after, terms = old.domain, new.domain, terms_of(new.mechanism)
-    named = [(one.names, one.other) for one in (before, after) if isinstance(one, Categories)]
-    if len(named) == 2 and named[0] == named[1]:
+    forms = [{**metric.domain.canonical(), "ordered": None} for metric in (old, new)]
+    if forms[0] == forms[1]:
         said = "the categories' order has a meaning now, or has none any more: values keep their symbols"
         yield Change(new.id, "domain", Kind.HARMLESS, said)
         return
-    kept = old.mechanism.digest == new.mechanism.digest and not terms.fresh  # other parameters: said already
-    if kept and _renumbered(before, after):
+    terms, same = terms_of(new.mechanism), old.mechanism.digest == new.mechanism.digest
+    if same and not terms.fresh and new.domain.renumbers(old.domain):  # of other parameters a line says so already
         both = _said(add_up([(2, terms.epsilon_permanent)]))
         said = (
             "a value whose symbol is another now gets a second permanent response, and the first is out: all reports "
@@ -185,23 +182,6 @@ def _of_the_domain(old: Metric, new: Metric) -> Iterator[Change]:
         )
         yield Change(new.id, "domain", Kind.WEAKENS, said)
     yield Change(new.id, "domain", Kind.BREAKS, "symbols stand for other values, and so do stored counts")
-
-
-def _renumbered(old: Domain | Strings, new: Domain | Strings) -> bool:
-    """Whether a value has a symbol in both domains, and not the same one."""
-    if isinstance(old, Categories) and isinstance(new, Categories):
-        pairs = ([_symbol(domain, name) for domain in (old, new)] for name in {*old.labels, *new.labels})
-        return any(None not in pair and pair[0] != pair[1] for pair in pairs)
-    forms = [{key: said for key, said in domain.canonical().items() if key != "outside"} for domain in (old, new)]
-    return forms[0] != forms[1]
-
-
-def _symbol(domain: Categories, name: str) -> int | None:
-    """Return the symbol of a name, or None where it has none."""
-    try:
-        return domain.symbol(name)
-    except ParameterError:
-        return None
 
 
 def _of_the_cap(old: Metric, new: Metric) -> Iterator[Change]:

@@ -16,8 +16,7 @@ from overstory.privacy.registry.cost import MetricCost, metric_cost
 from overstory.privacy.registry.totals import TotalCost
 from overstory.privacy.statements import PrivacyStatement, statement
 from overstory.privacy.text import plural
-from overstory.protocol.domains import Bins, Categories, Domain, Integers
-from overstory.protocol.metrics import Metric, Strings
+from overstory.protocol.metrics import Metric
 
 SHOWN: Final = (1, 2, 3, 5, 10)
 MOST_CHANGES: Final = 100
@@ -38,9 +37,6 @@ def metric_statement(metric: Metric, *, reports: Iterable[int] = (), delta: floa
     changes = {2, *asked, window if window <= MOST_CHANGES else 2} - {1}
     numbers = sorted({*SHOWN, *asked, window})
     return statement(metric.mechanism, reports=numbers, change_reports=sorted(changes), delta=delta)
-
-
-MOST_NAMES = 20
 
 
 @dataclass(frozen=True)
@@ -117,7 +113,10 @@ def _facts(metric: Metric, said: PrivacyStatement) -> Iterator[tuple[str, str]]:
     yield "Responsible", metric.owner
     if metric.attribute is not None:
         yield "What it tells of", f"{metric.attribute}, as every metric with this attribute does"
-    yield "What a report can be about", _domain(metric)
+    yield (
+        "What a report can be about",
+        metric.domain.describe(None if metric.candidates is None else len(metric.candidates)),
+    )
     yield "How often", how_often(metric)
     yield "How many values", how_many_values(metric)
     yield "Ends on", f"{metric.expires}: nothing is collected from then on, unless a reviewed change renews it"
@@ -126,36 +125,6 @@ def _facts(metric: Metric, said: PrivacyStatement) -> Iterator[tuple[str, str]]:
     given = ", ".join(f"{key} = {value}" for key, value in shown)
     yield "What could put a device's reports together", said.linkable.words()
     yield "How", f"{metric.mechanism.name} ({given}); randomized on the device, which never sends the value itself"
-
-
-def _domain(metric: Metric) -> str:
-    domain = metric.domain
-    if isinstance(domain, Strings):
-        if metric.candidates is not None:
-            return f"any text, hashed; {len(metric.candidates):,} texts are looked for (the file {domain.candidates})"
-        return "any text, hashed; which texts are looked for is decided later"
-    return _symbols(domain)
-
-
-def _symbols(domain: Domain) -> str:
-    if isinstance(domain, Categories):
-        names = ", ".join(domain.names[:MOST_NAMES]) + (", ..." if len(domain.names) > MOST_NAMES else "")
-        others = f"; any other value is reported as {'nothing' if domain.other is None else domain.other}"
-        return f"one of {domain.size}: {names}{others}"
-    if isinstance(domain, Integers):
-        return f"a whole number from {domain.minimum} to {domain.maximum}; {_outside(domain)}"
-    if isinstance(domain, Bins):
-        limits = f"from {domain.minimum:g} to {domain.maximum:g}"
-        return f"which of {domain.count} equal ranges {limits} a number lies in; {_outside(domain)}"
-    return f"one of {domain.size} values"
-
-
-def _outside(domain: Integers | Bins) -> str:
-    return {
-        "clamp": "one outside counts as the nearest",
-        "reject": "one outside is reported as nothing",
-        "separate": "one outside is reported as below or above, and not how far",
-    }[domain.outside]
 
 
 def how_often(metric: Metric) -> str:
@@ -167,7 +136,7 @@ def how_many_values(metric: Metric) -> str:
     """Say of how many different values a device can ever report, which is what its reports can cost."""
     if metric.mechanism.fresh:
         return "any number: all noise is drawn afresh, so what counts is the number of reports"
-    size = None if isinstance(metric.domain, Strings) else metric.domain.size
+    size = metric.domain.size
     if metric.max_values is None or (size is not None and metric.max_values >= size):
         return "any number" if size is None else f"all {size} that there are"
     then = {

@@ -16,9 +16,8 @@ from overstory.privacy.registry.changes import lifetime_epsilon
 from overstory.privacy.registry.totals import budget_words
 from overstory.privacy.terms import add_up
 from overstory.privacy.text import epsilon_text
-from overstory.protocol.domains import Categories, Domain
 from overstory.protocol.encodings.base import DEFAULT_SEEDS, SEEDS
-from overstory.protocol.metrics import Fault, Metric, MetricRegistry, Strings
+from overstory.protocol.metrics import Fault, Metric, MetricRegistry
 from overstory.protocol.metrics.metric_table import EARLIER_NAME, RENAME
 from overstory.protocol.metrics.toml_positions import positions
 
@@ -108,16 +107,10 @@ def _caps(metric: Metric, written: set[str | int]) -> Iterator[tuple[str, str]]:
             yield str(key), "has no effect without max_values"
     elif terms.fresh:
         yield "max_values", "has no effect on privacy: all noise is drawn afresh, and every report adds its own"
-    elif not isinstance(metric.domain, Strings) and cap >= metric.domain.size:
+    elif metric.domain.size is not None and cap >= metric.domain.size:
         yield "max_values", f"has no effect: the domain has {metric.domain.size} values"
-    elif not metric.nothing_is_spare and _refuses(metric.domain):
+    elif not metric.nothing_is_spare and metric.domain.refuses:
         yield "max_values", "a value outside the domain is reported as nothing, which takes one of these places"
-
-
-def _refuses(domain: Domain | Strings) -> bool:
-    """Whether a value of the right type may be outside the domain."""
-    refused = getattr(domain, "outside", None) == "reject"
-    return refused or (isinstance(domain, Categories) and domain.other is None)
 
 
 def registry_notes(registry: MetricRegistry) -> Iterator[str]:

@@ -5,18 +5,59 @@ that is none of them, and what a symbol is called. It draws no randomness, so it
 but it must give one answer everywhere, so no answer here depends on how a division was rounded.
 """
 
-from overstory.protocol.domains.domains import MAX_SIZE, Bins, Categories, Domain, Integers, domain_from
-from overstory.protocol.domains.numbers import Outside, finite, limits, refusal
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from overstory.protocol.domains.domains import MAX_SIZE, AnyDomain, Categories, Domain, Strings
+from overstory.protocol.domains.numbers import Bins, Integers, Outside
+from overstory.protocol.errors import ParameterError
 
 __all__ = [
     "MAX_SIZE",
+    "AnyDomain",
     "Bins",
     "Categories",
     "Domain",
     "Integers",
     "Outside",
+    "Strings",
     "domain_from",
-    "finite",
-    "limits",
-    "refusal",
 ]
+
+_KINDS: Final[Mapping[str, tuple[Callable[..., Domain], Mapping[str, str]]]] = {
+    "categories": (Categories, {}),
+    "integers": (Integers, {"min": "minimum", "max": "maximum"}),
+    "bins": (Bins, {"min": "minimum", "max": "maximum"}),
+}
+
+
+def domain_from(canonical: Mapping[str, Any]) -> Domain:
+    """Return the domain of a canonical form.
+
+    Parameters
+    ----------
+    canonical
+        The parameters by name, as `Domain.canonical` gives them; "domain" names the kind.
+
+    Raises
+    ------
+    ParameterError
+        When the kind is unknown, a parameter is missing or unknown, or a value is wrong.
+
+    Examples
+    --------
+    >>> domain_from({"domain": "bins", "min": 0, "max": 2, "count": 100}).size
+    100
+    """
+    given = dict(canonical)
+    kind = given.pop("domain", None)
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise ParameterError(f"there is no domain {kind!r}: choose one of {', '.join(_KINDS)}")
+    build, names = _KINDS[kind]
+    try:
+        return build(**{names.get(key, key): value for key, value in given.items()})
+    except TypeError as error:
+        detail = str(error).partition("__init__() ")[2] or str(error)
+        raise ParameterError(f"domain {kind}: {detail}") from None

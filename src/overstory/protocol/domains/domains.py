@@ -1,34 +1,42 @@
-"""Domains: finite sets of values, numbered from 0.
+"""Domains: sets of values; a finite one is numbered from 0.
 
-Three kinds: named values, the integers of a range, and equal bins over a range of numbers; `canonical` forms are read
-back into domains.
+Here: what every domain answers, named values, and strings. `numbers` has whole numbers and equal bins.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
-from typing import Any, Final, get_args
+from typing import Any, ClassVar, Final
 
-from overstory.protocol.domains.numbers import Outside, beyond, check_outside, finite, limits, whole, with_ends
 from overstory.protocol.errors import ParameterError
 
 MAX_SIZE: Final = 1 << 20
 """The most symbols that a domain may have."""
+MOST_BYTES: Final = 1 << 16
+"""Of a string, in UTF-8."""
+MOST_NAMES: Final = 20
+"""As many names are listed in words."""
 
 
-class Domain(ABC):
-    """A finite set of values, numbered."""
+class AnyDomain(ABC):
+    """A set of values, finite or not."""
+
+    value_type: ClassVar[type[str | int | float]] = str  # what an application measures
+    candidates: str | None = None  # the file of candidates, where there is one
+    choices: tuple[str, ...] = ()  # the values, where they are named one by one
 
     @property
     @abstractmethod
-    def size(self) -> int:
-        """How many symbols there are."""
+    def size(self) -> int | None:
+        """How many symbols there are; None for strings."""
+
+    @property
+    @abstractmethod
+    def labels(self) -> tuple[str, ...]:
+        """What each symbol is called; empty for strings."""
 
     @property
     @abstractmethod
@@ -36,9 +44,56 @@ class Domain(ABC):
         """Whether neighbouring symbols are neighbouring values: whether ranges and smoothing mean anything."""
 
     @property
+    def refuses(self) -> bool:
+        """Whether a value of the right type may be outside."""
+        return False
+
     @abstractmethod
-    def labels(self) -> tuple[str, ...]:
-        """What each symbol is called."""
+    def encode(self, value: Any) -> Any:
+        """Return the symbol, or the string, that a mechanism takes for a value.
+
+        Raises
+        ------
+        ParameterError
+            When the value is outside.
+        """
+
+    def read(self, text: str) -> Any:
+        """Return the value that a text stands for; ValueError where it stands for none."""
+        return self.value_type(text)
+
+    @abstractmethod
+    def label(self, encoded: Any) -> str:
+        """Return what an encoded value is called."""
+
+    def examples(self) -> Sequence[Any]:
+        """Return a value for each symbol; none of strings."""
+        return ()
+
+    @abstractmethod
+    def encodings(self, labels: Sequence[str]) -> Sequence[Any]:
+        """Return what a mechanism takes for each of the labels that are estimated."""
+
+    @abstractmethod
+    def describe(self, num_candidates: int | None = None) -> str:
+        """Say to a person what a report can be about; of strings, with how many candidates, where they were read."""
+
+    @abstractmethod
+    def renumbers(self, old: AnyDomain) -> bool:
+        """Whether a value may have a symbol in both domains, and not the same one."""
+
+    @abstractmethod
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters that a report's meaning depends on, as JSON values."""
+
+
+class Domain(AnyDomain):
+    """A finite set of values, numbered."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many symbols there are."""
 
     @abstractmethod
     def symbol(self, value: Any) -> int:
@@ -49,6 +104,28 @@ class Domain(ABC):
         ParameterError
             When the value has none.
         """
+
+    @abstractmethod
+    def examples(self) -> tuple[Any, ...]:
+        """Return a value for each symbol."""
+
+    def encode(self, value: Any) -> int:
+        """Return the symbol; see `symbol`."""
+        return self.symbol(value)
+
+    def label(self, encoded: Any) -> str:
+        """Return the symbol's label."""
+        label: str = self.labels[encoded]
+        return label
+
+    def encodings(self, labels: Sequence[str]) -> Sequence[int]:
+        """Return the symbols."""
+        return range(len(labels))
+
+    def renumbers(self, old: AnyDomain) -> bool:
+        """Whether any parameter differs but what happens to values outside."""
+        forms = [{**domain.canonical(), "outside": None} for domain in (old, self)]
+        return forms[0] != forms[1]
 
     @abstractmethod
     def canonical(self) -> dict[str, Any]:
@@ -113,6 +190,16 @@ class Categories(Domain):
         """One symbol a name, and one for other values if there is a name for them."""
         return len(self.labels)
 
+    @property
+    def choices(self) -> tuple[str, ...]:  # type: ignore[override] # nobody sets it
+        """The names."""
+        return self.names
+
+    @property
+    def refuses(self) -> bool:
+        """Whether there is no name for other values."""
+        return self.other is None
+
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """The names."""
@@ -126,13 +213,32 @@ class Categories(Domain):
         """Return the number of the name."""
         if not isinstance(value, str):
             raise ParameterError(f"a category is a string, not {value!r}")
-        found = self._symbols.get(value)
-        if found is None and self.other is not None:
-            return self.size - 1
-        if found is None:
+        symbol = self.symbol_of(value)
+        if symbol is None:
             shown = ", ".join(map(repr, self.names[:8])) + (", ..." if len(self.names) > 8 else "")
             raise ParameterError(f"{value!r} is not a category: choose one of {shown}")
-        return found
+        return symbol
+
+    def symbol_of(self, name: str) -> int | None:
+        """Return the symbol of a name, that of other values, or None where there is none."""
+        return self._symbols.get(name, None if self.other is None else self.size - 1)
+
+    def examples(self) -> tuple[str, ...]:
+        """Return the names."""
+        return self.labels
+
+    def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - the names are the candidates
+        """Name the first of them, and say what happens to others."""
+        names = ", ".join(self.names[:MOST_NAMES]) + (", ..." if len(self.names) > MOST_NAMES else "")
+        others = "nothing" if self.other is None else self.other
+        return f"one of {self.size}: {names}; any other value is reported as {others}"
+
+    def renumbers(self, old: AnyDomain) -> bool:
+        """Whether a name has a symbol in both domains, and not the same one."""
+        if not isinstance(old, Categories):
+            return super().renumbers(old)
+        pairs = ((old.symbol_of(name), self.symbol_of(name)) for name in {*old.labels, *self.labels})
+        return any(None not in pair and pair[0] != pair[1] for pair in pairs)
 
     def canonical(self) -> dict[str, Any]:
         """Return the parameters."""
@@ -140,192 +246,55 @@ class Categories(Domain):
 
 
 @dataclass(frozen=True)
-class Integers(Domain):
-    """The whole numbers from `minimum` to `maximum`.
+class Strings(AnyDomain):
+    """Any string: which ones are looked for is decided when reports are decoded.
 
     Parameters
     ----------
-    minimum, maximum
-        The ends of the range, both included.
-    outside
-        What happens to other whole numbers: "clamp" to the nearest, "reject", or "separate" symbols for those below
-        (the first symbol) and above (the last).
-
-    Raises
-    ------
-    ParameterError
-        When the limits are no whole numbers or not in order.
+    candidates
+        The file of candidates, one per line, as the registry names it.
 
     Examples
     --------
-    >>> dice = Integers(1, 6, outside="separate")
-    >>> [dice.symbol(x) for x in (0, 1, 6, 99)], dice.labels[0], dice.labels[-1]
-    ([0, 1, 6, 7], 'below 1', 'above 6')
+    >>> Strings("engines.txt").encode("example.org")
+    'example.org'
     """
 
-    minimum: int
-    maximum: int
-    outside: Outside = "clamp"
+    candidates: str | None = None
 
-    def __post_init__(self) -> None:
-        check_outside(self.outside, get_args(Outside))
-        for name in ("minimum", "maximum"):
-            object.__setattr__(self, name, whole(name, getattr(self, name)))
-        check_size(self.maximum - self.minimum + 1, "whole numbers from minimum to maximum")
+    size = None
+    labels = ()
+    ordered = False
 
-    @property
-    def size(self) -> int:
-        """The whole numbers, and the symbols for those outside."""
-        return self.maximum - self.minimum + 1 + 2 * (self.outside == "separate")
+    def encode(self, value: Any) -> str:
+        """Return a string, or raise ParameterError for anything else.
 
-    @property
-    def ordered(self) -> bool:
-        """Always."""
-        return True
+        A string past 65,536 bytes of UTF-8 is refused: no candidate list holds it.
+        """
+        if not isinstance(value, str):
+            raise ParameterError(f"this metric takes a string, not {type(value).__name__}")
+        if len(value) > MOST_BYTES or len(value.encode("utf-8", "surrogatepass")) > MOST_BYTES:
+            raise ParameterError(f"a string of {len(value)} characters is too long: give at most {MOST_BYTES} bytes")
+        return value
 
-    @cached_property
-    def labels(self) -> tuple[str, ...]:
-        """The numbers in decimal digits."""
-        inside = tuple(str(x) for x in range(self.minimum, self.maximum + 1))
-        return with_ends(inside, self.outside, self.minimum, self.maximum)
+    def label(self, encoded: Any) -> str:
+        """Return the string."""
+        return str(encoded)
 
-    def symbol(self, value: Any) -> int:
-        """Return how far the number is above the minimum."""
-        number = whole("value", value)
-        if self.minimum <= number <= self.maximum:
-            return number - self.minimum + (self.outside == "separate")
-        return beyond(number, number < self.minimum, self)
+    def encodings(self, labels: Sequence[str]) -> Sequence[str]:
+        """Return the candidates."""
+        return labels
+
+    def describe(self, num_candidates: int | None = None) -> str:
+        """Say that it is any text, and how many are looked for."""
+        if num_candidates is None:
+            return "any text, hashed; which texts are looked for is decided later"
+        return f"any text, hashed; {num_candidates:,} texts are looked for (the file {self.candidates})"
+
+    def renumbers(self, old: AnyDomain) -> bool:
+        """Whether the other domain has symbols."""
+        return old.canonical() != self.canonical()
 
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
-        return {"domain": "integers", "min": self.minimum, "max": self.maximum, "outside": self.outside}
-
-
-@dataclass(frozen=True)
-class Bins(Domain):
-    """Equal bins over a range of numbers: the thesis's discrete unary encoding (DUE, chapter 4).
-
-    **Which bin owns an edge.** Bin i is ``edges[i] <= value < edges[i + 1]``; the last bin also owns its upper edge.
-    An edge is the float nearest to ``minimum + i (maximum - minimum) / count``, computed exactly from the decimal
-    numbers that the limits were written as; values are compared with edges, never divided. So 0.3 lies in the bin
-    that starts at 0.3, on every machine.
-
-    Parameters
-    ----------
-    minimum, maximum
-        The ends of the range: finite, the minimum below the maximum.
-    count
-        The number of bins; 1 is allowed only with symbols outside.
-    outside
-        What happens to finite values beyond the range: "clamp" to the nearest bin, "reject", or "separate" symbols
-        for those below (the first symbol) and above (the last). NaN and infinities are always refused.
-
-    Raises
-    ------
-    ParameterError
-        When the limits are not in order, or so close that bins would be empty.
-
-    Examples
-    --------
-    >>> energy = Bins(0, 1, 10)
-    >>> [energy.symbol(x) for x in (0.0, 0.29999, 0.3, 1.0, 7)]
-    [0, 2, 3, 9, 9]
-    >>> energy.labels[3], energy.labels[9]
-    ('[0.3, 0.4)', '[0.9, 1.0]')
-    """
-
-    minimum: float
-    maximum: float
-    count: int
-    outside: Outside = "clamp"
-
-    def __post_init__(self) -> None:
-        check_outside(self.outside, get_args(Outside))
-        object.__setattr__(self, "count", whole("count", self.count))
-        for name, limit in zip(("minimum", "maximum"), limits(self.minimum, self.maximum), strict=True):
-            object.__setattr__(self, name, limit)
-        if self.count < 1:
-            raise ParameterError(f"count = {self.count}: give at least 1 bin")
-        check_size(self.size, "bins")
-        if any(a >= b for a, b in pairwise(self.edges)):
-            raise ParameterError(
-                f"{self.count} bins from {self.minimum} to {self.maximum} are narrower than floats are apart: use fewer"
-            )
-
-    @cached_property
-    def edges(self) -> tuple[float, ...]:
-        """The count + 1 edges, ascending."""
-        low, high = _as_written(self.minimum), _as_written(self.maximum)
-        return tuple(float(low + (high - low) * i / self.count) for i in range(self.count + 1))
-
-    @property
-    def size(self) -> int:
-        """The bins, and the symbols for values outside."""
-        return self.count + 2 * (self.outside == "separate")
-
-    @property
-    def ordered(self) -> bool:
-        """Always."""
-        return True
-
-    @cached_property
-    def labels(self) -> tuple[str, ...]:
-        """The bins as intervals."""
-        edges = self.edges
-        inside = [f"[{a!r}, {b!r})" for a, b in pairwise(edges)]
-        inside[-1] = inside[-1][:-1] + "]"
-        return with_ends(tuple(inside), self.outside, self.minimum, self.maximum)
-
-    def symbol(self, value: Any) -> int:
-        """Return the number of the bin that owns the value."""
-        number = finite("value", value)
-        if self.minimum <= number <= self.maximum:
-            inside = min(bisect_right(self.edges, number) - 1, self.count - 1)
-            return inside + (self.outside == "separate")
-        return beyond(number, number < self.minimum, self)
-
-    def canonical(self) -> dict[str, Any]:
-        """Return the parameters."""
-        limits = {"min": self.minimum, "max": self.maximum}
-        return {"domain": "bins", **limits, "count": self.count, "outside": self.outside}
-
-
-def _as_written(limit: float) -> Fraction:
-    return Fraction(repr(limit)) if isinstance(limit, float) else Fraction(limit)
-
-
-_KINDS: Final[Mapping[str, tuple[Callable[..., Domain], Mapping[str, str]]]] = {
-    "categories": (Categories, {}),
-    "integers": (Integers, {"min": "minimum", "max": "maximum"}),
-    "bins": (Bins, {"min": "minimum", "max": "maximum"}),
-}
-
-
-def domain_from(canonical: Mapping[str, Any]) -> Domain:
-    """Return the domain of a canonical form.
-
-    Parameters
-    ----------
-    canonical
-        The parameters by name, as `Domain.canonical` gives them; "domain" names the kind.
-
-    Raises
-    ------
-    ParameterError
-        When the kind is unknown, a parameter is missing or unknown, or a value is wrong.
-
-    Examples
-    --------
-    >>> domain_from({"domain": "bins", "min": 0, "max": 2, "count": 100}).size
-    100
-    """
-    given = dict(canonical)
-    kind = given.pop("domain", None)
-    if not isinstance(kind, str) or kind not in _KINDS:
-        raise ParameterError(f"there is no domain {kind!r}: choose one of {', '.join(_KINDS)}")
-    build, names = _KINDS[kind]
-    try:
-        return build(**{names.get(key, key): value for key, value in given.items()})
-    except TypeError as error:
-        detail = str(error).partition("__init__() ")[2] or str(error)
-        raise ParameterError(f"domain {kind}: {detail}") from None
+        """Return the parameters: none."""
+        return {"domain": "strings"}

@@ -1,42 +1,24 @@
-"""Numbers and the ends of a range: what is a number at all, and what becomes of one outside."""
+"""Domains of numbers, whole or in equal bins: what is a number at all, and what becomes of one outside."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
 from numbers import Integral, Real
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, get_args
 
+from overstory.protocol.domains.domains import Domain, check_size
 from overstory.protocol.errors import ParameterError
 
 Outside = Literal["clamp", "reject", "separate"]
 """What happens to values beyond a range: the nearest inside, an error, or a symbol of their own on each side."""
 Number = int | float | Fraction | Decimal
-
-
-class Limited(Protocol):
-    """A domain over a range."""
-
-    @property
-    def minimum(self) -> float:
-        """The least value."""
-        ...
-
-    @property
-    def maximum(self) -> float:
-        """The largest value."""
-        ...
-
-    @property
-    def outside(self) -> Outside:
-        """What happens to other values."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """How many symbols there are."""
-        ...
 
 
 def finite(name: str, value: Any) -> Number:
@@ -128,13 +110,206 @@ def check_outside(outside: str, choices: tuple[str, ...]) -> None:
         raise ParameterError(f"outside = {outside!r}: choose one of {', '.join(choices)}")
 
 
-def with_ends(inside: tuple[str, ...], outside: Outside, low: float, high: float) -> tuple[str, ...]:
-    """Return the labels with those of the symbols outside, where there are such."""
-    return (f"below {low!r}", *inside, f"above {high!r}") if outside == "separate" else inside
+class Range(Domain):
+    """Numbers between two ends, and what becomes of those beyond."""
+
+    minimum: Any
+    maximum: Any
+    outside: Outside
+
+    @property
+    def ordered(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def refuses(self) -> bool:
+        """Whether numbers outside are rejected."""
+        return self.outside == "reject"
+
+    def _beyond(self, number: Number) -> int:
+        """Return the symbol of a number outside: the first or the last, unless it is refused."""
+        if self.outside == "reject":
+            raise refusal(number, self.minimum, self.maximum)
+        return 0 if number < self.minimum else self.size - 1
+
+    def _with_ends(self, inside: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the labels with those of the symbols outside, where there are such."""
+        separate = self.outside == "separate"
+        return (f"below {self.minimum!r}", *inside, f"above {self.maximum!r}") if separate else inside
+
+    def _examples_with_ends(self, inside: Iterable[Any]) -> tuple[Any, ...]:
+        return (self.minimum - 1, *inside, self.maximum + 1) if self.outside == "separate" else tuple(inside)
+
+    def _outside_words(self) -> str:
+        return {
+            "clamp": "one outside counts as the nearest",
+            "reject": "one outside is reported as nothing",
+            "separate": "one outside is reported as below or above, and not how far",
+        }[self.outside]
 
 
-def beyond(value: Number, below: bool, domain: Limited) -> int:  # noqa: FBT001 - which of the two ends
-    """Return the symbol of a value outside the range: the first or the last, unless it is refused."""
-    if domain.outside == "reject":
-        raise refusal(value, domain.minimum, domain.maximum)
-    return 0 if below else domain.size - 1
+@dataclass(frozen=True)
+class Integers(Range):
+    """The whole numbers from `minimum` to `maximum`.
+
+    Parameters
+    ----------
+    minimum, maximum
+        The ends of the range, both included.
+    outside
+        What happens to other whole numbers: "clamp" to the nearest, "reject", or "separate" symbols for those below
+        (the first symbol) and above (the last).
+
+    Raises
+    ------
+    ParameterError
+        When the limits are no whole numbers or not in order.
+
+    Examples
+    --------
+    >>> dice = Integers(1, 6, outside="separate")
+    >>> [dice.symbol(x) for x in (0, 1, 6, 99)], dice.labels[0], dice.labels[-1]
+    ([0, 1, 6, 7], 'below 1', 'above 6')
+    """
+
+    minimum: int
+    maximum: int
+    outside: Outside = "clamp"
+
+    value_type = int
+
+    def __post_init__(self) -> None:
+        check_outside(self.outside, get_args(Outside))
+        for name in ("minimum", "maximum"):
+            object.__setattr__(self, name, whole(name, getattr(self, name)))
+        check_size(self.maximum - self.minimum + 1, "whole numbers from minimum to maximum")
+
+    @property
+    def size(self) -> int:
+        """The whole numbers, and the symbols for those outside."""
+        return self.maximum - self.minimum + 1 + 2 * (self.outside == "separate")
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The numbers in decimal digits."""
+        inside = tuple(str(x) for x in range(self.minimum, self.maximum + 1))
+        return self._with_ends(inside)
+
+    def symbol(self, value: Any) -> int:
+        """Return how far the number is above the minimum."""
+        number = whole("value", value)
+        if self.minimum <= number <= self.maximum:
+            return number - self.minimum + (self.outside == "separate")
+        return self._beyond(number)
+
+    def examples(self) -> tuple[Any, ...]:
+        """Return the numbers, and one less and one more where those outside have symbols."""
+        return self._examples_with_ends(range(self.minimum, self.maximum + 1))
+
+    def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - the numbers are the candidates
+        """Say which numbers, and what happens to others."""
+        return f"a whole number from {self.minimum} to {self.maximum}; {self._outside_words()}"
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters."""
+        return {"domain": "integers", "min": self.minimum, "max": self.maximum, "outside": self.outside}
+
+
+@dataclass(frozen=True)
+class Bins(Range):
+    """Equal bins over a range of numbers: the thesis's discrete unary encoding (DUE, chapter 4).
+
+    **Which bin owns an edge.** Bin i is ``edges[i] <= value < edges[i + 1]``; the last bin also owns its upper edge.
+    An edge is the float nearest to ``minimum + i (maximum - minimum) / count``, computed exactly from the decimal
+    numbers that the limits were written as; values are compared with edges, never divided. So 0.3 lies in the bin
+    that starts at 0.3, on every machine.
+
+    Parameters
+    ----------
+    minimum, maximum
+        The ends of the range: finite, the minimum below the maximum.
+    count
+        The number of bins; 1 is allowed only with symbols outside.
+    outside
+        What happens to finite values beyond the range: "clamp" to the nearest bin, "reject", or "separate" symbols
+        for those below (the first symbol) and above (the last). NaN and infinities are always refused.
+
+    Raises
+    ------
+    ParameterError
+        When the limits are not in order, or so close that bins would be empty.
+
+    Examples
+    --------
+    >>> energy = Bins(0, 1, 10)
+    >>> [energy.symbol(x) for x in (0.0, 0.29999, 0.3, 1.0, 7)]
+    [0, 2, 3, 9, 9]
+    >>> energy.labels[3], energy.labels[9]
+    ('[0.3, 0.4)', '[0.9, 1.0]')
+    """
+
+    minimum: float
+    maximum: float
+    count: int
+    outside: Outside = "clamp"
+
+    value_type = float
+
+    def __post_init__(self) -> None:
+        check_outside(self.outside, get_args(Outside))
+        object.__setattr__(self, "count", whole("count", self.count))
+        for name, limit in zip(("minimum", "maximum"), limits(self.minimum, self.maximum), strict=True):
+            object.__setattr__(self, name, limit)
+        if self.count < 1:
+            raise ParameterError(f"count = {self.count}: give at least 1 bin")
+        check_size(self.size, "bins")
+        if any(a >= b for a, b in pairwise(self.edges)):
+            raise ParameterError(
+                f"{self.count} bins from {self.minimum} to {self.maximum} are narrower than floats are apart: use fewer"
+            )
+
+    @cached_property
+    def edges(self) -> tuple[float, ...]:
+        """The count + 1 edges, ascending."""
+        low, high = _as_written(self.minimum), _as_written(self.maximum)
+        return tuple(float(low + (high - low) * i / self.count) for i in range(self.count + 1))
+
+    @property
+    def size(self) -> int:
+        """The bins, and the symbols for values outside."""
+        return self.count + 2 * (self.outside == "separate")
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The bins as intervals."""
+        edges = self.edges
+        inside = [f"[{a!r}, {b!r})" for a, b in pairwise(edges)]
+        inside[-1] = inside[-1][:-1] + "]"
+        return self._with_ends(tuple(inside))
+
+    def symbol(self, value: Any) -> int:
+        """Return the number of the bin that owns the value."""
+        number = finite("value", value)
+        if self.minimum <= number <= self.maximum:
+            inside = min(bisect_right(self.edges, number) - 1, self.count - 1)
+            return inside + (self.outside == "separate")
+        return self._beyond(number)
+
+    def examples(self) -> tuple[Any, ...]:
+        """Return the middles, and numbers beyond both ends where these have symbols."""
+        return self._examples_with_ends((low + high) / 2 for low, high in pairwise(self.edges))
+
+    def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - the bins are the candidates
+        """Say how many bins, and what happens to numbers outside."""
+        limits = f"from {self.minimum:g} to {self.maximum:g}"
+        return f"which of {self.count} equal ranges {limits} a number lies in; {self._outside_words()}"
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters."""
+        limits = {"min": self.minimum, "max": self.maximum}
+        return {"domain": "bins", **limits, "count": self.count, "outside": self.outside}
+
+
+def _as_written(limit: float) -> Fraction:
+    return Fraction(repr(limit)) if isinstance(limit, float) else Fraction(limit)

@@ -1,7 +1,8 @@
 """Metrics: what is collected, why, how privately, how often, for how long. The standard library alone."""
 
+from overstory.protocol.domains.domains import Strings
 from overstory.protocol.metrics.budget import PersonBudget
-from overstory.protocol.metrics.metric import Metric, OverCap, Period, Strings
+from overstory.protocol.metrics.metric import Metric, OverCap, Period
 from overstory.protocol.metrics.registry import (
     MetricRegistry,
     UnknownMetricError,

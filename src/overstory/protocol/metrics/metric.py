@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Final, Literal
 
 from overstory.protocol.canonical import context, digest
-from overstory.protocol.domains import Domain
+from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
@@ -153,41 +153,6 @@ _EXAMPLES: Final = '"hour", "day", "week", or minutes or hours that divide a day
 OverCap = Literal["drop", "first", "nearest"]
 """What a device does with a value past the cap on distinct values."""
 
-MOST_BYTES: Final = 1 << 16
-
-
-@dataclass(frozen=True)
-class Strings:
-    """Any string: which ones are looked for is decided when reports are decoded.
-
-    Parameters
-    ----------
-    candidates
-        The file of candidates, one per line, as the registry names it.
-
-    Examples
-    --------
-    >>> Strings("engines.txt").check("example.org")
-    'example.org'
-    """
-
-    candidates: str | None = None
-
-    def check(self, value: Any) -> str:
-        """Return a string, or raise ParameterError for anything else.
-
-        A string past 65,536 bytes of UTF-8 is refused: no candidate list holds it.
-        """
-        if not isinstance(value, str):
-            raise ParameterError(f"this metric takes a string, not {type(value).__name__}")
-        if len(value) > MOST_BYTES or len(value.encode("utf-8", "surrogatepass")) > MOST_BYTES:
-            raise ParameterError(f"a string of {len(value)} characters is too long: give at most {MOST_BYTES} bytes")
-        return value
-
-    def canonical(self) -> dict[str, Any]:
-        """Return the parameters that a report's meaning depends on: none."""
-        return {"domain": "strings"}
-
 
 @dataclass(frozen=True)
 class Metric:
@@ -224,7 +189,7 @@ class Metric:
     description: str
     owner: str
     purpose: str
-    domain: Domain | Strings
+    domain: AnyDomain
     mechanism: Mechanism
     period: Period
     window: int | None
@@ -244,7 +209,7 @@ class Metric:
         ParameterError
             When the value is outside the domain.
         """
-        return self.domain.check(value) if isinstance(self.domain, Strings) else self.domain.symbol(value)
+        return self.domain.encode(value)
 
     @property
     def nothing_is_spare(self) -> bool:
@@ -259,7 +224,7 @@ class Metric:
     @property
     def labels(self) -> tuple[str, ...]:
         """What is estimated: the names of the domain's symbols, or the candidates (none, unless they were read)."""
-        return self.candidates or () if isinstance(self.domain, Strings) else self.domain.labels
+        return self.candidates or self.domain.labels
 
     def expired(self, unix_time: float) -> bool:
         """Whether nothing is collected any more at that time."""
@@ -341,5 +306,5 @@ class Metric:
 
     @property
     def _candidate_file(self) -> dict[str, str]:
-        named = self.domain.candidates if isinstance(self.domain, Strings) else None
+        named = self.domain.candidates
         return {} if named is None else {"candidates": named}

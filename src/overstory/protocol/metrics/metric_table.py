@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from overstory.protocol.domains import Domain, domain_from
+from overstory.protocol.domains import AnyDomain, Strings, domain_from
 from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
-from overstory.protocol.metrics.metric import Metric, OverCap, Period, Strings
+from overstory.protocol.metrics.metric import Metric, OverCap, Period
 from overstory.protocol.metrics.toml_fields import Fields
 from overstory.protocol.wire.upload import METRIC_ID
 
@@ -145,7 +145,7 @@ def build_metric(fields: Fields, folder: Folder | None) -> Metric | None:
     return Metric(id=name, **words, domain=domain, mechanism=built, **rest, candidates=candidates)  # type: ignore[arg-type]
 
 
-def read_domain(fields: Fields, folder: Folder | None) -> tuple[Domain | Strings | None, tuple[str, ...] | None]:
+def read_domain(fields: Fields, folder: Folder | None) -> tuple[AnyDomain | None, tuple[str, ...] | None]:
     """Return a metric's domain, and its candidates where there is a file of them; None after noting a fault."""
     table = fields.subtable("domain", 'a table such as {kind = "bins", min = 0, max = 2, count = 100}')
     if table is None:
@@ -176,7 +176,7 @@ def _strings(table: Fields, folder: Folder | None) -> tuple[Strings, tuple[str, 
         return Strings(named), None
 
 
-def _symbols(fields: Fields, table: Fields) -> Domain | None:
+def _symbols(fields: Fields, table: Fields) -> AnyDomain | None:
     given = {key: value for key, value in table.table.items() if key != "kind"}
     try:
         return domain_from({"domain": table.table["kind"], **given})
@@ -185,7 +185,7 @@ def _symbols(fields: Fields, table: Fields) -> Domain | None:
         return None
 
 
-def _mechanism(fields: Fields, name: str, domain: Domain | Strings | None) -> Mechanism | None:
+def _mechanism(fields: Fields, name: str, domain: AnyDomain | None) -> Mechanism | None:
     if not _oracle_or_needs(fields):
         return None
     oracle = fields.choice("oracle", sorted(REGISTRY), "")
@@ -231,12 +231,12 @@ def _oracle_or_needs(fields: Fields) -> bool:
 
 
 def _completed(
-    fields: Fields, name: str, oracle: str, domain: Domain | Strings, given: Mapping[str, Any]
+    fields: Fields, name: str, oracle: str, domain: AnyDomain, given: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     """Return the parameters with what follows from the rest of the table: the domain's size, the window, the key."""
     accepted = inspect.signature(REGISTRY[oracle]).parameters
     complete = dict(given)
-    if isinstance(domain, Strings):
+    if domain.size is None:
         if "domain_size" in accepted and accepted["domain_size"].default is inspect.Parameter.empty:
             fields.fault("oracle", f"{oracle} takes symbols, not strings: choose one of {', '.join(_for_strings())}")
             return None
@@ -303,13 +303,13 @@ def _window(fields: Fields, built: Mechanism | None) -> int | None:
     return window
 
 
-def _over_cap(fields: Fields, domain: Domain | Strings | None) -> OverCap | None:
+def _over_cap(fields: Fields, domain: AnyDomain | None) -> OverCap | None:
     key = EARLIER_NAME if EARLIER_NAME in fields.table else "over_cap"
     if key == EARLIER_NAME and "over_cap" in fields.table:
         fields.fault(key, "version 0.1's name of over_cap, which is given too: remove it")
         return None
     over_cap = fields.choice(key, ("drop", "first", "nearest"), "first")
-    if over_cap == "nearest" and domain is not None and (isinstance(domain, Strings) or not domain.ordered):
+    if over_cap == "nearest" and domain is not None and not domain.ordered:
         fields.fault(key, "nearest needs an ordered domain (bins, integers, ordered categories): use drop or first")
     return cast(OverCap | None, over_cap)
 
@@ -319,9 +319,9 @@ def _days(fields: Fields) -> int | None:
     return fields.whole("retention_days", 0, MOST_DAYS)
 
 
-def _check_countable(fields: Fields, domain: Domain | Strings | None, built: Mechanism | None) -> None:
+def _check_countable(fields: Fields, domain: AnyDomain | None, built: Mechanism | None) -> None:
     """Reports with seeds of their own are counted by candidate as they come in, so there must be candidates."""
-    if not isinstance(domain, Strings) or domain.candidates is not None or built is None:
+    if domain is None or built is None or domain.size is not None or domain.candidates is not None:
         return
     if built.num_cohorts > MAX_COHORTS:
         fields.fault(

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
 from overstory.protocol.canonical import context
-from overstory.protocol.domains import finite, limits, refusal
+from overstory.protocol.domains.numbers import finite, limits, refusal
 from overstory.protocol.encodings.base import check_cohort, check_count
 from overstory.protocol.entropy import Entropy, KeyedEntropy, uniform_below
 from overstory.protocol.errors import ParameterError

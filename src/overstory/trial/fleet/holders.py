@@ -6,10 +6,9 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from overstory.protocol.domains import Bins, Categories, Domain, Integers
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
 from overstory.trial.fleet.fleet import Moment
@@ -41,7 +40,7 @@ class ValueDistribution:
         >>> ValueDistribution.of_shape(parse_registry(EXAMPLE)["colour"], "zipf").weights
         [1.0, 0.5, 0.3333333333333333]
         """
-        values = _values(metric.domain) if isinstance(metric.domain, Domain) else candidates or metric.candidates
+        values = metric.domain.examples() or candidates or metric.candidates
         if not values:
             raise ParameterError(
                 f"metric {metric.id} takes any string: give --candidates FILE, one a line, or --data FILE --column C"
@@ -52,7 +51,7 @@ class ValueDistribution:
     @classmethod
     def of_texts(cls, metric: Metric, counts: Mapping[str, int]) -> ValueDistribution:
         """Return one of the texts of a file, read as the metric's values."""
-        values = [_read(metric.domain, text) for text in counts]
+        values = [_read(metric, text) for text in counts]
         return cls(values, [label_of(metric, value) for value in values], list(counts.values()))
 
 
@@ -62,27 +61,12 @@ def label_of(metric: Metric, value: Any) -> str:
         encoded = metric.encode(value)
     except ParameterError:
         return OUTSIDE
-    return metric.domain.labels[encoded] if isinstance(metric.domain, Domain) else str(encoded)
+    return metric.domain.label(encoded)
 
 
-def _values(domain: Domain) -> list[Any]:
-    """Return a value for each symbol."""
-    if isinstance(domain, Categories):
-        return list(domain.labels)
-    inside: list[Any] = []
-    if isinstance(domain, Integers):
-        inside = list(range(domain.minimum, domain.maximum + 1))
-    elif isinstance(domain, Bins):
-        inside = [(low + high) / 2 for low, high in pairwise(domain.edges)]
-    ends: Any = domain
-    return [ends.minimum - 1, *inside, ends.maximum + 1] if ends.outside == "separate" else inside
-
-
-def _read(domain: object, text: str) -> Any:
+def _read(metric: Metric, text: str) -> Any:
     try:
-        if isinstance(domain, Integers):
-            return int(text)
-        return float(text) if isinstance(domain, Bins) else text
+        return metric.domain.read(text)
     except ValueError:
         return text
 
