@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from overstory.experiments.beyond import oracles, people_needed
-from overstory.experiments.beyond.contenders import ONE, PERMANENT, REPORT, WINDOW, contenders
+from overstory.experiments.beyond.oracles import ONE, PERMANENT, REPORT, WINDOW, contenders
 from overstory.experiments.comparison import AGREES, DIFFERS
 from overstory.experiments.epidemic import respondents
-from overstory.experiments.registry import EXPERIMENTS, Context
+from overstory.experiments.registry import EXPERIMENTS
+from overstory.experiments.study import Context
 from overstory.planning import sample_size
 from overstory.protocol.mechanisms.registry import REGISTRY
 
@@ -88,7 +89,7 @@ def test_too_few_people_are_noticed(monkeypatch):
 
 def test_never_and_always_have_intervals():
     one = people_needed.Tried("grr", 1.0, 0.1, 100, 0)
-    never, always = people_needed._rates([one, replace(one, family="oue", found=50)], 50)
+    never, always = people_needed._rates([one, replace(one, family="oue", detected=50)], 50)
     assert (never.low, always.high) == (0.0, 1.0)
     assert never.verdict == DIFFERS
     assert always.low is not None

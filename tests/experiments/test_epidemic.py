@@ -5,7 +5,8 @@ import pytest
 
 from overstory.data.covid import CONFIRMED
 from overstory.experiments.epidemic import attack, fit, respondents, shortcomings
-from overstory.experiments.registry import EXPERIMENTS, Context
+from overstory.experiments.registry import EXPERIMENTS
+from overstory.experiments.study import Context
 from overstory.protocol.entropy import SeededEntropy
 
 
@@ -24,8 +25,8 @@ def test_r_squared_is_about_equality_not_about_any_line():
     truth = np.array([0.5, 0.3, 0.2])
     assert respondents.fitted(truth, truth) == 1
     assert respondents.fitted(truth / 2, truth) < 0
-    assert attack.said(truth, truth) == attack.GOOD
-    assert attack.said(truth, np.full(3, 1 / 3)) == attack.POOR
+    assert attack.in_words(truth, truth) == attack.GOOD
+    assert attack.in_words(truth, np.full(3, 1 / 3)) == attack.POOR
 
 
 def test_a_survey_is_as_exact_as_its_standard_errors_say():

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from overstory.experiments.lecture import bounds, reduction
-from overstory.experiments.registry import Context, experiment
+from overstory.experiments.registry import experiment
+from overstory.experiments.study import Context
 
 
 @pytest.fixture(scope="module")

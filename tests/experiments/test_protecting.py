@@ -6,10 +6,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from overstory.experiments.registry import Context, experiment
-from overstory.experiments.smart_homes import homes, study
+from overstory.experiments.registry import experiment
+from overstory.experiments.smart_homes import homes, measurement
 from overstory.experiments.smart_homes.double_randomization import NAMES, built
 from overstory.experiments.smart_homes.window_based import TABLE_6, variance_of_one
+from overstory.experiments.study import Context
 from overstory.protocol.domains import Bins
 from overstory.protocol.errors import FormatError
 from overstory.protocol.mechanisms.registry import mechanism
@@ -58,9 +59,9 @@ def test_whole_numbers_at_first_do_not_forbid_fractions_and_names_later(tmp_path
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("time,value\n1,ten\n", "no numbers"),
+        ("time,value\n1,ten\n", "does not hold numbers"),
         ("time,value\n1,2\n", "no meter has 10"),
-        ("a,b\n1,2,\x01\n", r"no readings as CSV: .*1,2,\?$"),
+        ("a,b\n1,2,\x01\n", r"not a CSV file of readings: .*1,2,\?$"),
     ],
 )
 def test_what_holds_no_readings_is_refused(tmp_path, text, said):
@@ -126,7 +127,7 @@ def test_table_6_is_the_shipped_mechanisms_variance():
 def test_unbiased_errors_of_a_step_are_what_theory_says():
     built_wb = mechanism("wb", domain_size=100, epsilon=10.0, window=10)
     drawn = homes.Homes("made up").draw(20_000, np.random.default_rng(4))
-    found = study.per_step(built_wb, drawn, np.random.default_rng(5), 5)
+    found = measurement.per_step(built_wb, drawn, np.random.default_rng(5), 5)
     theory = variance_of_one(built_wb) / 20_000
     assert np.mean([one.raw_mse for one in found]) == pytest.approx(theory, rel=0.25)
     assert all(one.mse <= one.raw_mse for one in found)
@@ -140,7 +141,7 @@ def test_memoized_noise_comes_back_and_fresh_noise_does_not():
         ("fresh", mechanism("wb", domain_size=100, epsilon=10.0, window=10)),
         ("kept", mechanism("basic-rappor-one-time", domain_size=100, f=0.5)),
     ):
-        found = study.cumulative(built_one, still, np.random.default_rng(7), homes.READINGS)
+        found = measurement.cumulative(built_one, still, np.random.default_rng(7), homes.READINGS)
         gains[name] = found[0].raw_mse / found[-1].raw_mse
     assert 5 < gains["fresh"] < 20
     assert gains["kept"] == pytest.approx(1.0, abs=1e-9)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from overstory.experiments.page import section
-from overstory.experiments.registry import EXPERIMENTS, Context
+from overstory.experiments.registry import EXPERIMENTS
+from overstory.experiments.study import Context
 from overstory.presentation.figures import VARIABLES
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "results.md"

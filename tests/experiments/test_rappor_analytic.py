@@ -6,9 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from overstory.experiments.rappor import averaging, coins, figure_1, figure_3, figure_7
+from overstory.experiments.rappor import attacker, averaging, coins, figure_1, figure_3
 from overstory.experiments.rappor.collections import collected
-from overstory.experiments.registry import EXPERIMENTS, Context
+from overstory.experiments.registry import EXPERIMENTS
+from overstory.experiments.study import Context
 from overstory.files.params import RapporParameters, write_params
 from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.mechanisms.rappor import rappor
@@ -112,7 +113,7 @@ def test_less_noise_tells_an_attacker_more():
     rows = run("rappor-figure-7").tables[0].rows
     for row in rows:
         assert list(row[1:]) == sorted(row[1:])
-    assert figure_7.RARE == 0.1
+    assert attacker.RARE == 0.1
 
 
 @pytest.mark.parametrize(("identified", "said"), [(0.0, "fails"), (0.5, "succeeds against some"), (1.0, "succeeds")])

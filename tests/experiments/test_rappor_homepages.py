@@ -5,7 +5,8 @@ import pytest
 
 from overstory.experiments.rappor import figure_6
 from overstory.experiments.rappor.collections import collected
-from overstory.experiments.registry import EXPERIMENTS, Context
+from overstory.experiments.registry import EXPERIMENTS
+from overstory.experiments.study import Context
 
 
 def found(detected, counts=None):

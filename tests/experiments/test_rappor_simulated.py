@@ -7,7 +7,8 @@ import pytest
 
 from overstory.experiments.rappor import figure_2, figure_4, figure_5, table_1
 from overstory.experiments.rappor.collections import collected
-from overstory.experiments.registry import EXPERIMENTS, Context
+from overstory.experiments.registry import EXPERIMENTS
+from overstory.experiments.study import Context
 
 
 def context(name):
@@ -41,7 +42,7 @@ def test_fewer_hashes_find_more():
 
 
 def test_words_follow_the_correlation():
-    assert [figure_4.said(correlation) for correlation in (-0.2, 0.74, 0.75, 0.96, 0.97)] == [
+    assert [figure_4.in_words(correlation) for correlation in (-0.2, 0.74, 0.75, 0.96, 0.97)] == [
         figure_4.WORDS[0],
         figure_4.WORDS[0],
         figure_4.WORDS[1],

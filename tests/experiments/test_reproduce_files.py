@@ -10,8 +10,9 @@ import pytest
 
 from overstory.experiments import run
 from overstory.experiments.page import markdown, page
-from overstory.experiments.registry import EXPERIMENTS, Context, experiment
+from overstory.experiments.registry import EXPERIMENTS, experiment
 from overstory.experiments.run import key_of, load, reproduce
+from overstory.experiments.study import Context
 from overstory.protocol.errors import ParameterError
 
 SMALL = EXPERIMENTS["rappor-75-of-100"]
@@ -170,7 +171,7 @@ def test_a_context_draws_the_same_numbers_for_the_same_path_only():
 
 def test_work_on_two_threads_keeps_its_order_and_tells_how_far():
     told = []
-    context = Context(SMALL, tell=lambda share, doing: told.append((share, doing)))
+    context = Context(SMALL, progress=lambda share, doing: told.append((share, doing)))
     assert context.parallel(lambda x: x * x, [3, 1, 2], "squares") == [9, 1, 4]
     assert list(context.steps(["a", "b"])) == ["a", "b"]
     assert told[2] == (1.0, "squares")

@@ -23,7 +23,7 @@ from overstory.experiments.comparison import (
     simulated,
     stated,
 )
-from overstory.experiments.result import Table
+from overstory.experiments.study import Table
 from overstory.protocol.errors import ParameterError
 
 

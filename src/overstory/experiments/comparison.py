@@ -1,7 +1,4 @@
-"""A published number beside ours: the verdict is computed from the two, never written.
-
-What a paper prints: a number with its printed rounding, a bound, or a statement.
-"""
+"""What a paper printed and what we find: a verdict is computed from the two, never written."""
 
 from __future__ import annotations
 
@@ -21,17 +18,11 @@ AT_MOST: Final = "at most"
 
 @dataclass(frozen=True)
 class Published:
-    """A published number or statement.
-
-    Attributes
-    ----------
-    within
-        How far from `value` still rounds to what is printed, or is still "about" it; in the number's unit.
-    """
+    """A published number or statement."""
 
     value: float | str  # the number, or the statement in words
     where: str  # section, table or figure
-    within: float = 0.0
+    within: float = 0.0  # in the number's unit: what is this near still rounds to the printed number, or is "about" it
     sense: str = EQUAL  # ``equal``, ``at least`` or ``at most``: what the paper says of the number
 
     def __post_init__(self) -> None:
@@ -62,7 +53,7 @@ class Published:
 
 
 def printed(text: str, where: str) -> Published:
-    """Return a number as printed: it stands for all that round to it.
+    """Return a number as printed: it means every number that rounds to it.
 
     Examples
     --------
@@ -100,32 +91,27 @@ REACH: Final = NormalDist().inv_cdf((1 + LEVEL) / 2)
 
 @dataclass(frozen=True)
 class Comparison:
-    """One quantity: what the paper says, what we find, and between which bounds.
+    """One quantity: what the paper says, and ours with its interval.
 
     Make it with `exact`, `simulated`, `proportion` or `stated`, where one of them fits.
-
-    Attributes
-    ----------
-    low, high
-        The interval of ours; for an exact quantity both are `ours`.
     """
 
     name: str  # what is compared, for a reader who has only this line
-    ours: float | str  # what we find; words for a statement
-    low: float | None
+    ours: float | str  # words for a statement
+    low: float | None  # the interval of ours; for an exact quantity both ends are `ours`
     high: float | None
     unit: str = ""  # such as ``reports``; empty for a plain number
     published: Published | None = None  # what the paper says; None where it says nothing
-    because: str = ""  # why it differs, where it is known that it can
+    because: str = ""  # why it differs, where a difference is expected
 
     def __post_init__(self) -> None:
         if isinstance(self.ours, str):
             fits = self.low is None and self.high is None
-            fits = fits and (self.published is None or isinstance(self.published.value, str))
         else:
             fits = self.low is not None and self.high is not None and self.low <= self.ours <= self.high
-            fits = fits and (self.published is None or not isinstance(self.published.value, str))
-        if not fits:
+        if not fits or (
+            self.published is not None and isinstance(self.published.value, str) != isinstance(self.ours, str)
+        ):
             raise ParameterError(
                 f"{self.name}: {self.ours!r} in {self.low} .. {self.high} cannot be compared with {self.published}"
             )
@@ -143,7 +129,7 @@ class Comparison:
 
     @property
     def unexplained(self) -> bool:
-        """Whether it differs and nothing says why."""
+        """Whether it differs without a reason."""
         return self.verdict == DIFFERS and not self.because
 
     def to_json(self) -> dict[str, Any]:
@@ -161,18 +147,11 @@ class Comparison:
         }
 
     @classmethod
-    def from_json(cls, known: dict[str, Any]) -> Comparison:
+    def from_json(cls, saved: dict[str, Any]) -> Comparison:
         """Read back `to_json`; the verdict is computed again."""
-        published = None if known["published"] is None else Published(**known["published"])
-        return cls(
-            known["name"],
-            known["ours"],
-            known["low"],
-            known["high"],
-            known["unit"],
-            published,
-            known["could_differ_because"],
-        )
+        published = None if saved["published"] is None else Published(**saved["published"])
+        fields = {name: saved[name] for name in ("name", "ours", "low", "high", "unit")}
+        return cls(**fields, published=published, because=saved["could_differ_because"])
 
 
 def exact(
@@ -182,7 +161,6 @@ def exact(
 
     Examples
     --------
-    >>> from overstory.experiments.comparison import printed
     >>> exact("epsilon", 1.07429, printed("1.07", "section 5")).verdict
     'agrees'
     """
@@ -205,8 +183,7 @@ def simulated(
 
     Examples
     --------
-    >>> from overstory.experiments.comparison import Published
-    >>> simulated("found", [41, 44, 39, 42, 40], Published(47, "figure 5")).verdict
+    >>> simulated("strings", [41, 44, 39, 42, 40], Published(47, "figure 5")).verdict
     'agrees'
     """
     from scipy.stats import t

@@ -1,7 +1,4 @@
-"""Run one experiment, or find its finished result.
-
-Results on disk: written whole, found again when they were made from the same inputs.
-"""
+"""Run one experiment, or read its finished result: written completely, and taken again for the same inputs."""
 
 from __future__ import annotations
 
@@ -14,8 +11,7 @@ from typing import Any
 
 from overstory import __version__
 from overstory.experiments.comparison import Comparison
-from overstory.experiments.registry import SEED, Context, Experiment, Tell, silent
-from overstory.experiments.result import Result, Table
+from overstory.experiments.study import SEED, Context, Experiment, Progress, Result, Table, silent
 from overstory.files.io import writing, writing_text
 from overstory.presentation.svg import Picture
 from overstory.protocol.errors import ParameterError
@@ -38,15 +34,15 @@ def key_of(experiment: Experiment, *, quick: bool, options: Mapping[str, Any], s
 
 
 def _content(value: Any) -> Any:
-    """Return what tells one option from another: for a file its name, size and time, for it may be large."""
+    """Return what distinguishes one option from another: for a file its name, size and time, for it may be large."""
     if isinstance(value, Path):
-        about = value.stat()
-        return [str(value), about.st_size, about.st_mtime_ns]
+        status = value.stat()
+        return [str(value), status.st_size, status.st_mtime_ns]
     return value
 
 
 def save(result: Result, folder: Path) -> None:
-    """Write NAME.json and the pictures; the JSON comes last, so that what it speaks of is there."""
+    """Write NAME.json and the pictures; the JSON comes last, so that the files that it names exist."""
     folder.mkdir(parents=True, exist_ok=True)
     for figure in result.figures:
         with writing(folder / f"{figure.name}.png") as image:
@@ -59,30 +55,30 @@ def save(result: Result, folder: Path) -> None:
 
 
 def load(name: str, folder: Path, key: str | None = None) -> Result | None:
-    """Read a result back; None when it is not there, not whole, or (given a key) was made from something else."""
+    """Read a result back; None when it is missing, incomplete, or (given a key) was made from something else."""
     try:
-        known = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
-        if key is not None and known["key"] != key:
+        saved = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        if key is not None and saved["key"] != key:
             return None
-        return _result(known, folder)
+        return _result(saved, folder)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _result(known: dict[str, Any], folder: Path) -> Result:
+def _result(saved: dict[str, Any], folder: Path) -> Result:
     return Result(
-        **{name: known[name] for name in ("name", "title", "paper", "section", "quick", "key", "inputs", "seed")},
-        comparisons=tuple(Comparison.from_json(row) for row in known["comparisons"]),
-        tables=tuple(Table(**table) for table in known["tables"]),
-        figures=tuple(_picture(figure, folder) for figure in known["figures"]),
-        notes=tuple(known["notes"]),
+        **{name: saved[name] for name in ("name", "title", "paper", "section", "quick", "key", "inputs", "seed")},
+        comparisons=tuple(Comparison.from_json(row) for row in saved["comparisons"]),
+        tables=tuple(Table(**table) for table in saved["tables"]),
+        figures=tuple(_picture(figure, folder) for figure in saved["figures"]),
+        notes=tuple(saved["notes"]),
     )
 
 
-def _picture(known: dict[str, Any], folder: Path) -> Picture:
-    svg = (folder / f"{known['name']}.svg").read_text(encoding="utf-8")
-    png = (folder / f"{known['name']}.png").read_bytes()
-    return Picture(known["name"], known["caption"], known["alt"], svg, png)
+def _picture(saved: dict[str, Any], folder: Path) -> Picture:
+    svg = (folder / f"{saved['name']}.svg").read_text(encoding="utf-8")
+    png = (folder / f"{saved['name']}.png").read_bytes()
+    return Picture(saved["name"], saved["caption"], saved["alt"], svg, png)
 
 
 def reproduce(
@@ -92,9 +88,9 @@ def reproduce(
     quick: bool,
     options: Mapping[str, Any] | None = None,
     fresh: bool = False,
-    tell: Tell = silent,
+    progress: Progress = silent,
 ) -> tuple[Result, bool]:
-    """Compute an experiment and write it into `folder`; return it, and whether it was found finished there.
+    """Compute an experiment and write it into `folder`; return it, and whether it was there already.
 
     A finished result is taken when its key says that it was made by the same version and modules, in the same mode,
     with the same seed and options (`key_of`).
@@ -102,9 +98,9 @@ def reproduce(
     given = dict(options or {})
     check_options(experiment, given)
     key = key_of(experiment, quick=quick, options=given)
-    if not fresh and (found := load(experiment.name, folder, key)) is not None:
-        return found, True
-    result = experiment.run(Context(experiment, quick=quick, options=given, key=key, tell=tell))
+    if not fresh and (finished := load(experiment.name, folder, key)) is not None:
+        return finished, True
+    result = experiment.run(Context(experiment, quick=quick, options=given, key=key, progress=progress))
     save(result, folder)
     return result, False
 

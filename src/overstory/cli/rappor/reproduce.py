@@ -14,8 +14,7 @@ from overstory.cli.arguments import add_command
 from overstory.cli.parser import add_earlier_names
 
 if TYPE_CHECKING:
-    from overstory.experiments.registry import Experiment
-    from overstory.experiments.result import Result
+    from overstory.experiments.study import Experiment, Result
     from overstory.presentation.document import Block
 
 MORE = """\
@@ -113,7 +112,7 @@ def _reproduced(
                 quick=args.quick,
                 options=given,
                 fresh=args.fresh,
-                tell=_within(bar.reach, number, experiment.name),
+                progress=_within(bar.reach, number, experiment.name),
             )
             results.append(result)
     return tuple(results)
@@ -130,8 +129,8 @@ def _write_overview(args: argparse.Namespace, results: tuple[Result, ...]) -> No
     from overstory.experiments.run import load
     from overstory.files.io import writing_text
 
-    folder, known = Path(args.output), {result.name: result for result in results}
-    every = [known.get(name) or load(name, folder) for name in EXPERIMENTS]
+    folder, computed = Path(args.output), {result.name: result for result in results}
+    every = [computed.get(name) or load(name, folder) for name in EXPERIMENTS]
     there = [result for result in every if result is not None]
     given = ([f"--{name}", str(getattr(args, name))] for name in OPTIONS if getattr(args, name) is not None)
     words = ["overstory", "reproduce", "--all", *(["--quick"] if args.quick else []), *chain.from_iterable(given)]

@@ -1,28 +1,111 @@
-"""The papers' problems by every registered oracle, at the epsilons of RAPPOR's section 5.2."""
+"""The papers' problems by every registered oracle, within one budget: the epsilons of RAPPOR's section 5.2."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from statistics import fmean
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.comparison import report_bits
+from overstory.analysis.comparison import WIDER, report_bits
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.experiments.beyond.contenders import PERMANENT, REPORT, Contender, contenders
 from overstory.experiments.comparison import LEVEL, Comparison, Published, stated
 from overstory.experiments.epidemic.respondents import CASES
 from overstory.experiments.rappor.collections import PRESENT, exponential
-from overstory.experiments.registry import Context
-from overstory.experiments.result import Cell, Result, Table
 from overstory.experiments.smart_homes.homes import BINS, binned, frequencies, made_up
+from overstory.experiments.study import Context, Study, Table
+from overstory.planning.design import design
+from overstory.planning.sample_size import variance_per_person
 from overstory.presentation import figures
-from overstory.presentation.svg import Picture
 from overstory.protocol.encodings.bits import Bloom
+from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.rappor import rappor
+from overstory.protocol.mechanisms.registry import mechanism
 
 F64 = NDArray[np.float64]
+
+PAPER: Final = rappor()
+"""k = 128, h = 2, m = 16, f = 1/2, p = 1/2, q = 3/4."""
+REPORT, PERMANENT = PAPER.epsilon_report, PAPER.epsilon_permanent
+
+ONE: Final = "one answer, kept"
+FRESH: Final = "fresh reports under a ceiling"
+WINDOW: Final = "fresh reports, no ceiling"
+
+_KEPT: Final = ("grr", "sue", "oue", "blh", "olh", "hadamard", "subset", "projective", "random-matrix", "dbitflip")
+_CHAINS: Final = ("l-grr", "l-sue", "l-osue", "l-soue", "loloha")
+
+
+@dataclass(frozen=True)
+class Contender:
+    """An oracle within the budget."""
+
+    name: str
+    kind: str  # what its second report is
+    mechanism: Mechanism
+
+    def error(self, shares: list[float], num_reports: int) -> float:
+        """Return the root mean square error that theory states, of shares."""
+        each = [variance_per_person(self.mechanism, share, len(shares)) for share in shares]
+        return math.sqrt(math.fsum(each) / len(each) / num_reports)
+
+
+def contenders(domain_size: int) -> list[Contender]:
+    """Return every registered oracle, one report of which has the epsilon of the paper's, or as much of it as it can.
+
+    Except `linear-hash`, which is OLH with a hash function that a large domain is counted by faster.
+
+    Examples
+    --------
+    >>> from overstory.protocol.mechanisms.registry import REGISTRY
+    >>> chosen = contenders(26)
+    >>> {one.mechanism.name for one in chosen} == set(REGISTRY) - {"linear-hash"}
+    True
+    >>> all(one.mechanism.epsilon_report <= REPORT + 1e-6 for one in chosen)
+    True
+    """
+    return [*_one_answer(domain_size), *_fresh(domain_size), *_window(domain_size)]
+
+
+def _one_answer(d: int) -> Iterator[Contender]:
+    for name in _KEPT:
+        given: dict[str, Any] = {"domain_size": d, "epsilon": REPORT}
+        yield Contender(name, ONE, mechanism(name, **given, **(WIDER if name == "projective" else {})))
+    noise = math.ceil(2e9 / (1 + math.exp(REPORT / 2))) / 1e9
+    yield Contender("basic-rappor-one-time", ONE, mechanism("basic-rappor-one-time", domain_size=d, f=noise))
+    yield Contender("rappor-one-time", ONE, mechanism("rappor-one-time", num_hashes=1, f=noise))
+
+
+def _fresh(d: int) -> Iterator[Contender]:
+    for name in _CHAINS:
+        given = {"domain_size": d, "epsilon_permanent": PERMANENT, "epsilon_report": REPORT}
+        yield Contender(name, FRESH, mechanism(name, **given))
+    best = design(REPORT, PERMANENT, num_bits=128, num_hashes=1, num_cohorts=16)
+    letters = {letter: best.parameters[letter] for letter in "fpq"}
+    yield Contender("basic-rappor", FRESH, mechanism("basic-rappor", domain_size=d, **letters))
+    yield Contender("rappor, redesigned", FRESH, best)
+    yield Contender("rappor, as published", FRESH, PAPER)
+    yield Contender("opt-dr", FRESH, _opt_dr(d))
+
+
+def _opt_dr(d: int) -> Mechanism:
+    """Return OPT-DR with the largest permanent epsilon that keeps both."""
+    low, high = 0.01, PERMANENT
+    for _ in range(50):
+        middle = (low + high) / 2
+        within = mechanism("opt-dr", domain_size=d, epsilon_permanent=middle).epsilon_report <= REPORT
+        low, high = (middle, high) if within else (low, middle)
+    return mechanism("opt-dr", domain_size=d, epsilon_permanent=low)
+
+
+def _window(d: int) -> Iterator[Contender]:
+    for name in ("wb", "opt-wb"):
+        yield Contender(name, WINDOW, mechanism(name, domain_size=d, epsilon=REPORT, window=1))
+
 
 STRINGS, METERS, REGIONS = "strings", "meters", "states"
 PROBLEMS: Final = {
@@ -31,12 +114,13 @@ PROBLEMS: Final = {
     REGIONS: "26 states, 18 April 2021 (the epidemic paper)",
 }
 
-KEPT: Final = (
-    "Every oracle is within the epsilon of one report of section 5.2's RAPPOR. Those that keep one answer send it "
-    "again when asked again; those with fresh reports stay under the permanent epsilon of section 5.2 as well; the "
-    "window oracles promise nothing beyond the window, here of one report."
-)
-BITS: Final = "What a report costs in bits is its payload and its public part: a seed, a row, a cohort."
+NOTES: Final = """
+Every oracle is within the epsilon of one report of section 5.2's RAPPOR. Those that keep one answer send it again when
+asked again; those with fresh reports stay under the permanent epsilon of section 5.2 as well; the window oracles
+promise nothing beyond the window, here of one report.
+
+What a report costs in bits is its payload and its public part: a seed, a row, a cohort.
+"""
 
 
 def shares_of(problem: str, rng: np.random.Generator) -> F64:
@@ -54,34 +138,28 @@ def shares_of(problem: str, rng: np.random.Generator) -> F64:
     return np.asarray(CASES / CASES.sum())
 
 
-def run(context: Context) -> Result:
+def run(context: Context) -> Study:
     """Ask the same people by every oracle."""
     size, runs = context.pick(quick=10_000, full=500_000), context.pick(quick=5, full=20)
     shares = {problem: shares_of(problem, context.rng(0, at)) for at, problem in enumerate(PROBLEMS)}
     asked = {problem: contenders(len(shares[problem])) for problem in PROBLEMS}
-    cases = [(at, problem, one) for at, problem in enumerate(PROBLEMS) for one in range(len(asked[problem]))]
-    measured = context.parallel(
-        lambda case: [
-            squared_error(asked[case[1]][case[2]], shares[case[1]], size, context.rng(1, case[0], case[2], i))
-            for i in range(runs)
-        ],
-        cases,
-        "oracles",
-    )
-    errors = {
-        (problem, asked[problem][one].name): found for (_, problem, one), found in zip(cases, measured, strict=True)
-    }
-    theory = {
-        (problem, one.name): one.error(shares[problem].tolist(), size) for problem in PROBLEMS for one in asked[problem]
-    }
+    cases = [(at, problem, i) for at, problem in enumerate(PROBLEMS) for i in range(len(asked[problem]))]
+
+    def measure(case: tuple[int, str, int]) -> list[float]:
+        at, problem, i = case
+        rngs = [context.rng(1, at, i, run) for run in range(runs)]
+        return [squared_error(asked[problem][i], shares[problem], size, rng) for rng in rngs]
+
+    measured = context.parallel(measure, cases, "oracles")
+    errors = {(problem, asked[problem][i].name): e for (_, problem, i), e in zip(cases, measured, strict=True)}
+    theory = {(p, one.name): one.error(shares[p].tolist(), size) for p in PROBLEMS for one in asked[p]}
     order = sorted(asked[STRINGS], key=lambda one: theory[STRINGS, one.name])
-    return context.result(
-        [*_against_theory(order, errors, theory), *_best(order, theory)],
+    return Study(
         inputs={"N": size, "replicates": runs, "epsilon_report": REPORT, "epsilon_permanent": PERMANENT} | PROBLEMS,
-        random=True,
+        comparisons=[*_against_theory(order, errors, theory), *_best(order, theory)],
         tables=[_table(order, errors, theory)],
         figures=[_draw(order, errors, theory, size, runs)],
-        notes=[KEPT, BITS],
+        notes=NOTES,
     )
 
 
@@ -107,16 +185,16 @@ def _against_theory(order: list[Contender], errors: Errors, theory: Theory) -> l
     from scipy.stats import t
 
     ratios = {
-        one.name: np.mean([np.divide(errors[p, one.name], theory[p, one.name] ** 2) for p in PROBLEMS], axis=0)
-        for one in order
+        name: np.mean([np.divide(errors[p, name], theory[p, name] ** 2) for p in PROBLEMS], axis=0)
+        for name in (contender.name for contender in order)
     }
     runs = len(next(iter(ratios.values())))
-    spread = math.sqrt(fmean(float(np.var(found, ddof=1)) for found in ratios.values()))
+    spread = math.sqrt(fmean(float(np.var(of_runs, ddof=1)) for of_runs in ratios.values()))
     reach = float(t.ppf(1 - (1 - LEVEL) / (2 * len(order)), len(order) * (runs - 1))) * spread / math.sqrt(runs)
-    known = Published(1.0, "theory: docs/reference/oracles.md, docs/explanation/planning.md")
-    means = {name: float(found.mean()) for name, found in ratios.items()}
+    one = Published(1.0, "theory: docs/reference/oracles.md, docs/explanation/planning.md")
+    means = {name: float(of_runs.mean()) for name, of_runs in ratios.items()}
     return [
-        Comparison(f"{name}: mean squared error over theory's", mean, mean - reach, mean + reach, "", known)
+        Comparison(f"{name}: mean squared error over theory's", mean, mean - reach, mean + reach, "", one)
         for name, mean in means.items()
     ]
 
@@ -140,21 +218,18 @@ def _points(errors: Errors, problem: str, name: str) -> float:
 
 
 def _table(order: list[Contender], errors: Errors, theory: Theory) -> Table:
-    head = ["oracle", "second report", "bits"]
+    columns: dict[str, list[Any]] = {
+        "oracle": [one.name for one in order],
+        "second report": [one.kind for one in order],
+        "bits": [report_bits(one.mechanism) for one in order],
+    }
     for problem in PROBLEMS:
-        head += [f"{problem}: points", f"{problem}: theory"]
-    rows: list[tuple[Cell, ...]] = []
-    for one in order:
-        found: list[float] = []
-        for problem in PROBLEMS:
-            found += [round(_points(errors, problem, one.name), 4), round(100 * theory[problem, one.name], 4)]
-        rows.append((one.name, one.kind, report_bits(one.mechanism), *found))
-    return Table(
-        "Root mean square error of a share, in percentage points, measured and by theory", tuple(head), tuple(rows)
-    )
+        columns[f"{problem}: points"] = [round(_points(errors, problem, one.name), 4) for one in order]
+        columns[f"{problem}: theory"] = [round(100 * theory[problem, one.name], 4) for one in order]
+    return Table.of("Root mean square error of a share, in percentage points, measured and by theory", columns)
 
 
-def _draw(order: list[Contender], errors: Errors, theory: Theory, size: int, runs: int) -> Picture:
+def _draw(order: list[Contender], errors: Errors, theory: Theory, size: int, runs: int) -> figures.Picture:
     figure, (left, right) = figures.panels(width=8.6, height=6.6, columns=2, sharey=True, width_ratios=(2.2, 1))
     at = np.arange(len(order))
     for colour, marker, problem in zip(figures.SERIES, "os^", PROBLEMS, strict=False):

@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.variance import frequency_variance
 from overstory.experiments.comparison import LEVEL, Comparison, Published, exact, proportion
-from overstory.experiments.registry import Context
-from overstory.experiments.result import Cell, Result, Table
+from overstory.experiments.study import Context, Study, Table, each
 from overstory.planning.design import design
 from overstory.planning.sample_size import required_sample_size
 from overstory.presentation import figures
-from overstory.presentation.svg import Picture
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism
 
@@ -50,25 +48,24 @@ POINTS: Final = (
 )
 """Where people are really asked: family, epsilon, share."""
 
-SEEN: Final = (
-    f"A share counts as seen when it is detected nine times in ten, with a chance of {ALPHA:.0%} of any false "
-    f"detection among {VALUES} values."
-)
-CEILINGS: Final = (
-    "L-OSUE and RAPPOR send fresh reports, with a permanent epsilon of twice the epsilon of one report; the others "
-    "keep one answer. Fresh reports under that ceiling cost L-OSUE no more people than one answer costs OUE."
-)
+NOTES: Final = f"""
+A share counts as seen when it is detected nine times in ten, with a chance of {ALPHA:.0%} of any false detection among
+{VALUES} values.
+
+L-OSUE and RAPPOR send fresh reports, with a permanent epsilon of twice the epsilon of one report; the others keep one
+answer. Fresh reports under that ceiling cost L-OSUE no more people than one answer costs OUE.
+"""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """One point: so many people asked, and how often they showed the share."""
+    """One point: how many people were asked, and in how many runs the share was detected."""
 
     family: str
     epsilon: float
     share: float
     people: int
-    found: int
+    detected: int
 
 
 def family(name: str, epsilon: float, domain_size: int = VALUES) -> Mechanism:
@@ -88,17 +85,16 @@ def family(name: str, epsilon: float, domain_size: int = VALUES) -> Mechanism:
     return mechanism(name, domain_size=domain_size, epsilon=epsilon)
 
 
-def run(context: Context) -> Result:
+def run(context: Context) -> Study:
     """Compute the people, and ask them at a few points."""
     runs = context.pick(quick=200, full=2_000)
     tried = context.parallel(lambda i: _tried(context, i, runs), range(len(POINTS)), "points")
-    return context.result(
-        [*_rates(tried, runs), *_crossings(), *_at_one_percent()],
+    return Study(
+        comparisons=[*_rates(tried, runs), *_crossings(), *_at_one_percent()],
         inputs={"values": VALUES, "alpha": ALPHA, "correction": "Bonferroni", "power": 0.9, "runs a point": runs},
-        random=True,
         tables=[_table(), _points(tried, runs)],
         figures=[_draw()],
-        notes=[SEEN, CEILINGS],
+        notes=NOTES,
     )
 
 
@@ -109,29 +105,29 @@ def _tried(context: Context, index: int, runs: int) -> Tried:
     people = required_sample_size(built, share, VALUES, alpha=ALPHA)
     holders = round(share * people)
     held = np.append(np.zeros(holders, np.int32), 1 + np.arange(people - holders, dtype=np.int32) % (VALUES - 1))
-    oracle, found = FrequencyOracle(built), 0
+    oracle, detected = FrequencyOracle(built), 0
     for i in range(runs):
         estimate = oracle.estimate(oracle.accumulate(oracle.simulate(held, context.rng(index, i))))
-        found += bool(estimate.detected(ALPHA, "bonferroni")[0])
-    return Tried(name, epsilon, share, people, found)
+        detected += bool(estimate.detected(ALPHA, "bonferroni")[0])
+    return Tried(name, epsilon, share, people, detected)
 
 
 def _rates(tried: Sequence[Tried], runs: int) -> list[Comparison]:
     """Compare how often a share was detected with nine times in ten; all intervals together hold at LEVEL."""
     level = 1 - (1 - LEVEL) / len(tried)
-    known = Published(0.9, "theory: docs/how-to/collect.md")
+    nine_in_ten = Published(0.9, "theory: docs/how-to/collect.md")
     because = "an estimate from few holders is only nearly normal"
     return [
         proportion(
-            f"{one.people:,} people see a share of {one.share:.0%} by {one.family} at epsilon {one.epsilon:g}",
-            one.found,
+            f"{point.people:,} people see a share of {point.share:.0%} by {point.family} at epsilon {point.epsilon:g}",
+            point.detected,
             runs,
-            known,
+            nine_in_ten,
             level=level,
             unit="of the runs",
             because=because,
         )
-        for one in tried
+        for point in tried
     ]
 
 
@@ -160,51 +156,53 @@ def _rare(built: Mechanism) -> float:
     return frequency_variance(built, 1.0, 0.0)
 
 
+def _people(name: str, epsilon: float, share: float = 0.01) -> int:
+    return required_sample_size(family(name, epsilon), share, VALUES)
+
+
 def _at_one_percent() -> list[Comparison]:
-    return [
-        exact(
-            f"people that {name} needs for a share of 1% at epsilon 1",
-            required_sample_size(family(name, 1.0), 0.01, VALUES),
-        )
-        for name in FAMILIES
-    ]
+    return [exact(f"people that {name} needs for a share of 1% at epsilon 1", _people(name, 1.0)) for name in FAMILIES]
 
 
 def _table() -> Table:
-    rows: list[tuple[Cell, ...]] = [
-        (epsilon, f"{share:.1%}", *(required_sample_size(family(name, epsilon), share, VALUES) for name in FAMILIES))
-        for epsilon in EPSILONS
-        for share in (0.1, 0.01, 0.001)
-    ]
-    return Table("People needed", ("epsilon", "share", *FAMILIES), tuple(rows))
+    cases = [(epsilon, share) for epsilon in EPSILONS for share in (0.1, 0.01, 0.001)]
+    columns: dict[str, list[Any]] = {
+        "epsilon": [epsilon for epsilon, _ in cases],
+        "share": [f"{share:.1%}" for _, share in cases],
+    }
+    return Table.of("People needed", columns | {name: [_people(name, *case) for case in cases] for name in FAMILIES})
 
 
 def _points(tried: Sequence[Tried], runs: int) -> Table:
-    rows = [(one.family, one.epsilon, f"{one.share:.0%}", one.people, f"{one.found:,} of {runs:,}") for one in tried]
-    return Table("Points that were simulated", ("family", "epsilon", "share", "people", "detected"), tuple(rows))
+    columns: dict[str, list[Any]] = {
+        "family": each(tried, "family"),
+        "epsilon": each(tried, "epsilon"),
+        "share": [f"{point.share:.0%}" for point in tried],
+        "people": each(tried, "people"),
+        "detected": [f"{point.detected:,} of {runs:,}" for point in tried],
+    }
+    return Table.of("Points that were simulated", columns)
 
 
-def _draw() -> Picture:
+def _draw() -> figures.Picture:
     figure, (left, right) = figures.panels(width=9.6, height=4.4, columns=2)
+    left.set(yscale="log")
+    right.set(xscale="log", yscale="log")
     epsilons = np.linspace(EPSILONS[0], EPSILONS[-1], 15).tolist()
-    fewest = [
-        min(required_sample_size(family(name, epsilon), 0.01, VALUES) for name in FAMILIES) for epsilon in epsilons
-    ]
+    fewest = [min(_people(name, epsilon) for name in FAMILIES) for epsilon in epsilons]
     ends = []
     for colour, (name, label) in zip(figures.SERIES, DRAWN.items(), strict=True):
-        people = [required_sample_size(family(name, epsilon), 0.01, VALUES) for epsilon in epsilons]
-        times = [one / least for one, least in zip(people, fewest, strict=True)]
-        left.semilogy(epsilons, times, color=colour)
+        people = [_people(name, epsilon) for epsilon in epsilons]
+        times = [number / least for number, least in zip(people, fewest, strict=True)]
+        left.plot(epsilons, times, color=colour)
         ends.append((times[-1], label, colour))
     left.set(xlabel="epsilon of one report, for a share of 1%", ylabel="people, over those of the best", ylim=(0.6, 40))
     left.set_yticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
     figures.labels(left, EPSILONS[-1], ends)
     ends = []
     for colour, epsilon in zip(figures.SERIES, EPSILONS, strict=False):
-        needed = [
-            min(required_sample_size(family(name, epsilon), share, VALUES) for name in FAMILIES) for share in SHARES
-        ]
-        right.loglog([100 * share for share in SHARES], needed, color=colour)
+        needed = [min(_people(name, epsilon, share) for name in FAMILIES) for share in SHARES]
+        right.plot([100 * share for share in SHARES], needed, color=colour)
         ends.append((float(needed[-1]), f"epsilon {epsilon:g}", colour))
     right.set(xlabel="share (%), by the best family", ylabel="people needed", xlim=(10, 0.1))
     right.set_xticks([10, 3, 1, 0.3, 0.1], ["10", "3", "1", "0.3", "0.1"])

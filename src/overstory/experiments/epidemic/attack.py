@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from overstory.analysis.decoding import decode
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch
+from overstory.experiments import drawing
 from overstory.experiments.comparison import (
     Comparison,
     Published,
@@ -27,11 +28,10 @@ from overstory.experiments.comparison import (
     stated,
 )
 from overstory.experiments.epidemic.respondents import CLOSE, PICKED, STATES, asked, fitted, mechanism
-from overstory.experiments.registry import Context
-from overstory.experiments.result import Result, Table
+from overstory.experiments.rappor.collections import rates
+from overstory.experiments.study import Context, Study, Table, mean
 from overstory.files.candidates import hash_candidates
 from overstory.presentation import figures
-from overstory.presentation.svg import Picture
 from overstory.privacy.attacks.posterior import posterior
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.payloads import BitMechanism
@@ -43,18 +43,16 @@ WITH, WITHOUT, KNOWING = "with the instantaneous round", "without it", "with it,
 SEEN: Final = (1, 3, 10, 30)
 POOR, GOOD = "poor", "close"
 
-_NOTES: Final = (
-    PICKED,
-    (
-        "The paper does not say how its attacker rebuilds the frequencies. Ours decodes by Lasso and scales "
-        "to one, but takes the reports for permanent responses. One who knows p and q, which are public, rebuilds them "
-        "as well as the collector does: frequencies are what a survey is for. What the rounds protect is a person."
-    ),
-    (
-        "Against a person: the instantaneous round hides much from one who sees few reports. One who sees many learns "
-        "the permanent response, which is as much as one report without the round, and bounded by epsilon_infinity."
-    ),
-)
+NOTES: Final = f"""
+{PICKED}
+
+The paper does not say how its attacker rebuilds the frequencies. Ours decodes by Lasso and scales to one, but takes the
+reports for permanent responses. One who knows p and q, which are public, rebuilds them as well as the collector does:
+frequencies are what a survey is for. What the rounds protect is a person.
+
+Against a person: the instantaneous round hides much from one who sees few reports. One who sees many learns the
+permanent response, which is as much as one report without the round, and bounded by epsilon_infinity.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,19 +63,18 @@ class Rebuilt:
     by: dict[str, F64]
 
 
-def run(context: Context) -> Result:
+def run(context: Context) -> Study:
     """Attack the survey's frequencies, then persons."""
     runs, persons = context.pick(quick=3, full=10), context.pick(quick=150, full=3000)
-    frequencies = [_rebuild(context.rng(0, number)) for number in context.steps(range(runs), "surveys rebuilt")]
-    told = {n: _named(context, mechanism(), n, persons) for n in SEEN}
+    surveys = [_rebuild(context.rng(0, number)) for number in context.steps(range(runs), "surveys rebuilt")]
+    hits = {n: _named(context, mechanism(), n, persons) for n in SEEN}
     bare = _named(context, _bare(), 1, persons)
-    return context.result(
-        _compare(frequencies, told, bare),
+    return Study(
         inputs={"states": list(STATES), "respondents": SAMPLE, "persons attacked": persons, "runs": runs},
-        random=True,
-        tables=[_table(told, bare)],
-        figures=[_draw(frequencies[0], told, bare)],
-        notes=_NOTES,
+        comparisons=_compare(surveys, hits, bare),
+        tables=[_table(hits, bare)],
+        figures=[_draw(surveys[0], hits, bare)],
+        notes=NOTES,
     )
 
 
@@ -106,9 +103,8 @@ def _frequencies(
     oracle = FrequencyOracle(sent)
     counts = oracle.accumulate(oracle.simulate(symbols, rng, candidates=STATES))
     candidates = hash_candidates(STATES, sent.encoding)
-    kept, raised = float(supposed.p_star), float(supposed.q_star)
-    found = decode(counts, candidates, p_star=kept, q_star=raised, method="lasso").frequencies
-    return np.asarray(found / found.sum())
+    frequencies = decode(counts, candidates, **rates(supposed), method="lasso").frequencies
+    return np.asarray(frequencies / frequencies.sum())
 
 
 def _named(context: Context, used: BitMechanism, reports: int, persons: int) -> list[bool]:
@@ -132,76 +128,39 @@ def _reports(batches: Sequence[ReportBatch], row: int) -> list[Report]:
     ]
 
 
-def said(truth: F64, rebuilt: F64) -> str:
+def in_words(truth: F64, rebuilt: F64) -> str:
     """Put a fit into a word."""
     return GOOD if fitted(rebuilt, truth) >= CLOSE else POOR
 
 
-def _compare(found: list[Rebuilt], told: dict[int, list[bool]], bare: list[bool]) -> list[Comparison]:
-    where = "section 4.4, figure 8"
-    words = {name: {said(one.truth, one.by[name]) for one in found} for name in found[0].by}
-    rows = [
-        stated(f"the attacker's frequencies, {WITH}", " or ".join(sorted(words[WITH])), Published(POOR, where)),
-        stated(f"the attacker's frequencies, {WITHOUT}", " or ".join(sorted(words[WITHOUT]))),
-        stated(f"the attacker's frequencies, {KNOWING}", " or ".join(sorted(words[KNOWING]))),
-    ]
-    for name in found[0].by:
-        fits = [fitted(one.by[name], one.truth) for one in found]
-        rows.append(simulated(f"R squared, {name}", fits, averaged=len(found)))
+def _compare(surveys: list[Rebuilt], hits: dict[int, list[bool]], bare: list[bool]) -> list[Comparison]:
+    poor = Published(POOR, "section 4.4, figure 8")
+    rows = []
+    for name in surveys[0].by:
+        words = sorted({in_words(survey.truth, survey.by[name]) for survey in surveys})
+        rows.append(stated(f"the attacker's frequencies, {name}", " or ".join(words), poor if name == WITH else None))
+    for name in surveys[0].by:
+        fits = [fitted(survey.by[name], survey.truth) for survey in surveys]
+        rows.append(simulated(f"R squared, {name}", fits, averaged=len(surveys)))
     rows.append(exact("persons named rightly by chance", 1 / len(STATES)))
-    for reports, hits in told.items():
+    for reports, right in hits.items():
         name = f"persons named rightly from {reports} report{'s' * (reports > 1)}"
-        rows.append(proportion(name, sum(hits), len(hits)))
+        rows.append(proportion(name, sum(right), len(right)))
     rows.append(proportion("persons named rightly from one report without the round", sum(bare), len(bare)))
     return rows
 
 
-def _table(told: dict[int, list[bool]], bare: list[bool]) -> Table:
-    used, permanent = mechanism(), _bare()
-    rows = [(f"{n} with both rounds", used.epsilon_n(n), float(np.mean(hits))) for n, hits in told.items()]
-    rows.append(("one without the instantaneous round", permanent.epsilon_report, float(np.mean(bare))))
+def _table(hits: dict[int, list[bool]], bare: list[bool]) -> Table:
+    rows = [(f"{n} with both rounds", mechanism().epsilon_n(n), mean(right)) for n, right in hits.items()]
+    rows.append(("one without the instantaneous round", _bare().epsilon_report, mean(bare)))
     rows.append(("none", 0.0, 1 / len(STATES)))
     return Table("Persons whose state the best attacker names", ("reports seen", "epsilon", "share named"), tuple(rows))
 
 
-def _draw(one: Rebuilt, told: dict[int, list[bool]], bare: list[bool]) -> Picture:
-    figure, axes = figures.panels(width=10.2, height=4.4, columns=2, width_ratios=(1.9, 1))
-    bars, line = axes
-    order = np.argsort(-one.truth)
-    at = np.arange(len(STATES))
-    bars.bar(at, 100 * one.truth[order], width=0.8, color=figures.MUTED, alpha=0.4, linewidth=0)
-    for colour, name in ((figures.VERMILION, WITH), (figures.OURS, WITHOUT)):
-        bars.plot(at, 100 * one.by[name][order], "o", color=colour, markersize=4)
-    top = max(100 * max(float(one.truth.max()), float(one.by[WITH].max())), 1.0)
-    for y, words, colour in (
-        (0.98, "bars: true share", figures.MUTED),
-        (0.91, f"rebuilt from reports {WITH}", figures.VERMILION),
-        (0.84, "rebuilt from reports without it", figures.OURS),
-    ):
-        figures.label(bars, 7, y * top, words, colour, xytext=(0, 0))
-    bars.set_xticks(at, [STATES[i] for i in order], rotation=60, ha="right", fontsize=8)
-    bars.set(ylabel="share of the infected (%)", xlim=(-0.8, len(STATES) - 0.2))
-    figures.panel_title(bars, "Frequencies, from reports taken for permanent responses")
-    middle = [100 * float(np.mean(hits)) for hits in told.values()]
-    low, high = 100 * np.array([clopper_pearson(sum(hits), len(hits)) for hits in told.values()]).T
-    figures.band(line, SEEN, low.tolist(), high.tolist(), figures.VERMILION)
-    line.semilogx(SEEN, middle, "o-", color=figures.VERMILION, linewidth=1.7, markersize=4)
-    figures.label(line, SEEN[0], middle[0], "both rounds", figures.VERMILION, xytext=(4, 14))
-    without = 100 * float(np.mean(bare))
-    for y, words, colour in (
-        (without, "one report without the round", figures.OURS),
-        (100 / len(STATES), "by chance", figures.MUTED),
-    ):
-        line.axhline(y, color=colour, linewidth=1.2, linestyle=(0, (4, 3)))
-        figures.label(line, SEEN[0], y, words, colour, xytext=(4, 7 if colour == figures.OURS else -8))
-    line.minorticks_off()
-    line.set_xticks(SEEN, [str(n) for n in SEEN])
-    line.set(
-        xlabel="reports seen of one person",
-        ylabel="persons whose state is named (%)",
-        ylim=(0, 1.15 * max(without, high[-1])),
-    )
-    figures.panel_title(line, "Persons, by the exact posterior")
+def _draw(survey: Rebuilt, hits: dict[int, list[bool]], bare: list[bool]) -> figures.Picture:
+    figure, (frequencies, persons) = figures.panels(width=10.2, height=4.4, columns=2, width_ratios=(1.9, 1))
+    _draw_frequencies(frequencies, survey)
+    _draw_persons(persons, hits, mean(bare))
     return figures.picture(
         figure,
         "epidemic-attacker",
@@ -210,3 +169,39 @@ def _draw(one: Rebuilt, told: dict[int, list[bool]], bare: list[bool]) -> Pictur
         "With the instantaneous round the rebuilt frequencies are far from the true ones, without it they are close. "
         "From one report few persons are named, from thirty as many as without the round.",
     )
+
+
+def _draw_frequencies(axes: Any, survey: Rebuilt) -> None:
+    order, at = np.argsort(-survey.truth), np.arange(len(STATES))
+    drawing.bars(axes, at, 100 * survey.truth[order], figures.MUTED, width=0.8)
+    for colour, name in ((figures.VERMILION, WITH), (figures.OURS, WITHOUT)):
+        axes.plot(at, 100 * survey.by[name][order], "o", color=colour, markersize=4)
+    top = max(100 * max(float(survey.truth.max()), float(survey.by[WITH].max())), 1.0)
+    entries = (
+        (0.98, "bars: true share", figures.MUTED),
+        (0.91, f"rebuilt from reports {WITH}", figures.VERMILION),
+        (0.84, "rebuilt from reports without it", figures.OURS),
+    )
+    drawing.key(axes, 7, [(y * top, text, colour) for y, text, colour in entries])
+    axes.set_xticks(at, [STATES[i] for i in order], rotation=60, ha="right", fontsize=8)
+    axes.set(ylabel="share of the infected (%)", xlim=(-0.8, len(STATES) - 0.2))
+    figures.panel_title(axes, "Frequencies, from reports taken for permanent responses")
+
+
+def _draw_persons(axes: Any, hits: dict[int, list[bool]], bare: float) -> None:
+    axes.set(xscale="log")
+    shares = [100 * mean(right) for right in hits.values()]
+    low, high = 100 * np.array([clopper_pearson(sum(right), len(right)) for right in hits.values()]).T
+    drawing.interval(axes, SEEN, low, high, figures.VERMILION)
+    drawing.line(axes, SEEN, shares, figures.VERMILION, marker="o", linewidth=1.7, markersize=4)
+    figures.label(axes, SEEN[0], shares[0], "both rounds", figures.VERMILION, xytext=(4, 14))
+    for y, name, colour, up in (
+        (100 * bare, "one report without the round", figures.OURS, 7),
+        (100 / len(STATES), "by chance", figures.MUTED, -8),
+    ):
+        drawing.level(axes, y, colour, name, SEEN[0], linewidth=1.2, place={"xytext": (4, up)})
+    axes.minorticks_off()
+    axes.set_xticks(SEEN, [str(n) for n in SEEN])
+    top = 1.15 * max(100 * bare, high[-1])
+    axes.set(xlabel="reports seen of one person", ylabel="persons whose state is named (%)", ylim=(0, top))
+    figures.panel_title(axes, "Persons, by the exact posterior")

@@ -20,15 +20,15 @@ ELSEWHERE: Final = {
     "Virgin Islands",
 }
 STATES: Final = tuple(sorted(set(CONFIRMED) - ELSEWHERE))[::2]
-"""Every other one, by alphabet, of the states, the District of Columbia and Puerto Rico: the paper names none."""
+"""Every second one, by alphabet, of the states, the District of Columbia and Puerto Rico: the paper names none."""
 CASES: Final = np.array([CONFIRMED[state] for state in STATES])
 CLOSE: Final = 0.95
 """Share of the variance between the states (R squared) from which we call a fit close."""
 
-PICKED: Final = (
-    "The paper samples 26 states and does not say which; ours are every other one by alphabet. Nor are its parameters "
-    "known: ours are those of RAPPOR's section 5.2 (k = 128, h = 2, m = 16, f = 0.5, p = 0.5, q = 0.75)."
-)
+PICKED: Final = """
+The paper samples 26 states and does not say which; ours are every other one by alphabet. Nor are its parameters
+known: ours are those of RAPPOR's section 5.2 (k = 128, h = 2, m = 16, f = 0.5, p = 0.5, q = 0.75).
+"""
 
 
 def mechanism() -> BitMechanism:

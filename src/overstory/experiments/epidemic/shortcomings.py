@@ -8,13 +8,12 @@ from typing import Any, Final
 import numpy as np
 
 from overstory.analysis.oracle import FrequencyOracle
+from overstory.experiments import drawing
 from overstory.experiments.comparison import Comparison, exact, simulated
 from overstory.experiments.epidemic.respondents import CASES, STATES, asked, mechanism
-from overstory.experiments.registry import Context
-from overstory.experiments.result import Cell, Result, Table
+from overstory.experiments.study import Context, Study, Table
 from overstory.planning.needs import plan_from_needs
 from overstory.presentation import figures
-from overstory.presentation.svg import Picture
 
 SMALLEST: Final = float(CASES.min() / CASES.sum())
 SAMPLES: Final = (10**5, 10**6, int(CASES.sum()))
@@ -25,42 +24,31 @@ PERCENT: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 KNOWN: Final = 20
 """States on the first list; the other six are added after the survey."""
 
-_NOTES: Final = (
-    (
-        "The budget (shortcoming 1) follows from what has to be seen: the planner gives, for each budget, the least "
-        "share that will be found, with the best parameters within it. `overstory plan` answers for any collection."
-    ),
-    (
-        "Decoding (shortcoming 2) never sees the reports: they are counted once, and the cost of what follows depends "
-        "on cohorts, bits and candidates alone. docs/explanation/decoding.md gives seconds, up to a million candidates."
-    ),
-    (
-        "The map (shortcoming 3) need not be static: the counts hold what the candidates of tomorrow need. Before they "
-        "are listed, the reports that hold them are seen as held by none of the list (roughly: six strings do not "
-        "spread quite evenly over the bits); `overstory discover` finds strings that nobody thought of."
-    ),
-)
+NOTES: Final = """
+The budget (shortcoming 1) follows from what has to be seen: the planner gives, for each budget, the least share that
+will be found, with the best parameters within it. `overstory plan` answers for any collection.
+
+Decoding (shortcoming 2) never sees the reports: they are counted once, and the cost of what follows depends on cohorts,
+bits and candidates alone. docs/explanation/decoding.md gives seconds, up to a million candidates.
+
+The map (shortcoming 3) need not be static: the counts hold what the candidates of tomorrow need. Before they are
+listed, the reports that hold them are seen as held by none of the list (roughly: six strings do not spread quite evenly
+over the bits); `overstory discover` finds strings that nobody thought of.
+"""
 
 
-def run(context: Context) -> Result:
+def run(context: Context) -> Study:
     """Plan budgets; count what is decoded; add candidates after the survey."""
     runs = context.pick(quick=4, full=40)
-    later = [_later(context.rng(number)) for number in context.steps(range(runs), "surveys")]
+    surveys = [_later(context.rng(number)) for number in context.steps(range(runs), "surveys")]
     shares = {reports: [_least_share(epsilon, reports) for epsilon in EPSILONS] for reports in SAMPLES}
-    return context.result(
-        [*_budget(), *_cost(), *_growing(later)],
-        inputs={
-            "states": list(STATES),
-            "known at first": KNOWN,
-            "respondents": SAMPLES[1],
-            "epsilons": list(EPSILONS),
-            "epsilon_permanent": f"{PERMANENT:g} epsilon_report",
-            "runs": runs,
-        },
-        random=True,
+    return Study(
+        inputs={"states": list(STATES), "known at first": KNOWN, "respondents": SAMPLES[1], "epsilons": list(EPSILONS)}
+        | {"epsilon_permanent": f"{PERMANENT:g} epsilon_report", "runs": runs},
+        comparisons=[*_budget(), *_cost(), *_growing(surveys)],
         tables=[_table(shares)],
         figures=[_draw(shares)],
-        notes=_NOTES,
+        notes=NOTES,
     )
 
 
@@ -120,30 +108,29 @@ def _later(rng: np.random.Generator) -> dict[str, float]:
     }
 
 
-def _growing(later: list[dict[str, float]]) -> list[Comparison]:
-    runs = len(later)
-    return [
-        simulated("share of the six states not yet listed, true", [one["truth"] for one in later], averaged=runs),
-        simulated("the same as seen from the short list", [one["unallocated"] for one in later], averaged=runs),
-        simulated("error of states added later, in standard errors", [one["misses"] for one in later], averaged=runs),
-    ]
+def _growing(surveys: list[dict[str, float]]) -> list[Comparison]:
+    names = {
+        "share of the six states not yet listed, true": "truth",
+        "the same as seen from the short list": "unallocated",
+        "error of states added later, in standard errors": "misses",
+    }
+    return [simulated(name, [survey[key] for survey in surveys], averaged=len(surveys)) for name, key in names.items()]
 
 
 def _table(shares: dict[int, list[float]]) -> Table:
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
-        (epsilon, *(found[i] for found in shares.values())) for i, epsilon in enumerate(EPSILONS)
-    )
-    return Table("Least share found", ("epsilon of a report", *(f"{n:,} respondents" for n in shares)), rows)
+    columns = {f"{reports:,} respondents": least for reports, least in shares.items()}
+    return Table.of("Least share found", {"epsilon of a report": EPSILONS, **columns})
 
 
-def _draw(shares: dict[int, list[float]]) -> Picture:
+def _draw(shares: dict[int, list[float]]) -> figures.Picture:
     figure, axes = figures.panels(width=7.2, height=4.0)
-    for colour, (reports, found) in zip(figures.SERIES, shares.items(), strict=False):
-        axes.loglog(EPSILONS, 100 * np.array(found), "o-", color=colour, linewidth=1.7, markersize=4)
-        figures.label(axes, EPSILONS[-1], 100 * found[-1], f"{reports:,}\nrespondents", colour)
-    axes.axhline(100 * SMALLEST, color=figures.MUTED, linewidth=1.1, linestyle=(0, (4, 3)))
-    name = STATES[int(CASES.argmin())]
-    figures.label(axes, EPSILONS[0], 100 * SMALLEST, f"the smallest state: {name}", figures.MUTED, xytext=(2, -8))
+    axes.set(xscale="log", yscale="log")
+    for colour, (reports, least) in zip(figures.SERIES, shares.items(), strict=False):
+        name = f"{reports:,}\nrespondents"
+        drawing.line(axes, EPSILONS, 100 * np.array(least), colour, name, marker="o", linewidth=1.7, markersize=4)
+    name = f"the smallest state: {STATES[int(CASES.argmin())]}"
+    place = {"xytext": (2, -8)}
+    drawing.level(axes, 100 * SMALLEST, figures.MUTED, name, EPSILONS[0], linewidth=1.1, place=place)
     axes.minorticks_off()
     axes.set_yticks(PERCENT, [f"{share:g}" for share in PERCENT])
     axes.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])

@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.oracle import FrequencyOracle, frequency_oracle
+from overstory.experiments import drawing
 from overstory.experiments.comparison import Comparison, Published, at_most, exact, proportion
-from overstory.experiments.registry import Context
-from overstory.experiments.result import Result, Table
+from overstory.experiments.study import Cell, Context, Study, Table, each
 from overstory.presentation import figures
-from overstory.presentation.svg import Picture
 from overstory.protocol.encodings.base import SEEDS
 
 BETAS: Final = (0.5, 0.2, 0.05, 0.01)
@@ -54,6 +53,11 @@ class Errors:
         return float((np.abs(self.errors) > self.bound(beta)).mean(axis=0).max())
 
 
+NOTES: Final = """
+The bound is of one value, fixed beforehand; for all of a domain at once, divide beta by its size.
+
+Overstory states and charges the exact epsilon of 1/2 + a: ln((1/2 + a) / (1/2 - a)).
+"""
 BINARY: Final = "one sign of two"
 MATRIX: Final = "one sign of the matrix"
 FORMULAS: Final = {
@@ -62,22 +66,18 @@ FORMULAS: Final = {
 }
 
 
-def run(context: Context) -> Result:
+def run(context: Context) -> Study:
     """Measure errors over n, epsilon and beta."""
     sizes = context.pick(quick=(1_000, 10_000), full=(1_000, 10_000, 100_000, 1_000_000))
     runs = {size: context.pick(quick=60, full=400 if size < 1_000_000 else 40) for size in sizes}
     cases = [(protocol, a, n) for protocol in (BINARY, MATRIX) for a in ADVANTAGES for n in sizes]
-    found = context.parallel(lambda i: _measure(context, i, runs[cases[i][2]], *cases[i]), range(len(cases)), "runs")
-    return context.result(
-        [*_epsilons(), *_formulas(found), *_exceedances(found)],
+    errors = context.parallel(lambda i: _measure(context, i, runs[cases[i][2]], *cases[i]), range(len(cases)), "runs")
+    return Study(
         inputs={"n": list(sizes), "advantages": list(ADVANTAGES), "runs": list(runs.values()), "domain": DOMAIN},
-        random=True,
-        tables=[_table(found), _by_value(found)],
-        figures=[_draw(found)],
-        notes=[
-            "The bound is of one value, fixed beforehand; for all of a domain at once, divide beta by its size.",
-            "Overstory states and charges the exact epsilon of 1/2 + a: ln((1/2 + a) / (1/2 - a)).",
-        ],
+        comparisons=[*_epsilons(), *_formulas(errors), *_exceedances(errors)],
+        tables=[_table(errors), _by_value([one for one in errors if one.protocol == MATRIX])],
+        figures=[_draw(errors)],
+        notes=NOTES,
     )
 
 
@@ -125,9 +125,9 @@ def _epsilons() -> list[Comparison]:
     ]
 
 
-def _formulas(found: list[Errors]) -> list[Comparison]:
+def _formulas(errors: list[Errors]) -> list[Comparison]:
     """Our own bound, from p* and q*, is the lecture's formula."""
-    largest = max(one.num_reports for one in found)
+    largest = max(one.num_reports for one in errors)
     return [
         exact(
             f"{one.protocol}: error bound, a = {one.advantage}, beta = 0.05",
@@ -135,67 +135,63 @@ def _formulas(found: list[Errors]) -> list[Comparison]:
             Published(one.bound(0.05), FORMULAS[one.protocol], within=1e-6 * one.bound(0.05)),
             unit="reports",
         )
-        for one in found
+        for one in errors
         if one.num_reports == largest
     ]
 
 
-def _exceedances(found: list[Errors]) -> list[Comparison]:
+def _exceedances(errors: list[Errors]) -> list[Comparison]:
     """How often the worst of the watched values lay beyond the bound, of all runs and sizes."""
-    compared = []
+    rows = []
     for protocol in (BINARY, MATRIX):
-        chosen = [one for one in found if one.protocol == protocol]
+        chosen = [one for one in errors if one.protocol == protocol]
+        trials = sum(len(one.errors) for one in chosen)
         for beta in BETAS:
             beyond = sum(round(one.beyond(beta) * len(one.errors)) for one in chosen)
-            trials = sum(len(one.errors) for one in chosen)
-            said = at_most(beta, "error, with probability at least 1 - beta")
+            rarely = at_most(beta, "error, with probability at least 1 - beta")
             name = f"{protocol}: share of runs beyond the bound of beta = {beta}"
-            compared.append(proportion(name, beyond, trials, said))
-    return compared
+            rows.append(proportion(name, beyond, trials, rarely))
+    return rows
 
 
-def _table(found: list[Errors]) -> Table:
-    rows = [
-        (
-            one.protocol,
-            one.advantage,
-            one.num_reports,
-            round(one.bound(0.05), 1),
-            round(float(np.quantile(np.abs(one.errors).max(axis=1), 0.95)), 1),
-            round(float(np.sqrt((one.errors**2).mean())), 1),
-        )
-        for one in found
-    ]
-    head = ("protocol", "a", "n", "bound, beta = .05", "95% of the worst errors below", "root mean square error")
-    return Table("Errors in reports; the worst over the watched values of a run", head, tuple(rows))
+def _table(errors: list[Errors]) -> Table:
+    worst = [float(np.quantile(np.abs(one.errors).max(axis=1), 0.95)) for one in errors]
+    columns: dict[str, list[Any]] = {
+        "protocol": each(errors, "protocol"),
+        "a": each(errors, "advantage"),
+        "n": each(errors, "num_reports"),
+        "bound, beta = .05": [round(one.bound(0.05), 1) for one in errors],
+        "95% of the worst errors below": [round(error, 1) for error in worst],
+        "root mean square error": [round(float(np.sqrt((one.errors**2).mean())), 1) for one in errors],
+    }
+    return Table.of("Errors in reports; the worst over the watched values of a run", columns)
 
 
-def _by_value(found: list[Errors]) -> Table:
+def _by_value(errors: list[Errors]) -> Table:
     """How the error depends on how many hold the value."""
-    rows: list[tuple[str | float | int, ...]] = []
-    for one in (one for one in found if one.protocol == MATRIX):
+    rows: list[tuple[Cell, ...]] = []
+    for one in errors:
         oracle = _oracle(MATRIX, one.advantage)
-        for (name, share), errors in zip(WATCHED.items(), one.errors.T, strict=True):
+        for (name, share), of_value in zip(WATCHED.items(), one.errors.T, strict=True):
             theory = one.num_reports * math.sqrt(oracle.variance(one.num_reports, share))
-            shown = (round(float(number), 1) for number in (errors.mean(), errors.std(), theory))
+            shown = (round(float(number), 1) for number in (of_value.mean(), of_value.std(), theory))
             rows.append((one.advantage, one.num_reports, name, *shown))
     head = ("a", "n", "value", "mean error", "standard deviation", "in theory")
     return Table("One sign of the matrix: errors in reports, by who holds the value", head, tuple(rows))
 
 
-def _draw(found: list[Errors]) -> Picture:
+def _draw(errors: list[Errors]) -> figures.Picture:
     figure, axes = figures.panels(width=7.2, height=3.8, columns=2, sharey=True)
     for panel, protocol in zip(axes, (BINARY, MATRIX), strict=True):
-        for colour, advantage, beside in zip(figures.SERIES, ADVANTAGES, (0.8, 1.0, 1.25), strict=False):
-            chosen = [one for one in found if one.protocol == protocol and one.advantage == advantage]
-            sizes = [one.num_reports for one in chosen]
-            bounds = [one.bound(0.05) for one in chosen]
-            panel.loglog(sizes, bounds, color=colour, linewidth=1.4, linestyle="--")
+        panel.set(xscale="log", yscale="log")
+        for colour, advantage, shift in zip(figures.SERIES, ADVANTAGES, (0.8, 1.0, 1.25), strict=False):
+            chosen = [one for one in errors if one.protocol == protocol and one.advantage == advantage]
+            sizes, bounds = each(chosen, "num_reports"), [one.bound(0.05) for one in chosen]
+            drawing.line(panel, sizes, bounds, colour, linewidth=1.4, linestyle="--")
             for one in chosen:
-                errors = np.abs(one.errors).ravel() + 0.5
-                panel.loglog(
-                    np.full(errors.size, one.num_reports * beside), errors, ".", color=colour, markersize=2, alpha=0.25
-                )
+                dots = np.abs(one.errors).ravel() + 0.5
+                at = np.full(dots.size, one.num_reports * shift)
+                panel.plot(at, dots, ".", color=colour, markersize=2, alpha=0.25)
             figures.label(panel, sizes[-1], bounds[-1], f"a = {advantage}", colour)
         figures.panel_title(panel, protocol)
         panel.set(xlabel="reports (n)")

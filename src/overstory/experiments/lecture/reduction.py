@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from overstory.analysis.variance import error_bound
 from overstory.discovery import BitPlan, Integers, bitwise, find, simulate
 from overstory.discovery.codes import buckets_of, rows_of
+from overstory.experiments import drawing
 from overstory.experiments.comparison import Comparison, Published, at_most, exact
-from overstory.experiments.registry import Context
-from overstory.experiments.result import Result, Table
+from overstory.experiments.study import Context, Study, Table, each, mean
 from overstory.presentation import figures
-from overstory.presentation.svg import Picture
 
 WIDTH: Final = 16
 BUCKETS: Final = 1 << 12
@@ -37,7 +36,7 @@ class Outcome:
     recall: float
 
 
-def run(context: Context) -> Result:
+def run(context: Context) -> Study:
     """Run the reduction literally, and with the users divided in place of the budget."""
     num_reports = context.pick(quick=50_000, full=500_000)
     runs = context.pick(quick=4, full=20)
@@ -46,54 +45,47 @@ def run(context: Context) -> Result:
     divided = context.parallel(
         lambda case: _once(context, num_reports, *case, partitioned=True), cases, "users divided"
     )
-    compared, rows = [], []
+    comparisons, rows = [], []
     for place, epsilon in enumerate(EPSILONS):
         mine = slice(place * runs, (place + 1) * runs)
         bound = 2 * _tau(epsilon, num_reports)
-        compared += _compared(epsilon, bound, literal[mine], divided[mine])
+        comparisons += _compare(epsilon, bound, literal[mine], divided[mine])
         rows += [_row("literal", epsilon, bound, literal[mine]), _row("users divided", epsilon, None, divided[mine])]
-    return context.result(
-        compared,
+    return Study(
         inputs={"n": num_reports, "bits": WIDTH, "buckets": BUCKETS, "beta": BETA, "present": PRESENT, "runs": runs},
-        random=True,
+        comparisons=comparisons,
         tables=[Table("Error and recall (found of the values held by at least 1 in 100)", HEAD, tuple(rows))],
         figures=[_draw(num_reports, literal, divided, runs)],
-        notes=[
-            f"The theorem assumes a hash without collisions, T about n squared; here T = {BUCKETS}, and values apart.",
-            "Values that are not detected are left off the list and count as 0, as the lecture has it.",
-            "Users divided: an answer at epsilon 8 is nearly exact; what remains is one sign from a sixteenth of them.",
-        ],
+        notes=NOTES,
     )
 
 
-def _compared(epsilon: float, bound: float, literal: list[Outcome], divided: list[Outcome]) -> list[Comparison]:
+def _compare(epsilon: float, bound: float, literal: list[Outcome], divided: list[Outcome]) -> list[Comparison]:
     total = epsilon * WIDTH
+    spent = Published(total, "Theorem 2: epsilon times log |X|", within=1e-6 * total)
+    plan, unit = _plan(epsilon, partitioned=False), "fraction of n"
+    errors = [max(each(outcomes, "worst")) for outcomes in (literal, divided)]
+    largest = f"largest error over the domain and all runs, epsilon of one answer {epsilon}"
     return [
-        exact(
-            f"epsilon spent by the literal form, epsilon of one answer {epsilon}",
-            _plan(epsilon, partitioned=False).epsilon,
-            Published(total, "Theorem 2: epsilon times log |X|", within=1e-6 * total),
-        ),
-        exact(
-            f"largest error over the domain and all runs, epsilon of one answer {epsilon}",
-            max(outcome.worst for outcome in literal),
-            at_most(bound, "Theorem 2: 2 tau"),
-            unit="fraction of n",
-        ),
-        exact(
-            f"the same, users divided over the bits, epsilon in all {total:g}",
-            max(outcome.worst for outcome in divided),
-            unit="fraction of n",
-        ),
+        exact(f"epsilon spent by the literal form, epsilon of one answer {epsilon}", plan.epsilon, spent),
+        exact(largest, errors[0], at_most(bound, "Theorem 2: 2 tau"), unit=unit),
+        exact(f"the same, users divided over the bits, epsilon in all {total:g}", errors[1], unit=unit),
     ]
 
 
 def _row(form: str, epsilon: float, bound: float | None, outcomes: list[Outcome]) -> tuple[str | float | None, ...]:
-    worst, listed, recall = np.mean([(one.worst, one.listed, one.recall) for one in outcomes], axis=0).tolist()
+    worst, listed, recall = (mean(each(outcomes, name)) for name in ("worst", "listed", "recall"))
     shown = None if bound is None else round(bound, 5)
     return (form, epsilon * WIDTH, shown, round(worst, 5), round(listed, 1), round(recall, 3))
 
 
+NOTES: Final = f"""
+The theorem assumes a hash without collisions, T about n squared; here T = {BUCKETS}, and values apart.
+
+Values that are not detected are left off the list and count as 0, as the lecture has it.
+
+Users divided: an answer at epsilon 8 is nearly exact; what remains is one sign from a sixteenth of them.
+"""
 HEAD: Final = ("form", "epsilon in all", "2 tau", "largest error", "values listed", "recall")
 
 
@@ -113,20 +105,18 @@ def _once(context: Context, num_reports: int, epsilon: float, number: int, *, pa
     values = _apart(plan, rng)
     weights = 1 / np.arange(1, PRESENT + 1)
     held = values[rng.choice(PRESENT, num_reports, p=weights / weights.sum())]
-    found = find(plan, simulate(plan, held, rng))
+    discovered = find(plan, simulate(plan, held, rng))
     truth = dict(zip(*(side.tolist() for side in np.unique(held, return_counts=True)), strict=True))
     listed = {
         value: count
-        for value, count, yes in zip(found.raw_values, found.counts.tolist(), found.detected(), strict=True)
-        if yes
+        for value, count, detected in zip(
+            discovered.raw_values, discovered.counts.tolist(), discovered.detected(), strict=True
+        )
+        if detected
     }
     errors = [abs(listed.get(value, 0.0) - truth.get(value, 0)) for value in truth.keys() | listed.keys()]
     heavy = [value for value, count in truth.items() if count >= num_reports / 100]
-    return Outcome(
-        max(errors) / num_reports,
-        len(listed),
-        sum(value in listed for value in heavy) / len(heavy),
-    )
+    return Outcome(max(errors) / num_reports, len(listed), sum(value in listed for value in heavy) / len(heavy))
 
 
 def _apart(plan: BitPlan, rng: np.random.Generator) -> NDArray[np.uint64]:
@@ -137,16 +127,16 @@ def _apart(plan: BitPlan, rng: np.random.Generator) -> NDArray[np.uint64]:
             return values
 
 
-def _draw(num_reports: int, literal: list[Outcome], divided: list[Outcome], runs: int) -> Picture:
+def _draw(num_reports: int, literal: list[Outcome], divided: list[Outcome], runs: int) -> figures.Picture:
     figure, axes = figures.panels(height=3.6)
     totals = [epsilon * WIDTH for epsilon in EPSILONS]
     bounds = [2 * _tau(epsilon, num_reports) for epsilon in EPSILONS]
-    axes.semilogy(totals, bounds, color=figures.THEIRS, linestyle="--", linewidth=1.6)
-    figures.label(axes, totals[-1], bounds[-1], "2 tau (Theorem 2)", figures.THEIRS)
+    axes.set(yscale="log")
+    drawing.line(axes, totals, bounds, figures.THEIRS, "2 tau (Theorem 2)", linestyle="--", linewidth=1.6)
     for outcomes, colour, name in ((literal, figures.OURS, "literal"), (divided, figures.GREEN, "users divided")):
-        errors = np.array([one.worst for one in outcomes]).reshape(len(EPSILONS), runs)
-        axes.semilogy(totals, errors.mean(axis=1), color=colour, linewidth=2, marker="o", markersize=4)
-        figures.band(axes, totals, errors.min(axis=1).tolist(), errors.max(axis=1).tolist(), colour)
+        errors = np.array(each(outcomes, "worst")).reshape(len(EPSILONS), runs)
+        drawing.line(axes, totals, errors.mean(axis=1), colour, linewidth=2, marker="o", markersize=4)
+        drawing.spread(axes, totals, errors, colour)
         figures.label(axes, totals[-1], float(errors[-1].mean()), name, colour)
     axes.set(xlabel="epsilon spent by each user, in all", ylabel="largest error (fraction of n)")
     axes.margins(x=0.25)

@@ -1,7 +1,7 @@
 """The averaging attack (sections 1.3 and 2): many reports of one device, with and without the permanent round.
 
 Both devices send reports of the very same law: the second draws afresh, for every report, what the first's two rounds
-together would give once. One report of either says equally much; a thousand do not.
+together would give once. One report of either reveals equally much; a thousand do not.
 """
 
 from __future__ import annotations
@@ -13,139 +13,121 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.client import Randomizer
+from overstory.experiments import drawing
 from overstory.experiments.comparison import Comparison, Published, at_most, exact, simulated, stated
 from overstory.experiments.rappor.collections import collected
-from overstory.experiments.registry import Context
-from overstory.experiments.result import Result, Table
+from overstory.experiments.study import Context, Study, Table, letters
 from overstory.presentation import figures
-from overstory.presentation.svg import Picture
 from overstory.privacy.attacks.posterior import evidence_of, posterior
 from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.entropy import SeededEntropy
-from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.payloads import BitMechanism
 
 CANDIDATES: Final = tuple(f"value {i}" for i in range(100))
 SEEN: Final = (1, 3, 10, 30, 100, 300, 1000)
 CERTAIN: Final = 0.95
-
-_NOTE: Final = (
+NOTE: Final = (
     "Before any report each of the 100 candidates has 1%. An attacker with all reports knows the permanent response, "
     "and learns nothing further from more of them."
 )
 
-F64 = NDArray[np.float64]
-
 
 @dataclass(frozen=True, eq=False)
 class Attacked:
-    """What the attacker believes of each device's true value, after each number of reports.
+    """What the attacker believes of each device's true value, after each number of reports."""
 
-    Attributes
-    ----------
-    believed : ndarray, shape (devices, len(SEEN))
-        P(the true value | the reports).
-    moved : float
-        The furthest that all the reports moved the odds of any two candidates, as a logarithm.
-    """
+    believed: NDArray[np.float64]  # P(the true value | the reports), shape (devices, len(SEEN))
+    moved: float  # the furthest that all the reports moved the odds of any two candidates, as a logarithm
 
-    believed: F64
-    moved: float
+    @property
+    def identified(self) -> float:
+        """The share of the devices whose value the attacker is certain of in the end."""
+        return float(np.mean(self.believed[:, -1] > CERTAIN))
 
 
-def run(context: Context) -> Result:
+def run(context: Context) -> Study:
     """Attack simulated devices of either kind."""
-    devices = context.pick(quick=24, full=400)
-    kept = collected(0.5)
-    afresh = replace(kept, rounds=Rounds(BinaryChannel.identity(), kept.channel))
-    with_round = _attack(context, kept, devices, 0)
-    without = _attack(context, on_grid(afresh), devices, 1)
-    return context.result(
-        _compare(kept, with_round, without),
-        inputs={"candidates": len(CANDIDATES), "devices": devices, "f": 0.5, "p": 0.5, "q": 0.75, "k": 128, "h": 2},
-        random=True,
-        tables=[_table(with_round, without)],
-        figures=[_draw(with_round, without)],
-        notes=[_NOTE],
+    devices, memoized = context.pick(quick=24, full=400), collected(0.5)
+    afresh = on_grid(replace(memoized, rounds=Rounds(BinaryChannel.identity(), memoized.channel)))
+    attacks = (
+        _attack(context, memoized, devices, 0, "devices with a permanent round"),
+        _attack(context, afresh, devices, 1, "devices without"),
+    )
+    return Study(
+        inputs={"candidates": len(CANDIDATES), "devices": devices} | letters(memoized, "fpqkh"),
+        comparisons=_compare(memoized.epsilon_permanent, *attacks),
+        tables=[_table(*attacks)],
+        figures=[_draw(*attacks)],
+        notes=NOTE,
     )
 
 
 def on_grid(mechanism: BitMechanism) -> BitMechanism:
     """Return the mechanism with its fresh round on the grid that devices draw from."""
     channel = mechanism.rounds.instantaneous
-    return replace(
-        mechanism,
-        rounds=Rounds(mechanism.rounds.permanent, BinaryChannel.of(channel.keep_one, channel.raise_zero)),
-    )
+    fresh = BinaryChannel.of(channel.keep_one, channel.raise_zero)
+    return replace(mechanism, rounds=Rounds(mechanism.rounds.permanent, fresh))
 
 
-def _attack(context: Context, mechanism: BitMechanism, devices: int, which: int) -> Attacked:
-    numbers = range(devices)
-    found = [
-        _one_device(mechanism, context.seed + 10_000 * which + number)
-        for number in context.steps(numbers, "devices with a permanent round" if which == 0 else "devices without")
-    ]
-    return Attacked(np.array([believed for believed, _ in found]), max(moved for _, moved in found))
+def _attack(context: Context, mechanism: BitMechanism, devices: int, kind: int, doing: str) -> Attacked:
+    seeds = [context.seed + 10_000 * kind + number for number in range(devices)]
+    attacked = [_one_device(mechanism, seed) for seed in context.steps(seeds, doing)]
+    return Attacked(np.array([believed for believed, _ in attacked]), max(moved for _, moved in attacked))
 
 
 def _one_device(mechanism: BitMechanism, seed: int) -> tuple[list[float], float]:
     secret = seed.to_bytes(32, "big")
     device = Randomizer(mechanism, secret=secret, metric="averaging", entropy=SeededEntropy(seed))
     truth, even = CANDIDATES[seed % len(CANDIDATES)], dict.fromkeys(CANDIDATES, 1.0)
-    reports: list[Report] = [device.report(truth) for _ in range(SEEN[-1])]
-    posteriors = [posterior(mechanism, reports[:n], even) for n in SEEN]
+    reports = [device.report(truth) for _ in range(SEEN[-1])]
     evidence = evidence_of(mechanism, reports)
     weights = [evidence(candidate) for candidate in CANDIDATES]
-    return [found[truth] for found in posteriors], float(max(weights) - min(weights))
+    return [posterior(mechanism, reports[:n], even)[truth] for n in SEEN], float(max(weights) - min(weights))
 
 
-def _compare(kept: BitMechanism, with_round: Attacked, without: Attacked) -> list[Comparison]:
-    ceiling = at_most(kept.epsilon_permanent, "theorem 1: e^epsilon_infinity, however many reports")
-    identified = [float(np.mean(attacked.believed[:, -1] > CERTAIN)) for attacked in (with_round, without)]
-    devices = len(with_round.believed)
+def _compare(epsilon: float, with_round: Attacked, without: Attacked) -> list[Comparison]:
     where = "sections 1.3 and 2"
+    ceiling = at_most(epsilon, "theorem 1: e^epsilon_infinity, however many reports")
+    identified = f"share of devices identified (above {CERTAIN:.0%})"
+    believed = with_round.believed[:, -1].tolist()
     return [
-        stated("the attack when noisy answers are memoized", _outcome(identified[0]), Published("fails", where)),
-        stated("the attack when noise is drawn afresh", _outcome(identified[1]), Published("succeeds", where)),
+        stated(
+            "the attack when noisy answers are memoized", _outcome(with_round.identified), Published("fails", where)
+        ),
+        stated("the attack when noise is drawn afresh", _outcome(without.identified), Published("succeeds", where)),
         exact("largest move of the odds, permanent round (log)", with_round.moved, ceiling),
         exact("largest move of the odds, noise drawn afresh (log)", without.moved),
-        exact(f"share of devices identified (above {CERTAIN:.0%}), permanent round", identified[0]),
-        exact(f"share of devices identified (above {CERTAIN:.0%}), noise drawn afresh", identified[1]),
-        simulated(
-            "mean P(true value) after 1,000 reports, permanent round",
-            with_round.believed[:, -1].tolist(),
-            averaged=devices,
-        ),
+        exact(f"{identified}, permanent round", with_round.identified),
+        exact(f"{identified}, noise drawn afresh", without.identified),
+        simulated("mean P(true value) after 1,000 reports, permanent round", believed, averaged=len(believed)),
     ]
 
 
 def _outcome(identified: float) -> str:
-    """Say whether an attack that identifies this share of the devices succeeds."""
+    """Return whether an attack that identifies this share of the devices succeeds."""
     if identified <= 1 - CERTAIN:
         return "fails"
     return "succeeds" if identified >= CERTAIN else "succeeds against some"
 
 
 def _table(with_round: Attacked, without: Attacked) -> Table:
-    rows = tuple(
-        (n, float(with_round.believed[:, i].mean()), float(without.believed[:, i].mean())) for i, n in enumerate(SEEN)
-    )
-    return Table("Mean P(true value | n reports)", ("reports n", "permanent round", "noise drawn afresh"), rows)
+    # The mean of each column on its own: all at once, the sums would be taken in another order.
+    means = [[float(column.mean()) for column in attack.believed.T] for attack in (with_round, without)]
+    columns = {"reports n": SEEN, "permanent round": means[0], "noise drawn afresh": means[1]}
+    return Table.of("Mean P(true value | n reports)", columns)
 
 
-def _draw(with_round: Attacked, without: Attacked) -> Picture:
+def _draw(with_round: Attacked, without: Attacked) -> figures.Picture:
     figure, axes = figures.panels(width=7.2, height=4.2)
-    for colour, attacked, name in (
-        (figures.OURS, with_round, "with the\npermanent round"),
-        (figures.VERMILION, without, "noise drawn afresh"),
+    axes.set(xscale="log")
+    for colour, attacked, name, place in (
+        (figures.OURS, with_round, "with the\npermanent round", (5, 6)),
+        (figures.VERMILION, without, "noise drawn afresh", (5, 0)),
     ):
         low, middle, high = np.quantile(attacked.believed, [0.1, 0.5, 0.9], axis=0)
-        figures.band(axes, SEEN, low.tolist(), high.tolist(), colour)
-        axes.semilogx(SEEN, middle, "o-", color=colour, linewidth=1.9, markersize=4)
-        at = {figures.OURS: (5, 6), figures.VERMILION: (5, 0)}[colour]
-        figures.label(axes, SEEN[-1], float(middle[-1]), name, colour, xytext=at)
-    axes.axhline(1 / len(CANDIDATES), color=figures.MUTED, linewidth=1, linestyle=(0, (4, 3)))
-    figures.label(axes, SEEN[0], 1 / len(CANDIDATES), "before: 1%", figures.MUTED, xytext=(2, -9))
+        drawing.interval(axes, SEEN, low, high, colour)
+        drawing.line(axes, SEEN, middle, colour, name, place={"xytext": place}, marker="o", linewidth=1.9, markersize=4)
+    drawing.level(axes, 1 / len(CANDIDATES), figures.MUTED, "before: 1%", SEEN[0], place={"xytext": (2, -9)})
     axes.set(xlabel="reports of one device seen", ylabel="P(true value | reports)", xlim=(1, 1000), ylim=(-0.05, 1.03))
     return figures.picture(
         figure,

@@ -1,4 +1,4 @@
-"""Sections 1 and 3: two coins, a hundred answers of one person, and what they say when each is noisy anew.
+"""Sections 1 and 3: two coins, a hundred answers of one person, and what they reveal when each is drawn afresh.
 
 "If 75 out of 100 responses are Yes for a single client in the randomized-response scheme at the very start of this
 paper, the true answer will have been No in a vanishingly unlikely 1.39e-24 fraction of cases" (section 3).
@@ -10,11 +10,10 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 
+from overstory.experiments import drawing
 from overstory.experiments.comparison import Published, exact, printed
-from overstory.experiments.registry import Context
-from overstory.experiments.result import Result, Table
+from overstory.experiments.study import Context, Study, Table
 from overstory.presentation import figures
-from overstory.presentation.svg import Picture
 from overstory.privacy.attacks.posterior import posterior
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.mechanisms.base import Report
@@ -24,33 +23,39 @@ from overstory.protocol.sampling import SymbolRounds
 
 ANSWERS = 100
 YES = 75
+SHOWN = (50, 51, 55, 60, 65, 70, 75, 100)
 NO_ANSWER, YES_ANSWER = Report(0, 0), Report(0, 1)
 
 
-def run(context: Context) -> Result:
+def run(_: Context) -> Study:
     """Compute the posterior of No for every number of Yes answers."""
     posteriors = [posterior_no(yes, ANSWERS) for yes in range(ANSWERS + 1)]
     coins = two_coins(memoized=True)
-    kept = posterior(coins, [YES_ANSWER] * ANSWERS, {0: 1, 1: 1})[0]
-    comparisons = [
-        exact("epsilon of one answer", coins.epsilon_report, Published(math.log(3), "section 1: ln(3)", within=1e-9)),
-        exact("P(the answer is true)", float(coins.p_star), printed("0.75", "section 1")),
-        exact("P(the truth is No | 75 of 100 answers are Yes)", posteriors[YES], printed("1.39e-24", "section 3")),
-        exact("the same when the first answer, Yes, is kept for ever", kept),
-    ]
-    rows = tuple((yes, posteriors[yes]) for yes in (50, 51, 55, 60, 65, 70, 75, 100))
-    return context.result(
-        comparisons,
+    memoized = posterior(coins, [YES_ANSWER] * ANSWERS, {0: 1, 1: 1})[0]
+    return Study(
         inputs={"answers": ANSWERS, "P(Yes | Yes)": 0.75, "P(Yes | No)": 0.25, "P(No) before": 0.5},
+        comparisons=[
+            exact(
+                "epsilon of one answer", coins.epsilon_report, Published(math.log(3), "section 1: ln(3)", within=1e-9)
+            ),
+            exact("P(the answer is true)", float(coins.p_star), printed("0.75", "section 1")),
+            exact("P(the truth is No | 75 of 100 answers are Yes)", posteriors[YES], printed("1.39e-24", "section 3")),
+            exact("the same when the first answer, Yes, is kept for ever", memoized),
+        ],
+        tables=[
+            Table.of(
+                "P(No), by how many of 100 answers are Yes",
+                {"Yes answers": SHOWN, "P(No)": [posteriors[yes] for yes in SHOWN]},
+            )
+        ],
+        figures=[_draw(posteriors, memoized)],
+        notes=f"A memoized answer reveals epsilon {coins.epsilon_permanent:.4f}, however often it is asked for.",
         random=False,
-        tables=[Table("P(No), by how many of 100 answers are Yes", ("Yes answers", "P(No)"), rows)],
-        figures=[_draw(posteriors, kept)],
-        notes=[f"A memoized answer reveals epsilon {coins.epsilon_permanent:.4f}, however often it is asked for."],
     )
 
 
 def two_coins(*, memoized: bool) -> SymbolMechanism:
-    """Return the survey of section 1: a first coin says whether the answer is true, or what a second coin says."""
+    """Return the survey of section 1: a first coin decides whether the answer is true, or a second coin's."""
     coin, nothing = SymbolChannel(2, Fraction(1, 2)), SymbolChannel(2, Fraction(1))
     rounds = SymbolRounds(coin, nothing) if memoized else SymbolRounds(nothing, coin)
     return replace(grr(domain_size=2, epsilon=math.log(3)), rounds=rounds)
@@ -68,11 +73,13 @@ def posterior_no(yes: int, answers: int) -> float:
     return posterior(two_coins(memoized=False), seen, {0: 1, 1: 1})[0]
 
 
-def _draw(posteriors: list[float], kept: float) -> Picture:
+def _draw(posteriors: list[float], memoized: float) -> figures.Picture:
     figure, axes = figures.panels(height=3.4)
-    axes.semilogy(range(len(posteriors)), posteriors, color=figures.OURS, linewidth=2)
-    axes.axhline(kept, color=figures.VERMILION, linewidth=1.6)
-    figures.label(axes, 100, kept, "one answer, kept for ever", figures.VERMILION, xytext=(0, -9), ha="right")
+    axes.set(yscale="log")
+    drawing.line(axes, range(len(posteriors)), posteriors, figures.OURS, linewidth=2)
+    place = {"xytext": (0, -9), "ha": "right"}
+    name = "one answer, kept for ever"
+    drawing.level(axes, memoized, figures.VERMILION, name, 100, place=place, linewidth=1.6, linestyle="-")
     figures.label(axes, 25, 1e-14, "noise drawn afresh\nfor each answer", figures.OURS, xytext=(12, 0))
     axes.plot([YES], [posteriors[YES]], "o", color=figures.OURS)
     figures.label(axes, YES, posteriors[YES], f"75 of 100: {posteriors[YES]:.3g}", xytext=(8, 4))

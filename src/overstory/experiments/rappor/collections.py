@@ -1,18 +1,12 @@
-"""Collections at the level of counts: what a million devices' reports add up to, drawn without the reports.
+"""The populations of RAPPOR's sections 5.2 to 5.4, and their collections, drawn as counts or as single reports.
 
 Given who holds what, the bits of all reports are independent: in cohort j, where t_ij of N_j devices hold a string that
 sets bit i, the count is ``Bin(t_ij, P(1|1)) + Bin(N_j - t_ij, P(1|0))``, and counts of different bits are independent.
 So this has exactly the law of counting the devices' reports, as long as no two reports share a permanent response: one
-report of each device. tests/experiments/test_counted.py holds it against `SimulatedDevices`.
+report of each device. tests/experiments/test_counted.py compares it with `SimulatedDevices`.
 
-Who reports what: the populations of RAPPOR's sections 5.2 to 5.4. bench/decode_accuracy.py draws from them, too.
-
-What the paper's collections share: their parameters, and the two procedures that decode them.
-
-Who sends which process names, in section 5.3: three kinds of machine, and what their reports add up to.
-
-The paper does not say how often a name came twice from one machine. Its permanent response is then the same, so what
-the reports of each kind share differs.
+Section 5.3 does not say how often a name came twice from one machine. Its permanent response is then the same, so what
+the reports share differs: three kinds of machine are drawn.
 """
 
 from __future__ import annotations
@@ -31,7 +25,7 @@ from overstory.analysis.reports import SupportCounts
 from overstory.analysis.support.positions import positions_of
 from overstory.analysis.support.simulation import SimulatedDevices
 from overstory.analysis.variance import reports_per_device
-from overstory.experiments.accumulation import accumulated
+from overstory.experiments.study import accumulate
 from overstory.files.candidates import hash_candidates
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.rappor import rappor
@@ -41,23 +35,21 @@ F64 = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Collection:
-    """What was counted, and the truth that no collector sees.
+    """What was counted, and the truth that no collector sees."""
 
-    Attributes
-    ----------
-    held : ndarray of int, shape (strings,)
-        How many reports hold each string.
-    """
-
-    counts: SupportCounts  # the support counts
+    counts: SupportCounts
     candidates: CandidateMap  # the bits of every string, listed or not
-    held: NDArray[np.int64]
+    held: NDArray[np.int64]  # how many reports hold each string, shape (strings,)
 
     def decoded(self, mechanism: BitMechanism, listed: int | None = None, **choices: Any) -> Decoded:
         """Decode with the first `listed` strings as candidates (all, unless given); `choices` are `decode`'s."""
-        known = self.candidates if listed is None else self.candidates.take(np.arange(listed))
-        kept, raised = float(mechanism.p_star), float(mechanism.q_star)
-        return decode(self.counts, known, p_star=kept, q_star=raised, **choices)
+        listing = self.candidates if listed is None else self.candidates.take(np.arange(listed))
+        return decode(self.counts, listing, **rates(mechanism), **choices)
+
+
+def rates(mechanism: BitMechanism) -> dict[str, Any]:
+    """Return P(report bit 1 | Bloom bit 1) and P(1 | Bloom bit 0), over both rounds, as `decode` takes them."""
+    return {"p_star": float(mechanism.p_star), "q_star": float(mechanism.q_star)}
 
 
 def count_reports(
@@ -71,14 +63,8 @@ def count_reports(
 ) -> Collection:
     """Draw one report of each of `num_reports` devices, as counts.
 
-    Parameters
-    ----------
-    candidates
-        The bits that each string sets in each cohort.
-    shares : ndarray, shape (strings,)
-        How frequent each string is in the population; they sum to one.
-    p_star, q_star
-        P(report bit 1 | Bloom bit 1) and P(1 | Bloom bit 0), over both rounds.
+    `shares`, shape (strings,), says how frequent each string is in the population; they sum to one. `p_star` and
+    `q_star` are `rates`.
     """
     cohorts = candidates.num_cohorts
     sizes = rng.multinomial(num_reports, np.full(cohorts, 1 / cohorts))
@@ -99,9 +85,7 @@ def collect_counts(
     mechanism: BitMechanism, names: Sequence[str], shares: F64, num_reports: int, rng: np.random.Generator
 ) -> Collection:
     """Return a collection drawn at the level of counts, under the mechanism's own hashing."""
-    candidates = hash_candidates(names, mechanism.encoding)
-    kept, raised = float(mechanism.p_star), float(mechanism.q_star)
-    return count_reports(candidates, shares, num_reports, rng, p_star=kept, q_star=raised)
+    return count_reports(hash_candidates(names, mechanism.encoding), shares, num_reports, rng, **rates(mechanism))
 
 
 def collect_reports(
@@ -112,11 +96,11 @@ def collect_reports(
     symbols = rng.choice(len(names), size=num_reports, p=shares).astype(np.int32)
     devices = oracle.devices(symbols, rng, candidates=names)
     held = np.bincount(symbols, minlength=len(names)).astype(np.int64)
-    return Collection(accumulated(oracle, devices), hash_candidates(names, mechanism.encoding), held)
+    return Collection(accumulate(oracle, devices), hash_candidates(names, mechanism.encoding), held)
 
 
 PRESENT: Final = 100
-"""Strings that somebody has, in section 5.2 and figure 2; as many more nobody has."""
+"""Strings that somebody has, in section 5.2 and figure 2; nobody has the other 100."""
 HEAVY_HOMEPAGES: Final = 43
 HOMEPAGES: Final = 8616
 
@@ -139,7 +123,7 @@ def exponential() -> F64:
 def heavy_homepages() -> F64:
     """Shares of section 5.4's 43 frequent homepages: 85% together, geometric, the largest eight times the smallest.
 
-    The paper says that less than 0.5% of 8,616 candidates were found and hold about 85%; the spread is our choice.
+    The paper says that less than 0.5% of 8,616 candidates were detected and hold about 85%; the spread is our choice.
 
     Examples
     --------
@@ -152,7 +136,7 @@ def heavy_homepages() -> F64:
 
 
 def homepages() -> F64:
-    """Shares of the 8,616 candidates, none of the rest listed, and then of as many strings that hold the other 15%."""
+    """Shares of the 8,616 candidates, and of as many unlisted strings as there are rare candidates: these hold 15%."""
     rest = HOMEPAGES - HEAVY_HOMEPAGES
     return np.concatenate((heavy_homepages(), np.zeros(rest), np.full(rest, 0.15 / rest)))
 
@@ -160,7 +144,7 @@ def homepages() -> F64:
 PAPERS: Final = "paper's procedure"
 DEFAULT: Final = "our default"
 PROCEDURES: Final[dict[str, dict[str, Any]]] = {PAPERS: {"method": "lasso"}, DEFAULT: {}}
-"""What `decode` is told for each: both hold the false discovery rate at 5%, unless told otherwise."""
+"""The options of `decode`: both hold the false discovery rate at 5%, unless an option changes it."""
 
 
 def collected(f: float, *, num_cohorts: int = 16, **other: Any) -> BitMechanism:
@@ -196,15 +180,7 @@ ONCE, SAMPLED, ONE = "each name once", "names sampled from what runs", "one name
 
 @dataclass(frozen=True, eq=False)
 class Sent:
-    """Who sent what: a row for every machine and name that it sent.
-
-    Attributes
-    ----------
-    machines, names : ndarray of int, shape (pairs,)
-        Whose, and which name.
-    times : ndarray of int, shape (pairs,)
-        How many reports.
-    """
+    """Which machine sent which name how often: arrays of shape (pairs,)."""
 
     machines: NDArray[np.int64]
     names: NDArray[np.int64]
@@ -221,8 +197,8 @@ def shares() -> F64:
 
     Examples
     --------
-    >>> found = shares()
-    >>> round(float(found.sum()), 12), round(float(found[MALICIOUS]), 4), bool(found[10:].max() < 0.01)
+    >>> of_names = shares()
+    >>> round(float(of_names.sum()), 12), round(float(of_names[MALICIOUS]), 4), bool(of_names[10:].max() < 0.01)
     (1.0, 0.026, True)
     """
     common = np.array(list(PRINTED.values())) / REPORTS
@@ -231,7 +207,7 @@ def shares() -> F64:
 
 
 def names_once(rng: np.random.Generator) -> Sent:
-    """Every machine sends each name that it runs once: about 18 different ones."""
+    """Every machine sends each name that it runs once: about 18 names."""
     machines, names = np.nonzero(rng.random((MACHINES, len(NAMES))) < PER_MACHINE * shares())
     return Sent(machines, names, np.ones(machines.size, np.int64))
 
@@ -239,11 +215,11 @@ def names_once(rng: np.random.Generator) -> Sent:
 def names_sampled(rng: np.random.Generator) -> Sent:
     """Every report draws one of the names that run on its machine; some come twice."""
     runs = rng.random((MACHINES, len(NAMES))) < RUNNING * shares()
-    whose, running = np.nonzero(runs)
+    owners, running = np.nonzero(runs)
     many = runs.sum(axis=1)
     machines = rng.integers(0, MACHINES, REPORTS)
     pick = (rng.random(REPORTS) * many[machines]).astype(np.int64)
-    first = np.searchsorted(whose, np.arange(MACHINES))
+    first = np.searchsorted(owners, np.arange(MACHINES))
     return _paired(machines, running[np.minimum(first[machines] + pick, running.size - 1)])
 
 
@@ -263,7 +239,7 @@ def _paired(machines: NDArray[np.int64], names: NDArray[np.int64]) -> Sent:
 
 
 def collect(mechanism: BitMechanism, sent: Sent, rng: np.random.Generator) -> Collection:
-    """Return what the machines' reports add up to: a permanent response of its own for each (machine, name)."""
+    """Count the machines' reports, with one permanent response for each (machine, name)."""
     order = np.argsort(-sent.times, kind="stable")
     cohorts = rng.integers(0, mechanism.num_cohorts, MACHINES).astype(np.uint16)[sent.machines[order]]
     table, symbols = positions_of(mechanism.encoding, NAMES), sent.names[order].astype(np.int32)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 
+from overstory.experiments import drawing
 from overstory.experiments.comparison import Comparison, Published, exact, printed
 from overstory.experiments.rappor.collections import collected
-from overstory.experiments.registry import Context
-from overstory.experiments.result import Result, Table
+from overstory.experiments.study import Context, Study, Table
 from overstory.presentation import figures
-from overstory.presentation.svg import Picture
 from overstory.privacy.statements import statement
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.rappor import basic_rappor_one_time
@@ -17,25 +16,23 @@ from overstory.protocol.mechanisms.rappor import basic_rappor_one_time
 NOISE = (0.25, 0.5, 0.75)
 REPORTS = (1, 2, 3, 5, 10, 30, 100)
 MOST = 30
-_NOTES = (
-    (
-        "Section 3.2 says that epsilon of n reports cannot be computed without further assumptions. It can: the n "
-        "reports of a memoized bit are a mixture of two binomial laws, whose likelihood ratio is extreme at all ones "
-        "and at all zeros (docs/explanation/privacy.md proves it)."
-    ),
-    (
-        "Epsilon_infinity compares histories with the same pattern of equal and different permanent responses. A "
-        "change of value is visible beyond it, as section 6.1 cautions."
-    ),
-)
+NOTES = """
+Section 3.2 says that epsilon of n reports cannot be computed without further assumptions. It can: the n reports of a
+memoized bit are a mixture of two binomial laws, whose likelihood ratio is extreme at all ones and at all zeros
+(docs/explanation/privacy.md proves it).
+
+Epsilon_infinity compares histories with the same pattern of equal and different permanent responses. A change of
+value is visible beyond it, as section 6.1 cautions.
+"""
 
 
-def run(context: Context) -> Result:
+def run(_: Context) -> Study:
     """Compute them from the thresholds that devices compare with."""
     half, more = collected(0.5, num_cohorts=8), collected(0.75, num_cohorts=32)
     one_time = basic_rappor_one_time(domain_size=100, p=0.5, q=0.75)
-    return context.result(
-        [
+    return Study(
+        inputs={"h": 2, "k": 128, "p": 0.5, "q": 0.75, "f": list(NOISE)},
+        comparisons=[
             exact("epsilon of one report, f = 0.5", half.epsilon_report, printed("1.0743", "sections 5.2 and 5.3")),
             exact("epsilon of one report, f = 0.75", more.epsilon_report, printed("0.5343", "section 5.4")),
             exact("epsilon, f = 0, h = 1", one_time.epsilon_report, Published(math.log(3), "section 5.1: ln(3)")),
@@ -44,11 +41,10 @@ def run(context: Context) -> Result:
             *(exact(f"epsilon of {n} reports of one value, f = 0.5", half.epsilon_n(n)) for n in (2, 3, 5, 10)),
             exact("a change of value, in two reports, f = 0.5", statement(half).change_leak[2]),
         ],
-        inputs={"h": 2, "k": 128, "p": 0.5, "q": 0.75, "f": list(NOISE)},
-        random=False,
         tables=[_table()],
         figures=[_draw()],
-        notes=_NOTES,
+        notes=NOTES,
+        random=False,
     )
 
 
@@ -69,22 +65,23 @@ def _formulas(mechanism: BitMechanism, f: float) -> list[Comparison]:
 
 
 def _table() -> Table:
-    rows = [(f, *(collected(f).epsilon_n(n) for n in REPORTS), collected(f).epsilon_permanent) for f in NOISE]
-    return Table("Epsilon of n reports of one value", ("f", *(f"n = {n}" for n in REPORTS), "all"), tuple(rows))
+    mechanisms = [collected(f) for f in NOISE]
+    by_number = {f"n = {n}": [mechanism.epsilon_n(n) for mechanism in mechanisms] for n in REPORTS}
+    ceilings = [mechanism.epsilon_permanent for mechanism in mechanisms]
+    return Table.of("Epsilon of n reports of one value", {"f": NOISE, **by_number, "all": ceilings})
 
 
-def _draw() -> Picture:
+def _draw() -> figures.Picture:
     figure, axes = figures.panels(width=7.2, height=4.2)
     numbers = list(range(1, MOST + 1))
     for colour, f in zip((figures.GREEN, figures.BLUE, figures.VERMILION), NOISE, strict=True):
         mechanism = collected(f)
-        axes.plot(numbers, [mechanism.epsilon_n(n) for n in numbers], color=colour, linewidth=1.9)
-        axes.axhline(mechanism.epsilon_permanent, color=colour, linewidth=1, linestyle=(0, (4, 3)))
-        figures.label(axes, MOST, mechanism.epsilon_permanent, f"f = {f:g}", colour)
+        drawing.line(axes, numbers, [mechanism.epsilon_n(n) for n in numbers], colour, linewidth=1.9)
+        drawing.level(axes, mechanism.epsilon_permanent, colour, f"f = {f:g}", MOST)
     fresh = collected(0.5).epsilon_report
-    axes.plot([1, 9], [fresh, 9 * fresh], color=figures.MUTED, linewidth=1.2)
-    words = "without a permanent round:\nn times epsilon (f = 0.5)"
-    figures.label(axes, 5.5, 5.5 * fresh, words, figures.MUTED, xytext=(12, 0))
+    drawing.line(axes, [1, 9], [fresh, 9 * fresh], figures.MUTED, linewidth=1.2)
+    name = "without a permanent round:\nn times epsilon (f = 0.5)"
+    figures.label(axes, 5.5, 5.5 * fresh, name, figures.MUTED, xytext=(12, 0))
     axes.set(xlabel="reports n of one value", ylabel="epsilon (nats)", xlim=(1, MOST), ylim=(0, 8.6))
     return figures.picture(
         figure,

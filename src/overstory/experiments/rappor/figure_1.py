@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.client import Randomizer
+from overstory.experiments import drawing
 from overstory.experiments.comparison import LEVEL, Comparison, Published
-from overstory.experiments.registry import Context
-from overstory.experiments.result import Result, Table
+from overstory.experiments.study import Context, Study, Table, letters
 from overstory.files.params import RapporParameters, read_params
 from overstory.presentation import figures
-from overstory.presentation.svg import Picture
 from overstory.protocol.entropy import KeyedEntropy, SeededEntropy
 from overstory.protocol.mechanisms.payloads import BitMechanism
 
@@ -35,20 +34,18 @@ class Life:
     reports: tuple[int, ...]
 
 
-def run(context: Context) -> Result:
-    """Draw one device's bits and hold the paper's run against what such runs give."""
+def run(context: Context) -> Study:
+    """Draw one device's bits and compare the paper's run with the spread of such runs."""
     value: str = context.options.get("value", VALUE)
     parameters = read_params(context.options["params"]) if "params" in context.options else PAPERS
     mechanism = parameters.mechanism()
     life = live(mechanism, value, context.seed)
-    usual = value == VALUE and parameters == PAPERS
-    return context.result(
-        compare(mechanism, life, published=usual),
-        inputs={"value": value, "cohort": life.cohort, **{letter: getattr(parameters, letter) for letter in "khmpqf"}},
-        random=True,
+    return Study(
+        inputs={"value": value, "cohort": life.cohort} | letters(mechanism, "khmpqf"),
+        comparisons=compare(mechanism, life, published=value == VALUE and parameters == PAPERS),
         tables=[_table(life)],
         figures=[draw(mechanism, life)],
-        notes=[_note(mechanism)],
+        notes=_note(mechanism),
     )
 
 
@@ -63,16 +60,16 @@ def live(mechanism: BitMechanism, value: str, seed: int) -> Life:
 def compare(mechanism: BitMechanism, life: Life, *, published: bool) -> list[Comparison]:
     """Return the paper's three counts against the exact spread of such counts."""
     true, k = life.true.bit_count(), mechanism.encoding.num_bits
-    kept = float(mechanism.rounds.permanent.keep_one)
+    permanent = float(mechanism.rounds.permanent.keep_one)
     shown, rates = float(mechanism.rounds.instantaneous.keep_one), mechanism.channel
-    found = (
+    counts = (
         ("bits set in the report", 145, [(true, float(rates.keep_one)), (k - true, float(rates.raise_zero))]),
-        ("bits of the value that are 1 in the permanent response", 2, [(true, kept)]),
+        ("bits of the value that are 1 in the permanent response", 2, [(true, permanent)]),
         ("of two such bits, those that are 1 in the report", 2, [(2, shown)]),
     )
     return [
         _count(name, parts, Published(paper, "section 2, one random run") if published else None)
-        for name, paper, parts in found
+        for name, paper, parts in counts
     ]
 
 
@@ -85,8 +82,8 @@ def _count(name: str, parts: list[tuple[int, float]], published: Published | Non
     mean, at_most = math.fsum(trials * rate for trials, rate in parts), np.cumsum(chances)
     low, high = int(np.argmax(at_most > (1 - LEVEL) / 2)), int(np.argmax(at_most >= (1 + LEVEL) / 2))
     can_differ = high - low < len(chances) - 1
-    said = published if can_differ else None
-    return Comparison(name, mean, float(min(low, mean)), float(max(high, mean)), "bits", said)
+    bounds = float(min(low, mean)), float(max(high, mean))
+    return Comparison(name, mean, *bounds, "bits", published if can_differ else None)
 
 
 def _sum_of_binomials(parts: list[tuple[int, float]]) -> NDArray[np.float64]:
@@ -100,27 +97,30 @@ def _sum_of_binomials(parts: list[tuple[int, float]]) -> NDArray[np.float64]:
 
 
 def _table(life: Life) -> Table:
-    rows: list[tuple[str, int, int]] = [
-        ("true bits (stay on the device)", life.true.bit_count(), life.true.bit_count())
-    ]
-    shown = [("permanent response (stays)", life.permanent)]
-    shown += [(f"report {i + 1}", bits) for i, bits in enumerate(life.reports)]
-    rows += [(name, bits.bit_count(), (bits & life.true).bit_count()) for name, bits in shown]
-    return Table("The bits of this run", ("row", "bits set", "of the value's own"), tuple(rows))
+    rows = {"true bits (stay on the device)": life.true, "permanent response (stays)": life.permanent}
+    rows |= {f"report {i + 1}": bits for i, bits in enumerate(life.reports)}
+    return Table.of(
+        "The bits of this run",
+        {
+            "row": rows,
+            "bits set": [bits.bit_count() for bits in rows.values()],
+            "of the value's own": [(bits & life.true).bit_count() for bits in rows.values()],
+        },
+    )
 
 
 def _note(mechanism: BitMechanism) -> str:
-    ever = mechanism.epsilon_permanent
+    ceiling = mechanism.epsilon_permanent
     return (
         "Only the reports are ever sent; the permanent response is kept, and is the same for every report of this "
         f"value. One report reveals epsilon {mechanism.epsilon_report:.4f}; any number of them "
-        + (f"{ever:.4f}. " if math.isfinite(ever) else "have no bound. ")
+        + (f"{ceiling:.4f}. " if math.isfinite(ceiling) else "have no bound. ")
         + "Of counts that one run in a hundred could not contradict, such as the paper's two bits of two, no verdict "
         "is given."
     )
 
 
-def draw(mechanism: BitMechanism, life: Life) -> Picture:
+def draw(mechanism: BitMechanism, life: Life) -> figures.Picture:
     """Draw the rows of bits, from the value to the reports."""
     rows = [life.true, life.permanent, *life.reports]
     names = ["true bits B", "permanent B'", *(f"report {i + 1}: S" for i in range(len(life.reports)))]
@@ -129,12 +129,11 @@ def draw(mechanism: BitMechanism, life: Life) -> Picture:
     width = mechanism.encoding.num_bits
     for row, bits in enumerate(rows):
         _row(axes, row, bits, life.true, width)
-    own = [i for i in range(width) if life.true >> i & 1]
-    for bit in own:
+    for bit in (i for i in range(width) if life.true >> i & 1):
         axes.plot([width / 2, bit + 0.5], [-1.25, -0.42], color=figures.MUTED, linewidth=0.8)
     axes.text(width / 2, -1.3, f"value {life.value[:40]!r}", ha="center", va="bottom", color=figures.INK, fontsize=10)
-    axes.axhline(1.5, color=figures.MUTED, linewidth=0.8, linestyle=(0, (4, 3)))
-    figures.label(axes, width, 1.5, "the device's edge", figures.MUTED, xytext=(6, 0), fontsize=8)
+    place = {"xytext": (6, 0), "fontsize": 8}
+    drawing.level(axes, 1.5, figures.MUTED, "the device's edge", width, place=place, linewidth=0.8)
     for row, bits in enumerate(rows):
         figures.label(axes, width, row, f"{bits.bit_count()} of {width}", xytext=(6, 0))
     axes.set_yticks(range(len(rows)), names)
@@ -152,14 +151,8 @@ def draw(mechanism: BitMechanism, life: Life) -> Picture:
 
 
 def _row(axes: Any, row: int, bits: int, own: int, width: int) -> None:
-    """Draw a row of bits, each as wide as its place."""
+    """Draw a row of bits, each as wide as its place; the value's own are a little wider, to be seen among others."""
     axes.broken_barh([(0, width)], (row - 0.36, 0.72), facecolor=figures.FAINT, linewidth=0)
-    lit = [i for i in range(width) if bits >> i & 1]
-    for colour, places in (
-        (figures.BLUE, [i for i in lit if not own >> i & 1]),
-        (figures.VERMILION, [i for i in lit if own >> i & 1]),
-    ):
-        grown = 0.0 if colour == figures.BLUE else width / 600  # a bit of the value's own must be seen among others
-        axes.broken_barh(
-            [(i - grown, 1 + 2 * grown) for i in places], (row - 0.36, 0.72), facecolor=colour, linewidth=0
-        )
+    for colour, chosen, grown in ((figures.BLUE, bits & ~own, 0.0), (figures.VERMILION, bits & own, width / 600)):
+        spans = [(i - grown, 1 + 2 * grown) for i in range(width) if chosen >> i & 1]
+        axes.broken_barh(spans, (row - 0.36, 0.72), facecolor=colour, linewidth=0)

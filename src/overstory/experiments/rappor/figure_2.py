@@ -17,13 +17,12 @@ from overstory.experiments.rappor.collections import (
     PROCEDURES,
     count_reports,
     exponential,
+    rates,
 )
 from overstory.experiments.rappor.figure_5 import NAMES, REPORTS
-from overstory.experiments.registry import Context
-from overstory.experiments.result import Result, Table
+from overstory.experiments.study import Context, Study, Table
 from overstory.files.candidates import hash_candidates
 from overstory.presentation import figures
-from overstory.presentation.svg import Picture
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.rappor import rappor_one_time
 
@@ -32,30 +31,18 @@ SIZES, HASHES, COHORTS = (128, 256, 512, 1024), (1, 2, 4, 8, 16), (8, 16, 32, 64
 SURELY: Final = 0.9
 """Share of the settings of the other two in which one level must be best to be called preferred."""
 NONE: Final = "no clear preference"
+NOTES: Final = """
+The paper gives neither the levels of k, h and m nor the number of reports: ours are in the table, and 10^6 reports, as
+in section 5.2. Both procedures hold the false discovery rate at 5%.
 
-_NOTES: Final = (
-    (
-        "The paper gives neither the levels of k, h and m nor the number of reports: ours are in the table, and 10^6 "
-        "reports, as in section 5.2. Both procedures hold the false discovery rate at 5%."
-    ),
-    (
-        "A level is called preferred when its recall is the best in at least nine of ten settings of the other two. "
-        "h = 1, which the paper does not show, is compared apart."
-    ),
-)
+A level is called preferred when its recall is the best in at least nine of ten settings of the other two. h = 1, which
+the paper does not show, is compared apart.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """One point of the figure.
-
-    Attributes
-    ----------
-    k, h, m
-        Bits, hashes, cohorts.
-    recall, precision : dict of ndarray, shape (runs,)
-        By procedure.
-    """
+    """One point of the figure: bits, hashes, cohorts, and the rates by procedure, shape (runs,)."""
 
     k: int
     h: int
@@ -64,35 +51,21 @@ class Setting:
     precision: dict[str, F64]
 
 
-def run(context: Context) -> Result:
+def run(context: Context) -> Study:
     """Collect and decode at every setting."""
     sizes: tuple[int, ...] = context.pick(quick=SIZES[:3], full=SIZES)
     hashes: tuple[int, ...] = context.pick(quick=HASHES[:4], full=HASHES)
     cohorts: tuple[int, ...] = context.pick(quick=COHORTS[:3], full=COHORTS)
     runs = context.pick(quick=3, full=10)
-
-    def one(kmh: tuple[int, int, int]) -> Setting:
-        return _setting(context, kmh, runs)
-
-    every = [(k, h, m) for k in sizes for h in hashes for m in cohorts]
-    found = context.parallel(one, every, "settings of k, h, m")
-    return context.result(
-        _compare(found),
-        inputs={
-            "k": list(sizes),
-            "h": list(hashes),
-            "m": list(cohorts),
-            "replicates": runs,
-            "N": REPORTS,
-            "candidates": len(NAMES),
-            "present": PRESENT,
-            "epsilon": "ln 3",
-            "false discovery rate": 0.05,
-        },
-        random=True,
-        tables=[_table(found)],
-        figures=[_draw(found, runs)],
-        notes=_NOTES,
+    levels = [(k, h, m) for k in sizes for h in hashes for m in cohorts]
+    settings = context.parallel(lambda kmh: _setting(context, kmh, runs), levels, "settings of k, h, m")
+    return Study(
+        inputs={"k": list(sizes), "h": list(hashes), "m": list(cohorts), "replicates": runs, "N": REPORTS}
+        | {"candidates": len(NAMES), "present": PRESENT, "epsilon": "ln 3", "false discovery rate": 0.05},
+        comparisons=_compare(settings),
+        tables=[_table(settings)],
+        figures=[_draw(settings, runs)],
+        notes=NOTES,
     )
 
 
@@ -109,91 +82,69 @@ def one_time(num_bits: int, num_hashes: int, num_cohorts: int) -> BitMechanism:
     return rappor_one_time(num_bits=num_bits, num_hashes=num_hashes, num_cohorts=num_cohorts, f=f)
 
 
-def _setting(context: Context, sizes: tuple[int, int, int], runs: int) -> Setting:
-    k, h, m = sizes
-    mechanism, shares = one_time(k, h, m), exponential()
+def _setting(context: Context, kmh: tuple[int, int, int], runs: int) -> Setting:
+    mechanism, shares = one_time(*kmh), exponential()
     candidates = hash_candidates(NAMES, mechanism.encoding)
-    kept, raised = float(mechanism.p_star), float(mechanism.q_star)
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in PROCEDURES}
+    recall, precision = ({name: np.zeros(runs) for name in PROCEDURES} for _ in range(2))
     for number in range(runs):
-        rng = context.rng(k, h, m, number)
-        drawn = count_reports(candidates, shares, REPORTS, rng, p_star=kept, q_star=raised)
+        drawn = count_reports(candidates, shares, REPORTS, context.rng(*kmh, number), **rates(mechanism))
         for name, choices in PROCEDURES.items():
             detected = drawn.decoded(mechanism, **choices).detected()
             true = int(np.count_nonzero(detected & (drawn.held > 0)))
-            found[name].append((true / PRESENT, true / max(1, int(np.count_nonzero(detected)))))
-    both = {name: np.array(rates) for name, rates in found.items()}
-    recall, precision = ({name: rates[:, which] for name, rates in both.items()} for which in (0, 1))
-    return Setting(k, h, m, recall, precision)
+            recall[name][number] = true / PRESENT
+            precision[name][number] = true / max(1, int(np.count_nonzero(detected)))
+    return Setting(*kmh, recall, precision)
 
 
-def preferred(found: list[Setting], letter: str, procedure: str) -> str:
+def preferred(settings: list[Setting], letter: str, procedure: str) -> str:
     """Return the level of one letter that has the best recall in nearly every setting of the others, or `NONE`."""
-    settings: dict[tuple[int, ...], list[Setting]] = {}
-    for setting in found:
+    groups: dict[tuple[int, ...], list[Setting]] = {}
+    for setting in settings:
         others = tuple(getattr(setting, other) for other in LETTERS if other != letter)
-        settings.setdefault(others, []).append(setting)
-    best = [getattr(max(group, key=lambda one: one.recall[procedure].mean()), letter) for group in settings.values()]
+        groups.setdefault(others, []).append(setting)
+    best = [getattr(max(group, key=lambda s: s.recall[procedure].mean()), letter) for group in groups.values()]
     often = max(set(best), key=best.count)
     return str(often) if best.count(often) >= SURELY * len(best) else NONE
 
 
-def _compare(found: list[Setting]) -> list[Comparison]:
-    shown = [setting for setting in found if setting.h > 1]
+def _compare(settings: list[Setting]) -> list[Comparison]:
+    shown = [setting for setting in settings if setting.h > 1]
+    epsilon = max(one_time(setting.k, setting.h, setting.m).epsilon_report for setting in settings)
     where = "figure 2"
     noisy = "with few replicates one level can be best everywhere by chance; the full run averages ten"
-    every = [setting for setting in found if setting.h == 1]
-    two = [setting for setting in found if setting.h == 2]
+
+    def averaged(name: str, procedure: str, h: int | None = None, rate: str = "recall") -> Comparison:
+        """Compare each replicate's mean over settings."""
+        of = [getattr(setting, rate)[procedure] for setting in settings if h in {None, setting.h}]
+        return simulated(name, np.mean(of, axis=0).tolist(), averaged=10)
+
     return [
-        exact("epsilon at every setting", max(_epsilon(one) for one in found), Published(math.log(3), where, 1e-6)),
+        exact("epsilon at every setting", epsilon, Published(math.log(3), where, 1e-6)),
         stated("best number of hashes, of 2 and more", preferred(shown, "h", PAPERS), Published("2", where)),
         stated("best filter size k", preferred(shown, "k", PAPERS), Published(NONE, where), because=noisy),
         stated("best number of cohorts m", preferred(shown, "m", PAPERS), Published(NONE, where), because=noisy),
-        stated("best number of hashes, of 1 and more", preferred(found, "h", PAPERS)),
-        simulated("recall at h = 2, mean over k and m", _overall(two, PAPERS), averaged=10),
-        simulated("recall at h = 1, mean over k and m", _overall(every, PAPERS), averaged=10),
-        simulated("recall at h = 2, our default decoder", _overall(two, DEFAULT), averaged=10),
-        simulated(
-            "precision of our default decoder, mean over all settings",
-            np.mean([setting.precision[DEFAULT] for setting in found], axis=0).tolist(),
-            averaged=10,
-        ),
+        stated("best number of hashes, of 1 and more", preferred(settings, "h", PAPERS)),
+        averaged("recall at h = 2, mean over k and m", PAPERS, 2),
+        averaged("recall at h = 1, mean over k and m", PAPERS, 1),
+        averaged("recall at h = 2, our default decoder", DEFAULT, 2),
+        averaged("precision of our default decoder, mean over all settings", DEFAULT, rate="precision"),
     ]
 
 
-def _epsilon(setting: Setting) -> float:
-    return one_time(setting.k, setting.h, setting.m).epsilon_report
+def _table(settings: list[Setting]) -> Table:
+    columns: dict[str, list[float]] = {letter: [getattr(s, letter) for s in settings] for letter in LETTERS}
+    for procedure, name in ((PAPERS, "paper's"), (DEFAULT, "ours")):
+        columns[f"recall, {name}"] = [float(s.recall[procedure].mean()) for s in settings]
+        columns[f"precision, {name}"] = [float(s.precision[procedure].mean()) for s in settings]
+    return Table.of("Mean recall and precision", columns)
 
 
-def _overall(found: list[Setting], procedure: str) -> list[float]:
-    """Return each replicate's mean over settings."""
-    means: list[float] = np.mean([setting.recall[procedure] for setting in found], axis=0).tolist()
-    return means
-
-
-def _table(found: list[Setting]) -> Table:
-    rows = tuple(
-        (
-            one.k,
-            one.h,
-            one.m,
-            float(one.recall[PAPERS].mean()),
-            float(one.precision[PAPERS].mean()),
-            float(one.recall[DEFAULT].mean()),
-            float(one.precision[DEFAULT].mean()),
-        )
-        for one in found
-    )
-    columns = ("k", "h", "m", "recall, paper's", "precision, paper's", "recall, ours", "precision, ours")
-    return Table("Mean recall and precision", columns, rows)
-
-
-def _draw(found: list[Setting], runs: int) -> Picture:
+def _draw(settings: list[Setting], runs: int) -> figures.Picture:
     figure, axes = figures.panels(width=7.4, height=6.4, rows=2, columns=2)
     population, *by_letter = axes.flat
     _draw_population(population)
     for panel, letter in zip(by_letter, LETTERS, strict=True):
-        _draw_letter(panel, found, letter)
+        _draw_letter(panel, settings, letter)
     return figures.picture(
         figure,
         "rappor-figure-2",
@@ -213,17 +164,15 @@ def _draw_population(axes: Any) -> None:
     axes.set(xlabel="string", ylabel="frequency (%)", xlim=(0, 200), ylim=(0, 5.2))
 
 
-def _draw_letter(axes: Any, found: list[Setting], letter: str) -> None:
+def _draw_letter(axes: Any, settings: list[Setting], letter: str) -> None:
     figures.panel_title(axes, LETTERS[letter])
-    levels = sorted({getattr(one, letter) for one in found})
+    levels = sorted({getattr(setting, letter) for setting in settings})
     for colour, level in zip(figures.SERIES, levels, strict=False):
-        for hollow in (False, True):
-            chosen = [one for one in found if getattr(one, letter) == level and (one.h == 1) == hollow]
-            if chosen:
-                face = "none" if hollow else colour
-                _points(axes, chosen, color=colour, markerfacecolor=face)
+        chosen = [setting for setting in settings if getattr(setting, letter) == level]
+        _points(axes, [setting for setting in chosen if setting.h > 1], color=colour, markerfacecolor=colour)
+        _points(axes, [setting for setting in chosen if setting.h == 1], color=colour, markerfacecolor="none")
         if letter == "h":
-            middle = 100 * float(np.mean([one.recall[PAPERS].mean() for one in found if one.h == level]))
+            middle = 100 * float(np.mean([setting.recall[PAPERS].mean() for setting in chosen]))
             figures.label(axes, middle, 90, f"h = {level}", colour, xytext=(0, 0), ha="center")
         else:
             axes.plot([], [], "o", color=colour, label=f"{letter} = {level}")
@@ -233,21 +182,14 @@ def _draw_letter(axes: Any, found: list[Setting], letter: str) -> None:
 
 
 def _points(axes: Any, chosen: list[Setting], **style: Any) -> None:
-    recall, precision = [_percent(one.recall) for one in chosen], [_percent(one.precision) for one in chosen]
-    axes.errorbar(
-        [mean for mean, _ in recall],
-        [mean for mean, _ in precision],
-        xerr=[error for _, error in recall],
-        yerr=[error for _, error in precision],
-        fmt="o",
-        markersize=4.5,
-        linewidth=0.7,
-        alpha=0.9,
-        **style,
-    )
+    if chosen:
+        (x, xerr), (y, yerr) = (
+            _percent([getattr(s, rate)[PAPERS] for s in chosen]) for rate in ("recall", "precision")
+        )
+        axes.errorbar(x, y, xerr=xerr, yerr=yerr, fmt="o", markersize=4.5, linewidth=0.7, alpha=0.9, **style)
 
 
-def _percent(rates: dict[str, F64]) -> tuple[float, float]:
-    """Return the mean and its standard error, in percent."""
-    of = rates[PAPERS]
-    return 100 * float(of.mean()), 100 * float(of.std(ddof=1)) / math.sqrt(of.size)
+def _percent(rates: list[F64]) -> tuple[list[float], list[float]]:
+    """Return the means and their standard errors, in percent."""
+    means = [100 * float(rate.mean()) for rate in rates]
+    return means, [100 * float(rate.std(ddof=1)) / math.sqrt(rate.size) for rate in rates]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from overstory.experiments import drawing
 from overstory.experiments.comparison import Comparison, about, at_least, at_most, clopper_pearson, exact, simulated
 from overstory.experiments.rappor.collections import (
     DEFAULT,
@@ -17,14 +19,12 @@ from overstory.experiments.rappor.collections import (
     PAPERS,
     PROCEDURES,
     Collection,
+    collect_counts,
     collect_reports,
     collected,
-    count_reports,
     homepages,
 )
-from overstory.experiments.registry import Context
-from overstory.experiments.result import Result, Table
-from overstory.files.candidates import hash_candidates
+from overstory.experiments.study import Context, Study, Table, letters
 from overstory.planning.design import design
 from overstory.planning.detection import (
     count_error,
@@ -36,7 +36,6 @@ from overstory.planning.detection import (
     reports_needed,
 )
 from overstory.presentation import figures
-from overstory.presentation.svg import Picture
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.rappor import basic_rappor_one_time
 
@@ -48,78 +47,72 @@ NAMES: Final = tuple(f"https://home{i + 1}.example/" for i in range(2 * HOMEPAGE
 
 STEP, EACH = 0.001, 6
 PROBED: Final = STEP * np.arange(1, 13)
-"""Shares of the strings that show what can be found; six of each."""
+"""Shares of the strings that show what can be detected; six of each."""
 FREQUENT: Final = 14
 
-_NOTES: Final = (
-    (
-        "The paper does not give the shares. In our population 43 candidates (0.5% of 8,616) hold 85%, the largest "
-        "4.7% and the smallest 0.6%; as many strings as there are rare candidates, outside the list, hold the rest."
-    ),
-    (
-        "The share that can be found is measured in a second population with six strings at each of 0.1%, 0.2%, ... "
-        "1.2%: it is where half are found (the sum of the rates over the steps, Spearman and Karber)."
-    ),
-    (
-        "At f = 0.75 each bit of a report keeps a sixteenth of its signal, and one standard error of a share is about "
-        "0.15% of 14 million reports: a string with 0.1% looks like one that nobody has."
-    ),
-)
+NOTES: Final = """
+The paper does not give the shares. In our population 43 candidates (0.5% of 8,616) hold 85%, the largest 4.7% and the
+smallest 0.6%; as many strings as there are rare candidates, outside the list, hold the rest.
+
+The share that can be found is measured in a second population with six strings at each of 0.1%, 0.2%, ... 1.2%: it is
+where half are found (the sum of the rates over the steps, Spearman and Karber).
+
+At f = 0.75 each bit of a report keeps a sixteenth of its signal, and one standard error of a share is about 0.15% of 14
+million reports: a string with 0.1% looks like one that nobody has.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """One collection decoded: for each procedure what was found, and the estimates."""
+    """One collection decoded: the truth, and by procedure what was detected and estimated, shape (HOMEPAGES,)."""
 
     held: NDArray[np.int64]
     detected: dict[str, NDArray[np.bool_]]
     counts: dict[str, F64]
     errors: dict[str, F64]
 
+    def number(self, procedure: str) -> int:
+        """Return how many candidates were detected."""
+        return int(np.count_nonzero(self.detected[procedure]))
+
     def mass(self, procedure: str) -> float:
-        """Return the estimated share of the reports that the found candidates hold."""
+        """Return the estimated share of the reports that the detected candidates hold."""
         return float(self.counts[procedure][self.detected[procedure]].sum() / REPORTS)
 
     def wrong(self, procedure: str) -> float:
-        """Return the share of the found that are not among the heavy homepages."""
-        found = self.detected[procedure]
-        return float(np.count_nonzero(found[HEAVY_HOMEPAGES:]) / max(1, int(np.count_nonzero(found))))
+        """Return the share of the detected that are not among the heavy homepages."""
+        wrong = np.count_nonzero(self.detected[procedure][HEAVY_HOMEPAGES:])
+        return float(wrong / max(1, self.number(procedure)))
 
     def rates(self, procedure: str) -> F64:
-        """Return, for each probed share, how many of its strings were found."""
+        """Return, for each probed share, how many of its strings were detected."""
         probes = self.detected[procedure][: PROBED.size * EACH]
         return np.asarray(probes.reshape(PROBED.size, EACH).mean(axis=1))
 
     def limit(self, procedure: str) -> float:
-        """Return the share of which half is found."""
+        """Return the share of which half is detected."""
         return float(PROBED[-1] + STEP / 2 - STEP * self.rates(procedure).sum())
 
 
-def run(context: Context) -> Result:
+def run(context: Context) -> Study:
     """Collect from both populations and decode."""
     runs = context.pick(quick=8, full=30)
     mechanism = collected(0.75, num_cohorts=32)
-    real = _several(context, mechanism, homepages(), runs, 0)
-    probes = _several(context, mechanism, probing(), runs, 1)
-    return context.result(
-        _compare(mechanism, real, probes),
-        inputs={
-            "N": REPORTS,
-            "k": 128,
-            "h": 2,
-            "m": 32,
-            "f": 0.75,
-            "p": 0.5,
-            "q": 0.75,
-            "candidates": HOMEPAGES,
-            "false discovery rate": ALPHA,
-            "runs": runs,
-            "simulated": context.pick(quick="counts", full="reports"),
-        },
-        random=True,
+    real, probes = (
+        [_decoded(mechanism, drawn) for drawn in _collections(context, mechanism, shares, rngs, doing)]
+        for shares, rngs, doing in (
+            (homepages(), [context.rng(0, number) for number in range(runs)], "collections of homepages"),
+            (probing(), [context.rng(1, number) for number in range(runs)], "collections with probes"),
+        )
+    )
+    return Study(
+        inputs={"N": REPORTS, **letters(mechanism)}
+        | {"candidates": HOMEPAGES, "false discovery rate": ALPHA, "runs": runs}
+        | {"simulated": context.pick(quick="counts", full="reports")},
+        comparisons=_compare(mechanism, real, probes),
         tables=[_table(mechanism, probes)],
         figures=[_draw(mechanism, real[0], probes)],
-        notes=_NOTES,
+        notes=NOTES,
     )
 
 
@@ -138,22 +131,13 @@ def probing() -> F64:
     return np.concatenate((probes, frequent, np.zeros(HOMEPAGES - probes.size - FREQUENT), tail))
 
 
-def _several(context: Context, mechanism: BitMechanism, shares: F64, runs: int, which: int) -> list[Found]:
-    words = ("collections of homepages", "collections with probes")[which]
-    rngs = [context.rng(which, number) for number in range(runs)]
-    return [_decoded(mechanism, drawn) for drawn in _collections(context, mechanism, shares, rngs, words)]
-
-
-def _collections(context: Context, mechanism: BitMechanism, shares: F64, rngs: list[Any], words: str) -> Any:
+def _collections(
+    context: Context, mechanism: BitMechanism, shares: F64, rngs: Sequence[np.random.Generator], doing: str
+) -> Iterator[Collection]:
     """Yield collections: from counts in quick mode, from every single report in full mode."""
-    if not context.quick:
-        for rng in context.steps(rngs, words):
-            yield collect_reports(mechanism, NAMES, shares, REPORTS, rng)
-        return
-    everything = hash_candidates(NAMES, mechanism.encoding)
-    kept, raised = float(mechanism.p_star), float(mechanism.q_star)
-    for rng in context.steps(rngs, words):
-        yield count_reports(everything, shares, REPORTS, rng, p_star=kept, q_star=raised)
+    collect = context.pick(quick=collect_counts, full=collect_reports)
+    for rng in context.steps(rngs, doing):
+        yield collect(mechanism, NAMES, shares, REPORTS, rng)
 
 
 def _decoded(mechanism: BitMechanism, drawn: Collection) -> Found:
@@ -166,50 +150,43 @@ def _decoded(mechanism: BitMechanism, drawn: Collection) -> Found:
     )
 
 
-def _fitter(mechanism: BitMechanism) -> BitMechanism:
-    """Return the best RAPPOR at the same two epsilons."""
-    return design(mechanism.epsilon_report, mechanism.epsilon_permanent, num_bits=128, num_hashes=1, num_cohorts=32)
-
-
 def share_error(mechanism: BitMechanism) -> float:
-    """Return one standard error of a rare string's share, beside as many strings as can be found."""
+    """Return one standard error of a rare string's share, fitted with as many strings as can be detected."""
     smallest = detectable_frequency_fdr(mechanism, REPORTS, HOMEPAGES, ALPHA)
     return count_error(mechanism, REPORTS, 0.0, fitted_candidates(mechanism, HOMEPAGES, smallest)) / REPORTS
 
 
 def _compare(mechanism: BitMechanism, real: list[Found], probes: list[Found]) -> list[Comparison]:
-    where = "section 5.4"
-    runs, fitter = len(real), _fitter(mechanism)
-    basic = basic_rappor_one_time(domain_size=128, p=0.5, q=0.75)
-    quantile = critical_value_fdr(ALPHA, HOMEPAGES, CLAIMED)
-    number = {name: [int(np.count_nonzero(one.detected[name])) for one in real] for name in PROCEDURES}
-    wrong = [one.wrong(DEFAULT) for one in real]
+    where, runs = "section 5.4", len(real)
+    number = {name: [one.number(name) for one in real] for name in PROCEDURES}
+    limits = {name: [one.limit(name) for one in probes] for name in PROCEDURES}
+    wrong, mass = [one.wrong(DEFAULT) for one in real], [one.mass(DEFAULT) for one in real]
+    tenth = [float(one.rates(DEFAULT)[0]) for one in probes]
     error = share_error(mechanism)
     because = (
         f"one standard error of a share is {100 * error:.3f}% here, so 0.1% is {CLAIMED / error:.1f} of it. Found are "
         "shares of three to five standard errors; not even a bit per string without a permanent round would find 0.1%"
     )
+    few = at_most(0.005 * HOMEPAGES, f"{where}: < 0.5%")
+    # The appendix's limit, which no collection with Bloom filters or two rounds reaches.
+    basic = basic_rappor_one_time(domain_size=128, p=0.5, q=0.75)
+    ideal = detectable_frequency(basic, REPORTS, 128, critical_value(ALPHA, 128))
+    budget = mechanism.epsilon_report, mechanism.epsilon_permanent
+    fitter = design(*budget, num_bits=128, num_hashes=1, num_cohorts=32)
+    needed = reports_needed(mechanism, HOMEPAGES, CLAIMED, critical_value_fdr(ALPHA, HOMEPAGES, CLAIMED))
+    smallest = "smallest share found (half of the time), our default"
     return [
         simulated("candidates found, paper's procedure", number[PAPERS], at_least(31, "figure 6")),
-        simulated("candidates found, our default", number[DEFAULT], at_most(0.005 * HOMEPAGES, f"{where}: < 0.5%")),
-        simulated(
-            "share that the found candidates hold", [one.mass(DEFAULT) for one in real], about(0.85, where, 0.05)
-        ),
+        simulated("candidates found, our default", number[DEFAULT], few),
+        simulated("share that the found candidates hold", mass, about(0.85, where, 0.05)),
         simulated("false share of the found, our default", wrong, at_most(ALPHA, where), averaged=runs),
-        simulated(
-            "smallest share found (half of the time), our default",
-            [one.limit(DEFAULT) for one in probes],
-            about(CLAIMED, where),
-            because=because,
-        ),
-        simulated("the same, paper's procedure", [one.limit(PAPERS) for one in probes], averaged=runs),
+        simulated(smallest, limits[DEFAULT], about(CLAIMED, where), because=because),
+        simulated("the same, paper's procedure", limits[PAPERS], averaged=runs),
         exact("the same, planned", detectable_frequency_fdr(mechanism, REPORTS, HOMEPAGES, ALPHA)),
         exact("one standard error of a share", error),
-        simulated(
-            "strings of 0.1% that are found, share", [float(one.rates(DEFAULT)[0]) for one in probes], averaged=runs
-        ),
-        exact("smallest share, bit per string, f = 0, M = 128", _ideal(basic)),
-        exact("reports that 0.1% would need", reports_needed(mechanism, HOMEPAGES, CLAIMED, quantile)),
+        simulated("strings of 0.1% that are found, share", tenth, averaged=runs),
+        exact("smallest share, bit per string, f = 0, M = 128", ideal),
+        exact("reports that 0.1% would need", needed),
         exact(
             "smallest share at the same epsilons, redesigned",
             detectable_frequency_fdr(fitter, REPORTS, HOMEPAGES, ALPHA),
@@ -217,31 +194,22 @@ def _compare(mechanism: BitMechanism, real: list[Found], probes: list[Found]) ->
     ]
 
 
-def _ideal(basic: BitMechanism) -> float:
-    """Return the appendix's limit, which no collection with Bloom filters or two rounds reaches."""
-    return detectable_frequency(basic, REPORTS, 128, critical_value(ALPHA, 128))
-
-
 def _table(mechanism: BitMechanism, probes: list[Found]) -> Table:
     error = share_error(mechanism)
     rates = {name: np.mean([one.rates(name) for one in probes], axis=0) for name in PROCEDURES}
-    rows = tuple(
-        (
-            f"{100 * share:.1f}%",
-            round(share * REPORTS),
-            float(share / error),
-            float(rates[PAPERS][i]),
-            float(rates[DEFAULT][i]),
-        )
-        for i, share in enumerate(PROBED)
-    )
-    columns = ("share", "reports", "standard errors", "found by paper's procedure", "found by our default")
-    return Table("Share of strings that are found", columns, rows)
+    columns = {
+        "share": [f"{100 * share:.1f}%" for share in PROBED],
+        "reports": [round(share * REPORTS) for share in PROBED],
+        "standard errors": [float(share / error) for share in PROBED],
+        "found by paper's procedure": rates[PAPERS].tolist(),
+        "found by our default": rates[DEFAULT].tolist(),
+    }
+    return Table.of("Share of strings that are found", columns)
 
 
-def _draw(mechanism: BitMechanism, one: Found, probes: list[Found]) -> Picture:
+def _draw(mechanism: BitMechanism, one: Found, probes: list[Found]) -> figures.Picture:
     figure, axes = figures.panels(width=10.2, height=4.2, columns=2, width_ratios=(1.25, 1))
-    _draw_found(axes[0], one)
+    _draw_detected(axes[0], one)
     _draw_limit(axes[1], mechanism, probes)
     return figures.picture(
         figure,
@@ -254,43 +222,36 @@ def _draw(mechanism: BitMechanism, one: Found, probes: list[Found]) -> Picture:
     )
 
 
-def _draw_found(axes: Any, one: Found) -> None:
-    found = np.flatnonzero(one.detected[DEFAULT])
-    found = found[np.argsort(-one.counts[DEFAULT][found])]
-    at, scale = np.arange(1, found.size + 1), 100 / REPORTS
-    axes.bar(at, scale * one.counts[DEFAULT][found], color=figures.OURS, alpha=0.45, linewidth=0)
-    axes.errorbar(
-        at,
-        scale * one.counts[DEFAULT][found],
-        yerr=1.96 * scale * one.errors[DEFAULT][found],
-        fmt="none",
-        ecolor=figures.OURS,
-        elinewidth=1.1,
-    )
-    axes.plot(at, scale * one.held[found], "_", color=figures.INK, markersize=7, markeredgewidth=1.6)
-    figures.panel_title(axes, f"{found.size} of {HOMEPAGES:,} candidates found")
-    figures.label(axes, 12, 4.6, "bars: estimated", figures.OURS, xytext=(0, 0))
-    figures.label(axes, 12, 4.25, "marks: true (at zero: nobody's)", figures.INK, xytext=(0, 0))
+def _draw_detected(axes: Any, one: Found) -> None:
+    rows = np.flatnonzero(one.detected[DEFAULT])
+    rows = rows[np.argsort(-one.counts[DEFAULT][rows])]
+    at, scale = np.arange(1, rows.size + 1), 100 / REPORTS
+    heights, errors = scale * one.counts[DEFAULT][rows], 1.96 * scale * one.errors[DEFAULT][rows]
+    axes.bar(at, heights, color=figures.OURS, alpha=0.45, linewidth=0)
+    axes.errorbar(at, heights, yerr=errors, fmt="none", ecolor=figures.OURS, elinewidth=1.1)
+    axes.plot(at, scale * one.held[rows], "_", color=figures.INK, markersize=7, markeredgewidth=1.6)
+    figures.panel_title(axes, f"{rows.size} of {HOMEPAGES:,} candidates found")
+    marks = (4.6, "bars: estimated", figures.OURS), (4.25, "marks: true (at zero: nobody's)", figures.INK)
+    drawing.key(axes, 12, marks)
     axes.set(xlabel="homepage, by estimate", ylabel="share of reports (%)", ylim=(-0.08, 5.6))
 
 
 def _draw_limit(axes: Any, mechanism: BitMechanism, probes: list[Found]) -> None:
-    trials = EACH * len(probes)
-    for colour, name, place in (
-        (figures.ORANGE, PAPERS, (8, -12)),
-        (figures.OURS, DEFAULT, (-8, 8)),
+    trials, shares = EACH * len(probes), (100 * PROBED).tolist()
+    for colour, name, place, align in (
+        (figures.ORANGE, PAPERS, (8, -12), "left"),
+        (figures.OURS, DEFAULT, (-8, 8), "right"),
     ):
         hits = np.round(trials * np.mean([one.rates(name) for one in probes], axis=0))
         low, high = 100 * np.array([clopper_pearson(int(hit), trials) for hit in hits]).T
-        figures.band(axes, (100 * PROBED).tolist(), low.tolist(), high.tolist(), colour)
-        axes.plot(100 * PROBED, 100 * hits / trials, "o-", color=colour, linewidth=1.7, markersize=4)
+        drawing.interval(axes, shares, low, high, colour)
+        drawing.line(axes, shares, 100 * hits / trials, colour, marker="o", linewidth=1.7, markersize=4)
         middle = float(np.interp(0.6, hits / trials, PROBED))
-        align = "left" if place[0] > 0 else "right"
         figures.label(axes, 100 * middle, 60, name, colour, xytext=place, ha=align)
     error = 100 * share_error(mechanism)
     axes.axvspan(0, error, color=figures.MUTED, alpha=0.15, linewidth=0)
     figures.label(axes, error, 91, "one standard\nerror", figures.MUTED)
-    axes.axvline(100 * CLAIMED, color=figures.THEIRS, linewidth=1.2, linestyle=(0, (4, 3)))
+    axes.axvline(100 * CLAIMED, color=figures.THEIRS, linewidth=1.2, linestyle=drawing.DASHED)
     figures.label(axes, 100 * CLAIMED, 76, "the paper: 0.1%", figures.THEIRS)
     figures.panel_title(axes, "What share can be found")
     axes.set(xlabel="true share of reports (%)", ylabel="strings found (%)", xlim=(0, 1.2), ylim=(-2, 102))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from overstory.analysis.variance import design_effect
+from overstory.experiments import drawing
 from overstory.experiments.comparison import LEVEL, Comparison, Published, about, exact, printed, simulated
 from overstory.experiments.rappor.collections import (
     DEFAULT,
@@ -33,34 +34,28 @@ from overstory.experiments.rappor.collections import (
     collect,
     collected,
 )
-from overstory.experiments.registry import Context
-from overstory.experiments.result import Cell, Result, Table
+from overstory.experiments.study import Context, Study, Table, each, letters, mean
 from overstory.planning.detection import count_error, critical_value, detectable_frequency, detectable_frequency_fdr
 from overstory.presentation import figures
-from overstory.presentation.svg import Picture
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.rappor import basic_rappor_one_time
 
 TOLD: Final = f"{DEFAULT}, told what is shared"
+TOLD_MOST: Final = f"{DEFAULT}, told 18.4 per machine"
 
-_NOTES: Final = (
-    (
-        "The population is ours: the ten names at the shares that Table 2 estimates, and 190 rarer ones, none above "
-        "1%, that hold the rest. The paper gives neither the candidates nor how often a machine sent one name."
-    ),
-    (
-        "A frequent name near the limit is found in most collections, not all; a rarer one is found now and then. So "
-        "the ten names of one collection are not quite those of the next."
-    ),
-    (
-        "The paper's 1,212 is what reports that share nothing have. Had every machine sent one name only, its residual "
-        "variance would have shown it: so names that one machine sent were mostly different ones, or few."
-    ),
-    (
-        "An analyst cannot see which reports share a response. Told 18.4 reports per device she gets the upper bound, "
-        "right if each machine sent one name; told nothing, our default widens its errors by the residual dispersion."
-    ),
-)
+NOTES: Final = """
+The population is ours: the ten names at the shares that Table 2 estimates, and 190 rarer ones, none above 1%, that hold
+the rest. The paper gives neither the candidates nor how often a machine sent one name.
+
+A frequent name near the limit is found in most collections, not all; a rarer one is found now and then. So the ten
+names of one collection are not quite those of the next.
+
+The paper's 1,212 is what reports that share nothing have. Had every machine sent one name only, its residual variance
+would have shown it: so names that one machine sent were mostly different ones, or few.
+
+An analyst cannot see which reports share a response. Told 18.4 reports per device she gets the upper bound, right if
+each machine sent one name; told nothing, our default widens its errors by the residual dispersion.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,51 +68,38 @@ class Decodings:
     estimates: dict[str, F64]
     errors: dict[str, F64]
 
-    def shares_found(self, procedure: str) -> F64:
-        """Return the estimated shares of the names that a procedure finds."""
+    def shares_detected(self, procedure: str) -> F64:
+        """Return the estimated shares of the names that a procedure detects."""
         return np.asarray(self.estimates[procedure][self.detected[procedure]] / self.held.sum())
 
 
-def run(context: Context) -> Result:
+def run(context: Context) -> Study:
     """Collect from the three kinds of machine, decode, and compare what errors are stated with what they are."""
     runs = context.pick(quick=12, full=100)
     mechanism = collected(0.5, num_cohorts=8)
-    found = {}
+    decodings: dict[str, list[Decodings]] = {}
     for which, kind in enumerate(KINDS):
         rngs = [context.rng(which, number) for number in range(runs)]
-        found[kind] = [_once(mechanism, kind, rng) for rng in context.steps(rngs, kind)]
-    return context.result(
-        _compare(mechanism, found),
-        inputs={
-            "N": REPORTS,
-            "machines": MACHINES,
-            "k": 128,
-            "h": 2,
-            "m": 8,
-            "f": 0.5,
-            "p": 0.5,
-            "q": 0.75,
-            "candidates": len(NAMES),
-            "names running on a machine": RUNNING,
-            "false discovery rate": 0.05,
-            "runs": runs,
-        },
-        random=True,
-        tables=[_errors_table(mechanism, found), _found_table(found)],
-        figures=[_draw(mechanism, found[SAMPLED])],
-        notes=_NOTES,
+        decodings[kind] = [_once(mechanism, kind, rng) for rng in context.steps(rngs, kind)]
+    return Study(
+        inputs={"N": REPORTS, "machines": MACHINES, **letters(mechanism), "candidates": len(NAMES)}
+        | {"names running on a machine": RUNNING, "false discovery rate": 0.05, "runs": runs},
+        comparisons=_compare(mechanism, decodings),
+        tables=[_errors_table(mechanism, decodings), _detected_table(decodings[SAMPLED])],
+        figures=[_draw(mechanism, decodings[SAMPLED][0])],
+        notes=NOTES,
     )
 
 
 def _once(mechanism: BitMechanism, kind: str, rng: np.random.Generator) -> Decodings:
     sent = KINDS[kind](rng)
     drawn = collect(mechanism, sent, rng)
-    told: dict[str, dict[str, Any]] = {
+    procedures: dict[str, dict[str, Any]] = {
         **PROCEDURES,
         TOLD: _shared(mechanism, sent.per_response),
-        f"{DEFAULT}, told 18.4 per machine": _shared(mechanism, PER_MACHINE),
+        TOLD_MOST: _shared(mechanism, PER_MACHINE),
     }
-    decoded = {name: drawn.decoded(mechanism, **choices) for name, choices in told.items()}
+    decoded = {name: drawn.decoded(mechanism, **choices) for name, choices in procedures.items()}
     return Decodings(
         sent.per_response,
         drawn.held.astype(np.float64),
@@ -131,15 +113,15 @@ def _shared(mechanism: BitMechanism, per_device: float) -> dict[str, Any]:
     return {"permanent": mechanism.rounds.permanent, "reports_per_device": per_device}
 
 
-def _stated(found: list[Decodings], procedure: str) -> list[float]:
+def _stated(runs: list[Decodings], procedure: str) -> list[float]:
     """Return each collection's mean standard error of the ten names."""
-    each = [one.errors[procedure][: len(PRINTED)] for one in found]
-    return [float(errors[np.isfinite(errors)].mean()) for errors in each]
+    errors = [run.errors[procedure][: len(PRINTED)] for run in runs]
+    return [float(of_names[np.isfinite(of_names)].mean()) for of_names in errors]
 
 
-def _real(found: list[Decodings], procedure: str = DEFAULT) -> float:
+def _real(runs: list[Decodings], procedure: str = DEFAULT) -> float:
     """Return the root mean square error of the ten names' counts."""
-    misses = [(one.estimates[procedure] - one.held)[: len(PRINTED)] for one in found]
+    misses = [(run.estimates[procedure] - run.held)[: len(PRINTED)] for run in runs]
     return float(np.sqrt(np.mean(np.square(misses))))
 
 
@@ -148,49 +130,40 @@ def naive_error(mechanism: BitMechanism, fitted: int = len(PRINTED)) -> float:
     return count_error(mechanism, REPORTS, 0.0, fitted)
 
 
-def _compare(mechanism: BitMechanism, found: dict[str, list[Decodings]]) -> list[Comparison]:
+def _compare(mechanism: BitMechanism, decodings: dict[str, list[Decodings]]) -> list[Comparison]:
     where, section = "table 2", "section 5.3"
-    middle = found[SAMPLED]
-    names = [int(np.count_nonzero(one.detected[PAPERS])) for one in middle]
-    malicious = [float(one.estimates[DEFAULT][MALICIOUS] / one.held.sum()) for one in middle]
+    middle = decodings[SAMPLED]
+    names = [int(np.count_nonzero(run.detected[PAPERS])) for run in middle]
+    malicious = [float(run.estimates[DEFAULT][MALICIOUS] / run.held.sum()) for run in middle]
+    largest = [float(run.shares_detected(PAPERS).max(initial=0.0)) for run in middle]
+    smallest = [float(run.shares_detected(PAPERS).min(initial=1.0)) for run in middle]
     table = np.array(list(PRINTED.values())) / REPORTS
+    most = Published(float(table.max()), f"{where}: 8,054 reports; {section}: up to 4.5%")
+    least = Published(float(table.min()), f"{where}: 4,760 reports; {section}: from 2.5%")
     basic = basic_rappor_one_time(domain_size=128, p=0.5, q=0.75)
     optimistic = detectable_frequency(basic, REPORTS, 128, critical_value(0.05, 128))
+    optimistically = about(0.015, f"{section}: optimistically")
+    naive = naive_error(mechanism)
     because = "the paper's population is not known; ours has ten names above 2.5%, and none of the others reaches 1%"
+    scatter = (
+        f"ten estimates scatter by {100 * naive / REPORTS:.2f}% about shares from 2.5%, and those that fall lower are "
+        "found, too, down to the limit below. That none of the paper's did is chance, or its limit was higher"
+    )
     rows = [
         simulated("names found by the paper's procedure", names, printed("10", where), because=because),
         simulated("share of BADAPPLE.COM, our default", malicious, printed("0.026", section)),
-        simulated(
-            "largest share of a name found",
-            [float(one.shares_found(PAPERS).max(initial=0.0)) for one in middle],
-            Published(float(table.max()), f"{where}: 8,054 reports; {section}: up to 4.5%"),
-            because=because,
-        ),
-        simulated(
-            "smallest share of a name found",
-            [float(one.shares_found(PAPERS).min(initial=1.0)) for one in middle],
-            Published(float(table.min()), f"{where}: 4,760 reports; {section}: from 2.5%"),
-            because=f"ten estimates scatter by {100 * naive_error(mechanism) / REPORTS:.2f}% about shares from 2.5%, "
-            "and those that fall lower are found, too, down to the limit below. That none of the paper's did is "
-            "chance, or its limit was higher",
-        ),
-        exact(
-            "share that can be found, bit per name, f = 0, M = 128",
-            optimistic,
-            about(0.015, f"{section}: optimistically"),
-        ),
+        simulated("largest share of a name found", largest, most, because=because),
+        simulated("smallest share of a name found", smallest, least, because=scatter),
+        exact("share that can be found, bit per name, f = 0, M = 128", optimistic, optimistically),
         exact("share that can be found here", detectable_frequency_fdr(mechanism, REPORTS, len(NAMES), 0.05)),
         simulated("standard error of a count, paper's procedure", _stated(middle, PAPERS), printed("1212", where)),
-        exact("standard error if nothing is shared", naive_error(mechanism)),
-        exact(
-            "standard error if all of a machine's reports share",
-            naive_error(mechanism) * _widening(mechanism, PER_MACHINE),
-        ),
+        exact("standard error if nothing is shared", naive),
+        exact("standard error if all of a machine's reports share", naive * _widening(mechanism)),
     ]
-    for kind, several in found.items():
-        shared = [one.per_response for one in several]
-        rows.append(simulated(f"reports that share a response, {kind}", shared, averaged=len(several)))
-        rows.append(_ratio(kind, _real(several, TOLD) / float(np.mean(_stated(several, TOLD))), len(several)))
+    for kind, runs in decodings.items():
+        shared = each(runs, "per_response")
+        rows.append(simulated(f"reports that share a response, {kind}", shared, averaged=len(runs)))
+        rows.append(_ratio(kind, _real(runs, TOLD) / mean(_stated(runs, TOLD)), len(runs)))
     return rows
 
 
@@ -203,63 +176,57 @@ def _ratio(kind: str, ratio: float, runs: int) -> Comparison:
     return Comparison(f"real error over stated, {kind}", ratio, low, high)
 
 
-def _widening(mechanism: BitMechanism, shared: float) -> float:
-    return float(np.sqrt(design_effect(mechanism, shared)))
+def _widening(mechanism: BitMechanism) -> float:
+    """Return by how much errors grow where every machine sends one name only."""
+    return float(np.sqrt(design_effect(mechanism, PER_MACHINE)))
 
 
-def _errors_table(mechanism: BitMechanism, found: dict[str, list[Decodings]]) -> Table:
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
-        (
-            kind,
-            float(np.mean([one.per_response for one in several])),
-            round(naive_error(mechanism, len(NAMES))),
-            *(round(float(np.mean(_stated(several, name)))) for name in several[0].errors),
-            round(_real(several)),
-        )
-        for kind, several in found.items()
-    )
-    told = (PAPERS, DEFAULT, "told what is shared", "told 18.4 per machine")
-    columns = ("each machine sends", "R", "naive, 200 fitted", *told, "real error")
-    return Table("Standard error of a count as stated, and the real one (our default's)", columns, rows)
+def _errors_table(mechanism: BitMechanism, decodings: dict[str, list[Decodings]]) -> Table:
+    naive, kinds = round(naive_error(mechanism, len(NAMES))), list(decodings.values())
+    columns: dict[str, list[Any]] = {
+        "each machine sends": list(decodings),
+        "R": [mean(each(runs, "per_response")) for runs in kinds],
+        "naive, 200 fitted": [naive for _ in kinds],
+    }
+    for name in kinds[0][0].errors:
+        columns[name.removeprefix(f"{DEFAULT}, ")] = [round(mean(_stated(runs, name))) for runs in kinds]
+    columns["real error"] = [round(_real(runs)) for runs in kinds]
+    return Table.of("Standard error of a count as stated, and the real one (our default's)", columns)
 
 
-def _found_table(found: dict[str, list[Decodings]]) -> Table:
-    middle = found[SAMPLED]
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
-        (
-            name,
-            estimate,
-            round(float(np.mean([one.held[i] for one in middle]))),
-            round(float(np.mean([one.estimates[DEFAULT][i] for one in middle]))),
-            *(float(np.mean([one.detected[procedure][i] for one in middle])) for procedure in middle[0].detected),
-        )
-        for i, (name, estimate) in enumerate(PRINTED.items())
-    )
-    found_by = ("found by paper's", "by our default", "told what is shared", "told 18.4 per machine")
-    columns = ("name", "paper's est.", "our truth", "our mean est.", *found_by)
-    return Table(f"The ten names, {SAMPLED}: share of collections in which each is found", columns, rows)
+def _detected_table(runs: list[Decodings]) -> Table:
+    ten = range(len(PRINTED))
+    columns: dict[str, list[Any]] = {
+        "name": list(PRINTED),
+        "paper's est.": list(PRINTED.values()),
+        "our truth": [round(mean([run.held[i] for run in runs])) for i in ten],
+        "our mean est.": [round(mean([run.estimates[DEFAULT][i] for run in runs])) for i in ten],
+    }
+    headings = {PAPERS: "found by paper's", DEFAULT: "by our default"}
+    for name in runs[0].detected:
+        heading = headings.get(name, name.removeprefix(f"{DEFAULT}, "))
+        columns[heading] = [mean([run.detected[name][i] for run in runs]) for i in ten]
+    return Table.of(f"The ten names, {SAMPLED}: share of collections in which each is found", columns)
 
 
-def _draw(mechanism: BitMechanism, found: list[Decodings]) -> Picture:
+def _draw(mechanism: BitMechanism, run: Decodings) -> figures.Picture:
     figure, axes = figures.panels(width=7.6, height=4.4)
-    one, at = found[0], np.arange(len(PRINTED))
-    naive = naive_error(mechanism, len(NAMES))
-    widest = naive * _widening(mechanism, PER_MACHINE)
-    estimates = one.estimates[DEFAULT][: len(PRINTED)]
-    for error, width, colour in ((widest, 1.2, figures.SKY), (naive, 3.4, figures.OURS)):
+    at, naive = np.arange(len(PRINTED)), naive_error(mechanism, len(NAMES))
+    estimates = run.estimates[DEFAULT][: len(PRINTED)]
+    for error, width, colour in ((naive * _widening(mechanism), 1.2, figures.SKY), (naive, 3.4, figures.OURS)):
         axes.errorbar(estimates, at, xerr=1.96 * error, fmt="none", ecolor=colour, elinewidth=width)
     axes.plot(estimates, at, "o", color=figures.OURS, markersize=5)
-    axes.plot(one.held[: len(PRINTED)], at, "|", color=figures.INK, markersize=12, markeredgewidth=1.8)
+    axes.plot(run.held[: len(PRINTED)], at, "|", color=figures.INK, markersize=12, markeredgewidth=1.8)
     axes.plot(list(PRINTED.values()), at + 0.28, "*", color=figures.THEIRS, markersize=7)
     axes.set_yticks(at, list(PRINTED))
     axes.invert_yaxis()
-    for y, words, colour in (
+    entries = (
         (5.6, "black: true count", figures.INK),
         (6.4, "dot, thick line: our estimate,\n95% if no response is shared", figures.OURS),
         (7.7, "thin line: 95% if each machine\nsent one name 18 times", figures.SKY),
         (8.8, "star: the paper's estimate", figures.THEIRS),
-    ):
-        figures.label(axes, 10_600, y, words, colour, xytext=(0, 0))
+    )
+    drawing.key(axes, 10_600, entries)
     axes.set(xlabel="reports", xlim=(0, 15_500))
     return figures.picture(
         figure,

@@ -7,69 +7,55 @@ comes back with its reading, so all reports together gain less: how much less ha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
+from overstory.experiments import drawing
 from overstory.experiments.comparison import Comparison
-from overstory.experiments.registry import Context
-from overstory.experiments.result import Result, Table
 from overstory.experiments.smart_homes import window_based
 from overstory.experiments.smart_homes.double_randomization import built
 from overstory.experiments.smart_homes.homes import BINS, READINGS, Homes, homes_of
-from overstory.experiments.smart_homes.study import Distances, Key, by_size, cumulative, mean_ratio, table
-from overstory.experiments.smart_homes.window_based import EPSILONS, Row
+from overstory.experiments.smart_homes.measurement import Distances, Key, by_size, cumulative, mean_ratio, table
+from overstory.experiments.smart_homes.window_based import EPSILONS
+from overstory.experiments.study import Context, Study, Table, each, mean
 from overstory.presentation import figures
-from overstory.presentation.svg import Picture
 from overstory.protocol.mechanisms.base import Mechanism
 
 EPSILON: Final = 2.0
 NAMES: Final = {"wb": "WB", "opt-wb": "OPT-WB", "opt-dr": "OPT-DR", "l-osue": "L-OSUE", "rappor": "RAPPOR"}
 GRID: Final = 3
 """Runs at every epsilon and N."""
-Found = Mapping[str, list[list[Distances]]]
+NOTES: Final = """
+The gain is the error of one step over that of all ten: 10 for noise that is fresh in every report.
+
+WB and OPT-WB spend epsilon on every ten reports; the others once per distinct bin a home visits.
+"""
+Steps = Mapping[str, list[list[Distances]]]
+"""By strategy: for every run, the distances after each step."""
 
 
-def run(context: Context) -> Result:
+def run(context: Context) -> Study:
     """Follow each strategy over ten steps."""
     size = context.pick(quick=10_000, full=100_000)
     runs = context.pick(quick=12, full=40)
     homes = homes_of(context)
-    found: dict[str, list[list[Distances]]] = {name: [] for name in NAMES}
+    steps: dict[str, list[list[Distances]]] = {name: [] for name in NAMES}
     cases = [(name, i) for name in NAMES for i in range(runs)]
     for place, (name, i) in enumerate(context.steps(cases, "all reports so far")):
         readings = homes.draw(size, context.rng(1, i))
-        found[name].append(cumulative(strategy(name), readings, context.rng(2, place), READINGS))
+        steps[name].append(cumulative(strategy(name), readings, context.rng(2, place), READINGS))
     sizes = context.pick(quick=(1_000, 10_000), full=(1_000, 10_000, 100_000, 1_000_000))
     grid = _everywhere(context, homes, sizes)
-    return context.result(
-        [_gain(label, found[name]) for name, label in NAMES.items()],
-        inputs={
-            "homes": homes.description,
-            "N": size,
-            "epsilon": EPSILON,
-            "bins": BINS,
-            "runs": runs,
-            "every N": list(sizes),
-            "every epsilon": list(EPSILONS),
-            "runs at each": GRID,
-        },
-        random=True,
-        tables=[_table(found), table("All ten reports of every home, at every epsilon and N", grid, NAMES)],
-        figures=[
-            _draw(found),
-            *by_size(
-                "protecting-cumulative",
-                grid,
-                names=NAMES,
-                epsilon="epsilon (permanent, or of ten reports)",
-                dot="a run, all ten reports of every home",
-            ),
-        ],
-        notes=[
-            "The gain is the error of one step over that of all ten: 10 for noise that is fresh in every report.",
-            "WB and OPT-WB spend epsilon on every ten reports; the others once per distinct bin a home visits.",
-        ],
+    epsilon = "epsilon (permanent, or of ten reports)"
+    dot = "a run, all ten reports of every home"
+    return Study(
+        inputs={"homes": homes.description, "N": size, "epsilon": EPSILON, "bins": BINS, "runs": runs}
+        | {"every N": list(sizes), "every epsilon": list(EPSILONS), "runs at each": GRID},
+        comparisons=[_gain(label, steps[name]) for name, label in NAMES.items()],
+        tables=[_table(steps), table("All ten reports of every home, at every epsilon and N", grid, NAMES)],
+        figures=[_draw(steps), *by_size("protecting-cumulative", grid, names=NAMES, epsilon=epsilon, dot=dot)],
+        notes=NOTES,
     )
 
 
@@ -83,13 +69,13 @@ def strategy(name: str, bins: int = BINS, epsilon: float = EPSILON) -> Mechanism
 def _everywhere(context: Context, homes: Homes, sizes: Sequence[int]) -> dict[Key, list[Distances]]:
     """Return the distances after all ten reports at every epsilon and N, run by run."""
     keys = [(name, epsilon, size) for size in sizes for epsilon in EPSILONS for name in NAMES]
-    found: dict[Key, list[Distances]] = {key: [] for key in keys}
+    distances: dict[Key, list[Distances]] = {key: [] for key in keys}
     for place, (name, epsilon, size) in enumerate(context.steps(keys, "every epsilon and N")):
         for i in range(GRID):
             readings = homes.draw(size, context.rng(3, size, i))
             steps = cumulative(strategy(name, epsilon=epsilon), readings, context.rng(4, place, i), READINGS)
-            found[name, epsilon, size].append(steps[-1])
-    return found
+            distances[name, epsilon, size].append(steps[-1])
+    return distances
 
 
 def _gain(label: str, runs: list[list[Distances]]) -> Comparison:
@@ -99,25 +85,26 @@ def _gain(label: str, runs: list[list[Distances]]) -> Comparison:
     return Comparison(name, *mean_ratio([(one, ten)]), "times")
 
 
-def _table(found: Found) -> Table:
-    rows: list[Row] = []
-    for name, runs in found.items():
-        for step in (0, 1, 4, 9):
-            mse = float(np.mean([run[step].mse for run in runs]))
-            jsd = float(np.mean([run[step].jsd for run in runs]))
-            rows.append((NAMES[name], step + 1, round(mse, 7), round(jsd, 4)))
-    head = ("strategy", "reports of each home", "MSE", "Jensen-Shannon distance")
-    return Table("All reports so far, against the truth over the same steps", head, tuple(rows))
+def _table(steps: Steps) -> Table:
+    cells = [(name, step) for name in NAMES for step in (0, 1, 4, 9)]
+    columns: dict[str, list[Any]] = {
+        "strategy": [NAMES[name] for name, _ in cells],
+        "reports of each home": [step + 1 for _, step in cells],
+        "MSE": [round(mean([run[step].mse for run in steps[name]]), 7) for name, step in cells],
+        "Jensen-Shannon distance": [round(mean([run[step].jsd for run in steps[name]]), 4) for name, step in cells],
+    }
+    return Table.of("All reports so far, against the truth over the same steps", columns)
 
 
-def _draw(found: Found) -> Picture:
+def _draw(steps: Steps) -> figures.Picture:
     figure, axes = figures.panels(height=3.8)
-    steps = range(1, READINGS + 1)
+    axes.set(yscale="log")
+    numbers = range(1, READINGS + 1)
     ends = []
     for colour, (name, label) in zip(figures.SERIES, NAMES.items(), strict=False):
-        errors = np.array([[one.mse for one in run] for run in found[name]])
-        axes.semilogy(steps, errors.mean(axis=0), color=colour, linewidth=2)
-        figures.band(axes, list(steps), errors.min(axis=0).tolist(), errors.max(axis=0).tolist(), colour)
+        errors = np.array([each(run, "mse") for run in steps[name]])
+        drawing.line(axes, numbers, errors.mean(axis=0), colour, linewidth=2)
+        drawing.spread(axes, numbers, errors.T, colour)
         ends.append((float(errors[:, -1].mean()), label, colour))
     figures.labels(axes, READINGS, ends)
     axes.set(xlabel="reports of each home", ylabel="mean squared error of a frequency")

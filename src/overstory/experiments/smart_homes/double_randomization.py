@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
+from overstory.experiments import drawing
 from overstory.experiments.comparison import Comparison, about, at_most, exact, simulated
-from overstory.experiments.registry import Context
-from overstory.experiments.result import Result, Table
 from overstory.experiments.smart_homes.homes import BINS, homes_of
-from overstory.experiments.smart_homes.study import Distances, Key, by_size, inputs, mean_ratio, measured, table
-from overstory.experiments.smart_homes.window_based import EPSILONS, Row
+from overstory.experiments.smart_homes.measurement import Distances, Key, by_size, inputs, mean_ratio, measured, table
+from overstory.experiments.smart_homes.window_based import EPSILONS
+from overstory.experiments.study import Context, Study, Table, each
 from overstory.presentation import figures
-from overstory.presentation.svg import Picture
 from overstory.privacy.statements import statement
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism
@@ -30,6 +29,11 @@ NAMES: Final = {
     "l-sue": "L-SUE, same two epsilons",
     "l-osue": "L-OSUE, same two epsilons",
 }
+NOTES: Final = """
+The permanent epsilon is per distinct bin: c bins cost c times it, unless no reports can be linked.
+
+L-OSUE at OPT-DR's two epsilons has OUE's variance in one report, the least of all unary encodings.
+"""
 
 
 def built(name: str, epsilon: float, bins: int = BINS) -> Mechanism:
@@ -48,65 +52,59 @@ def built(name: str, epsilon: float, bins: int = BINS) -> Mechanism:
     return mechanism(name, domain_size=bins, epsilon_permanent=epsilon, epsilon_report=report)
 
 
-def run(context: Context) -> Result:
+def run(context: Context) -> Study:
     """Measure every strategy over epsilon and N, per time step."""
     sizes = context.pick(quick=(1_000, 10_000, 100_000), full=(1_000, 10_000, 100_000, 1_000_000))
     homes = homes_of(context)
     cases = [(name, epsilon, size) for size in sizes for epsilon in EPSILONS for name in NAMES]
     if context.quick:
         cases.append(("opt-dr", 2.0, 1_000_000))  # the one size that the text gives numbers for
-    found = measured(context, homes, cases, built, "double randomization")
-    complete = {key: runs for key, runs in found.items() if key[2] in sizes}
-    return context.result(
-        [*_epsilons(), *_text(found), *_percent(complete, sizes)],
+    distances = measured(context, homes, cases, built, "double randomization")
+    complete = {key: runs for key, runs in distances.items() if key[2] in sizes}
+    pictures = by_size("protecting-double", complete, names=NAMES, epsilon="epsilon of the permanent round")
+    return Study(
         inputs=inputs(homes, sizes, EPSILONS),
-        random=True,
+        comparisons=[*_epsilons(), *_text(distances["opt-dr", 2.0, 1_000_000]), *_percent(complete, sizes)],
         tables=[table("Figures 13 and 14: means over the time steps", complete, NAMES), _parameters()],
-        figures=[
-            *by_size("protecting-double", complete, names=NAMES, epsilon="epsilon of the permanent round"),
-            _draw_percent(complete, sizes),
-        ],
-        notes=[
-            "The permanent epsilon is per distinct bin: c bins cost c times it, unless no reports can be linked.",
-            "L-OSUE at OPT-DR's two epsilons has OUE's variance in one report, the least of all unary encodings.",
-        ],
+        figures=[*pictures, _draw_percent(complete, sizes)],
+        notes=NOTES,
     )
 
 
 def _epsilons() -> Iterator[Comparison]:
     """What section 4.3 says of OPT-DR's epsilons, by the exact statement."""
-    said, where = statement(built("opt-dr", 2.0)), "section 4.3"
+    exactly, where = statement(built("opt-dr", 2.0)), "section 4.3"
     one, two = at_most(2.0, f"{where}: epsilon_2 <= epsilon_1"), at_most(2.0, f"{where}: by parallel composition")
-    yield exact("OPT-DR: epsilon of one report, permanent epsilon 2", said.epsilon_report, one)
+    yield exact("OPT-DR: epsilon of one report, permanent epsilon 2", exactly.epsilon_report, one)
     yield exact(
         "OPT-DR: epsilon of a home that visits two bins, permanent epsilon 2",
-        said.epsilon_values(2),
+        exactly.epsilon_values(2),
         two,
         because="parallel composition is across people: the thesis supposes that no two reports of one home can be "
         "linked, which is an assumption and no theorem. D bins of a home cost D times as much",
     )
 
 
-def _text(found: Mapping[Key, list[Distances]]) -> Iterator[Comparison]:
-    runs = found["opt-dr", 2.0, 1_000_000]
-    why = "read off a plot, over other readings: nearly empty bins weigh in this distance"
-    said = about(0.19, "section 5.3.2.2, figure 14")
-    yield simulated(
-        "OPT-DR: Jensen-Shannon distance, epsilon 2, N = 10^6", [one.jsd for one in runs], said, because=why
-    )
+def _text(runs: list[Distances]) -> Iterator[Comparison]:
+    because = "read off a plot, over other readings: nearly empty bins weigh in this distance"
+    distance = about(0.19, "section 5.3.2.2, figure 14")
     near_zero = at_most(1e-4, "section 5.3.2.2, figure 13: near zero")
-    yield simulated("OPT-DR: MSE, epsilon 2, N = 10^6", [one.mse for one in runs], near_zero)
+    of = "epsilon 2, N = 10^6"
+    yield simulated(f"OPT-DR: Jensen-Shannon distance, {of}", each(runs, "jsd"), distance, because=because)
+    yield simulated(f"OPT-DR: MSE, {of}", each(runs, "mse"), near_zero)
 
 
-def _percent(found: Mapping[Key, list[Distances]], sizes: Sequence[int]) -> Iterator[Comparison]:
+def _percent(distances: Mapping[Key, list[Distances]], sizes: Sequence[int]) -> Iterator[Comparison]:
     """By how much OPT-DR is below each of the others; the mean over epsilons, as figures 15 and 16, at its worst N."""
-    claims = (("MSE", -0.35, "figure 15: at least 35% lower"), ("Jensen-Shannon distance", -0.17, "figure 16"))
-    for measure, (said, limit, where) in enumerate(claims):
+    for measure, name, limit, where in (
+        ("mse", "MSE", -0.35, "figure 15: at least 35% lower"),
+        ("jsd", "Jensen-Shannon distance", -0.17, "figure 16"),
+    ):
         for other, label in list(NAMES.items())[1:]:
-            changes = {size: _change(found, other, size, measure) for size in sizes}
+            changes = {size: _change(distances, other, size, measure) for size in sizes}
             worst = max(sizes, key=lambda size: changes[size][0])
             yield Comparison(
-                f"{said} of OPT-DR against {label}: least gain of all N",
+                f"{name} of OPT-DR against {label}: least gain of all N",
                 *changes[worst],
                 "relative change",
                 None if other == "l-osue" else at_most(limit, where),
@@ -115,41 +113,49 @@ def _percent(found: Mapping[Key, list[Distances]], sizes: Sequence[int]) -> Iter
             )
 
 
-def _change(found: Mapping[Key, list[Distances]], other: str, size: int, measure: int) -> tuple[float, float, float]:
+def _change(
+    distances: Mapping[Key, list[Distances]], other: str, size: int, measure: str
+) -> tuple[float, float, float]:
     """Return OPT-DR's change against another strategy, the mean over epsilons, with its 99% interval from the steps."""
-
-    def errors(name: str, epsilon: float) -> list[float]:
-        return [(one.mse, one.jsd)[measure] for one in found[name, epsilon, size]]
-
-    ours, low, high = mean_ratio([(errors("opt-dr", epsilon), errors(other, epsilon)) for epsilon in EPSILONS])
+    pairs = [
+        (each(distances["opt-dr", epsilon, size], measure), each(distances[other, epsilon, size], measure))
+        for epsilon in EPSILONS
+    ]
+    ours, low, high = mean_ratio(pairs)
     return ours - 1, low - 1, high - 1
 
 
 def _parameters() -> Table:
-    rows: list[Row] = []
-    for epsilon in EPSILONS:
-        for name, label in NAMES.items():
-            one = built(name, epsilon)
-            said = (one.epsilon_permanent, one.epsilon_report, float(one.p_star), float(one.q_star))
-            rows.append((label, epsilon, *(round(number, 4) for number in said)))
-    head = ("strategy", "epsilon asked", "permanent epsilon", "epsilon of one report", "p*", "q*")
-    return Table("What each strategy really is", head, tuple(rows))
+    cases = [(epsilon, name) for epsilon in EPSILONS for name in NAMES]
+    mechanisms = [built(name, epsilon) for epsilon, name in cases]
+    columns: dict[str, list[Any]] = {
+        "strategy": [NAMES[name] for _, name in cases],
+        "epsilon asked": [epsilon for epsilon, _ in cases],
+        "permanent epsilon": [round(one.epsilon_permanent, 4) for one in mechanisms],
+        "epsilon of one report": [round(one.epsilon_report, 4) for one in mechanisms],
+        "p*": [round(float(one.p_star), 4) for one in mechanisms],
+        "q*": [round(float(one.q_star), 4) for one in mechanisms],
+    }
+    return Table.of("What each strategy really is", columns)
 
 
-def _draw_percent(found: Mapping[Key, list[Distances]], sizes: Sequence[int]) -> Picture:
+def _draw_percent(distances: Mapping[Key, list[Distances]], sizes: Sequence[int]) -> figures.Picture:
     figure, axes = figures.panels(width=8.4, height=3.6, columns=2)
-    for measure, (axis, said) in enumerate(zip(axes, ("MSE", "Jensen-Shannon distance"), strict=True)):
+    for axis, measure, name, claim in zip(
+        axes, ("mse", "jsd"), ("MSE", "Jensen-Shannon distance"), (-35, -17), strict=True
+    ):
+        axis.set(xscale="log")
         ends = []
         for colour, (other, label) in zip(figures.SERIES[1:], list(NAMES.items())[1:], strict=False):
-            changes, low, high = 100 * np.array([_change(found, other, n, measure) for n in sizes]).T
-            figures.band(axis, sizes, low.tolist(), high.tolist(), colour)
-            axis.semilogx(sizes, changes, color=colour, marker="o", markersize=4)
+            changes, low, high = 100 * np.array([_change(distances, other, n, measure) for n in sizes]).T
+            drawing.interval(axis, sizes, low, high, colour)
+            drawing.line(axis, sizes, changes, colour, marker="o", markersize=4, linewidth=None)
             ends.append((float(changes[-1]), label, colour))
-        if measure:
+        if axis is axes[1]:
             figures.labels(axis, sizes[-1], ends)
-        axis.axhline(0, color=figures.MUTED, linewidth=1)
-        axis.axhline((-35, -17)[measure], color=figures.INK, linewidth=1, linestyle="--")
-        figures.panel_title(axis, said)
+        drawing.level(axis, 0, figures.MUTED, linestyle="-")
+        drawing.level(axis, claim, figures.INK, linestyle="--")
+        figures.panel_title(axis, name)
         axis.set(xlabel="homes (N)")
     axes[0].set_ylabel("OPT-DR against the other (%)")
     return figures.picture(

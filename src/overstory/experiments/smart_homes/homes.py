@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.experiments.registry import Context
+from overstory.experiments.study import Context
 from overstory.protocol.domains import Bins
 from overstory.protocol.errors import FormatError
 
@@ -22,7 +22,7 @@ READINGS: Final = 10
 BINS: Final = 100
 MOST_KWH: Final = 2.0
 POOL: Final = 200_000
-"""Windows of real readings that are kept: homes are drawn from them."""
+"""The most windows of real readings that are sampled: homes are drawn from them."""
 
 # Half-hour consumption is close to lognormal between homes and within one; a home's readings hang together.
 MEDIAN_LOG: Final = -1.9
@@ -40,16 +40,10 @@ Symbols = NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class Homes:
-    """Where homes are drawn from.
-
-    Attributes
-    ----------
-    windows : ndarray of float32, shape (windows, READINGS), or None
-        Real readings in kWh; None: made up.
-    """
+    """Where homes are drawn from."""
 
     description: str  # what they are, in words
-    windows: NDArray[np.float32] | None = None
+    windows: NDArray[np.float32] | None = None  # real readings in kWh, shape (windows, READINGS); None: made up
 
     def draw(self, number: int, rng: np.random.Generator, *, bins: int = BINS) -> Symbols:
         """Return the bins of `number` homes' readings: shape (READINGS, number)."""
@@ -99,20 +93,20 @@ def sampled_windows(path: Path, rng: np.random.Generator) -> NDArray[np.float32]
 
     Algorithm R over the windows: memory is that of the sample, however long the file.
     """
-    kept = np.empty((POOL, READINGS), np.float32)
+    sample = np.empty((POOL, READINGS), np.float32)
     seen = 0
     for window in _windows(path):
         place = seen if seen < POOL else int(rng.integers(0, seen + 1))
         if place < POOL:
-            kept[place] = window
+            sample[place] = window
         seen += 1
     if not seen:
         raise FormatError(f"no meter has {READINGS} readings in a row", source=str(path))
-    return kept[: min(seen, POOL)]
+    return sample[: min(seen, POOL)]
 
 
 def _windows(path: Path) -> Iterator[NDArray[np.float32]]:
-    """Yield windows that do not overlap; what a change of meter cuts, or a reading that is none spoils, is left out."""
+    """Yield windows that do not overlap, each of one meter; windows that a missing reading spoils are left out."""
     meter: Any = None
     rest = np.empty(0, np.float32)
     for meters, energy in _columns(path):
@@ -121,14 +115,14 @@ def _windows(path: Path) -> Iterator[NDArray[np.float32]]:
             own = energy[start:stop]
             rest = np.concatenate((rest, own)) if meters[start] == meter else own
             meter = meters[start]
-            whole = len(rest) // READINGS
-            windows = rest[: whole * READINGS].reshape(whole, READINGS)
+            number = len(rest) // READINGS
+            windows = rest[: number * READINGS].reshape(number, READINGS)
             yield from windows[np.isfinite(windows).all(axis=1)]
-            rest = rest[whole * READINGS :]
+            rest = rest[number * READINGS :]
 
 
 def _columns(path: Path) -> Iterator[tuple[NDArray[Any], NDArray[np.float32]]]:
-    """Yield (meters, readings) by blocks; a file without a meter column is one meter's."""
+    """Yield (meters, readings) by blocks; without a column of meters all readings are of one meter."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -141,11 +135,11 @@ def _columns(path: Path) -> Iterator[tuple[NDArray[Any], NDArray[np.float32]]]:
         text = csv.ConvertOptions(include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string()))
         for block in csv.open_csv(path, convert_options=text):
             readings = _numbers(block.column(energy), energy, path)
-            known = np.zeros(len(readings), np.int8) if meter is None else block.column(meter).to_numpy(False)
-            yield known, readings
+            meters = np.zeros(len(readings), np.int8) if meter is None else block.column(meter).to_numpy(False)
+            yield meters, readings
     except pa.ArrowInvalid as error:
-        said = "".join(c if c.isprintable() else "?" for c in str(error).partition("\n")[0])
-        raise FormatError(f"these are no readings as CSV: {said}", source=str(path)) from error
+        reason = "".join(c if c.isprintable() else "?" for c in str(error).partition("\n")[0])
+        raise FormatError(f"not a CSV file of readings: {reason}", source=str(path)) from error
 
 
 def _named(columns: list[str], names: tuple[str, ...]) -> str | None:
@@ -161,4 +155,4 @@ def _numbers(column: Any, name: str, path: Path) -> NDArray[np.float32]:
     try:
         return np.asarray(pc.cast(column, pa.float32()).to_numpy(zero_copy_only=False), np.float32)
     except pa.ArrowInvalid as error:
-        raise FormatError(f"column {name!r} holds no numbers: {error}", source=str(path)) from error
+        raise FormatError(f"column {name!r} does not hold numbers: {error}", source=str(path)) from error

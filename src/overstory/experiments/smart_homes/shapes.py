@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.experiments.comparison import Comparison, simulated
-from overstory.experiments.registry import Context
-from overstory.experiments.result import Result, Table
+from overstory.experiments import drawing
+from overstory.experiments.comparison import simulated
 from overstory.experiments.smart_homes.cumulative import EPSILON, strategy
 from overstory.experiments.smart_homes.homes import MOST_KWH, Symbols, binned, made_up
-from overstory.experiments.smart_homes.study import Distances, means, per_step
-from overstory.experiments.smart_homes.window_based import Row
+from overstory.experiments.smart_homes.measurement import Distances, per_step
+from overstory.experiments.study import Context, Study, Table, each, mean
 from overstory.presentation import figures
-from overstory.presentation.svg import Picture
 
 F32 = NDArray[np.float32]
 NAMES: Final = {"wb": "WB", "opt-dr": "OPT-DR", "l-osue": "L-OSUE", "rappor": "RAPPOR"}
@@ -32,23 +30,26 @@ SHAPES: Final[dict[str, Callable[[int, np.random.Generator], F32]]] = {
 }
 
 
-def run(context: Context) -> Result:
+def run(context: Context) -> Study:
     """Vary one, then the other."""
     size = context.pick(quick=20_000, full=200_000)
     bins = context.pick(quick=(10, 100, 500), full=(10, 50, 100, 200, 500, 1_000))
     cases = [(name, "meters", d) for name in NAMES for d in bins]
     cases += [(name, shape, 100) for name in NAMES for shape in SHAPES if shape != "meters"]
-    found: dict[tuple[str, str, int], list[Distances]] = {}
+    distances: dict[tuple[str, str, int], list[Distances]] = {}
     for place, (name, shape, d) in enumerate(context.steps(cases, "bins and shapes")):
         homes = _drawn(shape, size, context.rng(1, place), d)
-        found[name, shape, d] = per_step(strategy(name, d), homes, context.rng(2, place), STEPS)
-    return context.result(
-        list(_raw_errors(found)),
+        distances[name, shape, d] = per_step(strategy(name, d), homes, context.rng(2, place), STEPS)
+    return Study(
         inputs={"N": size, "epsilon": EPSILON, "bins": list(bins), "shapes": list(SHAPES), "steps": STEPS},
-        random=True,
-        tables=[_table(found)],
-        figures=[_draw(found, bins)],
-        notes=["The unbiased estimates' error hangs neither on the bins nor on the shape; what clipping gains does."],
+        comparisons=[
+            simulated(f"OPT-DR, {shape}, {d} bins: MSE, unbiased estimates", each(runs, "raw_mse"), averaged=MANY)
+            for (name, shape, d), runs in distances.items()
+            if name == "opt-dr"
+        ],
+        tables=[_table(distances)],
+        figures=[_draw(distances, bins)],
+        notes="The unbiased estimates' error hangs neither on the bins nor on the shape; what clipping gains does.",
     )
 
 
@@ -60,35 +61,29 @@ def _two_peaks(low: NDArray[np.bool_], rng: np.random.Generator) -> F32:
     return np.asarray(rng.normal(np.where(low, 0.25, 0.75) * MOST_KWH, MOST_KWH / 20), np.float32)
 
 
-def _raw_errors(found: dict[tuple[str, str, int], list[Distances]]) -> list[Comparison]:
-    return [
-        simulated(
-            f"{NAMES[name]}, {shape}, {d} bins: MSE, unbiased estimates", [one.raw_mse for one in runs], averaged=MANY
-        )
-        for (name, shape, d), runs in found.items()
-        if name == "opt-dr"
-    ]
+def _table(distances: Mapping[tuple[str, str, int], list[Distances]]) -> Table:
+    strategies, shapes, bins = zip(*distances, strict=True)
+    columns: dict[str, Sequence[Any]] = {
+        "strategy": [NAMES[name] for name in strategies],
+        "shape": shapes,
+        "bins": bins,
+    }
+    for name, heading in (("raw_mse", "MSE, unbiased"), ("mse", "MSE, Est_Freq"), ("jsd", "Jensen-Shannon distance")):
+        columns[heading] = [round(mean(each(runs, name)), 8) for runs in distances.values()]
+    return Table.of("Bins and shapes", columns)
 
 
-def _table(found: dict[tuple[str, str, int], list[Distances]]) -> Table:
-    rows: list[Row] = []
-    for (name, shape, d), runs in found.items():
-        raw = float(np.mean([one.raw_mse for one in runs]))
-        rows.append((NAMES[name], shape, d, round(raw, 8), *(round(mean, 8) for mean in means(runs))))
-    head = ("strategy", "shape", "bins", "MSE, unbiased", "MSE, Est_Freq", "Jensen-Shannon distance")
-    return Table("Bins and shapes", head, tuple(rows))
-
-
-def _draw(found: dict[tuple[str, str, int], list[Distances]], bins: tuple[int, ...]) -> Picture:
+def _draw(distances: Mapping[tuple[str, str, int], list[Distances]], bins: tuple[int, ...]) -> figures.Picture:
     figure, (left, right) = figures.panels(width=9.0, height=3.8, columns=2)
+    left.set(xscale="log")
     ends = []
     places = np.arange(len(SHAPES))
     for place, (colour, (name, label)) in enumerate(zip(figures.SERIES, NAMES.items(), strict=False)):
-        by_bins = np.array([[one.jsd for one in found[name, "meters", d]] for d in bins])
-        figures.band(left, bins, by_bins.min(axis=1).tolist(), by_bins.max(axis=1).tolist(), colour)
-        left.semilogx(bins, by_bins.mean(axis=1), color=colour, marker="o", markersize=4)
+        by_bins = np.array([each(distances[name, "meters", d], "jsd") for d in bins])
+        drawing.spread(left, bins, by_bins, colour)
+        drawing.line(left, bins, by_bins.mean(axis=1), colour, marker="o", markersize=4, linewidth=None)
         ends.append((float(by_bins[-1].mean()), label, colour))
-        by_shape = np.array([[one.jsd for one in found[name, shape, 100]] for shape in SHAPES])
+        by_shape = np.array([each(distances[name, shape, 100], "jsd") for shape in SHAPES])
         at = places + 0.2 * (place - 1.5)
         right.bar(at, by_shape.mean(axis=1), 0.18, color=colour)
         right.vlines(at, by_shape.min(axis=1), by_shape.max(axis=1), color=figures.INK, linewidth=1)

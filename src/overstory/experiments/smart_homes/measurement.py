@@ -1,7 +1,4 @@
-"""The thesis's measurements: a mechanism, homes that report step by step, and two distances from the truth.
-
-The thesis's figures, a panel for each epsilon, N across, a line for each strategy; and the same as a table.
-"""
+"""The thesis's measurements: homes that report step by step, two distances from the truth, and its figures of them."""
 
 from __future__ import annotations
 
@@ -16,14 +13,12 @@ from numpy.typing import NDArray
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.processed import postprocess
 from overstory.analysis.reports import SupportCounts
-from overstory.experiments.accumulation import accumulated
+from overstory.experiments import drawing
 from overstory.experiments.comparison import REACH
-from overstory.experiments.registry import Context
-from overstory.experiments.result import Cell, Table
 from overstory.experiments.smart_homes.distances import jensen_shannon, mean_squared_error
 from overstory.experiments.smart_homes.homes import BINS, READINGS, Homes, Symbols, frequencies
+from overstory.experiments.study import Context, Table, accumulate, each, mean
 from overstory.presentation import figures
-from overstory.presentation.svg import Picture
 from overstory.protocol.mechanisms.base import Mechanism
 
 Key = tuple[str, float, int]
@@ -35,23 +30,16 @@ STEP: Final = "est-freq-clipped"
 
 @dataclass(frozen=True)
 class Distances:
-    """How far one estimate is from the truth.
-
-    Attributes
-    ----------
-    raw_mse, literal_mse
-        The same of the unbiased estimates, as they are, and of Est_Freq literally, divided by the unclipped sum (None
-        where that sum is not positive).
-    """
+    """How far one estimate is from the truth."""
 
     mse: float  # mean squared error of the frequencies (Definition 18)
-    raw_mse: float
-    literal_mse: float | None
-    jsd: float  # jensen-Shannon distance, base 2 (Definition 19)
+    raw_mse: float  # that of the unbiased estimates
+    literal_mse: float | None  # that of Est_Freq literally, divided by the unclipped sum; None where it is not positive
+    jsd: float  # Jensen-Shannon distance, base 2 (Definition 19)
 
 
 def distances(oracle: FrequencyOracle, counts: SupportCounts, truth: NDArray[np.float64]) -> Distances:
-    """Estimate as the thesis does and compare."""
+    """Estimate as the thesis does, and compare."""
     raw = oracle.estimate(counts)
     estimated = np.asarray(postprocess(raw, STEP).frequencies)
     literal = None
@@ -68,23 +56,23 @@ def per_step(mechanism: Mechanism, homes: Symbols, rng: np.random.Generator, ste
 
 def cumulative(mechanism: Mechanism, homes: Symbols, rng: np.random.Generator, steps: int) -> list[Distances]:
     """Estimate from all reports so far, at each time step (the first reading); the truth is over the same steps."""
-    found, so_far = [], None
+    measured, so_far = [], None
     for step, (oracle, counts, _) in enumerate(_steps(mechanism, homes, rng, steps)):
         so_far = counts if so_far is None else so_far + counts
-        found.append(distances(oracle, so_far, frequencies(homes[: step + 1], counts.num_bits)))
-    return found
+        measured.append(distances(oracle, so_far, frequencies(homes[: step + 1], counts.num_bits)))
+    return measured
 
 
 def _steps(
     mechanism: Mechanism, homes: Symbols, rng: np.random.Generator, steps: int
 ) -> list[tuple[FrequencyOracle, SupportCounts, NDArray[np.float64]]]:
-    """Let every home report in each step: its reading changes, its permanent responses stay with the readings."""
+    """Let every home report in each step; each reading keeps its permanent response."""
     oracle = FrequencyOracle(mechanism)
     devices = oracle.devices(homes[0], rng)
     size = oracle.support.domain_size
     assert size is not None
     return [
-        (oracle, accumulated(oracle, replace(devices, symbols=homes[step]), step), frequencies(homes[step], size))
+        (oracle, accumulate(oracle, replace(devices, symbols=homes[step]), step), frequencies(homes[step], size))
         for step in range(steps)
     ]
 
@@ -93,17 +81,16 @@ def measured(
     context: Context, homes: Homes, cases: Sequence[Key], build: Callable[[str, float], Mechanism], doing: str
 ) -> dict[Key, list[Distances]]:
     """Measure one (strategy, epsilon, number of homes) after another, by time step; all strategies on one draw."""
-    found: dict[Key, list[Distances]] = {}
+    distances: dict[Key, list[Distances]] = {}
     for place, (name, epsilon, size) in enumerate(context.steps(cases, doing)):
         readings = homes.draw(size, context.rng(1, size))
-        found[name, epsilon, size] = per_step(build(name, epsilon), readings, context.rng(2, place), READINGS)
-    return found
+        distances[name, epsilon, size] = per_step(build(name, epsilon), readings, context.rng(2, place), READINGS)
+    return distances
 
 
 def inputs(homes: Homes, sizes: Sequence[int], epsilons: Sequence[float]) -> dict[str, Any]:
     """Return what `measured` was run on."""
-    numbers = {"N": list(sizes), "epsilon": list(epsilons), "bins": BINS, "steps": READINGS}
-    return {"homes": homes.description, **numbers}
+    return {"homes": homes.description, "N": list(sizes), "epsilon": list(epsilons), "bins": BINS, "steps": READINGS}
 
 
 def mean_ratio(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> tuple[float, float, float]:
@@ -125,70 +112,57 @@ def mean_ratio(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> tupl
     return mean, mean - far, mean + far
 
 
-def means(found: Sequence[Distances]) -> tuple[float, float]:
-    """Return the mean MSE and the mean JSD."""
-    return float(np.mean([one.mse for one in found])), float(np.mean([one.jsd for one in found]))
+Measured = Mapping[Key, Sequence[Distances]]
+
+MEASURES: Final = {"mse": "mean squared error of a frequency", "jsd": "Jensen-Shannon distance"}
 
 
-Found = Mapping[tuple[str, float, int], Sequence[Distances]]
-
-MEASURES: Final[tuple[tuple[str, str, Callable[[Distances], float]], ...]] = (
-    ("mse", "mean squared error of a frequency", lambda one: one.mse),
-    ("jsd", "Jensen-Shannon distance", lambda one: one.jsd),
-)
-
-
-def table(caption: str, found: Found, names: Mapping[str, str]) -> Table:
+def table(caption: str, measured: Measured, names: Mapping[str, str]) -> Table:
     """Return the mean distances of every strategy at every epsilon and N."""
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
-        (names[name], epsilon, size, *(round(mean, 7) for mean in means(runs)))
-        for (name, epsilon, size), runs in found.items()
-    )
-    return Table(caption, ("strategy", "epsilon", "N", "MSE", "Jensen-Shannon distance"), rows)
+    strategies, epsilons, sizes = zip(*measured, strict=True)
+    columns: dict[str, Sequence[Any]] = {
+        "strategy": [names[name] for name in strategies],
+        "epsilon": epsilons,
+        "N": sizes,
+        "MSE": [round(mean(each(runs, "mse")), 7) for runs in measured.values()],
+        "Jensen-Shannon distance": [round(mean(each(runs, "jsd")), 7) for runs in measured.values()],
+    }
+    return Table.of(caption, columns)
 
 
 def by_size(
-    name: str, found: Found, *, names: Mapping[str, str], epsilon: str, dot: str = "a time step"
-) -> list[Picture]:
-    """Draw one picture for each measure; `epsilon` says whose it is, `dot` what each of the distances is of."""
-    return [_picture(f"{name}-{short}", found, names, epsilon, dot, said, read) for short, said, read in MEASURES]
+    name: str, measured: Measured, *, names: Mapping[str, str], epsilon: str, dot: str = "a time step"
+) -> list[figures.Picture]:
+    """Draw one picture for each measure: a panel for each epsilon, N across, a line for each strategy.
+
+    `epsilon` says what it is the epsilon of, `dot` what each of the distances is of.
+    """
+    return [_picture(name, measure, measured, names, epsilon, dot) for measure in MEASURES]
 
 
 def _picture(
-    name: str,
-    found: Found,
-    names: Mapping[str, str],
-    epsilon: str,
-    dot: str,
-    said: str,
-    read: Callable[[Distances], float],
-) -> Picture:
-    epsilons = sorted({key[1] for key in found})
+    name: str, measure: str, measured: Measured, names: Mapping[str, str], epsilon: str, dot: str
+) -> figures.Picture:
+    epsilons, meaning = sorted({key[1] for key in measured}), MEASURES[measure]
     figure, axes = figures.panels(width=9.6, height=3.2, columns=len(epsilons), sharey=True)
     for axis, value in zip(np.atleast_1d(axes), epsilons, strict=True):
-        _panel(axis, found, names, value, read, last=value == epsilons[-1])
+        axis.set(xscale="log", yscale="log")
+        ends = []
+        for colour, (strategy, label) in zip(figures.SERIES, names.items(), strict=False):
+            sizes = sorted(size for key, e, size in measured if key == strategy and e == value)
+            runs = [each(measured[strategy, value, size], measure) for size in sizes]
+            drawing.line(axis, sizes, [mean(run) for run in runs], colour)
+            for size, run in zip(sizes, runs, strict=True):
+                axis.plot([size] * len(run), run, ".", color=colour, markersize=2.5, alpha=0.5)
+            ends.append((mean(runs[-1]), label, colour))
+        if value == epsilons[-1]:
+            figures.labels(axis, sizes[-1], ends)
         figures.panel_title(axis, f"{epsilon.partition(' ')[0]} = {value:g}")
         axis.set(xlabel="homes (N)")
-    np.atleast_1d(axes)[0].set_ylabel(said)
+    np.atleast_1d(axes)[0].set_ylabel(meaning)
     return figures.picture(
         figure,
-        name,
-        f"{said[0].upper()}{said[1:]} against the number of homes, by {epsilon}; a dot is {dot}.",
-        f"{len(epsilons)} panels; the {said} falls as homes are added, and from panel to panel as epsilon grows.",
+        f"{name}-{measure}",
+        f"{meaning[0].upper()}{meaning[1:]} against the number of homes, by {epsilon}; a dot is {dot}.",
+        f"{len(epsilons)} panels; the {meaning} falls as homes are added, and from panel to panel as epsilon grows.",
     )
-
-
-def _panel(
-    axis: Any, found: Found, names: Mapping[str, str], epsilon: float, read: Callable[[Distances], float], *, last: bool
-) -> None:
-    ends = []
-    for colour, (name, label) in zip(figures.SERIES, names.items(), strict=False):
-        sizes = sorted(size for known, e, size in found if known == name and e == epsilon)
-        runs = [[read(one) for one in found[name, epsilon, size]] for size in sizes]
-        centres = [float(np.mean(run)) for run in runs]
-        axis.loglog(sizes, centres, color=colour, linewidth=1.8)
-        for size, run in zip(sizes, runs, strict=True):
-            axis.loglog([size] * len(run), run, ".", color=colour, markersize=2.5, alpha=0.5)
-        ends.append((centres[-1], label, colour))
-    if last:
-        figures.labels(axis, sizes[-1], ends)
