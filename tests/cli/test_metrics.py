@@ -206,10 +206,10 @@ def test_a_weaker_promise_under_the_same_id_is_status_1(folder):
     )
     ran = within("metrics", "diff", "metrics.toml", "new.toml", cwd=folder)
     assert (ran.returncode, ran.stderr) == (1, "")
-    assert "theme needs a new metric id: people agreed to less than this" in ran.stdout
+    assert "theme needs a new metric id: people agreed to a smaller privacy loss" in ran.stdout
     assert "weakens-privacy  one report: epsilon 1.0000 becomes 1.5000" in ran.stdout
     assert "weakens-privacy  period: every week becomes every day" in ran.stdout
-    assert "theme: counts stored so far cannot go on under this id" in ran.stdout
+    assert "theme: its stored counts cannot be continued under this id" in ran.stdout
     assert "\nopen-tabs\n" not in ran.stdout
     ran = within("metrics", "diff", "metrics.toml", "new.toml", "--json", cwd=folder)
     read = json.loads(ran.stdout)
@@ -242,7 +242,7 @@ def test_broken_counts_alone_are_status_0(folder):
     (folder / "misspellings.txt").write_text("teh\n")
     ran = within("metrics", "diff", "old/metrics.toml", "metrics.toml", cwd=folder)
     assert ran.returncode == 0
-    assert "misspelling: counts stored so far cannot go on under this id" in ran.stdout
+    assert "misspelling: its stored counts cannot be continued under this id" in ran.stdout
 
 
 NEEDS = {

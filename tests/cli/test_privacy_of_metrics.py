@@ -50,7 +50,8 @@ def test_a_name_that_is_both_is_the_oracle_and_it_is_said(tmp_path):
     ran = within("privacy", "rappor", "--json", cwd=tmp_path)
     assert "metric" not in json.loads(ran.stdout)
     assert (
-        "rappor is an oracle, and a metric of metrics.toml: this is the oracle; --registry metrics.toml" in ran.stderr
+        "rappor is an oracle, and a metric of metrics.toml: this is the oracle; give --registry metrics.toml"
+        in ran.stderr
     )
     ran = within("privacy", "rappor", "--registry", "metrics.toml", "--json", cwd=tmp_path)
     assert (json.loads(ran.stdout)["metric"], json.loads(ran.stdout)["mechanism"], ran.stderr) == (
@@ -74,7 +75,7 @@ def test_oracles_work_beside_a_registry_with_faults(tmp_path):
     [
         (["themes"], "'themes' is neither a metric of metrics.toml (search-engine, theme"),
         (["themes", "--registry", "metrics.toml"], "there is no metric 'themes'"),
-        (["--registry", "metrics.toml"], "takes the id of one metric"),
+        (["--registry", "metrics.toml"], "give the id of one metric"),
         (["theme", "--registry", "metrics.toml", "--param", "epsilon=2"], "neither --param nor --params"),
         (["theme", "--registry", "nowhere.toml"], "nowhere.toml: no such file or directory"),
         (["theme", "--param", "epsilon=2"], "there is no mechanism 'theme'"),

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory.cli.parser import Formatter
 
@@ -16,7 +16,67 @@ if TYPE_CHECKING:
     from overstory.protocol.mechanisms.payloads import BitMechanism
 
 
-def add_command(commands: Any, name: str, summary: str, *, more: str = "", example: str) -> argparse.ArgumentParser:
+OPTIONS: Final[dict[str, dict[str, Any]]] = {
+    "--alpha": {"type": float, "default": 0.05, "help": "a fraction (default: 0.05)"},
+    "--column": {"metavar": "C", "help": "the column with the values"},
+    "--correction": {
+        "choices": ("fdr", "bonferroni"),
+        "default": "fdr",
+        "help": "what alpha bounds: the share of false detections, or the chance of any (default: fdr)",
+    },
+    "--epsilon": {
+        "type": float,
+        "metavar": "E",
+        "help": "privacy loss of one report (epsilon; smaller is more private)",
+    },
+    "--hash-family": {"metavar": "NAME"},
+    "--hash-key": {"default": "", "metavar": "KEY", "help": "public key of overstory-v1 (default: none)"},
+    "--interval": {"choices": ("reports", "population")},
+    "--json": {"action": "store_true", "help": "print the outcome as JSON"},
+    "--output": {"metavar": "FILE"},
+    "--params": {"metavar": "FILE", "help": "RAPPOR's parameters: header k,h,m,p,q,f and one row"},
+    "--plot": {"metavar": "FILE", "help": "draw a picture into this file: .svg, .pdf or .png"},
+    "--quiet": {"action": "store_true", "help": "print no progress bar and no closing line"},
+    "--registry": {"metavar": "FILE", "help": "the metric registry"},
+    "--seed": {"type": int, "metavar": "N", "help": "the same seed gives the same output"},
+    "--skip-bad": {"action": "store_true"},
+    "--spreadsheet": {
+        "action": "store_true",
+        "help": "write an apostrophe before texts in CSV files that a spreadsheet would run as formulas (=, +, -, @)",
+    },
+    "--token": {"metavar": "TOKEN"},
+}
+"""Every option that several commands share, as argparse takes it; a command adds what differs (`Option`)."""
+
+SHORT: Final = {"--output": "-o"}
+
+
+class Option:
+    """An option or an argument of a command; a shared one needs only what differs from its usual settings."""
+
+    def __init__(self, name: str, **differences: Any) -> None:
+        self._names = [SHORT[name], name] if name in SHORT else [name]
+        self._settings = OPTIONS.get(name, {}) | differences
+
+    def add_to(self, parser: Any) -> None:
+        """Add it to a command or a group."""
+        parser.add_argument(*self._names, **self._settings)
+
+
+def add_option(parser: Any, name: str, **differences: Any) -> None:
+    """Add one option."""
+    Option(name, **differences).add_to(parser)
+
+
+def add_options(parser: Any, *names: str) -> None:
+    """Add shared options with their usual settings."""
+    for name in names:
+        add_option(parser, name)
+
+
+def add_command(
+    commands: Any, name: str, summary: str, *, more: str = "", example: str, options: Iterable[Option] = ()
+) -> argparse.ArgumentParser:
     """Add a command whose help ends with an example."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
@@ -25,24 +85,21 @@ def add_command(commands: Any, name: str, summary: str, *, more: str = "", examp
         epilog=f"example:\n  {example}",
         formatter_class=Formatter,
     )
+    for option in options:
+        option.add_to(parser)
     return parser
 
 
 def add_params(parser: Any, *, required: bool = True) -> None:
     """Add ``--params``."""
-    parser.add_argument(
-        "--params", required=required, metavar="FILE", help="RAPPOR's parameters: header k,h,m,p,q,f and one row"
-    )
+    add_option(parser, "--params", required=required)
 
 
 def add_hashing(parser: Any, *, otherwise: str = "overstory-v1", note: str = "") -> None:
     """Add ``--hash-family`` and ``--hash-key``; `hashing` reads them."""
-    parser.add_argument(
-        "--hash-family",
-        metavar="NAME",
-        help=f"overstory-v1 or google-rappor-python (default: {otherwise}){note}",
-    )
-    parser.add_argument("--hash-key", default="", metavar="KEY", help="public key of overstory-v1 (default: none)")
+    families = f"overstory-v1 or google-rappor-python (default: {otherwise}){note}"
+    add_option(parser, "--hash-family", help=families)
+    add_option(parser, "--hash-key")
 
 
 def hashing(args: argparse.Namespace) -> dict[str, Any]:
@@ -63,12 +120,8 @@ def given(args: argparse.Namespace, names: Iterable[str]) -> list[str]:
 
 def add_interval(parser: argparse.ArgumentParser, default: str) -> None:
     """Add ``--interval``."""
-    parser.add_argument(
-        "--interval",
-        choices=("reports", "population"),
-        help="intervals of these reports (noise alone), or of all devices like these (the sampling of people too) "
-        f"(default: {default})",
-    )
+    meaning = "intervals for these reports (noise alone), or for all devices like these (sampling of people too)"
+    add_option(parser, "--interval", help=f"{meaning} (default: {default})")
 
 
 def check_plot(path: str | None) -> None:
@@ -81,13 +134,12 @@ def check_plot(path: str | None) -> None:
 
 def add_output(parser: argparse.ArgumentParser, meaning: str, metavar: str = "FILE") -> None:
     """Add ``-o``."""
-    parser.add_argument("-o", "--output", required=True, metavar=metavar, help=f"{meaning} (-: standard output)")
+    add_option(parser, "--output", required=True, metavar=metavar, help=f"{meaning} (-: standard output)")
 
 
 def add_reporting(parser: argparse.ArgumentParser) -> None:
     """Add ``--json`` and ``--quiet``."""
-    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar, no closing line")
+    add_options(parser, "--json", "--quiet")
 
 
 def check_pipes(args: argparse.Namespace, *inputs: str) -> None:
@@ -96,9 +148,9 @@ def check_pipes(args: argparse.Namespace, *inputs: str) -> None:
 
     named = [getattr(args, name) for name in inputs]
     if sum(name.count("-") if isinstance(name, list) else name == "-" for name in named) > 1:
-        raise ParameterError("standard input (-) can be read once: give it to one option")
+        raise ParameterError("standard input (-) can be read only once: give it to one option")
     if args.output == "-" and args.json:
-        raise ParameterError("-o - and --json both write to standard output: give one")
+        raise ParameterError("-o - and --json both write to standard output: give only one of them")
 
 
 def shown(output: str) -> str:
@@ -108,9 +160,7 @@ def shown(output: str) -> str:
 
 def add_skipping(parser: argparse.ArgumentParser, what: str) -> None:
     """Add ``--skip-bad``."""
-    parser.add_argument(
-        "--skip-bad", action="store_true", help=f"count malformed {what} and go on, instead of stopping at the first"
-    )
+    add_option(parser, "--skip-bad", help=f"count malformed {what} and go on, instead of stopping at the first")
 
 
 def check_seed(seed: int | None) -> None:
@@ -118,7 +168,7 @@ def check_seed(seed: int | None) -> None:
     from overstory.protocol.errors import ParameterError
 
     if seed is not None and seed < 0:
-        raise ParameterError(f"--seed {seed}: give a whole number from 0")
+        raise ParameterError(f"--seed {seed}: give a whole number, 0 or more")
 
 
 def read_mechanism(args: argparse.Namespace) -> tuple[RapporParameters, BitMechanism]:
@@ -130,20 +180,17 @@ def read_mechanism(args: argparse.Namespace) -> tuple[RapporParameters, BitMecha
 
 
 def token_of_environment(role: str) -> str:
-    """Return the token of ``OVERSTORY_WRITE_TOKEN`` or ``OVERSTORY_ADMIN_TOKEN``; else of ``OVERSTORY_TOKEN``, as once.
+    """Return the token for sending (`WRITE`) or for reading (`ADMIN`) from the environment.
 
-    Parameters
-    ----------
-    role
-        `WRITE` for who sends, `ADMIN` for who reads.
+    ``OVERSTORY_TOKEN`` is the earlier name of both.
     """
     return os.environ.get(f"OVERSTORY_{role}_TOKEN") or os.environ.get("OVERSTORY_TOKEN", "")
 
 
 def tell(args: argparse.Namespace, outcome: dict[str, Any], line: str) -> None:
-    """Print the outcome: as JSON when it is asked for, else as one line unless silence is.
+    """Print the outcome: as JSON with ``--json``, nothing with ``--quiet``, else as one line.
 
-    The line goes to the error stream where standard output has the data.
+    The line goes to the error stream where the data go to standard output.
     """
     if args.json:
         print(json.dumps(outcome, indent=2, allow_nan=False))

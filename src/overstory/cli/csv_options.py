@@ -1,4 +1,4 @@
-"""Options that say how a user's CSV file is written, where its first lines do not, and how ours are."""
+"""Options for the format of a user's CSV file, and of the CSV files that we write."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
+
+from overstory.cli.arguments import add_option
 
 if TYPE_CHECKING:
     from overstory.files.columns.layout import Form
@@ -15,24 +17,23 @@ TAB: Final = ("tab", r"\t")
 
 def add_form(parser: argparse.ArgumentParser) -> None:
     """Add ``--delimiter``, ``--missing``, ``--strip``, ``--encoding`` and ``--no-header``."""
-    group = parser.add_argument_group("how the CSV file is written, where that is not sniffed")
-    group.add_argument("--delimiter", metavar="C", help="between fields (default: sniffed among , ; | and tab)")
+    group = parser.add_argument_group("format of the CSV file")
+    group.add_argument("--delimiter", metavar="C", help="between fields: , ; | or tab (default: detected)")
     group.add_argument(
-        "--missing", nargs="+", default=[], metavar="TEXT", help="texts that stand for no value, such as NA '?'"
+        "--missing", nargs="+", default=[], metavar="TEXT", help="texts that mean a missing value, such as NA '?'"
     )
-    group.add_argument("--strip", action="store_true", help="drop the blanks around fields")
+    group.add_argument("--strip", action="store_true", help="remove spaces around fields")
     group.add_argument("--encoding", metavar="NAME", help="such as latin-1 (default: UTF-8, or UTF-16 by its mark)")
     group.add_argument("--no-header", action="store_true", help="the first line is data; columns are 1, 2, ...")
 
 
 def add_spreadsheet(parser: argparse.ArgumentParser) -> None:
-    """Add ``--spreadsheet``; `overstory.files.spreadsheet.writing_csv` takes it."""
-    meaning = "put an apostrophe before texts in CSV files that a spreadsheet would run as formulas (=, +, -, @)"
-    parser.add_argument("--spreadsheet", action="store_true", help=meaning)
+    """Add ``--spreadsheet``; `writing_csv` takes it."""
+    add_option(parser, "--spreadsheet")
 
 
 def form_of(args: argparse.Namespace) -> Form:
-    """Return what these options say."""
+    """Return the format that these options give."""
     from overstory.files.columns.layout import Form
 
     delimiter = "\t" if args.delimiter in TAB else args.delimiter
@@ -41,7 +42,7 @@ def form_of(args: argparse.Namespace) -> Form:
 
 @contextmanager
 def seekable(name: str) -> Iterator[str]:
-    """Give the file's name; standard input (``-``) is kept in a file meanwhile, as columns are read several times."""
+    """Give the file's name; standard input (``-``) is copied into a file, for columns are read several times."""
     if name != "-":
         yield name
         return
@@ -53,18 +54,20 @@ def seekable(name: str) -> Iterator[str]:
     from overstory.protocol.errors import OverstoryError
 
     with tempfile.TemporaryDirectory() as folder:
-        kept = Path(folder, "standard-input")
-        with reading(name) as stream, kept.open("wb") as file:
+        copy = Path(folder, "standard-input")
+        with reading(name) as stream, copy.open("wb") as file:
             shutil.copyfileobj(stream, file)
         try:
-            yield str(kept)
+            yield str(copy)
         except OverstoryError as error:
-            error.args = (str(error).replace(str(kept), "standard input"),)  # nobody knows the file it is kept in
+            error.args = (
+                str(error).replace(str(copy), "standard input"),
+            )  # the copy has a name that the user never gave
             raise
 
 
 def form_words(args: argparse.Namespace) -> list[str]:
-    """Return the options as they are written again."""
+    """Return these options as they are written on a command line."""
     words = ["--missing", *args.missing] if args.missing else []
     for name in ("delimiter", "encoding"):
         if getattr(args, name) is not None:

@@ -1,16 +1,16 @@
-"""``overstory metrics``: the registry begun, checked, shown to the public, compared with the last one, planned."""
+"""``overstory metrics``: write, check, show, compare and plan the metric registry."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.arguments import add_command
+from overstory.cli.arguments import Option, add_command, add_option
 from overstory.cli.registry.lint import lint
 from overstory.cli.registry.metrics_init import add_parser as add_init
-from overstory.cli.registry.metrics_init import run as _init
+from overstory.cli.registry.metrics_init import run as run_init
 
 if TYPE_CHECKING:
     from overstory.presentation.document import Block
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics import MetricRegistry
 
 MORE = """\
-A registry (metrics.toml) says of every metric what is collected, why, how privately, how often and for how long.
-The client is built with it, the collector refuses what it does not list, the public can read it:
+A registry (metrics.toml) lists every metric: what is collected, why, how privately, how often and for how long.
+The client is built with it, the collector refuses everything else, and the public can read it. See
 docs/reference/metrics.md."""
 
 EXAMPLE = """\
@@ -29,87 +29,76 @@ overstory metrics init
   overstory metrics diff released.toml metrics.toml
   overstory metrics plan metrics.toml"""
 
-FOUND: Final = 1
+WEAKENED: Final = 1
 MOST_REPORTS: Final = 1_000_000
+
+
+REGISTRY: Final = Option("file", metavar="FILE", help="the registry")
 
 
 def add_parser(subparsers: Any) -> None:
     """Add the command and its five actions."""
     parser = add_command(
-        subparsers, "metrics", "begin, check, show, compare and plan the metric registry", more=MORE, example=EXAMPLE
+        subparsers, "metrics", "write, check, show, compare and plan the metric registry", more=MORE, example=EXAMPLE
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
     add_init(actions)
-    _add_lint(actions)
-    _add_show(actions)
-    _add_diff(actions)
-    _add_plan(actions)
-
-
-def _add_lint(actions: Any) -> None:
-    lint = add_command(
+    add_command(
         actions,
         "lint",
-        "every fault of a registry at once, each with its line",
-        more="Exit status: 0 without faults, 2 with; --strict: 1 on a warning, such as an expiry in the past.",
+        "list every fault of a registry, each with its line",
+        more="Exit status: 2 for a fault, 1 for a warning (such as an expiry in the past) with --strict, otherwise 0.",
         example="overstory metrics lint metrics.toml --strict",
+        options=(
+            REGISTRY,
+            Option("--strict", action="store_true", help="exit with status 1 if there is a warning"),
+            Option("--json", help="print faults and warnings as JSON"),
+        ),
     )
-    lint.add_argument("file", metavar="FILE", help="the registry")
-    lint.add_argument("--strict", action="store_true", help="exit status 1 where there is a warning")
-    lint.add_argument("--json", action="store_true", help="print faults and warnings as JSON")
-
-
-def _add_show(actions: Any) -> None:
     show = add_command(
         actions,
         "show",
-        "a metric's public page: what is collected, why, and what it can reveal",
-        more="Without METRIC, the pages of all.",
+        "print a metric's public page: what is collected, why, and what it can reveal",
+        more="Without METRIC, print the pages of all metrics.",
         example="overstory metrics show metrics.toml --markdown > privacy.md",
+        options=(
+            REGISTRY,
+            Option("metric", metavar="METRIC", nargs="?", help="a metric's id"),
+            Option("--reports", type=int, metavar="N", help="state epsilon for N reports (default: the window, or 30)"),
+        ),
     )
-    show.add_argument("file", metavar="FILE", help="the registry")
-    show.add_argument("metric", metavar="METRIC", nargs="?", help="a metric's id")
-    show.add_argument("--reports", type=int, metavar="N", help="state it for N reports (default: the window, or 30)")
     form = show.add_mutually_exclusive_group()
     form.add_argument("--markdown", action="store_true", help="print Markdown")
-    form.add_argument("--json", action="store_true", help="print JSON")
-
-
-def _add_diff(actions: Any) -> None:
-    diff = add_command(
+    add_option(form, "--json", help="print JSON")
+    add_command(
         actions,
         "diff",
-        "what a change weakens, and which stored counts it breaks",
-        more="Exit status: 1 where a metric's privacy is weakened under the same id (it needs a new one), 0 otherwise.",
+        "list the promises that a change weakens, and the stored counts that it breaks",
+        more="Exit status: 1 if a metric's privacy is weakened under the same id (give it a new id), 0 otherwise.",
         example="overstory metrics diff released.toml metrics.toml",
+        options=(
+            Option("old", metavar="OLD", help="the registry that people agreed to"),
+            Option("new", metavar="NEW", help="the registry that replaces it"),
+            Option("--json", help="print the changes as JSON"),
+        ),
     )
-    diff.add_argument("old", metavar="OLD", help="the registry that people agreed to")
-    diff.add_argument("new", metavar="NEW", help="the one that is to replace it")
-    diff.add_argument("--json", action="store_true", help="print the changes as JSON")
-
-
-def _add_plan(actions: Any) -> None:
-    plan = add_command(
+    add_command(
         actions,
         "plan",
         "derive oracle and parameters from each metric's needs, and write them into the file",
-        more="The rest of the file stays as it is, and the needs stay as a comment.",
+        more="The rest of the file does not change, and the needs stay as a comment.",
         example="overstory metrics plan metrics.toml",
+        options=(
+            REGISTRY,
+            Option("--output", metavar="OUT", help="write to OUT instead of FILE"),
+            Option("--json", help="print the planned parameters as JSON"),
+        ),
     )
-    plan.add_argument("file", metavar="FILE", help="the registry")
-    plan.add_argument("-o", "--output", metavar="OUT", help="write there, and leave FILE as it is")
-    plan.add_argument("--json", action="store_true", help="print what was planned as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    actions: Mapping[str, Callable[[argparse.Namespace], int]] = {
-        "init": _init,
-        "lint": _lint,
-        "show": _show,
-        "diff": _diff,
-        "plan": _plan,
-    }
+    actions = {"init": run_init, "lint": _lint, "show": _show, "diff": _diff, "plan": _plan}
     return actions[args.action](args)
 
 
@@ -130,10 +119,10 @@ def _show(args: argparse.Namespace) -> int:
     totals = total_costs([page.cost for page in pages]) if len(pages) > 1 else ()
     words = () if registry.budget is None else tuple(budget_words(registry.budget, registry.values()))
     if args.json:
-        held = None if registry.budget is None else registry.budget.to_json()
-        whole: dict[str, Any] = {"registry": registry.version, "digest": registry.digest.hex(), "budget": held}
-        whole |= {"budget_words": list(words), "totals": [total.to_json() for total in totals]}
-        print(json.dumps(whole | {"metrics": [page.to_json() for page in pages]}, indent=2, allow_nan=False))
+        budget = None if registry.budget is None else registry.budget.to_json()
+        about: dict[str, Any] = {"registry": registry.version, "digest": registry.digest.hex(), "budget": budget}
+        about |= {"budget_words": list(words), "totals": [total.to_json() for total in totals]}
+        print(json.dumps(about | {"metrics": [page.to_json() for page in pages]}, indent=2, allow_nan=False))
     else:
         from overstory.presentation.render_markdown import as_markdown
         from overstory.presentation.render_text import print_document
@@ -167,27 +156,27 @@ def _diff(args: argparse.Namespace) -> int:
     larger = "" in weaker
     broken = list(dict.fromkeys(change.metric for change in changes if change.kind == Kind.BREAKS))
     if args.json:
-        said = {
+        outcome = {
             "needs_new_id": [name for name in weaker if name],
             "larger_budget": larger,
             "breaks_counts": broken,
             "changes": [change.to_json() for change in changes],
             "notes": notes,
         }
-        print(json.dumps({"old": args.old, "new": args.new} | said, indent=2))
+        print(json.dumps({"old": args.old, "new": args.new} | outcome, indent=2))
     else:
         _show_changes(changes)
         for name in filter(None, weaker):
-            print(f"{name} needs a new metric id: people agreed to less than this")
+            print(f"{name} needs a new metric id: people agreed to a smaller privacy loss")
         if larger:
-            print("the budget allows more than people agreed to: devices record nothing until they are asked again")
+            print("the budget allows more than people agreed to: devices record nothing until people agree again")
         for name in broken:
-            print(f"{name}: counts stored so far cannot go on under this id")
+            print(f"{name}: its stored counts cannot be continued under this id")
         if not weaker and not broken:
             print("no promise is weakened, no stored count is broken" if changes else "nothing changed")
         for note in notes:
             print(f"{args.old}: note: {note}")
-    return FOUND if weaker else 0
+    return WEAKENED if weaker else 0
 
 
 def _show_changes(changes: list[Change]) -> None:
@@ -210,7 +199,7 @@ def _plan(args: argparse.Namespace) -> int:
     from overstory.protocol.metrics import registry_folder, registry_text
 
     if args.file.startswith("package:") and not args.output:
-        raise ParameterError(f"{args.file} is inside a package: give -o OUT, where to write the registry")
+        raise ParameterError(f"{args.file} is inside a package: give -o OUT to write the registry elsewhere")
     text, planned = plan_registry(registry_text(args.file), registry_folder(args.file), source=args.file)
     target = args.output or args.file
     if planned or args.output:

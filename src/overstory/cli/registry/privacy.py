@@ -1,7 +1,4 @@
-"""``overstory privacy``: every epsilon of a metric or an oracle, in plain words, with what each number rests on.
-
-Which metric ``overstory privacy`` is asked about, where it is one.
-"""
+"""``overstory privacy``: every epsilon of a metric or an oracle, in plain words, with what each number rests on."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.arguments import add_command, add_hashing, add_params, check_plot, given, hashing
+from overstory.cli.arguments import add_command, add_hashing, add_option, add_params, check_plot, given, hashing
 
 if TYPE_CHECKING:
     from overstory.presentation.document import Block
@@ -29,10 +26,10 @@ REGISTRY_FILE: Final = "metrics.toml"
 
 
 def find_metric(args: argparse.Namespace) -> Metric | None:
-    """Return the metric that is meant; None where it is an oracle, or RAPPOR's file of parameters.
+    """Return the metric that is meant; None for an oracle, or RAPPOR's file of parameters.
 
-    With ``--registry`` a name is a metric's. Without, it is an oracle's, if there is one of that name; then a metric's
-    of the registry in this folder, if there is one.
+    With ``--registry`` a name is a metric's. Without, it is an oracle's, if an oracle has that name; else a metric's of
+    the registry in this folder.
     """
     from overstory.protocol.errors import ParameterError
     from overstory.protocol.metrics import load_registry
@@ -40,18 +37,18 @@ def find_metric(args: argparse.Namespace) -> Metric | None:
     others = args.oracle is None or args.params or args.param
     if args.registry is not None:
         if others:
-            raise ParameterError("--registry FILE takes the id of one metric, and neither --param nor --params")
+            raise ParameterError("with --registry FILE, give the id of one metric, and neither --param nor --params")
         return load_registry(args.registry, read_candidates=False)[args.oracle]
     if others or not Path(REGISTRY_FILE).exists():
         return None
     oracles = _oracles()
     if args.oracle in oracles:
-        _tell_of_namesake(args.oracle)
+        _warn_of_namesake(args.oracle)
         return None
     registry = load_registry(REGISTRY_FILE, read_candidates=False)
     if args.oracle not in registry:
-        known = f"a metric of {REGISTRY_FILE} ({', '.join(registry)}) nor an oracle ({', '.join(oracles)})"
-        raise ParameterError(f"{args.oracle!r} is neither {known}")
+        names = f"a metric of {REGISTRY_FILE} ({', '.join(registry)}) nor an oracle ({', '.join(oracles)})"
+        raise ParameterError(f"{args.oracle!r} is neither {names}")
     return registry[args.oracle]
 
 
@@ -62,15 +59,15 @@ def _oracles() -> list[str]:
     return sorted({*REGISTRY, *NUMERIC})
 
 
-def _tell_of_namesake(name: str) -> None:
-    """Say so when a metric of the registry at hand has the oracle's name."""
+def _warn_of_namesake(name: str) -> None:
+    """Print a note if a metric of the registry in this folder has the oracle's name."""
     from overstory.protocol.errors import OverstoryError
     from overstory.protocol.metrics import load_registry
 
     with contextlib.suppress(OverstoryError, OSError):
         if name in load_registry(REGISTRY_FILE, read_candidates=False):
             both = f"{name} is an oracle, and a metric of {REGISTRY_FILE}: this is the oracle"
-            print(f"overstory: note: {both}; --registry {REGISTRY_FILE} gives the metric", file=sys.stderr)
+            print(f"overstory: note: {both}; give --registry {REGISTRY_FILE} for the metric", file=sys.stderr)
 
 
 def headline(metric: Metric) -> str:
@@ -83,10 +80,10 @@ def headline(metric: Metric) -> str:
 
 
 MORE = """\
-Give a metric of a registry (--registry FILE; ./metrics.toml, where there is one), an oracle with its parameters, or
---params for RAPPOR. A name that is both is the oracle, unless --registry is given. An epsilon is a
-privacy loss (smaller is more private), exact, and rounded up; the odds are what it means: how far a report can move
-them between any two values."""
+Give a metric of a registry (--registry FILE, or ./metrics.toml if it exists), an oracle with its parameters, or
+--params for RAPPOR. A name that is both a metric and an oracle means the oracle, unless --registry is given.
+Epsilon is the privacy loss (smaller is more private): exact, and rounded up. The odds say what it means: how far a
+report can move the odds between any two values."""
 
 EXAMPLE = """\
 overstory privacy search-engine --registry metrics.toml
@@ -102,7 +99,7 @@ MOST_REPORTS: Final = 1000
 def add_parser(subparsers: Any) -> None:
     """Add the command."""
     parser = add_command(
-        subparsers, "privacy", "what a metric or an oracle reveals, and on what it rests", more=MORE, example=EXAMPLE
+        subparsers, "privacy", "state what a metric or an oracle reveals, and why", more=MORE, example=EXAMPLE
     )
     parser.add_argument(
         "oracle",
@@ -110,23 +107,22 @@ def add_parser(subparsers: Any) -> None:
         metavar="METRIC|ORACLE",
         help="a metric's id, or an oracle: rappor, loloha, square-wave, ...",
     )
-    parser.add_argument(
-        "--registry", metavar="FILE", help=f"the metric's registry (default: {REGISTRY_FILE}, where there is one)"
-    )
+    add_option(parser, "--registry", help=f"the metric's registry (default: {REGISTRY_FILE}, if it exists)")
     parser.add_argument(
         "--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the oracle; may be repeated"
     )
     add_params(parser, required=False)
-    parser.add_argument("--reports", type=int, metavar="N", help="also for N reports of a device")
-    parser.add_argument("--values", type=int, metavar="D", help="also for D distinct values of a device")
+    parser.add_argument("--reports", type=int, metavar="N", help="also state epsilon for N reports of a device")
+    parser.add_argument("--values", type=int, metavar="D", help="also state epsilon for D distinct values of a device")
     parser.add_argument(
-        "--delta", type=float, default=1e-6, help="state fresh noise also but for this chance (default: 1e-6)"
+        "--delta",
+        type=float,
+        default=1e-6,
+        help="also state the epsilon that holds except with this chance, where noise is fresh (default: 1e-6)",
     )
-    parser.add_argument(
-        "--plot", metavar="FILE", help="draw epsilon against the reports into a .svg, .pdf or .png file"
-    )
+    add_option(parser, "--plot", help="draw epsilon against the number of reports: .svg, .pdf or .png")
     add_hashing(parser, note=", with --params")
-    parser.add_argument("--json", action="store_true", help="print the statement as JSON")
+    add_option(parser, "--json", help="print the statement as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -141,29 +137,29 @@ def run(args: argparse.Namespace) -> int:
     idle = [] if args.params else given(args, ("hash_family", "hash_key"))
     if idle:
         parameter = idle[0].removeprefix("--").replace("-", "_")
-        raise ParameterError(f"{idle[0]} goes with --params; an oracle takes --param {parameter}=...")
-    asked = () if args.reports is None else (check_reports(args.reports, 1, MOST_REPORTS),)
+        raise ParameterError(f"{idle[0]} needs --params; for an oracle give --param {parameter}=...")
+    extra = () if args.reports is None else (check_reports(args.reports, 1, MOST_REPORTS),)
     metric = find_metric(args)
     if metric is None:
-        reports = tuple(sorted({*SHOWN, *asked}))
-        changes = tuple(sorted({2, *(n for n in asked if n > 1)}))
-        said = statement(_mechanism(args), reports=reports, change_reports=changes, delta=args.delta)
+        reports = tuple(sorted({*SHOWN, *extra}))
+        changes = tuple(sorted({2, *(n for n in extra if n > 1)}))
+        stated = statement(_mechanism(args), reports=reports, change_reports=changes, delta=args.delta)
     else:
-        said = metric_statement(metric, reports=asked, delta=args.delta)
+        stated = metric_statement(metric, reports=extra, delta=args.delta)
         args.values = metric.max_values if args.values is None else args.values
-    values = None if args.values is None else said.values_claim(args.values, reports=args.reports)
+    values = None if args.values is None else stated.values_claim(args.values, reports=args.reports)
     if args.plot:
-        _draw(said, args.plot)
+        _draw(stated, args.plot)
     if args.json:
         named = {} if metric is None else {"metric": metric.id}
-        extra = {} if values is None else {"values": args.values, "epsilon_values": finite(values.epsilon)}
-        print(json.dumps(named | said.to_json() | extra, indent=2, allow_nan=False))
+        of_values = {} if values is None else {"values": args.values, "epsilon_values": finite(values.epsilon)}
+        print(json.dumps(named | stated.to_json() | of_values, indent=2, allow_nan=False))
     else:
         from overstory.presentation.document import Paragraph
         from overstory.presentation.render_text import print_document
 
         about = [] if metric is None else [Paragraph(headline(metric))]
-        print_document([*about, *_blocks(said, said.claims if values is None else (*said.claims, values))])
+        print_document([*about, *_blocks(stated, stated.claims if values is None else (*stated.claims, values))])
     return 0
 
 
@@ -174,18 +170,17 @@ def _mechanism(args: argparse.Namespace) -> Mechanism | NumericMechanism:
         from overstory.files.params import read_params
 
         if args.oracle not in {None, "rappor"} or args.param:
-            raise ParameterError("--params is of rappor: give either it, or an oracle and its --param NAME=VALUE")
+            raise ParameterError(
+                "--params is for rappor: give either --params, or an oracle and its --param NAME=VALUE"
+            )
         return read_params(args.params).mechanism(**hashing(args))
     if args.oracle is None:
-        from overstory.protocol.mechanisms.registry import REGISTRY
-        from overstory.protocol.numeric.registry import NUMERIC
-
-        raise ParameterError(f"give --params FILE, or an oracle: {', '.join(sorted({*REGISTRY, *NUMERIC}))}")
+        raise ParameterError(f"give --params FILE, or an oracle: {', '.join(_oracles())}")
     return _from_name(args.oracle, args.param)
 
 
 def _from_name(name: str, texts: list[str]) -> Mechanism | NumericMechanism:
-    """Build a mechanism, or what takes numbers, from texts, each read as what the maker's own signature says."""
+    """Build a mechanism from texts, each read by the annotation of its parameter."""
     import inspect
 
     from overstory.protocol.errors import ParameterError
@@ -245,18 +240,18 @@ def _bar(epsilon: float, top: float) -> str:
     return f"{'█' * cells:<{BAR}}"
 
 
-def _draw(said: PrivacyStatement, path: str) -> None:
+def _draw(stated: PrivacyStatement, path: str) -> None:
     """Write a plot of epsilon against the number of reports."""
     from overstory.cli.picture import picture
 
     numbers = sorted({round(10 ** (tenth / 10)) for tenth in range(21)})
     with picture(path, 7, 4) as figure:
         axes = figure.subplots()
-        axes.plot(numbers, [said.terms.epsilon_n(n) for n in numbers], label="of one unchanged value")
-        changes = [said.terms.change_leak(n) for n in numbers[1:]]
+        axes.plot(numbers, [stated.terms.epsilon_n(n) for n in numbers], label="of one unchanged value")
+        changes = [stated.terms.change_leak(n) for n in numbers[1:]]
         if math.isfinite(changes[0]):
             axes.plot(numbers[1:], changes, label="in which the value changed once", linestyle="--")
-        if math.isfinite(said.epsilon_permanent):
-            axes.axhline(said.epsilon_permanent, color="grey", linewidth=0.8, label="permanent")
-        axes.set(xscale="log", yscale="log", xlabel="reports of one device", ylabel="epsilon", title=said.mechanism)
+        if math.isfinite(stated.epsilon_permanent):
+            axes.axhline(stated.epsilon_permanent, color="grey", linewidth=0.8, label="permanent")
+        axes.set(xscale="log", yscale="log", xlabel="reports of one device", ylabel="epsilon", title=stated.mechanism)
         axes.legend()

@@ -1,0 +1,153 @@
+"""Questions and answers: from an option, from the person or the script at standard input, or a default; and readers."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import sys
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple, TypeVar
+
+from overstory.presentation.streams import printable
+from overstory.protocol.errors import ParameterError
+
+Answer = TypeVar("Answer")
+
+
+class Question(NamedTuple):
+    """One question, which is an option, too."""
+
+    words: str  # what is asked for: the prompt, and the option's help
+    metavar: str
+    default: str | None = None  # None: there is none, or it depends on other answers
+    note: str = ""  # what the help adds
+
+
+def add_questions(parser: argparse.ArgumentParser, questions: Mapping[str, Question]) -> None:
+    """Add an option for each question."""
+    for name, question in questions.items():
+        default = "" if question.default is None else f" (default: {question.default})"
+        flag = "--" + name.replace("_", "-")
+        parser.add_argument(flag, metavar=question.metavar, help=f"{question.words}{question.note}{default}")
+
+
+class Asking:
+    """Where answers come from."""
+
+    def __init__(self, args: argparse.Namespace, questions: Mapping[str, Question]) -> None:
+        self._args, self._questions, self._ended = args, questions, bool(args.yes)
+        self._terminal = not self._ended and sys.stdin is not None and sys.stdin.isatty()
+
+    def explain(self, *lines: str) -> None:
+        """Print lines to the person, if there is a terminal."""
+        if self._terminal:
+            print("\n".join(("", *lines)), file=sys.stderr)
+
+    def ask(self, name: str, read: Callable[[str], Answer], default: str | None = None) -> Answer:
+        """Return the answer to one question, read; on a terminal, ask again until it is right."""
+        question, flag, given = self._questions[name], "--" + name.replace("_", "-"), getattr(self._args, name)
+        if given is not None:
+            return _read(given, read, flag)
+        default = question.default if default is None else default
+        prompt = f"{question.words}{'' if default is None else f' [{default}]'}: "
+        while True:
+            text = self._line(prompt) or default
+            if text is None and (self._ended or not self._terminal):
+                raise ParameterError(f"{flag} is missing: give {question.words}")
+            try:
+                return _read(text or "", read, flag)
+            except ParameterError as error:
+                if self._ended or not self._terminal:
+                    raise
+                print(f"  {printable(str(error)).removeprefix(f'{flag}: ')}", file=sys.stderr)
+
+    def _line(self, prompt: str) -> str:
+        if self._ended or sys.stdin is None:
+            return ""
+        if self._terminal:
+            print(prompt, end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        self._ended = not line
+        return line.strip()
+
+
+def _read(text: str, read: Callable[[str], Answer], flag: str) -> Answer:
+    try:
+        return read(text)
+    except (ValueError, ParameterError) as error:
+        raise ParameterError(f"{flag}: {error}") from None
+
+
+def a_text(text: str) -> str:
+    """Read a text of one line."""
+    if not text.strip():
+        raise ParameterError("give a text")
+    return " ".join(text.split())
+
+
+def a_link(text: str) -> str:
+    """Read a link."""
+    if not text.startswith(("https://", "http://")):
+        raise ParameterError(f"{text!r} is not a link: start with https://")
+    return text
+
+
+def names(text: str) -> list[str]:
+    """Read names, separated by commas."""
+    listed = [a_text(name) for name in text.split(",") if name.strip()]
+    if len(listed) < 2 or len(set(listed)) < len(listed):
+        raise ParameterError("give at least two different values, separated by commas")
+    return listed
+
+
+def one_of(choices: Collection[str]) -> Callable[[str], str]:
+    """Read one of these names."""
+
+    def read(text: str) -> str:
+        if text not in choices:
+            raise ParameterError(f"{text!r}: give one of {', '.join(choices)}")
+        return text
+
+    return read
+
+
+def none_of(taken: Collection[str]) -> Callable[[str], str]:
+    """Read a text that is none of these."""
+
+    def read(text: str) -> str:
+        if a_text(text) in taken:
+            raise ParameterError(f"{text!r} is one of the values already")
+        return a_text(text)
+
+    return read
+
+
+def a_decimal(text: str) -> float:
+    """Read a finite number."""
+    with contextlib.suppress(ValueError):
+        if math.isfinite(number := float(text)):
+            return number
+    raise ParameterError(f"{text!r} is not a number")
+
+
+def above(low: float) -> Callable[[str], float]:
+    """Read a number above another."""
+
+    def read(text: str) -> float:
+        if (number := a_decimal(text)) <= low:
+            raise ParameterError(f"{text}: give a number above {low:g}")
+        return number
+
+    return read
+
+
+def whole(low: int, high: int) -> Callable[[str], int]:
+    """Read a whole number."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or not low <= int(text) <= high:
+            raise ParameterError(f"{text!r}: give a whole number from {low} to {high:,}")
+        return int(text)
+
+    return read
