@@ -3,7 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-TESTS ?= -n auto --dist loadgroup
+TESTS ?= -n auto
+
+# The tests start hundreds of interpreters: what one compiles is there for the next.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: help demo test test-all google-rappor-files lint format bench figures docs clean
 
@@ -42,10 +45,10 @@ demo: $(VENV)/server
 	$(BIN)/overstory demo
 
 test: $(VENV)/dev
-	$(BIN)/python -m pytest -m "not slow" $(TESTS)
+	$(BIN)/python -m pytest --dist worksteal -m "not slow" $(TESTS)
 
 test-all: $(VENV)/dev
-	$(BIN)/python -m pytest $(TESTS)
+	$(BIN)/python -m pytest --dist loadgroup $(TESTS)
 
 google-rappor-files: $(VENV)/dev
 	$(BIN)/python tests/support/google_checkout.py "$(CHECKOUT)"

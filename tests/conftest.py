@@ -1,6 +1,8 @@
 """What every test runs under; read before any of them imports NumPy."""
 
+import gc
 import os
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +13,17 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 LONG: Final = frozenset((Path(__file__).parent / "long_tests.txt").read_text("utf-8").splitlines())
 """Cases that take seconds each: they run with the slow tests, and their quicker siblings with the others."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without looking for garbage: it would go through ten thousand tests again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> None:

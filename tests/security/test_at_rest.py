@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@cache
 def toml_of(oracle, tried=TRIED):
     """The registry of one metric of an oracle, by the first domain and parameters that it takes."""
     for domain in DOMAINS:
@@ -93,13 +95,13 @@ def killed(folder, text, moment):
     return folder / "state"
 
 
-CASES = [(oracle, toml_of(oracle)) for oracle in sorted(ORACLES)] + [("f = 0", toml_of("rappor", [TRIED[2]]))]
+CASES = {oracle: (oracle,) for oracle in sorted(ORACLES)} | {"f = 0": ("rappor", (TRIED[2],))}
 
 
 @pytest.mark.skipif(os.name == "nt", reason="SIGKILL")
-@pytest.mark.parametrize(("name", "text"), CASES, ids=[name for name, _ in CASES])
-def test_no_byte_on_the_disk_of_a_killed_device_is_of_a_value(tmp_path, name, text):
-    del name
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_no_byte_on_the_disk_of_a_killed_device_is_of_a_value(tmp_path, case):
+    text = toml_of(*case)
     state = killed(tmp_path, text, "in a transaction")  # the third; two were flushed before
     assert (state / "state.db").stat().st_size > 0
     assert leaks(state, VALUES) == []

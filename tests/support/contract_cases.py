@@ -154,6 +154,9 @@ TYPICAL: dict[str, tuple[dict[str, Any], ...]] = {
 }
 
 
+_BUILT: dict[str, Mechanism] = {}
+
+
 @dataclass(frozen=True)
 class Case:
     """A registry name with parameters."""
@@ -165,7 +168,11 @@ class Case:
         return "-".join([self.name, *(f"{key}={value}" for key, value in self.parameters.items())])
 
     def build(self) -> Mechanism:
-        return mechanism(self.name, **self.parameters)
+        """Return the one mechanism that all tests of the case share, as none can change it: calibrating costs most."""
+        key = repr(self)
+        if key not in _BUILT:
+            _BUILT[key] = mechanism(self.name, **self.parameters)
+        return _BUILT[key]
 
 
 SMALL_CASES = [Case(name, parameters) for name, sets in SMALL.items() for parameters in sets]
