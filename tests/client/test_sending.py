@@ -19,9 +19,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from overstory.client.state.outbox import LONGEST_DELAY, OutboxRow, RowState
 from overstory.client.state.paths import StatePaths
 from overstory.client.state.state import State
+from overstory.client.upload.delivery import CollectorHealth, Round
 from overstory.client.upload.http import Request, Response
 from overstory.client.upload.retry import Decision, RetryPolicy, backoff, decide, decide_locally, retry_after
-from overstory.client.upload.sender import CollectorHealth, ReportSender, Round
+from overstory.client.upload.sender import ReportSender
 from overstory.protocol.domains import Categories
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism

@@ -19,8 +19,9 @@ from overstory.client.state.outbox import OutboxRow, RowState
 from overstory.client.state.paths import StatePaths
 from overstory.client.state.state import State
 from overstory.client.upload import sender
+from overstory.client.upload.delivery import CollectorHealth
 from overstory.client.upload.http import Request, Response
-from overstory.client.upload.sender import CollectorHealth, ReportSender
+from overstory.client.upload.sender import ReportSender
 from overstory.collector.http.endpoint import refusal
 from overstory.gateway.sinks import CollectorSink
 from overstory.protocol.wire.reasons import Reason
@@ -100,7 +101,7 @@ def row(number: int = 1, metric: str = "colour", period: int = TODAY) -> OutboxR
 
 def of_client(answer: Response) -> set[RowState]:
     sender = ReportSender("https://c.example", lambda request: answer, clock=lambda: NOON)
-    return {sender.ask(row(), failures=0, left=5.0).state}
+    return {made.state for made in sender.send([row()], NOON, {}, lambda: True, seconds=lambda: 5.0).values()}
 
 
 def of_gateway(answer: Response) -> set[RowState]:

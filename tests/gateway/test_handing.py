@@ -10,10 +10,10 @@ import pytest
 
 from overstory.client.state.outbox import OutboxRow, RowState
 from overstory.client.state.state import State
+from overstory.client.upload.delivery import CollectorHealth
 from overstory.client.upload.http import Request, Response
-from overstory.client.upload.sender import CollectorHealth
 from overstory.gateway.gateway import Gateway, Settings
-from overstory.gateway.sinks import CollectorSink, Dispatcher, DispatchSummary
+from overstory.gateway.sinks import CollectorSink, dispatch
 from overstory.protocol.wire.upload import decode_uploads
 from support.gateway_samples import FIRST, REGISTRY, at, reading
 
@@ -91,7 +91,7 @@ def test_what_is_decided_without_asking_was_not_tried_and_makes_no_collector_wel
     device = Gateway(REGISTRY, Settings("energy", tmp_path / "state", agree="local"), environ={})
     state = State(device.client.paths)
     waits(state, metric, period)
-    Dispatcher(state, REGISTRY, Never(), lambda: "mark").dispatch(at(0), DispatchSummary())
+    dispatch(state, REGISTRY, Never(), lambda: "mark", at(0))
     (row,) = rows_of(device)
     assert (row.state, row.answer, row.attempts) == became
     with state.snapshot() as rows:
@@ -106,6 +106,6 @@ def test_a_sink_that_takes_nothing_ends_the_round_and_nothing_was_tried(tmp_path
     device = Gateway(REGISTRY, Settings("energy", tmp_path / "state", agree="local"), environ={})
     state = State(device.client.paths)
     waits(state, "energy", FIRST)
-    Dispatcher(state, REGISTRY, Shut(), lambda: "mark").dispatch(at(0), DispatchSummary())
+    dispatch(state, REGISTRY, Shut(), lambda: "mark", at(0))
     (row,) = rows_of(device)
     assert (row.state, row.attempts, row.due) == (RowState.WAITING, 0, 0.0)

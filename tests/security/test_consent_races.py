@@ -9,7 +9,7 @@ from overstory.client.state.keys import metric_key
 from overstory.client.state.outbox import RowState
 from overstory.client.state.state import State
 from overstory.client.upload.http import Response
-from overstory.gateway.sinks import AT_ONCE, CollectorSink, Dispatcher, DispatchSummary
+from overstory.gateway.sinks import AT_ONCE, CollectorSink, dispatch
 from overstory.protocol.metrics import parse_registry
 from support.registry_texts import plain_registry
 
@@ -93,7 +93,5 @@ def test_a_gateway_asks_for_consent_before_every_request(tmp_path):
             rows.outbox.add(made.batch, "meter", period, made.body, due=0.0, state=RowState.WAITING)
     sink = CollectorSink("http://collector.example", transport)
     assert sink.most_uploads >= AT_ONCE
-    Dispatcher(state, REGISTRY, sink, device._permit, 0.0).dispatch(
-        20_000.0 * DAY + 2 * AT_ONCE * DAY, DispatchSummary()
-    )
+    dispatch(state, REGISTRY, sink, device._permit, 20_000.0 * DAY + 2 * AT_ONCE * DAY, lease=0.0)
     assert len(asked) == 1

@@ -103,7 +103,7 @@ def test_the_time_asked_for_cannot_be_read_from_when_reports_come_back(state, de
 
 def test_a_device_that_comes_back_when_it_was_told_is_caught(state, monkeypatch):
     """The device as it was: the time asked for, and up to a minute."""
-    from overstory.client.upload import sender
+    from overstory.client.upload import delivery, sender
 
     def exact(row, answer, *, now, failures, policy, uniform, metric_failures):
         asked = retry.retry_after(answer, now, policy)
@@ -111,7 +111,7 @@ def test_a_device_that_comes_back_when_it_was_told_is_caught(state, monkeypatch)
         return retry.Decision(RowState.WAITING, "http-429", again, again)
 
     monkeypatch.setattr(sender, "decide", exact)
-    monkeypatch.setattr(sender.CollectorHealth, "spread", lambda *_: None)
+    monkeypatch.setattr(delivery.CollectorHealth, "spread", lambda *_: None)
     found = guesses(state, 50)
     assert read_back(found) == 1.0
     assert together(found) == 1.0

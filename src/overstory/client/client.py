@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from overstory.client.session import Session
     from overstory.client.state.outbox import Bounds
     from overstory.client.state.state import State
+    from overstory.client.upload.delivery import Round
     from overstory.client.upload.http import Transport
-    from overstory.client.upload.sender import Round
     from overstory.protocol.metrics import MetricRegistry
 
 _log: Final = logging.getLogger("overstory.client")
@@ -142,7 +142,8 @@ class Client:
         self._uploader = None if server is None else Uploader(server, token, transport, clock, environ)
         self._clock, self._end_clock, self._bounds = clock, end_clock or clock, bounds
         self._spread = None if spread is None else seconds("spread", spread, 0.0, WEEK)
-        self._background = Background(self, seconds("interval", interval, 0.01, WEEK), enabled=background)
+        interval = seconds("interval", interval, 0.01, WEEK)
+        self._background = Background(self, interval) if background else None
         self._sources = PermissionSources(
             self.paths, environ, Path(policy) if policy is not None else policy_file(environ)
         )
@@ -286,7 +287,8 @@ class Client:
         timeout = timeout if isinstance(timeout, int | float) else 5.0
         self.flush(timeout)
         self._closed = True
-        self._background.stop(min(1.0, timeout))
+        if self._background is not None:
+            self._background.stop(min(1.0, timeout))
         atexit.unregister(self._at_exit)
 
     @property
@@ -323,7 +325,7 @@ class Client:
             return Outcome.PAST
         if outcome is Outcome.UNFIT:
             warn_of_unfit(self._warn, metric.id)
-        if outcome in MADE:
+        if outcome in MADE and self._background is not None:
             self._background.wake()
         return outcome
 

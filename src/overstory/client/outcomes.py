@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from overstory.client.upload.sender import Round
+    from overstory.client.upload.delivery import Round
 
 
 class Outcome(StrEnum):

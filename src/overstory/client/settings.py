@@ -103,18 +103,16 @@ class Flushes(Protocol):
 
 
 class Background:
-    """A daemon thread that flushes; it does not delay the exit of the program.
+    """A daemon thread that flushes; it starts when it is first woken, and does not delay the exit of the program.
 
     Parameters
     ----------
     interval
         Seconds between two rounds when nothing new was recorded.
-    enabled
-        Whether there is a thread at all; it starts when it is first woken.
     """
 
-    def __init__(self, client: Flushes, interval: float, *, enabled: bool) -> None:
-        self._client, self._interval, self._enabled = client, interval, enabled
+    def __init__(self, client: Flushes, interval: float) -> None:
+        self._client, self._interval = client, interval
         self.after_fork()
 
     def after_fork(self) -> None:
@@ -125,8 +123,6 @@ class Background:
 
     def wake(self) -> None:
         """Flush soon."""
-        if not self._enabled:
-            return
         if self._thread is None:
             with self._starting:
                 if self._thread is None:

@@ -13,14 +13,15 @@ from typing import Any, Final, Literal
 
 from overstory.client import Client
 from overstory.client.budget import Spent, budget, spent
-from overstory.client.consent.consent import Choice, choose
+from overstory.client.consent.consent import Choice, Consent, choose
 from overstory.client.consent.policy import CI_VARIABLES
 from overstory.client.outcomes import MADE, Outcome
 from overstory.client.state.outbox import Bounds, RowState
 from overstory.client.state.state import State
+from overstory.client.upload.delivery import Round
 from overstory.gateway.alignment import Aligner, Due, Missing, Pick
 from overstory.gateway.readings import Reading
-from overstory.gateway.sinks import Dispatcher, DispatchSummary, GatewayError, Sink
+from overstory.gateway.sinks import GatewayError, Sink, dispatch
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.claims import finite
 from overstory.privacy.payload_terms import terms_of
@@ -150,15 +151,12 @@ class Gateway:
             bounds=BOUNDS,
         )
         self._server: str | None = getattr(sink, "server", None)
-        self._permission = self.client.permission(self._server)
+        self._permission, self._sink = self.client.permission(self._server), sink
         self._allow(sink)
         self._state = State(self.client.paths, timeout=10.0, bounds=BOUNDS)
         done = self._begin()
         self.aligner = Aligner(self.metric, pick=settings.pick, missing=settings.missing, done=done)
-        lease = 120.0 if settings.clock == "real" else 0.0
-        permit, covers = self._permission.sends, self._permission.may_send
-        self._dispatcher = None if sink is None else Dispatcher(self._state, registry, sink, permit, lease, covers)
-        self.dispatched, self.outcomes = DispatchSummary(), Counter[str]()
+        self.dispatched, self.outcomes = Round(), Counter[str]()
         self._pending = 0
 
     def _allow(self, sink: Sink | None) -> None:
@@ -219,9 +217,21 @@ class Gateway:
             for word in ("withdrawn", "already", "spent", "ended"):
                 self.outcomes[word] += flushed.written.get(word, 0)
         consent = self._permission.sends()
-        if self._dispatcher is not None and consent is not None:
-            self._permission.meet(consent)
-            self._dispatcher.dispatch(self._clock(), self.dispatched)
+        if self._sink is not None and consent is not None:
+            self._dispatch(self._sink, consent)
+
+    def _dispatch(self, sink: Sink, consent: Consent) -> None:
+        done = dispatch(
+            self._state,
+            self.client.registry,
+            sink,
+            self._permission.sends,
+            self._clock(),
+            lease=120.0 if self.settings.clock == "real" else 0.0,
+            covers=self._permission.may_send,
+            prepare=lambda rows: self._permission.meet(rows, consent),
+        )
+        self.dispatched = self.dispatched.plus(done)
 
     def close(self) -> None:
         """Write what is in memory to the disk; the next run delivers what waits."""

@@ -1,7 +1,7 @@
 """The destinations of a gateway's reports, and how reports get there from the device's outbox.
 
-A sink is a collector, with several reports in a request, or a file that can be sent later. A dispatcher leases the
-reports that are due, delivers them to the sink, and saves the decisions. `GatewayError` stops a gateway; a bad line
+A sink is a collector, with several reports in a request, or a file that can be sent later. `dispatch` runs the client's
+own round of delivery with batches of 500. `GatewayError` stops a gateway; a bad line
 does not, unless the operator asks for it.
 """
 
@@ -9,43 +9,26 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 from overstory.client.state.outbox import OutboxRow, RowState
-from overstory.client.state.state import State
-from overstory.client.upload.http import Request, Response, Transport, endpoint, parse_object
-from overstory.client.upload.retry import Decision, RetryPolicy, Uniform, decide
-from overstory.client.upload.sender import (
-    CollectorHealth,
-    Covers,
-    Permit,
-    decide_before_sending,
-    save_decision,
-    save_health,
-    switch_collector,
-    take_due,
-    warn,
-)
+from overstory.client.state.state import Rows, State
+from overstory.client.upload.delivery import Covers, Delivery, Failures, Permit, Round
+from overstory.client.upload.http import Response, parse_object
+from overstory.client.upload.retry import Decision
+from overstory.client.upload.sender import Collector
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.metrics import Metric
 from overstory.protocol.wire.reasons import Reason
-from overstory.protocol.wire.upload import HEADER, MAGIC, MEDIA_TYPE
+from overstory.protocol.wire.upload import HEADER, MAGIC
 
 
 class GatewayError(OverstoryError):
     """Reports cannot be made, stored or delivered; earlier reports remain stored."""
 
-
-COLLECTOR: Final = ""
-"""The key, among those of the metrics, for all reports to a collector."""
-
-Failures = Mapping[str, int]
-"""Consecutive failures of the collector, and consecutive refusals of each metric."""
 
 Allowed = Callable[[], bool]
 """Returns whether reports may still be sent: a person may withdraw consent at any moment."""
@@ -62,7 +45,7 @@ class Sink(Protocol):
 
 
 @dataclass(frozen=True)
-class CollectorSink:
+class CollectorSink(Collector):
     """A collector over HTTP.
 
     Several periods travel in one request, so the collector can tell that they are of one device; see
@@ -82,14 +65,8 @@ class CollectorSink:
         Draws a number from 0 to 1, for the random part of a retry's delay.
     """
 
-    server: str
-    transport: Transport
-    token: str = field(default="", repr=False)
-    policy: RetryPolicy = field(default_factory=RetryPolicy)
-    timeout: float = 30.0
     most_uploads: int = 500
     most_bytes: int = 1 << 20
-    uniform: Uniform = field(default_factory=lambda: random.SystemRandom().random)
 
     def deliver(
         self, rows: Sequence[OutboxRow], now: float, failures: Failures, allowed: Allowed
@@ -125,26 +102,11 @@ class CollectorSink:
             yield group
 
     def _post(self, rows: list[OutboxRow], now: float, failures: Failures, allowed: Allowed) -> dict[int, Decision]:
-        body = b"".join(row.body for row in rows)
-        response = self.transport(Request(endpoint(self.server), body, MEDIA_TYPE, self.token, self.timeout))
+        response = self.post(rows, self.timeout)
         if len(rows) > 1 and _may_split(response):
             half = len(rows) // 2
             return self._deliver_groups((rows[:half], rows[half:]), now, failures, allowed)
-        decisions = {row.id: self._decide(row, response, now, failures) for row in rows}
-        for decision in decisions.values():
-            warn(decision, self.server)
-        return decisions
-
-    def _decide(self, row: OutboxRow, response: Response, now: float, failures: Failures) -> Decision:
-        return decide(
-            row,
-            response,
-            now=now,
-            failures=failures.get(COLLECTOR, 0),
-            policy=self.policy,
-            uniform=self.uniform,
-            metric_failures=failures.get(row.metric, 0),
-        )
+        return self.decide(rows, response, now, failures)
 
 
 def _may_split(response: Response) -> bool:
@@ -256,112 +218,41 @@ def _could_be_cut(path: Path) -> bool:
         return file.read(len(MAGIC)) == MAGIC[: path.stat().st_size]
 
 
-@dataclass
-class DispatchSummary:
-    """The result of a run's deliveries."""
-
-    sent: int = 0  # accepted
-    dropped: dict[str, int] = field(default_factory=dict)  # refused for good, by reason
-    error: str = ""  # why reports still wait, in a few words; empty when nothing failed
-
-    def note(self, decisions: Mapping[int, Decision]) -> None:
-        """Count these decisions."""
-        for decision in decisions.values():
-            if decision.state is RowState.SENT:
-                self.sent += 1
-                self.error = ""
-            elif decision.state is RowState.DROPPED:
-                self.dropped[decision.answer] = self.dropped.get(decision.answer, 0) + 1
-            else:
-                self.error = decision.answer
-
-
 AT_ONCE: Final = 500
 """Reports taken together, as many as one request carries."""
 
 
-@dataclass(frozen=True)
-class Dispatcher:
-    """Delivers the reports that are due to one sink.
+def dispatch(
+    state: State,
+    metrics: Mapping[str, Metric],
+    sink: Sink,
+    permit: Permit,
+    now: float,
+    *,
+    lease: float = 120.0,
+    covers: Covers = lambda _: True,
+    prepare: Callable[[Rows], object] = lambda _: None,
+) -> Round:
+    """Deliver the reports that are due at `now` to a sink, until nothing is left or the sink fails.
 
-    Attributes
+    Parameters
     ----------
-    state, metrics
-        The state with the outbox, and the registry's metrics.
     permit, covers
-        Asked before every request; see `overstory.client.upload.sender`.
-    lease
-        Seconds for which leased reports belong to this process. 0 where time is simulated, in a single process.
-    shuffle
-        Puts them into an order that carries no information.
+        Asked before every request; see `overstory.client.upload.delivery`.
+    lease, prepare
+        As of `Delivery`.
     """
-
-    state: State
-    metrics: Mapping[str, Metric]
-    sink: Sink  # where they go
-    permit: Permit
-    lease: float = 120.0
-    covers: Covers = lambda _: True
-    shuffle: Callable[[list[OutboxRow]], None] = field(default_factory=lambda: random.SystemRandom().shuffle)
-
-    def dispatch(self, now: float, summary: DispatchSummary) -> None:
-        """Deliver what is due at `now`, until nothing is left or the sink fails; count it in `summary`."""
-        while (allowed := self.permit()) is not None:
-            health, failures, taken = self._take(now)
-            if not taken:
-                return
-            decisions = self._decide_before_sending(taken, now)
-            asked = [row for row in taken if row.id not in decisions]
-            answers = self.sink.deliver(asked, now, failures, partial(self._still_allowed, allowed))
-            self._save(taken, decisions, answers, health, now)
-            summary.note(decisions | answers)
-            refused = {row.metric for row in asked if row.id in answers and answers[row.id].of_metric}
-            if any(row.id not in answers and row.metric not in refused for row in asked) or _failed(answers):
-                return
-
-    def _take(self, now: float) -> tuple[CollectorHealth, Failures, list[OutboxRow]]:
-        with self.state.transaction() as rows:
-            if isinstance(self.sink, CollectorSink):
-                switch_collector(rows, self.sink.server, self.metrics, self.covers)
-            # A gateway sends its reports together anyway, so they need no separate random delays.
-            health, taken = take_due(rows, now, AT_ONCE, self.lease, lambda: 0.0)
-            refused = {metric: CollectorHealth.of(rows, metric).failures for metric in {row.metric for row in taken}}
-        self.shuffle(taken)
-        return health, {COLLECTOR: health.failures} | refused, taken
-
-    def _still_allowed(self, allowed: object) -> bool:
-        return self.permit() == allowed
-
-    def _decide_before_sending(self, taken: Sequence[OutboxRow], now: float) -> dict[int, Decision]:
-        decisions = (
-            (row.id, decide_before_sending(row, self.metrics.get(row.metric), now, self.covers)) for row in taken
-        )
-        return {number: decision for number, decision in decisions if decision is not None}
-
-    def _save(
-        self,
-        taken: Sequence[OutboxRow],
-        decisions: Mapping[int, Decision],
-        answers: Mapping[int, Decision],
-        health: CollectorHealth,
-        now: float,
-    ) -> None:
-        """Save the decisions; rows that were not tried wait as before."""
-        asked: dict[str, Decision] = {}
-        for row in taken:
-            if row.id in answers and (row.metric not in asked or asked[row.metric].resume is None):
-                asked[row.metric] = answers[row.id]
-        with self.state.transaction() as rows:
-            if asked:
-                save_health(rows, health, asked, now)
-            for row in taken:
-                decision = answers.get(row.id) or decisions.get(row.id)
-                if decision is None:
-                    rows.outbox.postpone(row.id, row.due, row.attempts, row.answer)
-                else:
-                    save_decision(rows, row, decision, tried=row.id in answers)
-
-
-def _failed(answers: Mapping[int, Decision]) -> bool:
-    """Whether the sink accepts nothing for now."""
-    return any(decision.resume is not None and not decision.of_metric for decision in answers.values())
+    return Delivery(
+        state,
+        metrics,
+        sink.deliver,
+        permit,
+        covers,
+        clock=lambda: now,
+        lease=lease,
+        at_once=AT_ONCE,
+        batch=AT_ONCE,
+        server=getattr(sink, "server", None),
+        prepare=prepare,
+        spread=lambda: 0.0,  # a gateway sends its reports together anyway, so they need no separate random delays
+    ).run()

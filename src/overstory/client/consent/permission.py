@@ -38,7 +38,6 @@ class Permission:
         self.server = None if server is None else origin(server)
         # The id of a choice that names no collector, and the first collector under it; None where there is none yet.
         self._first: tuple[str, str | None] | None = None
-        self._pinned = ""  # the id of the choice that was pinned last
         self._covered: dict[str, tuple[Consent, Metric]] = {}  # the very choice and metric that were compared last
 
     def __repr__(self) -> str:
@@ -66,15 +65,14 @@ class Permission:
         consent = self.sends()
         return consent is not None and self.covers(consent, metric)
 
-    def meet(self, consent: Consent) -> None:
+    def meet(self, rows: Rows, consent: Consent) -> None:
         """Hold the choice to its first collector, and write down that another one was refused."""
-        if self.server is None or self._pinned == consent.consent_id:
+        if self.server is None:
             return
-        with self._state().transaction() as rows:
-            first = pin(rows, consent, self.server)
-            if first != self.server:
-                rows.remember("refused", f"{consent.consent_id} {self.server}")
-        self._first, self._pinned = (consent.consent_id, first), consent.consent_id
+        first = pin(rows, consent, self.server)
+        if first != self.server and refused(rows, consent) != self.server:
+            rows.remember("refused", f"{consent.consent_id} {self.server}")
+        self._first = consent.consent_id, first
 
     def _elsewhere(self, consent: Consent) -> bool:
         """Whether a choice that names no collector is held to another one."""

@@ -14,8 +14,8 @@ from overstory.client.errors import Fault, StateError
 from overstory.client.state.lifecycle import UNCHECKED, machine_id
 from overstory.client.state.outbox import LONGEST_DELAY
 from overstory.client.state.paths import StatePaths
+from overstory.client.upload.delivery import ASKED, CollectorHealth
 from overstory.client.upload.retry import DAY, problem_words
-from overstory.client.upload.sender import ASKED, CollectorHealth
 from overstory.privacy.text import columns, duration, plural
 
 if TYPE_CHECKING:

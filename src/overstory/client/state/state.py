@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -235,20 +235,29 @@ class State:
                 database.upgrade(copy, version)
                 yield self._check_secret(Rows(copy, self.bounds))
 
-    def check_machine(self) -> None:
-        """Raise StateError where the state was created on another machine; a state without a machine id is accepted."""
-        secret = self._secret or read_secret(self.paths.secret)
-        here = None if secret is None else machine_hash(secret.fingerprint)
+    def check_machine(self, rows: Rows | None = None) -> None:
+        """Raise StateError where the state was created on another machine; a state without a machine id is accepted.
+
+        Parameters
+        ----------
+        rows
+            The transaction to look in; None: a snapshot of its own.
+        """
+        here = self._machine()
         if here is None or not self.exists:
             return
-        with self.snapshot() as rows:
-            if rows.machine not in (None, here):
+        with self.snapshot() if rows is None else nullcontext(rows) as tables:
+            if tables.machine not in (None, here):
                 raise elsewhere(self.paths.folder)
+
+    def _machine(self) -> bytes | None:
+        """Return the hash of this machine's id for this state; None without such an id, or without a secret."""
+        secret = self._secret or read_secret(self.paths.secret)
+        return None if secret is None else machine_hash(secret.fingerprint)
 
     def move_here(self) -> None:
         """Bind the state to this machine, which replaces the one where it was created."""
-        secret = read_secret(self.paths.secret)
-        here = None if secret is None else machine_hash(secret.fingerprint)
+        here = self._machine()
         if here is not None and self.exists:
             with self.transaction() as rows:
                 rows.bind(here)

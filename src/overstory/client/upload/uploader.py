@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from overstory.client.consent.consent import Consent
     from overstory.client.consent.permission import Permission
-    from overstory.client.state.state import State
+    from overstory.client.state.state import Rows, State
+    from overstory.client.upload.delivery import Round
     from overstory.client.upload.http import Transport
-    from overstory.client.upload.sender import Round
     from overstory.protocol.metrics import MetricRegistry
 
 UNENCRYPTED: Final = "reports and the token travel unencrypted to %s: give an https:// address"
@@ -73,12 +73,15 @@ class Uploader:
         from overstory.client.upload.http import http_transport
         from overstory.client.upload.sender import ReportSender
 
+        def prepare(rows: Rows) -> None:
+            state.check_machine(rows)
+            permission.meet(rows, consent)
+
         try:
-            state.check_machine()
-            permission.meet(consent)
             transport = self._transport or http_transport(self._environ)
             sender = ReportSender(self._server, transport, self._token, clock=self._clock)
-            return sender.deliver(state, registry, seconds=seconds, permit=permit, covers=permission.may_send)
+            covers = permission.may_send
+            return sender.deliver(state, registry, seconds=seconds, permit=permit, covers=covers, prepare=prepare)
         finally:
             self._sending.release()
 

@@ -1,0 +1,331 @@
+"""One round of delivery: leases the reports that are due, sends them in random order, and saves the decisions.
+
+A device sends one report in a request and saves each decision; a gateway sends and saves several hundred at once. The
+decisions on a batch, what it leaves untried and the next lease are one transaction. A crash loses no report: what was
+leased waits until the lease ends, and is sent again with the same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from overstory.client.consent.consent import origin
+from overstory.client.state.lifetimes import COPIED
+from overstory.client.state.outbox import LONGEST_DELAY, OutboxRow, RowState
+from overstory.client.state.state import Rows, State
+from overstory.client.upload.retry import DAY, Decision, Uniform, decide_locally, problem_words
+from overstory.protocol.metrics.metric import Metric
+
+LEAST: Final = 0.05  # seconds: with less time left, no request is started
+
+Permit = Callable[[], object]
+"""Returns None when nothing may be sent, else a value that stays equal while the same consent allows it."""
+
+Covers = Callable[[Metric], bool]
+"""Returns whether that consent covers a metric as it is now."""
+
+Failures = Mapping[str, int]
+"""Consecutive failures of the collector, and consecutive refusals of each metric."""
+
+COLLECTOR: Final = ""
+"""The key of the collector among those of the metrics."""
+
+Send = Callable[[Sequence[OutboxRow], float, Failures, Callable[[], bool]], Mapping[int, Decision]]
+"""Sends rows at a time, while the last argument allows it; returns the decisions on those that were sent, by row id."""
+
+NOT_ASKED: Final = "not asked about as it is now"
+ASKED: Final = "asked"
+"""The name under which a state stores the origin of the collector that was asked last."""
+HELD: Final = 3600.0  # seconds until a report that no consent covers is looked at again
+
+
+@dataclass(frozen=True)
+class CollectorHealth:
+    """Recent failures of a collector, or of one metric at it.
+
+    Attributes
+    ----------
+    resume, pause
+        The end of the backoff, in unix seconds, and its length in seconds.
+    problem, since
+        A problem that somebody has to solve, as the answer of a decision, and the day on which it began, counted from
+        1970: no finer time is stored. A network that is lost as well changes neither.
+    """
+
+    failures: int = 0  # failures in a row
+    resume: float = 0.0
+    pause: float = 0.0
+    problem: str = ""
+    since: int = 0
+
+    @classmethod
+    def of(cls, rows: Rows, metric: str = "") -> CollectorHealth:
+        """Load what was saved, of the collector or of one metric there."""
+        failures = rows.recall(_state_key("failures", metric)) or 0
+        if not failures:
+            return cls()
+        resume, pause, problem, since = (rows.recall(_state_key(name, metric)) or 0 for name in _SAVED[1:])
+        return cls(int(failures), float(resume), float(pause), str(problem or ""), int(since))
+
+    def after(self, decision: Decision, now: float) -> CollectorHealth:
+        """Return the health after a response at `now` that led to `decision`."""
+        if decision.resume is None:
+            return CollectorHealth()
+        problem, since = self.problem, self.since
+        if problem_words(decision.answer) is not None and decision.answer != problem:
+            problem, since = decision.answer, int(now // DAY)
+        return CollectorHealth(self.failures + 1, decision.resume, decision.pause, problem, since)
+
+    def backing_off(self, now: float) -> bool:
+        """Whether the backoff lasts; it does not where the clock was set back since it began."""
+        return now < self.resume <= now + LONGEST_DELAY
+
+    def until(self, due: float) -> float:
+        """Return the latest time at which a report that is due at `due` may be sent."""
+        return self.resume + self.pause if due < self.resume else due
+
+    def spread(self, rows: Rows, now: float, uniform: Uniform, metric: str | None = None) -> None:
+        """Give every report that waits for the collector its own random time, so that they are not sent together."""
+        if self.resume and self.resume <= now + LONGEST_DELAY:
+            for number in rows.outbox.due_before(self.resume, metric):
+                rows.outbox.put_off(number, self.resume + uniform() * self.pause)
+
+    def save(self, rows: Rows, metric: str = "") -> None:
+        """Store it in the state."""
+        for name in _SAVED:
+            rows.remember(_state_key(name, metric), getattr(self, name))
+
+
+_SAVED: Final = ("failures", "resume", "pause", "problem", "since")
+
+
+def _state_key(name: str, metric: str) -> str:
+    return f"{name} {metric}" if metric else name
+
+
+def switch_collector(rows: Rows, server: str, metrics: Mapping[str, Metric], covers: Covers) -> None:
+    """Clear the failures where reports go to another address than before: they were the other collector's.
+
+    Parameters
+    ----------
+    covers
+        Which metrics may go there; an address that may get none changes nothing.
+    """
+    before, now = rows.recall(ASKED), origin(server)
+    if before == now or not any(map(covers, metrics.values())):
+        return
+    rows.remember(ASKED, now)
+    for metric in ("", *metrics) if before is not None else ():  # without one, an earlier version wrote the state
+        if CollectorHealth.of(rows, metric) != CollectorHealth():
+            CollectorHealth().save(rows, metric)
+
+
+def take_due(
+    rows: Rows, now: float, limit: int, lease: float, uniform: Uniform
+) -> tuple[CollectorHealth, list[OutboxRow]]:
+    """Lease what is due; nothing during the collector's backoff, and nothing of a metric that it refuses for now.
+
+    Of a refused metric one report is sent at a time, and the others follow at their own random times: if they were sent
+    together again and again, they could be recognized as one device's.
+    """
+    health = CollectorHealth.of(rows)
+    health.spread(rows, now, uniform)
+    if health.backing_off(now):
+        return health, []
+    for metric in rows.outbox.due_metrics(now):
+        CollectorHealth.of(rows, metric).spread(rows, now, uniform, metric)
+    return health, rows.outbox.take_due(now, limit, lease)
+
+
+def save_health(rows: Rows, health: CollectorHealth, metrics: Mapping[str, Decision], now: float) -> CollectorHealth:
+    """Save the health of the collector and of each metric after requests; return the collector's.
+
+    Parameters
+    ----------
+    metrics
+        One decision for each metric of which a report was sent: a failure where there was one.
+    now
+        The time, in unix seconds.
+    """
+    failed = next(
+        (decision for decision in metrics.values() if decision.resume is not None and not decision.of_metric), None
+    )
+    for metric, decision in metrics.items():
+        before = CollectorHealth.of(rows, metric)
+        after = before.after(decision, now) if failed is None or decision.of_metric else before
+        if after != before:
+            after.save(rows, metric)
+    after = CollectorHealth() if failed is None else health.after(failed, now)
+    if after != health:
+        after.save(rows)
+    return after
+
+
+@dataclass(frozen=True)
+class Round:
+    """The result of a round of sending."""
+
+    sent: int = 0  # reports that the collector has accepted
+    dropped: Mapping[str, int] = field(default_factory=dict)  # reports given up, by reason
+    put_off: int = 0  # reports that were tried and wait again
+    error: str = ""  # what went wrong last; empty when nothing did
+
+    def after(self, decision: Decision) -> Round:
+        """Return the round with one more decision."""
+        if decision.state is RowState.SENT:
+            return replace(self, sent=self.sent + 1)
+        if decision.state is RowState.DROPPED:
+            return replace(self, dropped=dict(Counter(self.dropped) + Counter({decision.answer: 1})))
+        return replace(self, put_off=self.put_off + 1, error=decision.answer)
+
+    def plus(self, later: Round) -> Round:
+        """Return the sum with a later round; what went wrong before is over when that one sent something."""
+        dropped = dict(Counter(self.dropped) + Counter(later.dropped))
+        error = later.error or ("" if later.sent else self.error)
+        return Round(self.sent + later.sent, dropped, self.put_off + later.put_off, error)
+
+
+@dataclass
+class Delivery:
+    """A round in progress; it ends when nothing is due, the time is over, sending fails, or the consent has changed.
+
+    Attributes
+    ----------
+    clock
+        The time of day, in unix seconds.
+    until
+        The end of the round, as `time.monotonic` measures it.
+    lease
+        Seconds for which leased reports belong to this process. 0 where time is simulated, in a single process.
+    at_once, batch
+        How many reports are leased and shuffled together, and how many are sent and saved together.
+    server
+        The collector's address; None where reports go to a file.
+    prepare
+        Called in the round's first transaction; nothing is leased when it raises.
+    order, spread
+        Draw the order in which reports are sent, and their delays after a failure.
+    """
+
+    state: State
+    metrics: Mapping[str, Metric]
+    send: Send
+    permit: Permit
+    covers: Covers = lambda _: True
+    clock: Callable[[], float] = time.time
+    until: float = math.inf
+    lease: float = 120.0
+    at_once: int = 64
+    batch: int = 1
+    server: str | None = None
+    prepare: Callable[[Rows], object] = lambda _: None
+    order: Uniform = random.SystemRandom().random
+    spread: Uniform = random.SystemRandom().random
+    done: Round = field(default_factory=Round)
+    _health: CollectorHealth = field(default_factory=CollectorHealth)
+    _failures: Failures = field(default_factory=dict)
+
+    def run(self) -> Round:
+        """Deliver what is due, and return the result."""
+        allowed = self.permit()
+        if allowed is None:
+            return self.done
+        with self.state.transaction() as rows:
+            self.prepare(rows)
+            if self.server is not None:
+                switch_collector(rows, self.server, self.metrics, self.covers)
+            taken = self._take(rows)
+        while taken:
+            if self._is_over(allowed):
+                with self.state.transaction() as rows:
+                    _give_back(rows, taken)
+                break
+            taken = self._process(taken, allowed)
+        return self.done
+
+    def _is_over(self, allowed: object) -> bool:
+        return self.until - time.monotonic() < LEAST or self.permit() != allowed
+
+    def _take(self, rows: Rows) -> list[OutboxRow]:
+        """Lease what is due, in random order."""
+        self._health, taken = take_due(rows, self.clock(), self.at_once, self.lease, self.spread)
+        metrics = {row.metric for row in taken}
+        self._failures = {name: CollectorHealth.of(rows, name).failures for name in metrics}
+        return sorted(taken, key=lambda _: self.order())
+
+    def _process(self, taken: list[OutboxRow], allowed: object) -> list[OutboxRow]:
+        """Send a batch and save the decisions; return what is left of the rows taken, or the next ones."""
+        batch, rest, now = taken[: self.batch], taken[self.batch :], self.clock()
+        decisions = {
+            row.id: decide_before_sending(row, self.metrics.get(row.metric), now, self.covers) for row in batch
+        }
+        asked = [row for row in batch if decisions[row.id] is None]
+        failures = {COLLECTOR: self._health.failures} | dict(self._failures)
+        answers = self.send(asked, now, failures, lambda: self.permit() == allowed) if asked else {}
+        refused = {row.metric for row in asked if row.id in answers and answers[row.id].of_metric}
+        stopped = any(row.id not in answers and row.metric not in refused for row in asked) or any(
+            decision.resume is not None and not decision.of_metric for decision in answers.values()
+        )
+        untried = [row for row in rest if stopped or row.metric in refused]
+        with self.state.transaction() as rows:
+            self._save(rows, asked, answers)
+            for row in batch:
+                decision = answers.get(row.id) or decisions[row.id]
+                if decision is None:
+                    untried.append(row)
+                else:
+                    save_decision(rows, row, decision, tried=row.id in answers)
+                    self._count(rows, row, decision)
+            _give_back(rows, untried)
+            rest = [] if stopped else [row for row in rest if row.metric not in refused]
+            return rest or ([] if stopped or self._is_over(allowed) else self._take(rows))
+
+    def _save(self, rows: Rows, asked: Sequence[OutboxRow], answers: Mapping[int, Decision]) -> None:
+        """Save the health of the collector and of each metric that was sent: a failure where there was one."""
+        by_metric: dict[str, Decision] = {}
+        for row in asked:
+            if row.id in answers and (row.metric not in by_metric or by_metric[row.metric].resume is None):
+                by_metric[row.metric] = answers[row.id]
+        if by_metric:
+            self._health = save_health(rows, self._health, by_metric, self.clock())
+
+    def _count(self, rows: Rows, row: OutboxRow, decision: Decision) -> None:
+        self.done = self.done.after(decision)
+        metric = self.metrics.get(row.metric)
+        if decision.state is RowState.SENT and metric is not None:
+            rows.remember(f"sent {row.metric}", metric.period.number(self.clock()))
+
+
+def _give_back(rows: Rows, untried: Sequence[OutboxRow]) -> None:
+    """End the lease of rows that were not tried: they wait as before."""
+    for row in untried:
+        rows.outbox.postpone(row.id, row.due, row.attempts, row.answer)
+
+
+def decide_before_sending(row: OutboxRow, metric: Metric | None, now: float, covers: Covers) -> Decision | None:
+    """Return the decision on a row that is not sent now: it is too late, or no consent covers it; else None."""
+    decision = decide_locally(row, metric, now)
+    if decision is None and metric is not None and not covers(metric):
+        return Decision(RowState.WAITING, NOT_ASKED, now + HELD)
+    return decision
+
+
+def save_decision(rows: Rows, row: OutboxRow, decision: Decision, *, tried: bool) -> None:
+    """Save the decision on a row; a row that ended meanwhile, because consent was withdrawn, does not change.
+
+    Parameters
+    ----------
+    tried
+        Whether its bytes were sent.
+    """
+    if tried and decision.answer == "duplicate" and not row.attempts:
+        rows.remember(COPIED, 1)  # this state never sent it, so another copy of the state did
+    rows.outbox.postpone(row.id, decision.due, row.attempts + tried, decision.answer)
+    if decision.state is not RowState.WAITING and rows.outbox.finish(row.id, decision.state, decision.answer):
+        rows.count("sent" if decision.state is RowState.SENT else f"dropped: {decision.answer}")
