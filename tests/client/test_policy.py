@@ -288,7 +288,7 @@ def test_a_choice_that_cannot_be_kept_at_all_is_obeyed_by_this_client(tmp_path, 
         with pytest.raises(ConsentError, match="Read-only"):
             client.consent(choice)
         assert client.record("colour", "red") is Outcome.OFF
-        assert client._permit() is None
+        assert client._permission.sends() is None
     client.consent("on")
     assert client.record("colour", "red") is Outcome.RECORDED
 

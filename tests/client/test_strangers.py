@@ -149,7 +149,7 @@ def test_a_refusal_that_names_other_batches_is_not_of_this_one(became: Any) -> N
 @pytest.fixture
 def warnings(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Any:
     """The lines of this test's warnings, as if the process had given none before."""
-    monkeypatch.setattr(sender, "_warn_once", WarnsOnce(logging.getLogger("overstory.client")))
+    monkeypatch.setattr(sender, "_warn_once", WarnsOnce())
     caplog.set_level(logging.WARNING, "overstory.client")
     return lambda: [record.getMessage() for record in caplog.records]
 

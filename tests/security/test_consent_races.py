@@ -93,5 +93,5 @@ def test_a_gateway_asks_for_consent_before_every_request(tmp_path):
             rows.outbox.add(made.batch, "meter", period, made.body, due=0.0, state=RowState.WAITING)
     sink = CollectorSink("http://collector.example", transport)
     assert sink.most_uploads >= AT_ONCE
-    dispatch(state, REGISTRY, sink, device._permit, 20_000.0 * DAY + 2 * AT_ONCE * DAY, lease=0.0)
+    dispatch(state, REGISTRY, sink, device._permission.sends, 20_000.0 * DAY + 2 * AT_ONCE * DAY, lease=0.0)
     assert len(asked) == 1

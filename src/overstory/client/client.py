@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import logging
 import os
 import sys
 import threading
@@ -17,23 +16,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from overstory.client.consent.consent import Choice, Consent, choose
+from overstory.client import settings
+from overstory.client.consent.consent import Choice, Consent
 from overstory.client.consent.permission import Permission
 from overstory.client.consent.policy import UNASKED, EffectiveChoice, PermissionSources
-from overstory.client.errors import ConsentError, Fault, StateError
+from overstory.client.errors import Fault, StateError
 from overstory.client.outcomes import MADE, Flushed, Outcome, WarnsOnce
-from overstory.client.settings import (
-    WEEK,
-    Background,
-    load,
-    seconds,
-    warn_of_mistake,
-    warn_of_unfit,
-    warn_of_unknown,
-)
 from overstory.client.state.fork_guard import watch
 from overstory.client.state.paths import StatePaths, check_app, policy_file, state_folder
 from overstory.client.upload.uploader import UNENCRYPTED, Uploader, unencrypted_host
@@ -49,9 +39,6 @@ if TYPE_CHECKING:
     from overstory.client.upload.delivery import Round
     from overstory.client.upload.http import Transport
     from overstory.protocol.metrics import MetricRegistry
-
-_log: Final = logging.getLogger("overstory.client")
-_log.addHandler(logging.NullHandler())  # a program that sets up no logging is not written to
 
 
 class Client:
@@ -73,7 +60,7 @@ class Client:
     clock
         The time of day, in unix seconds.
     end_clock
-        The time by which a metric is over and its key destroyed, where `clock` follows something else than the day.
+        The time by which a metric ends and its key is destroyed, where `clock` follows something else than the day.
     environ
         The environment to be honoured: the process's, unless given.
     policy
@@ -83,14 +70,14 @@ class Client:
     interval
         Seconds between the thread's rounds.
     spread
-        A report is sent after a random delay of at most so many seconds, which hides when it was recorded; unless
-        given, the metric's period, six hours at most. 0 is for tests and demonstrations.
+        The longest random delay before a report is sent, in seconds, which hides when it was recorded; None: the
+        metric's period, six hours at most. 0 is for tests and demonstrations.
     transport
         How requests travel, instead of over HTTP.
     bounds
         How large the outbox may grow.
     exit_timeout
-        For how many seconds at most the exit of the program waits for other processes that hold the state.
+        Upper bound in seconds for which the exit of the program waits for other processes that hold the state.
     strict
         Whether `record` raises ParameterError for a metric that the registry does not list and for a value outside its
         domain, whatever the person chose: for tests and development.
@@ -136,24 +123,24 @@ class Client:
         exit_timeout: float = 1.0,
         strict: bool = False,
     ) -> None:
-        self.app, self.registry = check_app(app), load(registry)
+        self.app, self.registry = check_app(app), settings.load(registry)
         environ = os.environ if environ is None else environ
         self.paths = StatePaths(Path(state) if state is not None else state_folder(app, environ))
         self._uploader = None if server is None else Uploader(server, token, transport, clock, environ)
         self._clock, self._end_clock, self._bounds = clock, end_clock or clock, bounds
-        self._spread = None if spread is None else seconds("spread", spread, 0.0, WEEK)
-        interval = seconds("interval", interval, 0.01, WEEK)
-        self._background = Background(self, interval) if background else None
-        self._sources = PermissionSources(
-            self.paths, environ, Path(policy) if policy is not None else policy_file(environ)
-        )
+        self._spread = None if spread is None else settings.seconds("spread", spread, 0.0, settings.WEEK)
+        interval = settings.seconds("interval", interval, 0.01, settings.WEEK)
+        self._background = settings.Background(self, interval) if background else None
+        policy = policy_file(environ) if policy is None else Path(policy)
+        self._sources = PermissionSources(self.paths, environ, policy)
         self._permission = self.permission(server)
-        self._warn, self._strict = WarnsOnce(_log), strict
-        self._unencrypted = unencrypted_host(server)
-        if self._unencrypted is not None:
-            self._warn("clear", UNENCRYPTED, self._unencrypted)
-        self._exit_timeout = seconds("exit_timeout", exit_timeout, 0.0, 60.0)
-        self._closed = self._refused = self._introduced = False
+        self._warn, self._strict = WarnsOnce(), strict
+        host = unencrypted_host(server)
+        self._notes = () if host is None else (UNENCRYPTED % host,)
+        for note in self._notes:
+            self._warn("clear", "%s", note)
+        self._exit_timeout = settings.seconds("exit_timeout", exit_timeout, 0.0, 60.0)
+        self._closed = self._introduced = False
         self._session: Session | None = None  # None before anything was recorded or went wrong
         self._starting, self._process = threading.Lock(), os.getpid()
         watch(self)
@@ -167,9 +154,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # --- what a program calls -------------------------------------------------------------------------------------
@@ -198,7 +183,7 @@ class Client:
             When the client is strict and the metric is not listed, or the value is outside its domain.
         """
         if self._strict or sys.flags.dev_mode:
-            warn_of_mistake(self._warn, self.registry, metric, value, strict=self._strict)
+            settings.warn_of_mistake(self._warn, self.registry, metric, value, strict=self._strict)
         try:
             return self._record(metric, value)
         except StateError as error:
@@ -217,7 +202,7 @@ class Client:
         Parameters
         ----------
         timeout
-            Seconds for all of it, at most.
+            Upper bound in seconds for writing and sending together.
         """
         written: Mapping[str, int] = {}
         sent: Round | None = None
@@ -226,7 +211,10 @@ class Client:
             self._notice_fork()
             if self._session is not None:
                 written = self._session.flush(self._sources, max(timeout, 0.0))
-            sent = self._deliver(until - time.monotonic())
+            consent = self._permission.sends()
+            if self._uploader is not None and consent is not None and self.paths.database.exists():
+                left = until - time.monotonic()
+                sent = self._uploader.deliver(self._state(), self.registry, self._permission, consent, seconds=left)
             if self.paths.database.exists():
                 self._begun().retire_hourly()
         except StateError as error:
@@ -247,8 +235,7 @@ class Client:
             effective, now = self._sources.now(), self._clock()
             server = self._permission.server
             status = read_status(self.paths, self.registry, effective, now=now, server=server, **memory)
-            host = self._unencrypted
-            return status if host is None else replace(status, notes=(*status.notes, UNENCRYPTED % host))
+            return replace(status, notes=(*status.notes, *self._notes))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is told
             problem = memory.get("problem") or str(error)
             return Status(effective, {}, self.paths.folder, memory.get("pending", 0), problem=problem)
@@ -270,15 +257,10 @@ class Client:
         ConsentError, StateError
             When it cannot be kept. After an "off" or a "local" that cannot, this client records nothing all the same.
         """
-        try:
-            today = datetime.fromtimestamp(self._clock(), UTC).date()
-            made = choose(self.paths, self.registry, choice, today, server=self._permission.server, moved=moved)
-        except (ConsentError, StateError):
-            self._refused = self._refused or choice != Choice.ON
-            raise
-        self._refused = False
+        today = datetime.fromtimestamp(self._clock(), UTC).date()
+        consent = self._permission.choose(self.paths, choice, today, moved=moved)
         self._introduce()
-        return made
+        return consent
 
     def close(self, timeout: float = 5.0) -> None:
         """Flush, and end the background thread; never raises. A closed client records nothing."""
@@ -307,16 +289,14 @@ class Client:
             return Outcome.CLOSED
         metric = self.registry.metrics.get(name) if isinstance(name, str) else None
         if metric is None:
-            warn_of_unknown(self._warn, self.registry)
+            settings.warn_of_unknown(self._warn, self.registry)
             return Outcome.UNKNOWN
         allowed = self._sources.now()
-        consent = allowed.consent
         if not self._introduced and (allowed.choice is not Choice.OFF or allowed.cause == UNASKED):
             self._introduce()
-        if allowed.choice is Choice.OFF or self._refused:
-            return Outcome.NOT_ASKED if allowed.cause == UNASKED else Outcome.OFF
-        if consent is None or not self._permission.covers(consent, metric):
-            return Outcome.NOT_ASKED
+        refusal = self._permission.refusal(metric, allowed)
+        if refusal is not None:
+            return refusal
         self._notice_fork()
         try:
             outcome = (self._session or self._begun()).record(metric, value, self._clock(), allowed)
@@ -324,7 +304,7 @@ class Client:
             self._warn(f"period {metric.id}", "%s: this time has no period; set the clock right", metric.id)
             return Outcome.PAST
         if outcome is Outcome.UNFIT:
-            warn_of_unfit(self._warn, metric.id)
+            settings.warn_of_unfit(self._warn, metric.id)
         if outcome in MADE and self._background is not None:
             self._background.wake()
         return outcome
@@ -351,21 +331,6 @@ class Client:
         from overstory.client.state.state import State
 
         return State(self.paths, bounds=self._bounds)
-
-    # --- sending --------------------------------------------------------------------------------------------------
-
-    def _deliver(self, seconds: float) -> Round | None:
-        """Send what is due, if anything may be sent."""
-        consent = self._permit()
-        if consent is None or self._uploader is None or not self.paths.database.exists():
-            return None
-        return self._uploader.deliver(
-            self._state(), self.registry, self._permission, consent, self._permit, seconds=seconds
-        )
-
-    def _permit(self) -> Consent | None:
-        """Return the choice that allows sending, None when nothing does."""
-        return None if self._refused else self._permission.sends()
 
     # --- forks, the end of the program, and errors ----------------------------------------------------------------
 

@@ -87,19 +87,21 @@ class Flushed:
 
 MOST_WARNINGS: Final = 100
 
+_log: Final = logging.getLogger("overstory.client")
+_log.addHandler(logging.NullHandler())  # a program that sets up no logging is not written to
+
 
 class WarnsOnce:
     """Warns once about each thing, up to a limit; in development mode also through `warnings`."""
 
-    def __init__(self, log: logging.Logger) -> None:
-        self._log = log
+    def __init__(self) -> None:
         self._warned: set[str] = set()
 
     def __call__(self, about: str, message: str, *details: object) -> None:
         """Warn, unless it was done before."""
         if about not in self._warned and len(self._warned) < MOST_WARNINGS:
             self._warned.add(about)
-            self._log.warning(message, *details)
+            _log.warning(message, *details)
             if sys.flags.dev_mode:
                 with suppress(UserWarning):  # where warnings are errors: only a strict client raises
                     warnings.warn(message % details, stacklevel=_frames_of_ours())

@@ -6,11 +6,16 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from overstory.client.consent.consent import Choice, Consent, origin, pin, pinned
-from overstory.client.errors import StateError
+from overstory.client.consent.consent import Choice, Consent, choose, origin, pin, pinned
+from overstory.client.consent.policy import UNASKED
+from overstory.client.errors import ConsentError, StateError
+from overstory.client.outcomes import Outcome
 
 if TYPE_CHECKING:
-    from overstory.client.consent.policy import PermissionSources
+    from datetime import date
+
+    from overstory.client.consent.policy import EffectiveChoice, PermissionSources
+    from overstory.client.state.paths import StatePaths
     from overstory.client.state.state import Rows, State
     from overstory.protocol.metrics import Metric, MetricRegistry
 
@@ -29,19 +34,28 @@ class Permission:
     ----------
     server
         Scheme, host and port of the collector.
+    revoked
+        Whether an "off" or a "local" could not be written.
     """
 
     def __init__(
         self, sources: PermissionSources, registry: MetricRegistry, server: str | None, state: Callable[[], State]
     ) -> None:
         self._sources, self._registry, self._state = sources, registry, state
-        self.server = None if server is None else origin(server)
+        self.server, self.revoked = None if server is None else origin(server), False
         # The id of a choice that names no collector, and the first collector under it; None where there is none yet.
         self._first: tuple[str, str | None] | None = None
         self._covered: dict[str, tuple[Consent, Metric]] = {}  # the very choice and metric that were compared last
 
     def __repr__(self) -> str:
         return f"Permission({self.server!r})"
+
+    def refusal(self, metric: Metric, allowed: EffectiveChoice) -> Outcome | None:
+        """Return why a metric may not be recorded; None where it may."""
+        if allowed.choice is Choice.OFF or self.revoked:
+            return Outcome.NOT_ASKED if allowed.cause == UNASKED else Outcome.OFF
+        consent = allowed.consent
+        return None if consent is not None and self.covers(consent, metric) else Outcome.NOT_ASKED
 
     def covers(self, consent: Consent, metric: Metric) -> bool:
         """Whether a choice covers this metric as it is now, and the collector of its reports."""
@@ -55,10 +69,20 @@ class Permission:
             self._covered[metric.id] = consent, metric
         return covered
 
+    def choose(self, paths: StatePaths, choice: Choice | str, today: date, *, moved: bool) -> Consent:
+        """Make the person's choice, see `choose`; nothing is recorded or sent after one for less that failed."""
+        try:
+            consent = choose(paths, self._registry, choice, today, server=self.server, moved=moved)
+        except (ConsentError, StateError):
+            self.revoked = self.revoked or choice != Choice.ON
+            raise
+        self.revoked = False
+        return consent
+
     def sends(self) -> Consent | None:
         """Return the choice that allows sending at this moment; None when nothing does."""
         allowed = self._sources.now()
-        return allowed.consent if allowed.choice is Choice.ON else None
+        return allowed.consent if allowed.choice is Choice.ON and not self.revoked else None
 
     def may_send(self, metric: Metric) -> bool:
         """Whether reports of a metric may leave at this moment."""

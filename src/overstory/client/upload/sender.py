@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -136,4 +135,4 @@ def warn(decision: Decision, server: str) -> None:
         _warn_once(decision.answer, "%s refuses (%s): %s; %s", server, reason, reason.detail.rstrip("."), ends)
 
 
-_warn_once: Final = WarnsOnce(logging.getLogger("overstory.client"))
+_warn_once: Final = WarnsOnce()

@@ -55,19 +55,10 @@ class Uploader:
         registry: MetricRegistry,
         permission: Permission,
         consent: Consent,
-        permit: Callable[[], Consent | None],
         *,
         seconds: float,
     ) -> Round | None:
-        """Send what is due within a time limit; None where another thread is sending.
-
-        Parameters
-        ----------
-        consent
-            The choice that allows it now.
-        permit
-            Returns the choice that allows it later in the round.
-        """
+        """Send what is due under a consent, within a time limit; None where another thread is sending."""
         if not self._sending.acquire(blocking=False):
             return None
         from overstory.client.upload.http import http_transport
@@ -80,7 +71,7 @@ class Uploader:
         try:
             transport = self._transport or http_transport(self._environ)
             sender = ReportSender(self._server, transport, self._token, clock=self._clock)
-            covers = permission.may_send
+            permit, covers = permission.sends, permission.may_send
             return sender.deliver(state, registry, seconds=seconds, permit=permit, covers=covers, prepare=prepare)
         finally:
             self._sending.release()
