@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import pytest
 
 from overstory.cli.analysis.demo import OPTIONS, _command
-from overstory.presentation.figures import VARIABLES
+from overstory.presentation.svg import VARIABLES
 from support.running import within
 
 SMALL = ["--reports", "20000", "--states", "5", "--k", "32", "--cohorts", "4"]

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from overstory.client import StateError
 from overstory.client.consent.consent import Choice
-from overstory.client.person.document import Heading, KeyValues, Paragraph, Table, View, build
+from overstory.client.person.document import View, build
 from overstory.client.person.explanation import MOST_CANDIDATES, Inference, explain, infer, read_value
-from overstory.client.person.render import as_text
 from overstory.client.person.report_bytes import annotate, bit_string, matches, payload_words, report_in
 from overstory.client.person.status import read_status
 from overstory.client.person.view import infer_all, view_metrics
@@ -23,6 +22,8 @@ from overstory.client.state.outbox import OutboxRow, RowState
 from overstory.client.state.paths import StatePaths
 from overstory.client.state.state import State
 from overstory.client.upload.http import Response
+from overstory.presentation.document import Heading, KeyValues, Paragraph, Table
+from overstory.presentation.render_text import Layout, as_text
 from overstory.privacy.attacks.posterior import posterior
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.errors import ParameterError, WireError
@@ -467,15 +468,16 @@ def test_nothing_told_can_steer_a_terminal(text: str, width: int) -> None:
         Heading(2, text),
         Paragraph(text),
         KeyValues(((text, text),)),
-        Table(text, ("a", text), ((text, text),), frozenset({text})),
-        Table(text, ("bytes", "what", "meaning"), ((text, text, text),), frozenset({"bytes"})),
+        Table.of_cells(text, ("a", text), [(text, text)], code=(text,)),
+        Table.of_cells(text, ("bytes", "what", "meaning"), [(text, text, text)], code=("bytes",), fold="open"),
     ]
-    assert all(c.isprintable() or c == "\n" for c in as_text(blocks, width))
+    assert all(c.isprintable() or c == "\n" for c in as_text(blocks, Layout(width)))
 
 
 def test_bytes_are_shown_whole_however_long() -> None:
     raw = "0123456789abcdef" * 40
-    said = as_text([Table("c", ("bytes", "what", "meaning"), ((raw, "w", "m"),), frozenset({"bytes"}))])
+    report = Table.of_cells("c", ("bytes", "what", "meaning"), [(raw, "w", "m")], code=("bytes",), fold="open")
+    said = as_text([report])
     assert raw in said.replace("\n", "").replace(" ", "")
     assert max(map(len, said.splitlines())) <= 100
 
@@ -492,9 +494,9 @@ def test_what_is_inferred_names_how_many_values_are_shown_and_adds_up_the_rest(t
         if isinstance(one, Table) and one.caption.startswith("From the newest")
     ]
     assert grid.caption == "From the newest report alone: the 5 likeliest of 8 values"
-    assert [row[0] for row in grid.rows][-1] == "the other 3"
-    assert [row[1] for row in grid.rows] == ["12.5%"] * 5 + ["37.5%"]
-    assert sum(float(row[2].rstrip("%")) for row in grid.rows) == pytest.approx(100, abs=0.5)
+    assert [row[0] for row in grid.cells()][-1] == "the other 3"
+    assert [row[1] for row in grid.cells()] == ["12.5%"] * 5 + ["37.5%"]
+    assert sum(float(row[2].rstrip("%")) for row in grid.cells()) == pytest.approx(100, abs=0.5)
     text = " ".join(text_of(look(client, eight)).split())
     assert "method noise in two steps: once for each value, and again for each report (l-grr)" in text
     assert "(by chance, not necessarily yours)" in text

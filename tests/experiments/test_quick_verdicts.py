@@ -17,6 +17,7 @@ from overstory.experiments.page import row, section
 from overstory.experiments.registry import EXPERIMENTS
 from overstory.experiments.study import Context
 from overstory.presentation import figures
+from overstory.presentation.svg import VARIABLES
 from support.contract_statistics import FALSE_ALARM
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "results.md"
@@ -124,7 +125,7 @@ def test_nothing_differs_without_a_reason_and_the_page_of_results_is_fresh(name)
     assert len(set(names)) == len(names)
     assert all(figure.name.startswith(name) and figure.alt and figure.caption for figure in result.figures)
     for figure in result.figures:  # what the page does not colour would be black on black where it is dark
-        assert set(re.findall(r"#[0-9a-f]{6}\b", figure.svg)) <= set(figures.VARIABLES)
+        assert set(re.findall(r"#[0-9a-f]{6}\b", figure.svg)) <= set(VARIABLES)
         assert all("fill: #" in style for style in re.findall(r'<text style="([^"]*)"', figure.svg))
     assert differences(sections()[name], result) == [], AGAIN
 

@@ -39,7 +39,7 @@ def choose(choice: str, context: CommandContext, args: argparse.Namespace) -> in
     today = datetime.now(UTC).date()
     asked = None if choice == "off" else asked_of(context, server, today)
     if asked and not args.json:
-        from overstory.client.person.render import as_text
+        from overstory.presentation.render_text import as_text
 
         context.out.write(as_text(question(asked)))
         context.say("")
@@ -185,7 +185,8 @@ def _with_note(context: CommandContext, status: Status) -> Status:
 def show_all(found: Mapping[str, CommandContext], args: argparse.Namespace, out: TextIO) -> int:
     """Run `status` for all applications: a line each, and what is wrong with any of them."""
     from overstory.client.person.status import read_status
-    from overstory.presentation.streams import printable
+    from overstory.presentation.document import Lines, Paragraph, Table
+    from overstory.presentation.render_text import UNFOLDED, as_text
 
     read = {
         name: _with_note(context, read_status(context.paths, context.registry, context.effective, now=time.time()))
@@ -198,21 +199,19 @@ def show_all(found: Mapping[str, CommandContext], args: argparse.Namespace, out:
     if not read:
         out.write("no application of yours has a state here: nothing is recorded, and nothing is sent\n")
         return 0
-    rows = [("application", "now", "waiting", "sent", "because of")]
-    rows += [(name, *status.row()) for name, status in read.items()]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    for row, status in zip(rows, (None, *read.values()), strict=True):
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
-        out.write(f"{printable('  '.join((*cells, row[-1])))}\n")
-        out.writelines(f"  {printable(line)}\n" for line in (() if status is None else status.troubles()))
-    out.write("\nmore about one: status --app NAME; all of them off: off --all\n")
+    headings = ("application", "now", "waiting", "sent", "because of")
+    table = Table.of_cells("", headings, [(name, *status.row()) for name, status in read.items()], left=headings)
+    troubles = [f"{name}: {line}" for name, status in read.items() for line in status.troubles()]
+    more = "more about one: status --app NAME; all of them off: off --all"
+    out.write(as_text([table, *([Lines(*troubles)] if troubles else []), Paragraph(more)], UNFOLDED))
     return 0
 
 
 def show_view(context: CommandContext, args: argparse.Namespace) -> int:
     """Run `view`: in the terminal, as JSON, into a file, or as a page until Ctrl-C."""
     from overstory.client.person.document import build
-    from overstory.client.person.render import as_page, as_text
+    from overstory.presentation.render_html import as_page
+    from overstory.presentation.render_text import as_text
 
     if sum(map(bool, (args.json, args.html, args.web))) > 1:
         raise ParameterError("--json, --html and --web are three ways to show it: give one")
@@ -222,7 +221,7 @@ def show_view(context: CommandContext, args: argparse.Namespace) -> int:
     if args.web:
         return _serve(context, args)
     if args.html:
-        Path(args.html).write_text(as_page(build(view, reports=args.reports)), encoding="utf-8")
+        Path(args.html).write_text(as_page(build(view, reports=args.reports), contents=True), encoding="utf-8")
         context.say(f"written: {args.html}")
     elif args.json:
         from overstory.client.person.view_json import view_json
@@ -266,10 +265,13 @@ def _named(context: CommandContext, text: str) -> tuple[Any, str]:
 
 def _serve(context: CommandContext, args: argparse.Namespace) -> int:
     from overstory.client.person.document import build
-    from overstory.client.person.render import as_page
     from overstory.client.person.server import LocalPage
+    from overstory.presentation.render_html import as_page
 
-    with LocalPage(lambda: as_page(build(_read_view(context, args.explain), reports=args.reports))) as server:
+    def page() -> str:
+        return as_page(build(_read_view(context, args.explain), reports=args.reports), contents=True)
+
+    with LocalPage(page) as server:
         context.say(f"{server.url} (for this machine alone, until Ctrl-C)")
         context.out.flush()
         try:

@@ -1,16 +1,17 @@
-"""Builds the view of a device as blocks, which the terminal and the page both render."""
+"""Builds the view of a device as a document, for the terminal and for a page."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from overstory.client.budget import Spent
 from overstory.client.person.explanation import Explanation, Inference
 from overstory.client.person.status import Status
 from overstory.client.person.view import MetricView, ReportView
+from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph, Table
 from overstory.privacy.attacks.linkability import linkability
 from overstory.privacy.registry.page import how_many_values, how_often
 from overstory.privacy.registry.totals import TotalCost
@@ -18,48 +19,6 @@ from overstory.privacy.text import plural, share
 from overstory.protocol.metrics import Metric
 
 PERIODS_SHOWN: Final = 30
-
-
-@dataclass(frozen=True)
-class Heading:
-    """A heading of level 1 to 3."""
-
-    level: int
-    text: str
-
-
-@dataclass(frozen=True)
-class Paragraph:
-    """A paragraph."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class KeyValues:
-    """Names and their values."""
-
-    pairs: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table; the columns whose names are in `code` hold bits or bytes."""
-
-    caption: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    code: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
-class Costs:
-    """Epsilons, each on one line with its condition."""
-
-    pairs: tuple[tuple[str, str], ...]
-
-
-Block = Heading | Paragraph | KeyValues | Table | Costs
 
 
 @dataclass(frozen=True)
@@ -75,8 +34,7 @@ class View:
 def build(view: View, *, reports: int) -> Iterator[Block]:
     """Return the blocks of a device's view, with the bytes of at most `reports` reports per metric."""
     yield Heading(1, f"What {view.app or 'this program'} sends from this device")
-    for line in view.status.words():
-        yield Paragraph(line)
+    yield Lines(*view.status.words())
     for explained in view.explained:
         yield from _explained(explained)
     for shown in view.metrics:
@@ -181,7 +139,7 @@ def _responses(shown: MetricView) -> Iterator[Block]:
     )
     rows = ((str(r.number), r.bits, r.words, str(r.reports), str(r.kept)) for r in shown.responses)
     columns = ("response", "bits", "in words", "reports", "kept on this device")
-    yield Table("The permanent responses of this device", columns, tuple(rows), frozenset({"bits"}))
+    yield _table("The permanent responses of this device", columns, tuple(rows), code=("bits",))
 
 
 def _reports(shown: MetricView, most: int) -> Iterator[Block]:
@@ -190,17 +148,29 @@ def _reports(shown: MetricView, most: int) -> Iterator[Block]:
     yield Heading(3, f"Exactly what was or will be sent: {shown.id}")
     if len(shown.reports) > most:
         yield Paragraph(f"The newest {most} of {len(shown.reports)} reports that are kept to be shown.")
-    for report in reversed(shown.reports[max(len(shown.reports) - most, 0) :]):
-        yield _report(report)
+    newest = shown.reports[max(len(shown.reports) - most, 0) :]
+    for number, report in enumerate(reversed(newest)):
+        yield _report(report, "closed" if number else "open")
 
 
-def _report(report: ReportView) -> Table:
+def _report(report: ReportView, fold: Literal["open", "closed"]) -> Table:
     origin = "" if report.response is None else f", from permanent response {report.response}"
     caption = f"The report for {report.period} {report.detail}: {len(report.body)} bytes{origin}"
     rows = tuple((part.raw.hex(), part.name, part.meaning) for part in report.parts)
     if report.bits:
         rows += ((report.bits, "report", "the same bits, bit 0 first"),)
-    return Table(caption, ("bytes", "what", "meaning"), rows, frozenset({"bytes"}))
+    return _table(caption, ("bytes", "what", "meaning"), rows, code=("bytes",), fold=fold)
+
+
+def _table(
+    caption: str,
+    headings: tuple[str, ...],
+    rows: tuple[tuple[str, ...], ...],
+    *,
+    code: tuple[str, ...] = (),
+    fold: Literal["", "open", "closed"] = "",
+) -> Table:
+    return Table.of_cells(caption, headings, rows, left=headings, code=code, fold=fold)
 
 
 def _inferred(shown: MetricView) -> Iterator[Block]:
@@ -230,7 +200,7 @@ def _inference(caption: str, found: Inference | str) -> Iterator[Block]:
         together += f": the {len(rows)} likeliest of {found.candidates} values"
         rest = 1 - math.fsum(belief.probability for belief in found.beliefs)
         rows += ((f"the other {left}", share(left * found.prior), share(max(rest, 0.0))),)
-    yield Table(caption + together, ("value", "before", "after"), rows)
+    yield _table(caption + together, ("value", "before", "after"), rows)
     yield Paragraph(
         f"Before: any of {found.candidates} values, all alike. After: the likeliest is {found.moved:.2f} times as "
         f"likely as before. What is promised of any two values: {found.promise}."
@@ -240,10 +210,10 @@ def _inference(caption: str, found: Inference | str) -> Iterator[Block]:
 def _spent(spent: Spent) -> Iterator[Block]:
     yield Heading(3, f"Privacy spent: {spent.metric}" if spent.reports else f"Privacy, planned: {spent.metric}")
     yield KeyValues((("reports queued", str(spent.reports)), ("distinct values", str(spent.distinct))))
-    yield Costs(tuple(spent.cost.pairs()))
+    yield KeyValues(tuple(spent.cost.pairs()), "lines")
 
 
 def _together(totals: Iterable[TotalCost]) -> Iterator[Block]:
     for total in totals:
         yield Heading(3, f"Together: {total.about}")
-        yield Costs(tuple(total.pairs()))
+        yield KeyValues(tuple(total.pairs()), "lines")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from overstory.client.budget import Budget, budget
 from overstory.client.consent.consent import Choice, Consent, origin, pinned, read_consent
 from overstory.client.errors import ConsentError, StateError
-from overstory.client.person.document import Block, Costs, Heading, KeyValues, Paragraph
 from overstory.client.state.state import State
+from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
 from overstory.privacy.attacks.linkability import linkability
 from overstory.privacy.registry.cost import CostLine, MetricCost, metric_cost
 from overstory.privacy.registry.page import how_many_values, how_often
@@ -98,13 +98,12 @@ def question(asked: Asked) -> Iterator[Block]:
         yield Paragraph(_spoken(asked.costs[name]))
         end = asked.ends.get(name)
         lines = () if end is None else ((end.amount, f"{end.words} (one {_each(metric)} until {metric.expires})"),)
-        yield Costs((*asked.costs[name].pairs(), *lines))
+        yield KeyValues((*asked.costs[name].pairs(), *lines), "lines")
     for total in asked.totals if len(asked.registry) > 1 else ():
         yield Heading(3, f"Together: {total.about}")
-        yield Costs(tuple(total.pairs()))
+        yield KeyValues(tuple(total.pairs()), "lines")
     yield Heading(3, "Budget, and where reports go")
-    for sentence in _ending(asked):
-        yield Paragraph(sentence)
+    yield Lines(*_ending(asked))
 
 
 def _changed(asked: Asked, name: str) -> Iterator[Block]:

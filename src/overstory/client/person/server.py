@@ -10,7 +10,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
-from overstory.client.person.render import POLICY
+from overstory.presentation.render_html import POLICY
 from overstory.protocol.errors import OverstoryError
 
 HEADERS: Final = {
