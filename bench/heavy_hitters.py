@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 
 from overstory.discovery import Integers, bitwise, discover, find, prefix_extension, simulate
-from overstory.discovery.plans import DICTIONARY, Group, Plan, PrefixPlan
-from overstory.discovery.questions import Question, build
+from overstory.discovery.detection import exact_p_values, frequencies_of
+from overstory.discovery.plans import DICTIONARY, Group, Plan, PrefixPlan, Question, build
 from overstory.discovery.simulation import support_counts
-from overstory.discovery.support_tests import exact_p_values, frequencies_of
 
 TOP = 32
 EPSILONS = (1.0, 2.0, 4.0)

@@ -13,7 +13,7 @@ from overstory.discovery import (
     prefix_extension,
     simulate,
 )
-from overstory.discovery.limits import smallest_found
+from overstory.discovery.detection import smallest_found
 from overstory.protocol.errors import ParameterError
 
 PLANS = {

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from overstory.discovery import Integers, Strings
 from overstory.discovery.codes import are_values, byte_strings, distinct, extensions, prefixes, rows_of, values_of
-from overstory.discovery.questions import prefix_bytes
+from overstory.discovery.plans import prefix_bytes
 from overstory.protocol.errors import ParameterError
 
 SHORT = st.binary(max_size=6)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from overstory.discovery import Integers, Strings, bitwise, discover, find, prefix_extension, simulate
-from overstory.discovery.search import extend
+from overstory.discovery.heavy_hitters import extend
 from support.populations import score, zipf
 
 VALUES = zipf(200_000, 20_000, seed=1, bits=32)
@@ -63,7 +63,7 @@ def test_losing_the_best_fails_the_check(monkeypatch):
         kept = extend(question, batch, parents, 4 * keep, domain)
         return type(kept)(kept.rows[keep:], kept.supports[keep:], kept.tried, kept.total)
 
-    monkeypatch.setattr("overstory.discovery.search.extend", upside_down)
+    monkeypatch.setattr("overstory.discovery.heavy_hitters.extend", upside_down)
     assert not is_good(searched(prefix_extension(epsilon=4.0, domain=DOMAIN, beam=64)))
 
 

@@ -9,10 +9,9 @@ from scipy.stats import binom, binomtest, chi2
 from overstory.analysis.reports import ReportBatch
 from overstory.discovery import Integers, bitwise, discover, find, prefix_extension, simulate
 from overstory.discovery.codes import buckets_of, rows_of
-from overstory.discovery.limits import null_error
+from overstory.discovery.detection import adjusted, counts_of, exact_p_values, needed_support, null_error
 from overstory.discovery.plans import thresholds
 from overstory.discovery.simulation import respond, support_counts
-from overstory.discovery.support_tests import adjusted, counts_of, exact_p_values, needed_support
 from overstory.protocol.mechanisms.registry import mechanism
 from support.populations import zipf
 

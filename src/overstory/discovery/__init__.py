@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from overstory._lazy import lazy_names
 from overstory.discovery.device import Answer, Device
 from overstory.discovery.domains import Domain, Integers, Strings
-from overstory.discovery.limits import detectable_frequency
 from overstory.discovery.plans import BitPlan, Plan, PrefixPlan
 from overstory.discovery.protocols import bitwise, discover, prefix_extension
 
 if TYPE_CHECKING:
+    from overstory.discovery.detection import detectable_frequency
     from overstory.discovery.heavy_hitters import find
     from overstory.discovery.result import Discovered
     from overstory.discovery.simulation import gather, simulate
@@ -42,6 +42,7 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "Discovered": "discovery.result",
+        "detectable_frequency": "discovery.detection",
         "find": "discovery.heavy_hitters",
         "gather": "discovery.simulation",
         "simulate": "discovery.simulation",

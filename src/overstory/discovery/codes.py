@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.discovery.domains import END, Domain, Integers, Strings
-from overstory.discovery.questions import Question, prefix_bytes
+from overstory.discovery.plans import Question, prefix_bytes
 from overstory.protocol.encodings.hashing import OverstoryV1
 from overstory.protocol.errors import ParameterError
 
@@ -110,7 +110,7 @@ def values_of(domain: Domain, rows: Rows) -> list[Any]:
 
 
 def buckets_of(rows: Rows, key: str, buckets: int) -> NDArray[np.int64]:
-    """Return the bucket of each code: `overstory.discovery.questions.bucket` of many, for a power of two."""
+    """Return the bucket of each code: `overstory.discovery.plans.bucket` of many, for a power of two."""
     from overstory.kernels.hash.bloom import digest64
 
     offsets = np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1]

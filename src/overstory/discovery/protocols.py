@@ -7,8 +7,20 @@ from statistics import NormalDist
 from typing import Any, Final
 
 from overstory.discovery.domains import Domain, Integers
-from overstory.discovery.plans import DICTIONARY, BitPlan, Group, PrefixPlan, codes_of, thresholds
-from overstory.discovery.questions import KEYED, BitQuestion, OracleChoice, Question, build, symbols_for
+from overstory.discovery.plans import (
+    DICTIONARY,
+    KEYED,
+    BitPlan,
+    BitQuestion,
+    Group,
+    OracleChoice,
+    PrefixPlan,
+    Question,
+    build,
+    codes_of,
+    symbols_for,
+    thresholds,
+)
 from overstory.protocol.encodings.base import check_count
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.calibration import check_epsilon

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +19,15 @@ from overstory.analysis.selection import (
     normal_reach,
     people_variance,
 )
-from overstory.discovery import result_table
+from overstory.analysis.tables import output
 from overstory.discovery.plans import Plan
+from overstory.presentation.document import Column, Table
 from overstory.presentation.formats import finite
+from overstory.presentation.render_data import csv_lines
+from overstory.presentation.render_text import UNFOLDED, as_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from typing import TextIO
 
 F64 = NDArray[np.float64]
@@ -190,8 +195,9 @@ class Discovered:
         }
 
     def rows(self, *, everything: bool = False, level: float = 0.95) -> list[dict[str, Any]]:
-        """Return a dictionary per detected value, or per kept one."""
-        return result_table.rows(self, everything=everything, level=level)
+        """Return a dictionary per detected value, or per kept one: as of any estimate, and the value's source."""
+        both = zip(output.rows(self, None, level), self.sources, strict=True)
+        return [{**row, "source": source} for row, source in both if everything or row["detected"]]
 
     def to_json(self, *, everything: bool = False) -> dict[str, Any]:
         """Return `summary` and, under ``estimates``, `rows`."""
@@ -199,15 +205,22 @@ class Discovered:
 
     def table(self, *, everything: bool = False) -> str:
         """Return a plain-text table, most frequent first."""
-        return result_table.table(self, everything=everything)
+        return as_text([discovery_table(self.rows(everything=everything))], UNFOLDED).rstrip("\n")
 
     def to_csv(self, target: str | PathLike[str] | TextIO, *, everything: bool = True) -> None:
-        """Write a row for each kept value, with a header."""
-        result_table.write_csv(self, target, everything=everything)
+        """Write a row for each kept value, with a header: the columns of results.csv, and the value's source."""
+        if isinstance(target, str | PathLike):
+            with Path(target).open("w", encoding="utf-8", newline="") as file:
+                self.to_csv(file, everything=everything)
+            return
+        detected = self.detected()
+        records = zip(self.order().tolist(), output.records(self), strict=True)
+        chosen = ((*record, self.sources[place]) for place, record in records if everything or detected[place])
+        target.writelines(csv_lines((*output.CSV, Column("source")), chosen))
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the search: what each level kept, over its cut, and what was detected. Returns the axes."""
-        return result_table.plot(self, ax)
+        return plot_search(self, ax)
 
     def plot_values(self, ax: Any = None, limit: int | None = None) -> Any:
         """Draw the most frequent values with their 95% intervals, as an `Estimate` does. Returns the axes.
@@ -220,7 +233,7 @@ class Discovered:
             The most values that are drawn; all that were detected unless given, up to 100. The title names what is
             left out.
         """
-        return result_table.plot_values(self, ax, limit)
+        return output.plot(self, ax, rows_drawn(self) if limit is None else limit)
 
 
 def nothing(plan: Plan, alpha: float, correction: Correction, note: str) -> Discovered:
@@ -243,3 +256,44 @@ def nothing(plan: Plan, alpha: float, correction: Correction, note: str) -> Disc
         epsilon=plan.epsilon,
         notes=(note,),
     )
+
+
+def discovery_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return rows of a discovery as a table: as of any estimate, and what found each value."""
+    return output.estimate_table(rows, last=(Column("source", "found by", is_left=True),))
+
+
+MOST: Final = 100
+"""Rows of a picture; beyond them its title says how many are left out."""
+FEW: Final = 10
+"""Values that are drawn where none, or hardly any, was detected."""
+
+
+def rows_drawn(found: Discovered) -> int:
+    """Return how many values a picture shows: all that were detected, as far as there is room."""
+    return min(max(int(np.count_nonzero(found.detected())), FEW), MOST)
+
+
+def plot_search(found: Discovered, ax: Any) -> Any:
+    """Draw each level's kept estimates as dots, its cut as a dash, and the detected values as rings at the end."""
+    if ax is None:
+        from matplotlib import pyplot as plt
+
+        ax = plt.gca()
+    for at, (level, kept) in enumerate(zip(found.levels, found.tree, strict=True)):
+        spread = at + np.linspace(-0.3, 0.3, max(kept.size, 1))[: kept.size]
+        ax.scatter(spread, np.sort(kept)[::-1], s=5, color="C0", alpha=0.5, label="kept" if not at else None)
+        ax.hlines(level.cut, at - 0.35, at + 0.35, color="C3", linewidth=1, label="cut" if not at else None)
+    chosen = found.detected()
+    if chosen.any():
+        end = np.full(int(chosen.sum()), float(len(found.levels)))
+        ax.scatter(end, found.frequencies[chosen], s=20, facecolors="none", edgecolors="C2", label="detected")
+    names = [level.name for level in found.levels]
+    places = [float(at) for at in range(len(names))]
+    if chosen.any():
+        places, names = [*places, float(len(found.levels))], [*names, "detected"]
+    ax.set_xticks(places, names, rotation=45, parse_math=False)
+    ax.set_ylabel("estimated frequency")
+    if found.levels:
+        ax.legend()
+    return ax

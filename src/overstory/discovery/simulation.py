@@ -19,8 +19,7 @@ from overstory.analysis.support.simulation import Rng, SimulatedDevices, generat
 from overstory.analysis.support.symbols import LinearSupport
 from overstory.discovery.codes import Rows, buckets_of, byte_strings, distinct, names_of, prefixes
 from overstory.discovery.device import Answer
-from overstory.discovery.plans import DICTIONARY, Plan
-from overstory.discovery.questions import ELSEWHERE, BitQuestion, Question, prefix_bytes
+from overstory.discovery.plans import DICTIONARY, ELSEWHERE, BitQuestion, Plan, Question, prefix_bytes
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism, Report
 

@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _blocks(discovered: Discovered, plan: PrefixPlan) -> Iterator[Block]:
     """Return the detected values, and what must be known to read them."""
-    from overstory.discovery.result_table import discovery_table
+    from overstory.discovery.result import discovery_table
     from overstory.presentation.document import Lines, Paragraph
 
     rows = discovered.rows()
@@ -120,7 +120,7 @@ def _draw(found: Discovered, path: str) -> None:
     """Draw the search, and the detected values with their intervals."""
     from overstory.analysis.tables.output import plot_height
     from overstory.cli.picture import picture
-    from overstory.discovery.result_table import rows_drawn
+    from overstory.discovery.result import rows_drawn
 
     with picture(path, width=14, height=max(5.0, plot_height(found, rows_drawn(found)))) as figure:
         search, values = figure.subplots(1, 2)

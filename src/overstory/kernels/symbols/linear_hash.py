@@ -28,7 +28,7 @@ AT_ONCE = 1 << 16  # devices whose matrices are written out together
 
 
 def masks_of(seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U64:
-    """Return every seed's matrix: `overstory.discovery.linear_hash.rows` of many.
+    """Return every seed's matrix: `overstory.protocol.encodings.symbols.matrix_rows` of many.
 
     Parameters
     ----------
