@@ -209,7 +209,7 @@ def test_a_difference_has_error_interval_p_and_q():
     low, high = both.confidence_interval()
     assert np.allclose(high - low, 2 * 1.959964 * expected)
     assert both.p_values[0] == pytest.approx(1.0)
-    assert both.notes == ("2 value(s) stand in one of the estimates alone and are not compared",)
+    assert both.notes == ("2 value(s) occur in only one of the estimates and are not compared",)
     told = json.loads(json.dumps(both.to_json(), allow_nan=False))
     assert [row["value"] for row in told["differences"]] == ["c", "b"]
     assert (told["interval"], told["reports"]) == ("population", [1_000, 2_000])
@@ -238,7 +238,7 @@ def test_what_one_collection_does_not_know_is_unknown():
 def test_bad_arguments_are_refused():
     with pytest.raises(ParameterError, match="no value in common"):
         difference(estimate([1.0, 2.0, 3.0]), _only("x"))
-    with pytest.raises(ParameterError, match="stands twice"):
+    with pytest.raises(ParameterError, match="lists a value twice"):
         difference(estimate([1.0, 2.0, 3.0]), _only("a", "a"))
     with pytest.raises(ParameterError, match="interval_kind = 'both': choose one of reports, population"):
         estimate([1.0, 2.0, 3.0], interval_kind="both")

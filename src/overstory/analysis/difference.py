@@ -188,17 +188,19 @@ def difference(a: Estimate, b: Estimate, *, interval_kind: IntervalKind = "popul
     population [0.1] [0.0161]
     reports [0.1] [0.0035]
     """
-    names = [[str(value) for value in one.values] for one in (a, b)]
-    if any(len(set(one)) < len(one) for one in names):
-        raise ParameterError("a value stands twice in one of the estimates: they cannot be matched by value")
+    names = [[str(value) for value in estimate.values] for estimate in (a, b)]
+    if any(len(set(listed)) < len(listed) for listed in names):
+        raise ParameterError("one of the estimates lists a value twice: values cannot be matched")
     place = {value: index for index, value in enumerate(names[1])}
     first = [index for index, value in enumerate(names[0]) if value in place]
     if not first:
         raise ParameterError("the two estimates have no value in common")
     second = [place[names[0][index]] for index in first]
     left = len(names[0]) + len(names[1]) - 2 * len(first)
-    notes = (f"{left:,} value(s) stand in one of the estimates alone and are not compared",) if left else ()
-    errors = (one.errors(interval_kind)[index] / max(one.num_reports, 1) for one, index in ((a, first), (b, second)))
+    notes = (f"{left:,} value(s) occur in only one of the estimates and are not compared",) if left else ()
+    # Two independent collections: Var (f - g) = Var f + Var g.
+    chosen = ((a, first), (b, second))
+    errors = (estimate.errors(interval_kind)[rows] / max(estimate.num_reports, 1) for estimate, rows in chosen)
     return Difference(
         values=[names[0][index] for index in first],
         differences=a.raw_frequencies[first] - b.raw_frequencies[second],

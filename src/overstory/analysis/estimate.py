@@ -246,9 +246,11 @@ def debias(
     if len(values) != counts.num_bits:
         raise ParameterError(f"{len(values)} values, but reports of {counts.num_bits} bits")
     reports = counts.num_reports
+    # E c = t p* + (n - t) q*, solved for t.
     raw = (counts.ones.sum(axis=0) - reports * q_star) / (p_star - q_star)
-    held = np.clip(raw, 0, reports)
-    noise = support_noise(held, reports - held, p_star, q_star) + shared.excess(held, reports - held)
+    # Var c at the possible count nearest to the estimate; a device's further reports add what they share.
+    holders = np.clip(raw, 0, reports)
+    noise = support_noise(holders, reports - holders, p_star, q_star) + shared.excess(holders, reports - holders)
     errors = np.sqrt(noise) / abs(p_star - q_star)
     notes = shared.note if reports else ("there are no reports: nothing can be said",)
     if not reports:

@@ -38,9 +38,9 @@ INTERVAL_KINDS: Final[Mapping[IntervalKind, str]] = MappingProxyType(
 
 def z_values(raw: F64, standard_errors: F64) -> F64:
     """Return estimate over standard error; 0 where nothing is known, infinite where nothing is uncertain."""
-    known = np.isfinite(standard_errors)
-    exact = known & (standard_errors == 0.0)
-    z = np.divide(raw, standard_errors, out=np.zeros_like(raw), where=known & ~exact)
+    finite = np.isfinite(standard_errors)
+    exact = finite & (standard_errors == 0.0)
+    z = np.divide(raw, standard_errors, out=np.zeros_like(raw), where=finite & ~exact)
     return np.asarray(np.where(exact & (raw != 0.0), np.copysign(np.inf, raw), z))
 
 
@@ -94,6 +94,7 @@ def adjusted_p_values(p_values: F64, correction: Correction, share: float = 1.0)
         return np.asarray(np.minimum(p_values * p_values.size, 1.0))
     if correction != "fdr":
         raise ParameterError(f"correction must be fdr or bonferroni, not {correction!r}")
+    # Benjamini and Hochberg: q_(i) = min over j >= i of share M p_(j) / j.
     order = np.argsort(p_values)
     ranks = np.arange(1, p_values.size + 1)
     steps = share * p_values.size * p_values[order] / ranks
@@ -106,6 +107,7 @@ def adjusted_p_values(p_values: F64, correction: Correction, share: float = 1.0)
 
 def step_up(p_values: F64, rate: float) -> NDArray[np.intp]:
     """Return the indices that Benjamini and Hochberg's rule admits at a rate, looking only at p-values up to it."""
+    # The largest k with p_(k) <= rate k / M; every p-value up to p_(k) passes.
     small = np.flatnonzero(p_values <= rate)
     ordered = np.sort(p_values[small])
     passed = np.flatnonzero(ordered * p_values.size <= rate * np.arange(1, small.size + 1))
@@ -251,6 +253,7 @@ def _continued_fraction(a: float, x: float) -> float:
     over, under = 1e300, 1 / below
     fraction = under
     for step in range(1, 1_000_000):
+        # Lentz: numerators and denominators of the convergents enter as two ratios, which cannot overflow.
         numerator = step * (a - step)
         below += 2
         under = 1 / (numerator * under + below)

@@ -86,10 +86,11 @@ def frequency_variance(
         raise ParameterError(f"give a positive number of reports and a share, not {num_reports} and {frequency}")
     encoding = mechanism.encoding
     load, sampling = supporting(mechanism, frequency)
+    # (u p* (1 - p*) + (1 - u) q* (1 - q*)) / (p* - q*)^2, and what sampling adds, over the reports that inform.
     information = encoding.asked * encoding.information(num_candidates)
-    kept, raised = float(mechanism.p_star), float(mechanism.q_star)
-    noise = support_noise(load, 1 - load, kept, raised)
-    alone = (noise / (kept - raised) ** 2 + sampling) / (information * num_reports)
+    p_star, q_star = float(mechanism.p_star), float(mechanism.q_star)
+    noise = support_noise(load, 1 - load, p_star, q_star)
+    alone = (noise / (p_star - q_star) ** 2 + sampling) / (information * num_reports)
     return _by_seed(encoding, alone, num_reports, frequency, num_candidates) if encoding.uneven else alone
 
 
@@ -103,6 +104,7 @@ def _by_seed(
     alike.
     """
     values = encoding.domain_size or num_candidates or 0
+    # 1 / (1 / s + 1 / n) cells in place of s where reports are few, each with g - 1 independent counts.
     counts = encoding.num_seeds * num_reports / (encoding.num_seeds + num_reports) * (encoding.hash_range - 1)
     if encoding.can_be_fitted(values, counts / (encoding.hash_range - 1)):
         return alone / (1 - values / counts)
@@ -228,11 +230,11 @@ def repeated_note(per_device: float) -> tuple[str, ...]:
     """Return what is supposed about devices that report several times; nothing for one report each."""
     if per_device == 1:
         return ()
-    said = (
+    note = (
         f"a device is taken to have sent {per_device:g} reports of one value that did not change (mean over reports): "
         "standard errors count what they share, and are too large where values changed"
     )
-    return (said,)
+    return (note,)
 
 
 def clustering(mechanism: Mechanism, per_device: float = 1.0) -> Clustering:
@@ -250,6 +252,7 @@ def clustering(mechanism: Mechanism, per_device: float = 1.0) -> Clustering:
     >>> clustering(mechanism("basic-rappor", domain_size=4, f=0.5, p=0.5, q=0.75)).own  # .75 * .25 * .25**2
     0.01171875
     """
+    # Var E[report | permanent] = y (1 - y) s^2.
     *drawn, span = mechanism.permanent_support
     own, other = (y * (1 - y) * span * span for y in drawn)
     return Clustering(per_device, own, other)
@@ -281,9 +284,10 @@ def design_effect(mechanism: Mechanism, per_device: float, frequency: float = 0.
     if not 0 <= frequency <= 1:
         raise ParameterError(f"a frequency is a share, 0 to 1, not {frequency}")
     shared, (load, sampling) = clustering(mechanism, per_device), supporting(mechanism, frequency)
-    kept, raised = float(mechanism.p_star), float(mechanism.q_star)
-    noise = support_noise(load, 1 - load, kept, raised)
-    sampled = sampling * (kept - raised) ** 2
+    # (V + (R - 1) C + R S) / (V + S), S being the sampling of positions, which all reports of a device share.
+    p_star, q_star = float(mechanism.p_star), float(mechanism.q_star)
+    noise = support_noise(load, 1 - load, p_star, q_star)
+    sampled = sampling * (p_star - q_star) ** 2
     return (noise + shared.excess(load, 1 - load) + per_device * sampled) / (noise + sampled)
 
 

@@ -34,11 +34,13 @@ MOST_STEPS: Final = 1 << 16
 
 def fit_lasso(model: LinearModel) -> Fit:
     """Pick by Lasso, then fit the picked by least squares; the others are 0 with unknown uncertainty."""
+    # The Lasso weighs all rows alike: one noise, the root mean square over the rows that hold reports.
     used = model.weights > 0
     candidates = model.candidates
     response = np.where(used, model.response, 0.0)
     noise = float(np.sqrt((1.0 / model.weights[used]).mean()))
     coefficients = lasso(candidates, response, penalty(candidates, noise))
+    # At most half as many candidates as rows, or no degree of freedom is left to judge them by.
     picked = np.flatnonzero(coefficients)
     most = max(1, (model.used_rows - 1) // 2)
     notes: tuple[str, ...] = ()
@@ -140,6 +142,7 @@ def _least_squares(model: LinearModel, picked: NDArray[np.intp], notes: tuple[st
     inverted = _inverse(gram(candidates, used.astype(np.float64), picked))
     f = inverted @ moment
     raw[picked] = f
+    # s^2 = ||y - X f||^2 / (rows - picked); the channel's own noise where no degree of freedom is left.
     degrees = max(int(used.sum()) - picked.size, 0)
     residuals = (model.response - predict(candidates, raw))[used]
     noise = float((1.0 / model.weights[used]).mean())

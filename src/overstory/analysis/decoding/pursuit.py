@@ -202,10 +202,10 @@ def _test_all(columns: _Columns, background: _Background) -> tuple[F64, F64]:
         basis = (model.weights[:, None] * centred) @ np.linalg.cholesky(background.covariance)
         explained = squared_lengths(model.candidates, basis, model.fill * basis.sum(axis=0))
     own = columns.lengths - explained
-    told = own > DEPENDENT * columns.lengths
+    distinct = own > DEPENDENT * columns.lengths
     # f_s = x~_s'W r / x~_s'W x~_s and Var = phi / x~_s'W x~_s, x~_s being the part orthogonal to S.
-    raw = np.divide(_scores(model, background), own, out=np.zeros_like(own), where=told)
-    variances = np.divide(1.0, own, out=np.full_like(own, np.inf), where=told)
+    raw = np.divide(_scores(model, background), own, out=np.zeros_like(own), where=distinct)
+    variances = np.divide(1.0, own, out=np.full_like(own, np.inf), where=distinct)
     raw[members], variances[members] = background.coefficients, np.diag(background.covariance)
     return raw, variances
 

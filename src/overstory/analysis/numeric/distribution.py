@@ -148,11 +148,15 @@ def transition_table(channel: WindowChannel, cells: NDArray[np.int64], num_bins:
     >>> transition_table(WindowChannel(2, 1, Fraction(1, 2)), np.array([0, 1, 2]), 2).tolist()
     [[0.75, 0.25], [0.25, 0.75]]
     """
+    # The edges of the bins, in positions; one may lie within a position.
     positions = np.arange(num_bins + 1) * (channel.num_positions / num_bins)
     starts: F64 = cells[:, None].astype(np.float64)
     ends: F64 = positions[None, :].astype(np.float64)
+    # The integral of r(b - s) - r(b - s - W) over positions s up to each edge of a bin: its difference over a bucket
+    # and over a bin, divided by the bin's width, is the mean overlap of the window with the bucket.
     covered: F64 = _ramp_integral(starts, ends) - _ramp_integral(starts - channel.window, ends)
     overlap = np.diff(np.diff(covered, axis=0), axis=1) / np.diff(positions)[None, :]
+    # With probability alpha the report is uniform over the window of W cells, else over all cells.
     alpha = float(channel.alpha)
     return np.asarray(overlap * (alpha / channel.window) + np.diff(cells)[:, None] * float(channel.outside))
 
@@ -165,8 +169,9 @@ def _ramp_integral(corner: F64, end: F64) -> F64:
 
 
 def _triangular(count: F64) -> F64:
-    held = np.maximum(count, 0.0)
-    return np.asarray(held * (held + 1) / 2)
+    """Return 1 + 2 + ... + count, the sum of r over a run of positions; 0 below 0."""
+    positive = np.maximum(count, 0.0)
+    return np.asarray(positive * (positive + 1) / 2)
 
 
 Method = Literal["em", "ems"]
@@ -193,8 +198,8 @@ class SquareWaveOracle:
     >>> oracle = SquareWaveOracle(SquareWave(1.0))
     >>> rng = np.random.default_rng(1)
     >>> counts = oracle.accumulate(oracle.simulate(rng.beta(2, 5, 100_000), rng))
-    >>> found = oracle.estimate(counts, num_bins=20)
-    >>> abs(found.mean - 2 / 7) < 0.01, abs(found.quantile(0.5) - 0.2644) < 0.02
+    >>> learned = oracle.estimate(counts, num_bins=20)
+    >>> abs(learned.mean - 2 / 7) < 0.01, abs(learned.quantile(0.5) - 0.2644) < 0.02
     (True, True)
     """
 
@@ -256,17 +261,18 @@ class SquareWaveOracle:
             raise ParameterError(f"num_bins = {num_bins!r}: give a whole number from 2 to {self.cells.size - 1}")
         if counts.ones.shape != (1, self.cells.size - 1):
             raise ParameterError(f"these counts have shape {counts.ones.shape}, not (1, {self.cells.size - 1})")
+        # P(bucket | bin), inverted by maximum likelihood: the counts of the buckets are one multinomial.
         table = transition_table(self.randomizer.channel, self.cells, num_bins)
         observed, gain = counts.ones[0], GAIN[method] if tolerance is None else tolerance
-        found = expectation_maximization(observed, table, tolerance=gain, smooth=method == "ems")
+        mixture = expectation_maximization(observed, table, tolerance=gain, smooth=method == "ems")
         domain = self.randomizer.domain
         return Distribution(
             edges=np.linspace(domain.minimum, domain.maximum, num_bins + 1),
-            shares=found.shares,
+            shares=mixture.shares,
             method=method,
             num_reports=counts.num_reports,
-            iterations=found.iterations,
+            iterations=mixture.iterations,
             observed=observed,
-            expected=table @ found.shares * counts.num_reports,
-            notes=() if found.converged else ("stopped at the limit on steps",),
+            expected=table @ mixture.shares * counts.num_reports,
+            notes=() if mixture.converged else ("stopped at the limit on steps",),
         )

@@ -115,8 +115,8 @@ class MeanOracle:
     >>> from overstory.protocol.numeric import Hybrid
     >>> oracle = MeanOracle(Hybrid(1.0))
     >>> rng = np.random.default_rng(1)
-    >>> found = oracle.estimate(oracle.accumulate(oracle.simulate(rng.uniform(-1, 0, 100_000), rng)))
-    >>> round(found.standard_error, 4), abs(found.value + 0.5) < 4 * found.standard_error
+    >>> mean = oracle.estimate(oracle.accumulate(oracle.simulate(rng.uniform(-1, 0, 100_000), rng)))
+    >>> round(mean.standard_error, 4), abs(mean.value + 0.5) < 4 * mean.standard_error
     (0.0066, True)
     """
 
@@ -157,10 +157,13 @@ class MeanOracle:
         affine = self._affine()
         if len(affine) != len(sums.counts) or not sums.num_reports:
             raise ParameterError(f"these are not sums of reports of {self.randomizer.name}, or of none")
+        # Of each branch: number n, sum s and sum of squares q of payloads x, which debias to a + b x.
         columns = list(zip(affine, sums.counts, sums.totals, sums.squares, strict=True))
         number = sums.num_reports
+        # sum (a + b x) = a n + b s, and sum (a + b x)^2 = a^2 n + 2 a b s + b^2 q; as fractions, nothing is rounded.
         total = sum((a * n + b * s for (a, b), n, s, _ in columns), Fraction(0))
         squares = sum((a * a * n + 2 * a * b * s + b * b * q for (a, b), n, s, q in columns), Fraction(0))
+        # The sample variance (sum of squares - total^2 / n) / (n - 1), over n for the mean.
         variance = (squares - total * total / number) / (number * (number - 1)) if number > 1 else math.inf
         domain = self.randomizer.domain
         return MeanEstimate(float(total / number), math.sqrt(float(variance)), number, (domain.minimum, domain.maximum))
@@ -184,5 +187,6 @@ def as_payloads(reports: ArrayLike | Iterable[Report], bound: int) -> NDArray[np
 
 def _sum_of_squares(payloads: NDArray[np.int64]) -> int:
     """Exactly, where the squares themselves would not fit 64 bits."""
+    # x = 2^S h + l, so sum x^2 = 2^2S sum h^2 + 2^(S + 1) sum h l + sum l^2.
     high, low = payloads >> SPLIT, payloads & ((1 << SPLIT) - 1)
     return (int(high @ high) << 2 * SPLIT) + (int(high @ low) << SPLIT + 1) + int(low @ low)

@@ -57,10 +57,11 @@ class ConsistentTree:
     @cached_property
     def variances(self) -> tuple[F64, ...]:
         """Variance of each node's z, by level."""
-        found = [np.full(self.tree.domain_size, self.level_variances[-1])]
+        by_level = [np.full(self.tree.domain_size, self.level_variances[-1])]
         for level in range(self.tree.num_levels - 1, 0, -1):
-            found.insert(0, 1 / (1 / self.level_variances[level - 1] + 1 / self._sums(found[0])))
-        return tuple(found)
+            # Var z = 1 / (1 / s + 1 / V): two independent estimates, weighted by their inverse variances.
+            by_level.insert(0, 1 / (1 / self.level_variances[level - 1] + 1 / self._sums(by_level[0])))
+        return tuple(by_level)
 
     @cached_property
     def _child_variances(self) -> tuple[F64, ...]:
@@ -69,10 +70,12 @@ class ConsistentTree:
 
     def consistent(self, own: Sequence[F64]) -> list[F64]:
         """Return consistent shares of all nodes, by level: parents are the sums of their children, the root is 1."""
+        # Up: z = w own + (1 - w) (sum of the children's z), w = Var z / s.
         raised = [own[-1]]
         for level in range(self.tree.num_levels - 1, 0, -1):
             weight = self.variances[level - 1] / self.level_variances[level - 1]
             raised.insert(0, weight * own[level - 1] + (1 - weight) * self._sums(raised[0]))
+        # Down: what the children's sum misses of the parent is divided among them by their variances.
         parents = np.ones(1)
         for level, below in enumerate(raised):
             missing = (parents - self._sums(below)) / self._child_variances[level]
@@ -89,14 +92,16 @@ class ConsistentTree:
         """
         slopes = [((np.arange(self.tree.domain_size) >= start) & (np.arange(self.tree.domain_size) < stop)) * 1.0]
         for level in range(self.tree.num_levels - 1, -1, -1):
+            # A parent's b: the children's, weighted with their variances.
             below = self._sums(slopes[0] * self.variances[level])
             slopes.insert(0, below / self._child_variances[level])
-        shared, found = np.zeros(1), []
+        shared, by_level = np.zeros(1), []
         for level, spread in enumerate(self.variances):
+            # Covariance with a child: (its variance / V) (the parent's) + its variance (its b - the parent's b).
             upper = shared / self._child_variances[level] - slopes[level]
             shared = spread * (self._spread(upper, spread.size) + slopes[level + 1])
-            found.append(np.asarray(shared / self.level_variances[level]))
-        return float(slopes[0][0]), found
+            by_level.append(np.asarray(shared / self.level_variances[level]))
+        return float(slopes[0][0]), by_level
 
     def _sums(self, nodes: F64) -> F64:
         """Add up each parent's children."""
@@ -195,9 +200,9 @@ class RangeEstimate:
         """
         if not 0 < share < 1:
             raise ParameterError(f"a quantile is asked for by a share between 0 and 1, not {share}")
-        found = self._first(share)
-        reach = normal_reach(level) * math.sqrt(self._variance(0, found + 1))
-        return found, self._first(share - reach), self._first(share + reach)
+        symbol = self._first(share)
+        reach = normal_reach(level) * math.sqrt(self._variance(0, symbol + 1))
+        return symbol, self._first(share - reach), self._first(share + reach)
 
     def _first(self, share: float) -> int:
         rising = np.maximum.accumulate(self.cumulated[1:])
@@ -209,10 +214,12 @@ class RangeEstimate:
         total, reports = 0.0, sum(self.level_reports)
         for level, oracle in enumerate(self.oracle.oracles):
             weight, shares, mine = weights[level], self.levels[level], self.level_reports[level]
-            held = np.asarray(np.clip(shares, 0.0, 1.0), np.float64)
+            # The noise of sum w_i f_i: an oracle's variance is linear in the share that is truly there.
+            true = np.asarray(np.clip(shares, 0.0, 1.0), np.float64)
             nobody, everybody = oracle.variance(mine, 0.0), oracle.variance(mine, 1.0)
-            noise = weight**2 @ (nobody + held * (everybody - nobody))
-            luck = max(float(weight**2 @ held - (weight @ held) ** 2), 0.0) * (1 - mine / reports) / mine
+            noise = weight**2 @ (nobody + true * (everybody - nobody))
+            # Var w of a person, over n_l of n people: (sum w^2 f - (sum w f)^2) (1 - n_l / n) / n_l.
+            luck = max(float(weight**2 @ true - (weight @ true) ** 2), 0.0) * (1 - mine / reports) / mine
             total += float(noise + luck)
         return total
 
@@ -231,8 +238,8 @@ class RangeOracle:
     >>> oracle = RangeOracle(RangeRandomizer(64, 1.0))
     >>> rng = np.random.default_rng(1)
     >>> counts = oracle.accumulate(oracle.simulate(rng.integers(0, 64, 200_000), rng))
-    >>> found = oracle.estimate(counts).range(16, 48)
-    >>> abs(found.value - 0.5) < 4 * found.standard_error, found.standard_error < 0.01
+    >>> half = oracle.estimate(counts).range(16, 48)
+    >>> abs(half.value - 0.5) < 4 * half.standard_error, half.standard_error < 0.01
     (True, True)
     """
 
@@ -278,11 +285,11 @@ class RangeOracle:
         ParameterError
             When a level has no reports.
         """
-        found = [oracle.estimate(level) for oracle, level in zip(self.oracles, counts, strict=True)]
-        reports = tuple(estimate.num_reports for estimate in found)
+        estimates = [oracle.estimate(level) for oracle, level in zip(self.oracles, counts, strict=True)]
+        reports = tuple(estimate.num_reports for estimate in estimates)
         if not all(reports):
             raise ParameterError(f"every level needs a report; by level there are {', '.join(map(str, reports))}")
-        raw = tuple(estimate.raw_frequencies for estimate in found)
+        raw = tuple(estimate.raw_frequencies for estimate in estimates)
         # The weights are those of absent nodes: they must not depend on the reports, or the estimate is biased.
         noise = tuple(oracle.variance(mine) for oracle, mine in zip(self.oracles, reports, strict=True))
         consistent = ConsistentTree(self.randomizer.tree, noise)

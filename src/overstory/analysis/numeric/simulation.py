@@ -52,12 +52,13 @@ def positions(randomizer: NumericRandomizer, values: ArrayLike) -> Payloads:
     clamped = np.clip(given, domain.minimum, domain.maximum)
     last = randomizer.position(domain.maximum)  # resolution - 1 where positions are pieces, resolution where points
     steps = (clamped - domain.minimum) / domain.width * randomizer.resolution + (last - randomizer.resolution + 1) / 2
-    found = np.minimum(np.floor(steps).astype(np.int64), last)
+    places = np.minimum(np.floor(steps).astype(np.int64), last)
+    # Rounding moves `steps` by about the machine's precision times this scale: near an edge the device's code decides.
     scale = 1 + max(abs(domain.minimum), abs(domain.maximum)) / domain.width
     near = np.abs(steps - np.rint(steps)) < 1e-14 * scale * randomizer.resolution
     exact, where = np.unique(clamped[near], return_inverse=True)
-    found[near] = np.array([randomizer.position(value) for value in exact.tolist()], np.int64)[where]
-    return found
+    places[near] = np.array([randomizer.position(value) for value in exact.tolist()], np.int64)[where]
+    return places
 
 
 def _draw(randomizer: NumericRandomizer, places: Payloads, rng: np.random.Generator) -> Payloads:

@@ -6,7 +6,7 @@ Where it applies. The likelihood needs the channel, not only the estimate:
 - one-hot bits (SUE, OUE, RAPPOR without hashing, the thesis's mechanisms): each bit's count is taken as a binomial of
   its own, which it is when people are drawn independently; only what the bits of one person have in common is left out;
 - any other support counts (OLH, subset selection): the same formula is a composite likelihood, right in the mean;
-- any table P(output | symbol) at all: `postprocess_mixture.expectation_maximization` (IBU, Agrawal and Aggarwal 2001).
+- any table P(output | symbol) at all: `expectation_maximization` (IBU, Agrawal and Aggarwal 2001).
 
 For the first two the maximum has one unknown, the Lagrange multiplier of "sums to one", and no iteration over shares.
 
@@ -84,6 +84,7 @@ def likeliest_of_symbols(supports: F64, num_reports: int, p_star: float, q_star:
     _check(supports, num_reports)
 
     def shares(multiplier: float) -> F64:
+        # Stationary where c / u = m, u = q + (p - q) f.
         return np.asarray(np.maximum(supports / multiplier - q_star, 0.0) / (p_star - q_star))
 
     return _sums_to_one(shares, 0.0, supports.size * float(num_reports) / p_star)
@@ -103,11 +104,13 @@ def likeliest_of_bits(supports: F64, num_reports: int, p_star: float, q_star: fl
     _check(supports, num_reports)
 
     def shares(multiplier: float) -> F64:
+        # u = ((n + m) - root) / (2 m), written as 2 c / ((n + m) + root) where the difference would cancel.
         middle = num_reports + multiplier
         root = np.sqrt(np.maximum(middle**2 - 4 * multiplier * supports, 0.0))
         set_share = 2 * supports / (middle + root) if middle > 0 else (middle - root) / (2 * multiplier)
         return np.asarray(np.maximum(set_share - q_star, 0.0) / (p_star - q_star))
 
+    # Double until the multiplier lies between the ends: shares sum to 1 or more at the low one, to 1 or less above.
     reach = 2.0 * num_reports
     while shares(-reach).sum() < 1:
         reach *= 2
@@ -129,8 +132,8 @@ def _sums_to_one(shares: Callable[[float], F64], low: float, high: float) -> F64
             low = middle
         else:
             high = middle
-    found = shares(high)
-    return np.asarray(found / found.sum())
+    likeliest = shares(high)
+    return np.asarray(likeliest / likeliest.sum())
 
 
 MOST_ITERATIONS = 100_000
@@ -183,8 +186,8 @@ def expectation_maximization(
 
     Examples
     --------
-    >>> found = expectation_maximization([70, 30], [[0.75, 0.25], [0.25, 0.75]])
-    >>> found.shares.round(3).tolist(), found.shortfall < 0.1
+    >>> mixture = expectation_maximization([70, 30], [[0.75, 0.25], [0.25, 0.75]])
+    >>> mixture.shares.round(3).tolist(), mixture.shortfall < 0.1
     ([0.9, 0.1], True)
     """
     seen, channel = _checked(counts, table)
@@ -192,6 +195,7 @@ def expectation_maximization(
     shares = np.full(channel.shape[1], 1.0 / channel.shape[1])
     before = -np.inf
     for iteration in range(most_iterations + 1):
+        # L(f) = sum c_i log(A f)_i, and its slope A'(c / A f).
         expected = channel @ shares
         likelihood = float(seen @ np.log(expected))
         slope = channel.T @ (seen / expected)
@@ -199,6 +203,7 @@ def expectation_maximization(
         if finished or iteration == most_iterations:
             break
         before = likelihood
+        # Expectation and maximization in one: f_j <- f_j slope_j / n, which never lowers L.
         shares = shares * slope / total
         if smooth:
             shares = smoothed(shares)
@@ -226,7 +231,7 @@ def _checked(counts: ArrayLike, table: ArrayLike) -> tuple[F64, F64]:
         raise ParameterError("a table's columns are P(output | symbol): not negative, each of sum 1")
     if (seen < 0).any() or not seen.any():
         raise ParameterError("counts must not be negative, and some must be positive")
-    held = seen > 0
-    if not channel[held].any(axis=1).all():
+    occurs = seen > 0
+    if not channel[occurs].any(axis=1).all():
         raise ParameterError("an output was seen that no symbol can give: the counts are another channel's")
-    return seen[held], channel[held]
+    return seen[occurs], channel[occurs]

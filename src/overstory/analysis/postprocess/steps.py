@@ -68,11 +68,11 @@ class EstFreq:
 
     def __call__(self, estimate: Estimate) -> F64:
         """Return the counts."""
-        kept = np.maximum(estimate.counts, 0.0)
-        total = float((kept if self.clipped else estimate.counts).sum())
+        clipped = np.maximum(estimate.counts, 0.0)
+        total = float((clipped if self.clipped else estimate.counts).sum())
         if total <= 0:
             raise ParameterError(f"{self.name} divides by the sum of the estimates, which is {total:.6g}: use norm-sub")
-        return np.asarray(kept / total * estimate.num_reports)
+        return np.asarray(clipped / total * estimate.num_reports)
 
 
 @dataclass(frozen=True)
@@ -145,6 +145,7 @@ def project_simplex(values: ArrayLike, total: float = 1.0) -> F64:
     given = np.asarray(values, np.float64)
     if given.ndim != 1 or not given.size or total < 0:
         raise ParameterError(f"give a list of numbers and a total that is not negative, not {given.shape} and {total}")
+    # With the k largest above 0, delta_k = (total - their sum) / k; the last k whose smallest stays above 0 is right.
     falling = np.sort(given)[::-1]
     deltas = (total - np.cumsum(falling)) / np.arange(1, given.size + 1)
     last = int(np.flatnonzero(falling + deltas >= 0)[-1])
@@ -179,11 +180,12 @@ class Smooth:
         """Return the counts."""
         from scipy.fft import dct, idct
 
-        known = estimate.standard_errors[np.isfinite(estimate.standard_errors)]
-        if self.penalty is None and not known.size:
+        errors = estimate.standard_errors[np.isfinite(estimate.standard_errors)]
+        if self.penalty is None and not errors.size:
             raise ParameterError("smoothing needs a finite standard error to know noise from shape, or a penalty")
+        # In the orthonormal cosine basis noise keeps its variance, and the penalty acts on each wave alone.
         amplitudes = dct(estimate.counts, norm="ortho")
-        penalty = least_risk(amplitudes, float(np.mean(known**2))) if self.penalty is None else self.penalty
+        penalty = least_risk(amplitudes, float(np.mean(errors**2))) if self.penalty is None else self.penalty
         return np.asarray(idct(amplitudes * shrinkage(amplitudes.size, penalty), norm="ortho"))
 
 
@@ -205,6 +207,7 @@ def least_risk(amplitudes: F64, noise_variance: float) -> float:
     """
     size = amplitudes.size
     penalties = 10.0 ** np.arange(-4 * np.log10(size) - 2, 2.0, 0.04)
-    kept = np.array([shrinkage(size, penalty) for penalty in penalties])
-    risk = (1 - kept) ** 2 @ amplitudes**2 + 2 * noise_variance * kept.sum(axis=1)
+    factors = np.array([shrinkage(size, penalty) for penalty in penalties])
+    # Stein: sum (1 - h)^2 a^2 + 2 noise_variance sum h, for each penalty.
+    risk = (1 - factors) ** 2 @ amplitudes**2 + 2 * noise_variance * factors.sum(axis=1)
     return float(penalties[np.argmin(risk)])
