@@ -11,12 +11,11 @@ from overstory.analysis.oracle import frequency_oracle
 from overstory.planning.sample_size import required_sample_size, smallest_share, variance_per_person
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.trial.advice import SHARES, advise
 from overstory.trial.column import Column
 from overstory.trial.page import short
 from overstory.trial.population import Population, arranged, count_devices
 from overstory.trial.run import TrialBudget, chunks, collect
-from overstory.trial.summary import Summary
+from overstory.trial.summary import SHARES, Summary, advise
 
 ROWS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 3)), min_size=1, max_size=50)
 COUNTS = np.array([30_000, 12_000, 6_000, 2_000])

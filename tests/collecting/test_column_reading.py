@@ -14,8 +14,17 @@ from pyarrow import parquet
 from overstory.files.columns.reader import blocks, columns_of
 from overstory.protocol.domains import Bins
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.trial.bins import chosen_bins, count_bins, quantile, round_bins, symbols
-from overstory.trial.column import MANY_NUMBERS, Column, all_numbers, read_population
+from overstory.trial.column import (
+    MANY_NUMBERS,
+    Column,
+    all_numbers,
+    chosen_bins,
+    count_bins,
+    quantile,
+    read_population,
+    round_bins,
+    symbols,
+)
 from overstory.trial.population import ANOTHER, NOT_LISTED, TooManyValuesError, count_values
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=6)

@@ -73,7 +73,7 @@ def test_the_survey_as_downloaded(written):
     path = written(SURVEY, "survey_results_public.csv")
     counted = population(path, "Hobbyist")
     assert held(counted) == {"Yes": 200, "No": 200, "NA": 200}
-    assert counted.notes[-1] == "'NA' was counted as a value: if it stands for none, give --missing 'NA'"
+    assert counted.notes[-1] == "'NA' was counted as a value: if it means no value, give --missing 'NA'"
     left_out = population(path, "Hobbyist", missing=("NA",))
     assert (held(left_out), left_out.missing) == ({"Yes": 200, "No": 200}, 200)
     assert not any("--missing" in note for note in left_out.notes)

@@ -44,7 +44,7 @@ def test_nobody_cannot_be_drawn(reports):
 
 def test_respondents_follow_the_figures():
     people = draw_population("all", 200_000, np.random.default_rng(3))
-    cases = np.array([CONFIRMED[state] for state in people.states])
+    cases = np.array([CONFIRMED[state] for state in people.labels])
     held = cases > 0
     assert people.counts[~held].sum() == 0
     expected = 200_000 * cases[held] / cases.sum()

@@ -125,7 +125,7 @@ def test_several_choices_in_one_answer_are_one_value(analyst):
     said = analyst.shell(
         "overstory collect survey_results_public.csv --column Gender --missing NA --epsilon 4 -o gender"
     )
-    assert "'Man;Woman' and its like were counted as values of their own: several choices in one answer" in said
+    assert "'Man;Woman' and similar answers join several choices: each was counted as a value of its own" in said
     labels = [line.split(",")[0] for line in analyst.read("gender/learned.csv").splitlines()[1:]]
     assert sorted(labels) == ["Man", "Man;Woman", "Woman"]
 

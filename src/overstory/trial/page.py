@@ -56,10 +56,10 @@ def people_for_shares(summary: Summary) -> Picture:
     best = mechanism(advice.best.name, **advice.best.parameters)
     built = [(result.mechanism, figures.OURS), (best, figures.SERIES[2])]
     series = []
-    for one, colour in built[: 1 if best.name == result.mechanism.name else 2]:
-        found = [smallest_share(one, number, values, reports_per_device=each) for number in numbers]
-        there = [(number, 100 * share) for number, share in zip(numbers, found, strict=True) if share is not None]
-        series += [(one.name, colour, there)] if there else []
+    for oracle, colour in built[: 1 if best.name == result.mechanism.name else 2]:
+        smallest = [smallest_share(oracle, number, values, reports_per_device=each) for number in numbers]
+        points = [(number, 100 * share) for number, share in zip(numbers, smallest, strict=True) if share is not None]
+        series += [(oracle.name, colour, points)] if points else []
     return Picture(
         "collect-people",
         "The smallest share that is detected nine times in ten, with a chance of 5% of any false detection, by the "
@@ -70,7 +70,7 @@ def people_for_shares(summary: Summary) -> Picture:
 
 
 def _falling(series: list[tuple[str, str, list[tuple[int, float]]]], here: int) -> str:
-    """Draw lines that fall with the number of people, as SVG; their names stand at their ends."""
+    """Draw lines that fall with the number of people, as SVG; each has its name at its end."""
     width, height = 518.0, 259.0
     least = min((share for *_, points in series for _, share in points), default=1.0)
     right = width - 14 - max((text_width(name) for name, *_ in series), default=0.0)
@@ -89,7 +89,7 @@ def _falling(series: list[tuple[str, str, list[tuple[int, float]]]], here: int) 
 
 
 def short(text: str) -> str:
-    """Return a label that fits beside a picture.
+    """Return a label that fits next to a picture.
 
     Examples
     --------
@@ -164,7 +164,7 @@ def _facts(summary: Summary) -> Iterator[str]:
     for name, fact in (
         ("oracle", escape(result.mechanism.name)),
         ("one report", f"&epsilon; {epsilon_text(result.mechanism.epsilon_report)}"),
-        ("one value, for ever", ever),
+        ("all reports of one value", ever),
         ("error of a share, root mean square", f"{100 * result.rmse:.2g} points"),
         ("95% intervals (of these reports) that hold the truth", f"{result.inside:,} of {values:,}"),
     ):

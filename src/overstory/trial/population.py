@@ -91,12 +91,12 @@ def count_values(
     """
     listed = None if candidates is None else dict.fromkeys([*candidates, NOT_LISTED], 0)
     read = blocks(path, [column], form=form, advance=advance, block=block)
-    found, missing = _histogram(read, path, column, most, listed)
-    if not sum(found.values()):
+    rows_of, missing = _histogram(read, path, column, most, listed)
+    if not sum(rows_of.values()):
         raise empty(path, column, missing)
-    # A list of candidates keeps its order; what was found has none of its own, so the rows' order does not show.
-    labels = tuple(found) if candidates is not None else tuple(sorted(found))
-    counts = np.array([found[label] for label in labels], dtype=np.int64)
+    # A list of candidates keeps its order; values that were read off are sorted, so the rows' order does not show.
+    labels = tuple(rows_of) if candidates is not None else tuple(sorted(rows_of))
+    counts = np.array([rows_of[label] for label in labels], dtype=np.int64)
     if len(labels) == 1:
         labels, counts = (*labels, ANOTHER), np.append(counts, 0)
     return Population(labels, counts, missing, notes=_notes(candidates is None))
@@ -105,15 +105,15 @@ def count_values(
 def _histogram(
     read: Iterable[tuple[Any, ...]], path: str, column: str, most: int, listed: Mapping[str, int] | None
 ) -> tuple[dict[str, int], int]:
-    found, missing = dict(listed or {}), 0
+    rows_of, missing = dict(listed or {}), 0
     for (values,) in read:
         missing += values.missing
         for text, count in values.counted().items():
             name = text if listed is None or text in listed else NOT_LISTED
-            found[name] = found.get(name, 0) + count
-        if listed is None and len(found) > most:
-            raise too_many(path, column, most, found)
-    return found, missing
+            rows_of[name] = rows_of.get(name, 0) + count
+        if listed is None and len(rows_of) > most:
+            raise too_many(path, column, most, rows_of)
+    return rows_of, missing
 
 
 def too_many(path: str, column: str, most: int, seen: Any) -> TooManyValuesError:
@@ -152,8 +152,8 @@ class Devices:
     Attributes
     ----------
     symbols : ndarray of int32, shape (n,)
-        Every row's value as an index into the labels: all first reports, then all second ones, and so on; the devices
-        stand in the same order in each, those with the most rows first.
+        Every row's value as an index into the labels: all first reports, then all second ones, and so on; each in the
+        same order of the devices, those with the most rows first.
     reporting : ndarray of int64, shape (r,)
         How many devices send a first report, a second, ...: not rising.
     """
@@ -220,11 +220,11 @@ def count_devices(
 ) -> Population:
     """Read the rows of every device; see `overstory.trial.population.count_values`.
 
-    Memory is 8 bytes a row, beside a dictionary of the devices.
+    Memory is 8 bytes a row, and a dictionary of the devices.
     """
     values: dict[str, int] = {}
     owners: dict[str, int] = {}
-    held, whose, missing = [], [], 0
+    held, device_of, missing = [], [], 0
     for symbols, devices in blocks(path, [column, device_column], form=form, advance=advance, block=block):
         numbers = symbols.numbered(values)
         there = numbers >= 0
@@ -234,7 +234,7 @@ def count_devices(
         if nameless := np.count_nonzero(rows < 0):
             raise ParameterError(f"{path}: {nameless:,} rows have a value, but no device in {device_column!r}")
         held.append(numbers[there])
-        whose.append(_numbered(rows, list(named), owners))
+        device_of.append(_numbered(rows, list(named), owners))
         if len(values) > most:
             raise too_many(path, column, most, values)
         if len(owners) > MOST_DEVICES:
@@ -243,20 +243,20 @@ def count_devices(
             )
     if not owners:
         raise empty(path, column, missing)
-    return _people(np.concatenate(held), np.concatenate(whose), values, missing, path)
+    return _people(np.concatenate(held), np.concatenate(device_of), values, missing, path)
 
 
-def _numbered(rows: I32, names: list[str], known: dict[str, int]) -> I32:
-    """Return the rows' devices by their numbers in `known`, to which those that have a row are added as they come."""
+def _numbered(rows: I32, names: list[str], owners: dict[str, int]) -> I32:
+    """Return the rows' devices by their numbers in `owners`, to which those that have a row are added as they come."""
     there, first = np.unique(rows, return_index=True)
     numbers = np.full(len(names), -1, np.int32)
     for device in there[np.argsort(first)].tolist():
-        numbers[device] = known.setdefault(names[device], len(known))
+        numbers[device] = owners.setdefault(names[device], len(owners))
     return numbers[rows]
 
 
-def _people(held: I32, whose: I32, values: dict[str, int], missing: int, path: str) -> Population:
-    most = int(np.bincount(whose).max())
+def _people(held: I32, device_of: I32, values: dict[str, int], missing: int, path: str) -> Population:
+    most = int(np.bincount(device_of).max())
     if most > MOST_REPORTS:
         raise ParameterError(f"{path}: one device has {most:,} rows, of which {MOST_REPORTS:,} are simulated at most")
     labels = tuple(sorted(values))
@@ -266,4 +266,4 @@ def _people(held: I32, whose: I32, values: dict[str, int], missing: int, path: s
     if len(labels) == 1:
         labels = (*labels, ANOTHER)
     counts = np.bincount(symbols, minlength=len(labels)).astype(np.int64)
-    return Population(labels, counts, missing, arranged(whose, symbols), notes=(READ_OFF,))
+    return Population(labels, counts, missing, arranged(device_of, symbols), notes=(READ_OFF,))

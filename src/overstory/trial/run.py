@@ -58,13 +58,13 @@ class TrialBudget:
         return build_from(REGISTRY, choice.name, choice.parameters)
 
     def _refusal(self, name: str, fitting: dict[str, Choice]) -> str:
-        known = ", ".join(["auto", *fitting, "rappor"])
+        choices = ", ".join(["auto", *fitting, "rappor"])
         if name not in REGISTRY:
-            return f"there is no oracle {name!r}; at this budget there are: {known}"
+            return f"there is no oracle {name!r}; at this budget there are: {choices}"
         accepted = inspect.signature(REGISTRY[name]).parameters.values()
-        needed = [one.name for one in accepted if one.default is one.empty and one.name != "domain_size"]
+        needed = [p.name for p in accepted if p.default is p.empty and p.name != "domain_size"]
         asks = f"it takes {' and '.join(needed)}" if needed else "its parameters are no epsilons"
-        return f"{name} does not fit this budget or these values ({asks}); there are: {known}"
+        return f"{name} does not fit this budget or these values ({asks}); there are: {choices}"
 
 
 @lru_cache(maxsize=64)
@@ -74,19 +74,36 @@ def _ranking(domain_size: int, epsilon: float, num_reports: int, ever: float | N
 
 
 @dataclass(frozen=True, eq=False)
-class TrialResult:
-    """What was collected, and learned of it."""
+class Learned:
+    """What was collected over any transport, and learned of it."""
 
     population: Population  # who took part: the truth
-    budget: TrialBudget  # what they were to reveal at most
     oracle: FrequencyOracle  # what they randomized with
-    estimate: Estimate  # what was learned, in rows, unbiased: its counts compare with `population.counts`
+    estimate: Estimate  # what was learned, in rows: its counts compare with `population.counts`
     seed: int  # what all randomness followed from
 
     @property
     def mechanism(self) -> Mechanism:
         """What each device ran."""
         return self.oracle.mechanism
+
+    @property
+    def shown(self) -> Estimate:
+        """The estimate as table, picture and files show it."""
+        return self.estimate
+
+    @property
+    def inside(self) -> int:
+        """How many of the 95% intervals, as they are shown, hold the truth."""
+        low, high = self.shown.interval(0.95)
+        return int(np.count_nonzero((low <= self.population.counts) & (self.population.counts <= high)))
+
+
+@dataclass(frozen=True, eq=False)
+class TrialResult(Learned):
+    """What a trial in memory learned; its estimate is unbiased."""
+
+    budget: TrialBudget  # what people were to reveal at most
 
     @property
     def reports_per_device(self) -> float:
@@ -103,12 +120,6 @@ class TrialResult:
     def rmse(self) -> float:
         """Root mean square error of the unbiased shares."""
         return float(np.sqrt(np.mean((self.estimate.raw_frequencies - self.population.shares) ** 2)))
-
-    @property
-    def inside(self) -> int:
-        """How many of the 95% intervals, as they are shown, hold the truth."""
-        low, high = self.shown.interval(0.95)
-        return int(np.count_nonzero((low <= self.population.counts) & (self.population.counts <= high)))
 
 
 def collect(
@@ -138,7 +149,7 @@ def collect(
         total = counted if total is None else total + counted
         advance(len(batch.cohorts))
     assert total is not None
-    return TrialResult(population, budget, oracle, _estimate(population, budget, oracle, total), seed)
+    return TrialResult(population, oracle, _estimate(population, budget, oracle, total), seed, budget)
 
 
 def _sent(
@@ -148,12 +159,12 @@ def _sent(
     if population.devices is not None:
         rounds = list(population.devices.rounds())
         fleet = oracle.devices(rounds[0], rng, candidates=names)
-        for index, held in enumerate(rounds):
-            told = replace(fleet, symbols=held, cohorts=fleet.cohorts[: len(held)])
-            yield from told.batches(index, size=CHUNK)
+        for index, symbols in enumerate(rounds):
+            reporting = replace(fleet, symbols=symbols, cohorts=fleet.cohorts[: len(symbols)])
+            yield from reporting.batches(index, size=CHUNK)
         return
-    for held in chunks(population.counts):
-        fleet = oracle.devices(held, rng, candidates=names)
+    for symbols in chunks(population.counts):
+        fleet = oracle.devices(symbols, rng, candidates=names)
         for index in range(budget.reports):
             yield fleet.report(index)
 
@@ -176,18 +187,18 @@ def _estimate(population: Population, budget: TrialBudget, oracle: FrequencyOrac
     """Estimate, and turn reports into rows."""
     names = list(population.labels)
     each = float(budget.reports) if population.devices is None else population.devices.reports_per_device
-    found = oracle.estimate(counts, names, reports_per_device=each)
+    estimate = oracle.estimate(counts, names, reports_per_device=each)
     scale = 1 / budget.reports
     return Estimate(
-        values=found.values,
-        counts=found.counts * scale,
-        raw_counts=found.raw_counts * scale,
-        standard_errors=found.standard_errors * scale,
+        values=estimate.values,
+        counts=estimate.counts * scale,
+        raw_counts=estimate.raw_counts * scale,
+        standard_errors=estimate.standard_errors * scale,
         num_reports=len(population),
-        interval_kind=found.interval_kind,
+        interval_kind=estimate.interval_kind,
         reports_per_device=each * scale,
-        null_share=found.null_share,
-        alpha=found.alpha,
-        correction=found.correction,
-        notes=found.notes,
+        null_share=estimate.null_share,
+        alpha=estimate.alpha,
+        correction=estimate.correction,
+        notes=estimate.notes,
     )

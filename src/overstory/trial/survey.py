@@ -16,8 +16,7 @@ from overstory.privacy.text import epsilon_text
 from overstory.protocol.domains import Bins
 from overstory.protocol.encodings.base import whole_number
 from overstory.protocol.errors import ParameterError
-from overstory.trial.bins import round_bins, symbols
-from overstory.trial.column import MANY_NUMBERS
+from overstory.trial.column import MANY_NUMBERS, round_bins, symbols
 from overstory.trial.population import ANOTHER, MOST_VALUES, Population
 from overstory.trial.run import TrialBudget, collect
 
@@ -48,7 +47,7 @@ class Survey(Processed):
         return f"{super()._headline()}, {self.oracle.name}, epsilon {epsilon_text(self.oracle.epsilon_report)}"
 
     def summary(self) -> dict[str, Any]:
-        """Return what is known about the survey as a whole, ready for JSON."""
+        """Return the facts about the survey, ready for JSON."""
         used = {"oracle": self.oracle.name, "epsilon_report": self.oracle.epsilon_report}
         return {**super().summary(), **used}
 

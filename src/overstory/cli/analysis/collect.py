@@ -135,10 +135,9 @@ def _collected(args: argparse.Namespace, column: Column, budget: TrialBudget) ->
     import numpy as np
 
     from overstory.cli.progress import progress
-    from overstory.trial.advice import advise
     from overstory.trial.column import read_population
     from overstory.trial.run import collect
-    from overstory.trial.summary import Summary
+    from overstory.trial.summary import Summary, advise
 
     size = Path(column.path).stat().st_size
     with progress("reading", size) as bar:

@@ -50,16 +50,15 @@ def run(args: argparse.Namespace) -> int:
     from overstory.presentation.document import Paragraph
     from overstory.presentation.render_text import print_document
     from overstory.protocol.errors import ParameterError
-    from overstory.trial.demo.page import write_page
+    from overstory.trial.demo.page import as_json, blocks, write_page
     from overstory.trial.demo.run import collect, draw_population
-    from overstory.trial.demo.summary import as_json, blocks
 
     if args.seed < 0:
         raise ParameterError(f"--seed {args.seed}: give a whole number from 0")
     parameters = RapporParameters(**{letter: getattr(args, option) for option, letter in OPTIONS.items()})
-    respondents = draw_population(args.states, args.reports, np.random.default_rng([args.seed, 0]))
-    with progress("devices report", len(respondents)) as bar:
-        result = collect(respondents, parameters, args.seed, Path(args.output), bar.advance)
+    population = draw_population(args.states, args.reports, np.random.default_rng([args.seed, 0]))
+    with progress("devices report", len(population)) as bar:
+        result = collect(population, parameters, args.seed, Path(args.output), bar.advance)
     page = write_page(result, _command(args))
     if args.json:
         print(json.dumps(as_json(result, str(page)), indent=2))

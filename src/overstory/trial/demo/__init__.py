@@ -1,1 +1,1 @@
-"""The main job on bundled real data, over the whole path: what was true, what was learned, and what it cost."""
+"""The main job on bundled real data, from device to page: what was true, what was learned, and what it cost."""

@@ -10,12 +10,10 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from overstory.analysis.decoding import Decoded, decode
 from overstory.analysis.oracle import FrequencyOracle
@@ -34,32 +32,11 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
 from overstory.trial.demo.service import CollectorService
+from overstory.trial.population import Devices, Population
+from overstory.trial.run import Learned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-@dataclass(frozen=True, eq=False)
-class Respondents:
-    """Respondents, each in one state.
-
-    Parameters
-    ----------
-    symbols : ndarray of int32, shape (n,)
-        Each respondent's state, as an index.
-    """
-
-    states: tuple[str, ...]
-    symbols: NDArray[np.int32]
-    description: str
-
-    @cached_property
-    def counts(self) -> NDArray[np.int64]:
-        """How many respondents are in each state: the truth that no collector sees."""
-        return np.bincount(self.symbols, minlength=len(self.states)).astype(np.int64)
-
-    def __len__(self) -> int:
-        return len(self.symbols)
+    from collections.abc import Callable, Sequence
 
 
 def choose_states(choice: str) -> tuple[tuple[str, ...], str]:
@@ -91,16 +68,17 @@ def choose_states(choice: str) -> tuple[tuple[str, ...], str]:
     return tuple(dict.fromkeys(names)), f"{len(set(names))} chosen states"
 
 
-def draw_population(choice: str, num_reports: int, rng: np.random.Generator) -> Respondents:
-    """Draw respondents with replacement from the true distribution over the chosen states."""
-    states, words = choose_states(choice)
+def draw_population(choice: str, num_reports: int, rng: np.random.Generator) -> Population:
+    """Draw respondents with replacement from the true distribution over the chosen states; each is a device."""
+    states, description = choose_states(choice)
     cases = np.array([CONFIRMED[state] for state in states], dtype=np.float64)
     if num_reports < 1:
         raise ParameterError(f"--reports {num_reports}: give at least 1")
     if cases.sum() == 0:
         raise ParameterError(f"--states {choice}: none of them has a case; name others")
     symbols = rng.choice(len(states), size=num_reports, p=cases / cases.sum()).astype(np.int32)
-    return Respondents(states, symbols, f"{words} ({ATTRIBUTION})")
+    counts, devices = np.bincount(symbols, minlength=len(states)), Devices(symbols, np.array([num_reports]))
+    return Population(states, counts.astype(np.int64), devices=devices, notes=(f"{description} ({ATTRIBUTION})",))
 
 
 METRIC: Final = "home-state"
@@ -183,14 +161,11 @@ class Paths:
 
 
 @dataclass(frozen=True, eq=False)
-class DemoResult:
+class DemoResult(Learned):
     """What happened, for the terminal, the page and JSON."""
 
-    respondents: Respondents
+    estimate: Decoded
     parameters: RapporParameters
-    oracle: FrequencyOracle
-    decoded: Decoded
-    seed: int
     paths: Paths
 
     @property
@@ -199,50 +174,46 @@ class DemoResult:
         return self.parameters.mechanism()
 
     @property
-    def truth(self) -> NDArray[np.int64]:
-        """Each candidate's true count, in the order of `decoded.values`."""
-        return self.respondents.counts
-
-    @property
     def rmse(self) -> float:
         """Root mean square of the raw estimates' errors, in reports."""
-        return float(np.sqrt(np.mean((self.decoded.raw_counts - self.truth) ** 2)))
+        return float(np.sqrt(np.mean((self.estimate.raw_counts - self.population.counts) ** 2)))
 
     @property
     def limit(self) -> float:
         """What theory lets the best unbiased decoder reach: the same root mean square, expected, in reports."""
-        reports, mechanism = len(self.respondents), self.mechanism
-        shares = (self.truth / reports).tolist()
-        errors = [count_error(mechanism, reports, share, len(shares)) for share in shares]
+        reports, shares = len(self.population), self.population.shares.tolist()
+        errors = [count_error(self.mechanism, reports, share, len(shares)) for share in shares]
         return float(np.sqrt(np.mean(np.square(errors))))
 
 
 def collect(
-    respondents: Respondents, parameters: RapporParameters, seed: int, folder: Path, advance: Callable[[int], None]
+    population: Population, parameters: RapporParameters, seed: int, folder: Path, advance: Callable[[int], None]
 ) -> DemoResult:
     """Randomize every respondent's state, send it to a collector, count and decode; leave every file in `folder`."""
     paths = Paths(folder)
     folder.mkdir(parents=True, exist_ok=True)
     oracle = FrequencyOracle(parameters.mechanism())
     write_params(paths.params, parameters)
-    _write_candidates(paths, respondents, oracle)
+    _write_candidates(paths, population.labels, oracle)
     registry = write_registry(paths.registry, paths.candidates, parameters, dt.datetime.now(dt.UTC).date())
     assert registry[METRIC].mechanism.digest == oracle.mechanism.digest
     _forget(paths.store)
     with CollectorService(paths.registry, paths.store, paths.log) as service:
-        devices = oracle.devices(respondents.symbols, np.random.default_rng([seed, 1]), candidates=respondents.states)
+        assert population.devices is not None
+        symbols, rng = population.devices.symbols, np.random.default_rng([seed, 1])
+        devices = oracle.devices(symbols, rng, candidates=population.labels)
         write_packed(paths.reports, _sent(devices, registry[METRIC], service, advance))
     decoded = _decode(paths, parameters, registry)
     write_results(folder, decoded, metrics(decoded, parameters, parameters.mechanism()))
-    return DemoResult(respondents, parameters, oracle, decoded, seed, paths)
+    return DemoResult(population, oracle, decoded, seed, parameters, paths)
 
 
-def _write_candidates(paths: Paths, respondents: Respondents, oracle: FrequencyOracle) -> None:
+def _write_candidates(paths: Paths, states: Sequence[str], oracle: FrequencyOracle) -> None:
     encoding = oracle.mechanism.encoding
     assert isinstance(encoding, Bloom)
     with writing_text(paths.candidates) as text:
-        text.writelines(f"{state}\n" for state in respondents.states)
-    write_map(paths.map, hash_candidates(respondents.states, encoding))
+        text.writelines(f"{state}\n" for state in states)
+    write_map(paths.map, hash_candidates(states, encoding))
 
 
 def _forget(store: Path) -> None:

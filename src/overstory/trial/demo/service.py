@@ -53,12 +53,12 @@ class CollectorService:
             except ConnectionError:  # a collector closes what was idle for long: the same bytes, on a new connection
                 connection.close()
                 answer = _posted(connection, body)
-            said = json.loads(answer.read())
+            results = json.loads(answer.read())
         except (OSError, http.client.HTTPException) as error:
             raise ServiceError(f"the collector does not answer ({error}); see {self._log}") from error
-        if answer.status != http.client.OK or said["results"][0]["rejected"]:
-            raise ServiceError(f"the collector refused reports: {said}")
-        return int(said["results"][0]["accepted"])
+        if answer.status != http.client.OK or results["results"][0]["rejected"]:
+            raise ServiceError(f"the collector refused reports: {results}")
+        return int(results["results"][0]["accepted"])
 
     def url(self) -> str:
         """Wait until the collector says where it listens, and return that."""
