@@ -52,7 +52,7 @@ def test_any_small_collection(seed: Any, cohorts: Any, bits: Any, hashes: Any, c
 def test_no_reports() -> None:
     shelf = random_map(np.random.default_rng(0), 5)
     found = check(SupportCounts.empty(8, 32), shelf)
-    assert found.notes == ("there are no reports: nothing can be said",)
+    assert found.notes == ("there are no reports: nothing can be estimated",)
     assert np.isinf(found.standard_errors).all()
 
 
@@ -95,7 +95,7 @@ def test_a_dependent_list_is_decoded_without_the_strings_outside() -> None:
     counts = SupportCounts([4000], [[2000, 1500, 1250, 1250]])
     found = decode(counts, shelf, p_star=0.75, q_star=0.25)
     np.testing.assert_allclose(found.raw_counts, [2000, 1000, 500, 500])  # (c - N q*) / (p* - q*)
-    assert any("cannot be told" in note for note in found.notes)
+    assert any("cannot be distinguished" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("channel", [(1.0, 0.0), (0.0, 1.0)])

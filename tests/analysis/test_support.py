@@ -153,7 +153,7 @@ def test_a_symbol_that_nobody_was_asked_for_is_unknown():
     assert np.isinf(estimate.standard_errors).sum() == 7
     nothing = oracle.estimate(oracle.accumulate([]))
     assert np.isinf(nothing.standard_errors).all()
-    assert "nothing can be said" in nothing.notes[0]
+    assert "nothing can be estimated" in nothing.notes[0]
 
 
 @pytest.mark.parametrize("members", [0, 0b1, 0b111111111, 1 << 9])

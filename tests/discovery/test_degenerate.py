@@ -33,7 +33,7 @@ def run(plan, values, seed=1, **choices):
 def test_nobody(plan, nobody):
     found = run(plan, nobody)
     assert (len(found), found.found(), found.num_reports) == (0, (), 0)
-    assert found.notes == ("there are no reports: nothing can be said",)
+    assert found.notes == ("there are no reports: nothing can be estimated",)
     assert found.to_json()["estimates"] == []
     assert found.table()
 

@@ -117,8 +117,8 @@ def test_a_thrifty_plan_is_as_precise_and_spends_less_for_ever():
     assert thrifty.epsilon_permanent == pytest.approx(sufficient_permanent(PAPER_BUDGETS[0]), abs=1e-6)
     assert thrifty.epsilon_permanent < full.epsilon_permanent / 3
     assert thrifty.change_leak[2] > full.change_leak[2]
-    assert "thriftily" in full.plain_words()
-    assert "thriftily" not in thrifty.plain_words()
+    assert "--thrifty" in full.plain_words()
+    assert "--thrifty" not in thrifty.plain_words()
 
 
 def test_beyond_the_sufficient_budget_nothing_is_gained_and_below_it_something_is_lost():

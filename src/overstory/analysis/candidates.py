@@ -34,7 +34,7 @@ class CandidateMap:
     Parameters
     ----------
     candidates : sequence of str, length M
-        The strings, kept as given (a list, a tuple, or an Arrow string array).
+        The strings, as given (a list, a tuple, or an Arrow string array).
     positions : ndarray of int, shape (num_cohorts, M, num_hashes)
         Bit positions ``0 .. num_bits - 1``. A position named twice in one cohort counts once: a Bloom bit is set once.
     num_bits : int
@@ -73,8 +73,8 @@ class CandidateMap:
         if given.dtype.kind not in "iu":
             raise ParameterError(f"positions must be whole numbers, not {given.dtype}")
         if int(given.min()) < 0 or int(given.max()) >= self.num_bits:
-            found = _outside(given, self.num_bits)
-            raise ParameterError(f"positions must lie in 0 .. {self.num_bits - 1}, found {found}")
+            outside = _outside(given, self.num_bits)
+            raise ParameterError(f"positions must lie in 0 .. {self.num_bits - 1}, found {outside}")
         kind = np.uint8 if self.num_bits <= 256 else np.uint16
         compact = np.ascontiguousarray(given, dtype=kind).view()
         compact.flags.writeable = False

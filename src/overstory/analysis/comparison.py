@@ -32,7 +32,7 @@ from overstory.protocol.mechanisms.calibration import check_epsilon
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 
 TWICE: Final = 2.0
-"""What has at most twice the least variance is worth a word, where its reports are smaller."""
+"""An oracle with at most twice the least variance is mentioned if its reports are smaller."""
 
 SLACK: Final = 1.01
 """An oracle whose variance is within 1% of the best may be preferred for what it does not carry, and for its size."""
@@ -244,7 +244,7 @@ def report_bits(built: Mechanism) -> int:
 
 
 ERRORS: Final = 200
-"""Independent errors of which the mean square is known to 10%, and its root to 5%."""
+"""Independent errors that give the mean square to 10%, and its root to 5%."""
 TOGETHER: Final = 1 << 12
 """Devices that are simulated in one go: for fewer, NumPy's calls cost more than what they work out."""
 
@@ -259,7 +259,7 @@ class Measured:
 
 
 def rounds_to_order(domain_size: int) -> int:
-    """Return how many collections tell oracles apart: an error is then known to about 5%, or better.
+    """Return how many collections tell oracles apart: each error is then measured to about 5%, or better.
 
     One collection has about d - 1 independent errors, and the root of the mean of n squares varies by ``1 / sqrt(2 n)``
     of itself. 4 to 20: with few values oracles are many collections apart, and 20 must do.

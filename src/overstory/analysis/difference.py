@@ -75,7 +75,7 @@ class Difference:
 
     @property
     def z(self) -> F64:
-        """Difference over its standard error; 0 where nothing is known."""
+        """Difference over its standard error; 0 where nothing is estimated."""
         return selection.z_values(self.differences, self.standard_errors)
 
     @cached_property
@@ -112,7 +112,7 @@ class Difference:
         return self.differences - reach, self.differences + reach
 
     def rows(self, level: float = 0.95) -> list[dict[str, Any]]:
-        """Return a dictionary per value, the surest difference first; what is not known is None."""
+        """Return a dictionary per value, the surest difference first; unknown numbers are None."""
         low, high = self.confidence_interval(level)
         columns = {
             "difference": self.differences,
@@ -134,7 +134,7 @@ class Difference:
         ]
 
     def to_json(self, level: float = 0.95) -> dict[str, Any]:
-        """Return what is known about the comparison as a whole and, under ``differences``, `rows`."""
+        """Return the facts about the comparison and, under ``differences``, `rows`."""
         return {
             "reports": list(self.num_reports),
             "changed": int(np.count_nonzero(self.changed())),

@@ -49,11 +49,11 @@ class Estimate(Frame):
     interval_kind : {"reports", "population"}
         What intervals are for: the devices that reported, or all devices like these (docs/explanation/estimates.md).
     reports_per_device : float
-        How many of the reports one device sent, as far as is known; see `analysis.repeated.reports_per_device`.
+        How many of the reports one device sent, if that was given; see `analysis.variance.reports_per_device`.
     null_share : float
         Share of values nobody has, as far as the false discovery rate may count on it (1 is always safe).
     alpha, correction
-        The level and rule that `detected` uses unless told otherwise.
+        The level and rule that `detected` uses unless asked otherwise.
     notes : tuple of str
         What a reader must know before trusting the numbers.
     """
@@ -95,7 +95,7 @@ class Estimate(Frame):
 
     @property
     def z(self) -> F64:
-        """Raw count over its standard error; 0 where nothing is known."""
+        """Raw count over its standard error; 0 where nothing is estimated."""
         return selection.z_values(self.raw_counts, self.standard_errors)
 
     @cached_property
@@ -176,7 +176,7 @@ class Estimate(Frame):
         return np.lexsort((-self.raw_counts, -self.counts))
 
     def summary(self) -> dict[str, Any]:
-        """Return what is known about the estimate as a whole, ready for JSON."""
+        """Return the facts about the estimate, ready for JSON."""
         return {
             "reports": self.num_reports,
             "candidates": len(self),
@@ -192,7 +192,7 @@ class Estimate(Frame):
         return output.table(self, limit, level)
 
     def rows(self, limit: int | None = None, level: float = 0.95) -> list[dict[str, Any]]:
-        """Return a dictionary per value, most frequent first; what is not known is None."""
+        """Return a dictionary per value, most frequent first; unknown numbers are None."""
         return output.rows(self, limit, level)
 
     def to_json(self, limit: int | None = None, level: float = 0.95) -> dict[str, Any]:
@@ -252,7 +252,7 @@ def debias(
     holders = np.clip(raw, 0, reports)
     noise = support_noise(holders, reports - holders, p_star, q_star) + shared.excess(holders, reports - holders)
     errors = np.sqrt(noise) / abs(p_star - q_star)
-    notes = shared.note if reports else ("there are no reports: nothing can be said",)
+    notes = shared.note if reports else ("there are no reports: nothing can be estimated",)
     if not reports:
         errors = np.full(raw.shape, np.inf)
     return Estimate(

@@ -41,7 +41,7 @@ class FrequencyOracle:
     mechanism
         The device's half: an encoding and one or two channels.
     labels
-        What the symbols stand for, if that is known: columns of these values go in, and estimates are named by them.
+        What the symbols mean, if that is given: columns of these values go in, and estimates are named by them.
 
     Examples
     --------
@@ -204,12 +204,12 @@ class FrequencyOracle:
         if isinstance(counts, ReportBatch):
             raise ParameterError("these are reports, not counts: give oracle.accumulate(reports)")
         if self.labels is None or candidates is not None:
-            found = self.support.estimate(counts, candidates, reports_per_device=reports_per_device, **choices)
+            learned = self.support.estimate(counts, candidates, reports_per_device=reports_per_device, **choices)
         else:
             texts = [label_text(label) for label in self.labels]
-            found = self.support.estimate(counts, texts, reports_per_device=reports_per_device, **choices)
-            found = replace(found, values=self.labels)
-        return found if found.interval_kind == interval_kind else replace(found, interval_kind=interval_kind)
+            learned = self.support.estimate(counts, texts, reports_per_device=reports_per_device, **choices)
+            learned = replace(learned, values=self.labels)
+        return learned if learned.interval_kind == interval_kind else replace(learned, interval_kind=interval_kind)
 
     def variance(self, num_reports: float, frequency: float = 0.0, *, num_candidates: int | None = None) -> float:
         """Variance of a frequency estimate from that many reports; see `frequency_variance`."""

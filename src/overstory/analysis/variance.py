@@ -1,4 +1,4 @@
-r"""How well a frequency can be known: the variance of its unbiased estimate, before anything is collected.
+r"""How precise a frequency can be: the variance of its unbiased estimate, before anything is collected.
 
 Several reports of one device are not several devices: the variance of N reports that share permanent responses.
 
@@ -196,7 +196,7 @@ class Clustering:
         check_reports_per_device(self.reports_per_device)
 
     def excess(self, holders: Amount, others: Amount) -> Amount:
-        """Return what sharing adds to the variance of a support count of so many reports."""
+        """Return what sharing adds to the variance of a support count."""
         return (self.reports_per_device - 1.0) * (holders * self.own + others * self.other)
 
     @property

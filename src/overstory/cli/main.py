@@ -14,7 +14,7 @@ from overstory.cli.parser import Formatter, Parser
 from overstory.presentation.streams import PIPE_CLOSED, close_quietly, printable, write_anything
 
 SUMMARIES: Final = {
-    "demo": "collect real figures under local differential privacy, and see what is learned",
+    "demo": "collect real figures under local differential privacy: estimates and truth",
     "plan": "parameters from needs, or what parameters achieve",
     "compare": "oracles side by side at equal privacy",
     "collect": "simulate a private collection on your own data",
@@ -27,7 +27,7 @@ SUMMARIES: Final = {
     "map": "hash candidates into a candidate map",
     "decode": "estimate how often each candidate was reported",
     "discover": "find frequent values without a list of candidates",
-    "reproduce": "a paper's figures and tables, beside what was published",
+    "reproduce": "a paper's figures and tables, next to the published numbers",
     "serve": "collect reports over HTTP",
     "store": "look after the collector's database",
     "doctor": "say what is wrong with a collector",

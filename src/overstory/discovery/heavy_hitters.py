@@ -332,7 +332,7 @@ def _find(
 ) -> Discovered:
     num_devices = sum(len(batches[0]) for batches in reports)
     if not num_devices:
-        return nothing(plan, alpha, correction, "there are no reports: nothing can be said")
+        return nothing(plan, alpha, correction, "there are no reports: nothing can be estimated")
     if isinstance(plan, BitPlan):
         return find_bits(plan, reports, num_devices, alpha, correction, progress)
     assert isinstance(plan, PrefixPlan)

@@ -34,14 +34,14 @@ def read_block(raw: bytes, names: Sequence[str], types: Mapping[str, Any]) -> An
 
 
 def surely_csv(raw: bytes, delimiter: bytes = b",") -> bool:
-    """Whether nothing stands here that readers of CSV disagree about."""
+    """Whether readers of CSV cannot disagree about these bytes."""
     if b"\r" in raw and raw.count(b"\r") != raw.count(b"\r\n"):
         return False  # Arrow ends a line there, Python refuses it
     return b'"' not in raw or _quotes_enclose(np.frombuffer(raw, np.uint8), delimiter)
 
 
 def _quotes_enclose(characters: np.ndarray[Any, np.dtype[np.uint8]], delimiter: bytes = b",") -> bool:
-    """Whether quotes only open and close whole fields, a doubled one inside being closed and opened at once."""
+    """Whether quotes only open and close entire fields, a doubled one inside being closed and opened at once."""
     quotes = np.flatnonzero(characters == ord('"'))
     if quotes.size % 2:
         return False

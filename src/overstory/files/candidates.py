@@ -21,12 +21,12 @@ from overstory.files.csv import (
     Block,
     Parser,
     blocks,
+    integer,
     parse_field,
     read_records,
     records,
     row_parser,
     utf8,
-    whole,
 )
 from overstory.files.io import reading, writing_text
 from overstory.presentation.render_data import quoted
@@ -159,7 +159,7 @@ def read_map(
 
 
 def _named_once(names: list[str], source: str, notes: list[str] | None) -> tuple[list[str], NDArray[np.intp] | None]:
-    """Return each candidate once, and the rows where they stand first; None where no row is left out."""
+    """Return each candidate once, and the rows of their first occurrence; None where no row is left out."""
     new_notes = []
     if "" in names:
         names = [name or EMPTY for name in names]
@@ -187,7 +187,7 @@ class _MapFormat:
         ranges = [self._range(cohort) for cohort in range(num_cohorts)]
         places = [(cohort, which) for cohort in range(num_cohorts) for which in range(num_hashes)]
         self._firsts = [ranges[cohort][0] for cohort, _ in places]  # the integer of bit 0, for each cell
-        parsers = [partial(whole, low=low, high=high) for low, high in ranges]
+        parsers = [partial(integer, low=low, high=high) for low, high in ranges]
         cells = ((f"cohort {cohort} hash {which}", parsers[cohort]) for cohort, which in places)
         columns: tuple[tuple[str, Parser], ...] = (("candidate", utf8), *cells)
         self._parse = row_parser(self.cells + 1, ((i, *column) for i, column in enumerate(columns)))
@@ -219,7 +219,7 @@ class _MapFormat:
         bits_of: list[list[int]] = [[] for _ in range(self.num_cohorts)]
         cohort, last = 0, self.num_cohorts * self.num_bits
         for text in given:
-            in_order = partial(whole, low=self._range(cohort)[0], high=last)
+            in_order = partial(integer, low=self._range(cohort)[0], high=last)
             cohort, bit = divmod(parse_field(text, f"cohort {cohort}", in_order) - 1, self.num_bits)
             bits_of[cohort].append(bit)
         for cohort, bits in enumerate(bits_of):

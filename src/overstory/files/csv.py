@@ -1,8 +1,8 @@
 """Records of a CSV file, read exactly: quoted fields, and every error with its file, line and field.
 
 A file is split into blocks of complete records. A fast reader may read a block; blocks that it does not understand are
-left to the exact reader here. It parses a record's fields in one loop: `whole`, `number`, `utf8` and `bits` raise an
-error that has only the problem, `row_parser` adds the field, and `records` the file and the line.
+left to the exact reader here. It parses a record's fields in one loop: `integer`, `decimal`, `utf8` and `bit_string`
+raise an error that has only the problem, `row_parser` adds the field, and `records` the file and the line.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ T = TypeVar("T")
 Parser = Callable[[str], Any]
 
 
-def whole(text: str, low: int, high: int) -> int:
+def integer(text: str, low: int, high: int) -> int:
     """Return the whole number in a field.
 
     Examples
     --------
-    >>> whole("12", 1, 10)
+    >>> integer("12", 1, 10)
     Traceback (most recent call last):
     overstory.protocol.errors.FormatError: expected a whole number from 1 to 10, found '12'
     """
@@ -42,7 +42,7 @@ def whole(text: str, low: int, high: int) -> int:
     return value
 
 
-def number(text: str) -> float:
+def decimal(text: str) -> float:
     """Return the decimal number in a field."""
     bare = text.strip(_BLANK)
     if not _NUMBER.fullmatch(bare):
@@ -57,7 +57,7 @@ def utf8(text: str) -> str:
     return text
 
 
-def bits(text: str, num_bits: int) -> int:
+def bit_string(text: str, num_bits: int) -> int:
     """Return the bits in a field, most significant first, as an integer."""
     if len(text) != num_bits:
         raise FormatError(f"expected {num_bits} characters 0 or 1, found {len(text)}")
@@ -145,7 +145,7 @@ class Skipped:
     examples: list[FormatError] = field(default_factory=list)
 
     def add(self, error: FormatError) -> None:
-        """Count one."""
+        """Count a record."""
         self.count += 1
         if len(self.examples) < self.shown:
             self.examples.append(error)

@@ -1,4 +1,4 @@
-"""Opening files: plain or gz, read in a stream, written whole or not at all."""
+"""Opening files: plain or gz, read in a stream, written completely or not at all."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def foreign(head: bytes) -> str | None:
 
 
 class _Counted(io.FileIO):
-    """A file that tells how many bytes were read."""
+    """A file that reports how many bytes were read."""
 
     def __init__(self, path: FilePath, advance: Advance) -> None:
         if is_standard(path):
@@ -57,7 +57,7 @@ class _Counted(io.FileIO):
         self._advance = advance
 
     def readinto(self, buffer: Any) -> int | None:
-        """Read, and tell."""
+        """Read, and report."""
         count = super().readinto(buffer)
         self._advance(count or 0)
         return count
@@ -70,7 +70,7 @@ def is_standard(path: FilePath) -> bool:
 
 @contextmanager
 def reading(path: FilePath, advance: Advance | None = None) -> Iterator[BinaryIO]:
-    """Open `path` (``-``: standard input) for reading bytes; gz is known by its first two bytes, not by its name."""
+    """Open `path` (``-``: standard input) for reading bytes; gz is recognized by its first two bytes."""
     raw = io.BufferedReader(_Counted(path, advance or (lambda _: None)), buffer_size=1 << 18)
     with raw:
         if raw.peek(2)[:2] != GZIP_MAGIC:
@@ -85,7 +85,7 @@ def reading(path: FilePath, advance: Advance | None = None) -> Iterator[BinaryIO
 
 @contextmanager
 def replacing(path: FilePath) -> Iterator[str]:
-    """Give the name of a temporary file beside `path`, which takes its place when all went well, and else vanishes.
+    """Give the name of a temporary file in the folder of `path`; it replaces `path`, or is removed after an error.
 
     A device or a pipe is not replaced: its own name is given.
 
@@ -94,14 +94,14 @@ def replacing(path: FilePath) -> Iterator[str]:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with replacing(f"{folder}/out.txt") as name:
-    ...         _ = Path(name).write_text("whole")
+    ...         _ = Path(name).write_text("done")
     ...     os.listdir(folder), Path(folder, "out.txt").read_text()
-    (['out.txt'], 'whole')
+    (['out.txt'], 'done')
     """
     target = Path(os.path.realpath(path))
-    known = target.stat() if target.exists() else None
-    if known is not None and not stat.S_ISREG(known.st_mode):
-        if stat.S_ISDIR(known.st_mode):
+    earlier = target.stat() if target.exists() else None
+    if earlier is not None and not stat.S_ISREG(earlier.st_mode):
+        if stat.S_ISDIR(earlier.st_mode):
             raise IsADirectoryError(21, "is a directory; a file is to be written there", os.fspath(path))
         yield str(target)
         return
@@ -109,8 +109,8 @@ def replacing(path: FilePath) -> Iterator[str]:
     _create(temporary, path)
     try:
         yield str(temporary)
-        if known is not None:
-            temporary.chmod(stat.S_IMODE(known.st_mode))
+        if earlier is not None:
+            temporary.chmod(stat.S_IMODE(earlier.st_mode))
         temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)

@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from overstory.files.csv import number, read_table, whole
+from overstory.files.csv import decimal, integer, read_table
 from overstory.files.io import FilePath, writing_text
 from overstory.protocol.errors import FormatError, ParameterError
 
@@ -61,8 +61,8 @@ class RapporParameters:
 
 def read_params(path: FilePath) -> RapporParameters:
     """Read params.csv."""
-    count = partial(whole, low=1, high=1 << 16)
-    rows = list(read_table(path, {"k": count, "h": count, "m": count, "p": number, "q": number, "f": number}, _checked))
+    parsers = dict.fromkeys("khm", partial(integer, low=1, high=1 << 16)) | dict.fromkeys("pqf", decimal)
+    rows = list(read_table(path, parsers, _checked))
     if len(rows) != 1:
         raise FormatError(f"expected one row under the header, found {len(rows)}", source=os.fspath(path))
     return rows[0]

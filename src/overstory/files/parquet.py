@@ -71,7 +71,7 @@ class Label:
 
 
 def write_parquet(path: FilePath, batches: Iterable[ReportBatch], label: Label) -> None:
-    """Write batches, each as a row group, in a stream. Cohorts that are public seeds are no words of a dictionary."""
+    """Write batches, each as a row group, in a stream. Public seeds hardly repeat: no dictionary."""
     import pyarrow as pa
     from pyarrow import parquet
 

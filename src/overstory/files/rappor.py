@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from overstory.analysis.reports import SupportCounts
-from overstory.files.csv import Parser, Skipped, read_records, read_table, row_parser, short, utf8, whole
+from overstory.files.csv import Parser, Skipped, integer, read_records, read_table, row_parser, short, utf8
 from overstory.files.io import Advance, FilePath, writing_text
 from overstory.files.spreadsheet import writing_csv
 from overstory.presentation.render_data import quoted
-from overstory.privacy import text as words
+from overstory.privacy import text as privacy_text
 from overstory.protocol.errors import FormatError
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def read_counts(path: FilePath, num_cohorts: int, num_bits: int, notes: list[str
 
 def _counts_parser(num_bits: int) -> Callable[[list[str]], list[int]]:
     """Return the function from a record's fields to its total and counts, none of which exceeds the total."""
-    names, count = ("total", *(f"bit{i}" for i in range(num_bits))), partial(whole, low=0, high=MOST)
+    names, count = ("total", *(f"bit{i}" for i in range(num_bits))), partial(integer, low=0, high=MOST)
     parse = row_parser(
         num_bits + 1,
         ((index, name, count) for index, name in enumerate(names)),
@@ -102,7 +102,7 @@ class Holding(NamedTuple):
 def read_values(
     path: FilePath, num_cohorts: int, *, skipped: Skipped | None = None, advance: Advance | None = None
 ) -> Iterator[Holding]:
-    """Yield the rows of values.csv, in a stream; each client's cohort is kept in memory."""
+    """Yield the rows of values.csv, in a stream; each client's cohort stays in memory."""
     cohorts: dict[str, int] = {}
 
     def checked(values: list[Any]) -> Holding:
@@ -112,7 +112,8 @@ def read_values(
             raise FormatError(f"{problem}: give it one cohort in all its rows", field="cohort")
         return Holding._make(values)
 
-    parsers: dict[str, Parser] = {"client": utf8, "cohort": partial(whole, low=0, high=num_cohorts - 1), "value": utf8}
+    cohort = partial(integer, low=0, high=num_cohorts - 1)
+    parsers: dict[str, Parser] = {"client": utf8, "cohort": cohort, "value": utf8}
     return read_table(path, parsers, checked, skipped=skipped, advance=advance)
 
 
@@ -128,7 +129,7 @@ LADDER: Final = (1, 2, 3, 5, 10)
 
 
 def privacy(mechanism: BitMechanism) -> dict[str, Any]:
-    """Return the epsilons under their JSON names; None stands for no bound at all.
+    """Return the epsilons under their JSON names; None means no bound.
 
     Examples
     --------
@@ -150,18 +151,18 @@ def finite(number: float) -> float | None:
 
 
 def epsilon_text(epsilon: float | None) -> str:
-    """Return an epsilon as results hold it in words: four decimals, rounded up.
+    """Return an epsilon as results hold it in text: four decimals, rounded up.
 
     Examples
     --------
     >>> epsilon_text(1.00001), epsilon_text(None)
     ('1.0001', 'without bound')
     """
-    return words.epsilon_text(math.inf if epsilon is None else epsilon, "without bound")
+    return privacy_text.epsilon_text(math.inf if epsilon is None else epsilon, "without bound")
 
 
 def metrics(decoded: Decoded, parameters: RapporParameters, mechanism: BitMechanism) -> dict[str, Any]:
-    """Return what metrics.json says: of the privacy spent, the parameters, and the decoding as a whole."""
+    """Return what metrics.json says: of the privacy spent, the parameters, and the decoding."""
     letters = {letter: getattr(parameters, letter) for letter in ("k", "h", "m", "p", "q", "f")}
     summary = {key: finite(v) if isinstance(v, float) else v for key, v in decoded.summary().items()}
     return {**summary, **privacy(mechanism), "parameters": letters}
@@ -179,9 +180,9 @@ def write_results(
     """
     target = Path(os.fspath(folder))
     target.mkdir(parents=True, exist_ok=True)
-    results, beside = target / "results.csv", target / "metrics.json"
+    results, summary = target / "results.csv", target / "metrics.json"
     with writing_csv(results, spreadsheet=spreadsheet) as text:
         decoded.to_csv(text)
-    with writing_text(beside) as text:
+    with writing_text(summary) as text:
         text.write(json.dumps(about, indent=2, allow_nan=False) + "\n")
-    return results, beside
+    return results, summary

@@ -3,7 +3,7 @@
 Packed reports (.ovsb): wire batches one after the other, read and written one at a time.
 
 reports.csv: header ``client,cohort,bloom,prr,irr``, bits as text, most significant first. Only `cohort` and `irr` (also
-called `rappor`, as in Google's older files) are needed to sum, wherever they stand. `bloom` and `prr` never leave a
+called `rappor`, as in Google's older files) are needed to sum, in any order. `bloom` and `prr` never leave a
 device; tests of a client compare them with another client's.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.files.arrow_csv import SMALLEST, read_block
-from overstory.files.csv import Block, Skipped, bits, blocks, records, row_parser, split_header, whole
+from overstory.files.csv import Block, Skipped, bit_string, blocks, integer, records, row_parser, split_header
 from overstory.files.io import is_standard, reading, writing, writing_text
 from overstory.presentation.render_data import quoted
 from overstory.protocol.encodings.hashing import FAMILIES
@@ -239,10 +239,10 @@ class _Table:
     def __init__(self, source: str, names: Sequence[str], num_bits: int, num_cohorts: int) -> None:
         self.source, self.num_bits, self.num_cohorts = source, num_bits, num_cohorts
         self.cohort, self.irr, self.width = names.index("cohort"), names.index("irr"), len(names)
-        self._whole_cohort = partial(whole, low=0, high=num_cohorts - 1)
+        self._cohort_parser = partial(integer, low=0, high=num_cohorts - 1)
         columns = (
-            (self.irr, "irr", partial(bits, num_bits=num_bits)),
-            (self.cohort, "cohort", self._whole_cohort),
+            (self.irr, "irr", partial(bit_string, num_bits=num_bits)),
+            (self.cohort, "cohort", self._cohort_parser),
         )
         self._parse = row_parser(len(names), columns)
 
@@ -279,7 +279,7 @@ class _Table:
         """Each text that occurs is read once, by the exact reader's own rule."""
         texts = (text.decode("utf-8", "surrogateescape") for text in column.dictionary.to_pylist())
         try:
-            cohorts = [self._whole_cohort(text) for text in texts]
+            cohorts = [self._cohort_parser(text) for text in texts]
         except FormatError:
             return None
         indices: NDArray[np.int32] = column.indices.to_numpy()

@@ -1,7 +1,7 @@
 """The best RAPPOR for two budgets: closed form, then exact thresholds that never exceed what was asked.
 
 Letters here are RAPPOR's: f, p, q; h hashes. ``E = exp(epsilon_report / h)`` is what one bit may reveal in a report,
-``A = exp(epsilon_permanent / 2h)`` what it may reveal for ever in one direction.
+``A = exp(epsilon_permanent / 2h)`` what any number of reports may reveal, in one direction.
 docs/explanation/planning.md has the proofs.
 
 Report size against collisions: how many bits and cohorts a collection needs.
@@ -53,7 +53,7 @@ def best_channel(growth: float, ceiling: float, frequency: float = 0.0) -> tuple
 
 
 def sufficient_permanent(epsilon_report: float, num_hashes: int = 1) -> float:
-    """Return the permanent budget beyond which one report is not better known: 2h ln((E + 1) / 2).
+    """Return the permanent budget beyond which one report does not become more precise: 2h ln((E + 1) / 2).
 
     Examples
     --------
@@ -101,18 +101,18 @@ def design(
     while (permanent := build(f, 0, GRID)).epsilon_permanent > epsilon_permanent:
         f += 1
     p, q = _instantaneous(permanent, math.exp(epsilon_report / num_hashes), frequency)
-    while (found := build(f, p, q)).epsilon_report > epsilon_report:
+    while (best := build(f, p, q)).epsilon_report > epsilon_report:
         p, q = p + 1, q - 1
-    return found
+    return best
 
 
 def _instantaneous(permanent: BitMechanism, growth: float, frequency: float) -> tuple[int, int]:
     """Solve P = p + (q - p) a, Q = p + (q - p) b for p and q: the round after a permanent channel (a, b)."""
     channel = permanent.rounds.permanent
-    kept, raised, span = float(channel.keep_one), float(channel.raise_zero), float(channel.span)
-    to_one, to_zero = best_channel(growth, kept / raised, frequency)
+    keep_one, raise_zero, span = float(channel.keep_one), float(channel.raise_zero), float(channel.span)
+    to_one, to_zero = best_channel(growth, keep_one / raise_zero, frequency)
     gap = (to_one - to_zero) / span
-    p = to_zero - raised * gap
+    p = to_zero - raise_zero * gap
     return max(0, _up(p)), min(GRID, -_up(-(p + gap)))
 
 

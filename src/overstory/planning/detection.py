@@ -28,17 +28,17 @@ def count_error(mechanism: BitMechanism, num_reports: float, frequency: float, n
 
     Examples
     --------
-    For RAPPOR's section 5.2 (`bench/plan_gain.py` prints the Cramer-Rao bound beside it):
+    For RAPPOR's section 5.2 (`bench/plan_gain.py` prints the Cramer-Rao bound, too):
 
     >>> from overstory.protocol.mechanisms.registry import mechanism
     >>> rappor = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
     >>> round(count_error(rappor, 10**6, 0.0, 200))
     2976
     """
-    kept = information(mechanism, num_fitted)
+    own_share = information(mechanism, num_fitted)
     own, others = (frequency_variance(mechanism, num_reports, x, num_candidates=num_fitted) for x in (frequency, 0.0))
     luck = cohort_variance(mechanism, num_reports, frequency, num_fitted)
-    return num_reports * math.sqrt(kept * own + (1 - kept) * others + luck)
+    return num_reports * math.sqrt(own_share * own + (1 - own_share) * others + luck)
 
 
 def information(mechanism: BitMechanism, num_fitted: int) -> float:

@@ -179,7 +179,7 @@ def plan_from_needs(
     """
     _check_budgets(epsilon_report, epsilon_permanent, frequency)
     num_reports, num_candidates = check_collection(num_reports, num_candidates)
-    found = []
+    designs = []
     for hashes in _allowed(num_hashes, num_bits):
         enough = max(epsilon_report, sufficient_permanent(epsilon_report, hashes))
         small = design(
@@ -192,8 +192,8 @@ def plan_from_needs(
             hash_key=hash_key,
             frequency=frequency,
         )
-        found.append(_sized(small, num_reports, num_candidates, alpha, num_bits=num_bits, num_cohorts=num_cohorts))
-    best = min(found, key=lambda mechanism: rare_error(mechanism, num_reports, num_candidates, alpha))
+        designs.append(_sized(small, num_reports, num_candidates, alpha, num_bits=num_bits, num_cohorts=num_cohorts))
+    best = min(designs, key=lambda mechanism: rare_error(mechanism, num_reports, num_candidates, alpha))
     plan = plan_from_parameters(best, num_reports, num_candidates, alpha=alpha, share=share)
     hashes = int(plan.parameters["h"])
     return replace(

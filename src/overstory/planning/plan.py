@@ -218,7 +218,7 @@ _NUMBERS = (
 
 
 def letters(mechanism: BitMechanism) -> dict[str, float]:
-    """Return a RAPPOR's parameters under the paper's letters; one round is p = 0, q = 1 beside f, or f = 0."""
+    """Return a RAPPOR's parameters under the paper's letters; one round is p = 0, q = 1 with f, or f = 0."""
     encoding, given = mechanism.encoding, mechanism.parameters
     sizes = {"k": encoding.num_bits, "h": getattr(encoding, "num_hashes", 1), "m": encoding.num_cohorts}
     absent = {"p": 0.0, "q": 1.0, "f": 0.0}
@@ -249,13 +249,13 @@ def _detection(plan: Plan) -> Iterator[str]:
     surely = (
         f"nine times in ten from {plan.reliable_frequency:.3%}"
         if plan.reliable_frequency <= 1
-        else "and none nine times in ten, were it held by everybody"
+        else "and no share nine times in ten"
     )
     yield (
         f"With {plan.num_candidates:,} candidates and a chance of {100 * plan.alpha:.3g}% of any false detection, a "
         f"string is found about half the time from a share of {plan.detectable_frequency:.3%}, {surely}; at a false "
         f"discovery rate of {100 * plan.alpha:.3g}% instead, half the time from "
-        f"{min(plan.detectable_frequency_fdr, 1.0):.3%}. What is rarer is more likely missed than not."
+        f"{min(plan.detectable_frequency_fdr, 1.0):.3%}. Rarer strings are more likely missed than detected."
     )
     strings = "string" if plan.learnable_strings == 1 else "strings"
     equal = ", and only if they are equally frequent" if plan.learnable_strings > 1 else ""
@@ -263,7 +263,7 @@ def _detection(plan: Plan) -> Iterator[str]:
     yield f"At most {plan.learnable_strings:,} {strings} can be learned{equal} {rule}."
     if plan.num_fitted < plan.num_candidates:
         yield (
-            f"There are too many candidates to estimate all at once: this supposes a decoder that first screens them "
+            "There are too many candidates to estimate all at once: the plan assumes a decoder that first screens them "
             f"and then fits about {plan.num_fitted:,}."
         )
 
@@ -301,11 +301,11 @@ def _spare(plan: Plan) -> Iterator[str]:
     if enough is not None and enough < plan.epsilon_permanent - 1e-3:
         yield (
             f"A permanent epsilon of {epsilon_text(enough)} would give one report a device the same standard error "
-            "(plan thriftily); more of it pays where reports of one device are averaged, and hides changes of value "
-            "better."
+            "(--thrifty plans so); a larger one pays where reports of one device are averaged, and hides changes of "
+            "value better."
         )
     if plan.basic_standard_error is not None and 2 <= plan.num_candidates <= plan.parameters["k"]:
         yield (
-            f"If the {plan.num_candidates} candidates are all there is, Basic RAPPOR (a bit for each) with these f, p "
-            f"and q has a standard error of {plan.basic_standard_error:,.0f}."
+            f"If there are no other values than the {plan.num_candidates} candidates, Basic RAPPOR (a bit for each) "
+            f"with these f, p and q has a standard error of {plan.basic_standard_error:,.0f}."
         )

@@ -78,12 +78,12 @@ class Planned:
         return f'oracle = "{self.mechanism.name}"\nparameters = {{{given}}}'
 
     def plain_words(self) -> str:
-        """Say what was found."""
-        found = self.toml().replace("\n", ", ")
+        """Return the plan in one sentence."""
+        lines = self.toml().replace("\n", ", ")
         error = f"standard error of a share {self.standard_error:.3%} at {self.num_reports:,} reports; {self.unseen()}"
         instead = "" if self.instead is None else f" (instead: {self.instead})"
         once = f"; {NOISE_ONCE}" if self.linkable.has_payload else ""
-        return f"{self.metric}: {found}; {error}; {self.linkable.words()}{once}{instead}"
+        return f"{self.metric}: {lines}; {error}; {self.linkable.words()}{once}{instead}"
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -131,21 +131,21 @@ def plan_registry(text: str, folder: Folder | None, *, source: str | None = None
     """
     root = read_root(text, source=source)
     root.faults.extend(_other_faults(text, folder, source))
-    found = {}
+    plans = {}
     for name, fields in _with_needs(root).items():
         planned = _planned(name, fields, folder)
         if planned is not None:
-            found[name] = planned
+            plans[name] = planned
     if root.faults:
         raise RegistryError(root.faults, source=source)
-    for name in reversed(found):
-        text = _replaced(text, root.positions["metrics", name, "needs"], found[name])
+    for name in reversed(plans):
+        text = _replaced(text, root.positions["metrics", name, "needs"], plans[name])
     parse_registry(text, folder, source=source)
-    return text, list(found.values())
+    return text, list(plans.values())
 
 
 def _other_faults(text: str, folder: Folder | None, source: str | None) -> list[Any]:
-    """Return all faults but those that are about to be mended."""
+    """Return all faults but those that planning removes."""
     try:
         parse_registry(text, folder, source=source)
     except RegistryError as error:
@@ -174,9 +174,9 @@ def _planned(name: str, fields: Fields, folder: Folder | None) -> Planned | None
     domain, candidates = read_domain(quiet, folder)
     if domain is None or quiet.faults:
         return None
-    known = STRINGS if domain.size is None else WINDOW if "epsilon_window" in needs.table else SYMBOLS
+    accepted = STRINGS if domain.size is None else WINDOW if "epsilon_window" in needs.table else SYMBOLS
     before = len(needs.faults)
-    needs.unknown(known)
+    needs.unknown(accepted)
     reports = needs.required("reports", "how many reports are expected")
     _check_kinds(needs)
     if len(needs.faults) > before:
@@ -240,8 +240,8 @@ def _for_strings(name: str, candidates: tuple[str, ...] | None, needs: Mapping[s
         thrifty=needs.get("thrifty", False),
         hash_key=name,
     )
-    kept = {key: plan.mechanism.parameters[key] for key in ("num_bits", "num_hashes", "num_cohorts", "f", "p", "q")}
-    return Planned(name, plan.mechanism, kept, plan.standard_error / reports, reports, looked_for)
+    written = {key: plan.mechanism.parameters[key] for key in ("num_bits", "num_hashes", "num_cohorts", "f", "p", "q")}
+    return Planned(name, plan.mechanism, written, plan.standard_error / reports, reports, looked_for)
 
 
 def _for_a_window(name: str, domain_size: int, needs: Mapping[str, Any], reports: int) -> Planned:
@@ -249,16 +249,16 @@ def _for_a_window(name: str, domain_size: int, needs: Mapping[str, Any], reports
     _need(needs, "window")
     given = {"epsilon": needs["epsilon_window"], "window": needs["window"]}
     built = [mechanism(oracle, domain_size=domain_size, **given) for oracle in ("wb", "opt-wb")]
-    best = min(built, key=lambda one: frequency_variance(one, reports, 1 / domain_size))
+    best = min(built, key=lambda candidate: frequency_variance(candidate, reports, 1 / domain_size))
     error = frequency_variance(best, reports, 1 / domain_size) ** 0.5
     return Planned(name, best, given, error, reports, domain_size)
 
 
 def _chosen(name: str, choice: Choice, reports: int, instead: str | None) -> Planned:
     built = mechanism(choice.name, **choice.parameters)
-    kept = {key: value for key, value in choice.parameters.items() if key != "domain_size"}
+    written = {key: value for key, value in choice.parameters.items() if key != "domain_size"}
     values = choice.parameters["domain_size"]
-    return Planned(name, built, kept, choice.standard_error, reports, values, instead)
+    return Planned(name, built, written, choice.standard_error, reports, values, instead)
 
 
 def _replaced(text: str, place: TomlPosition, planned: Planned) -> str:

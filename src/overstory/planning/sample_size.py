@@ -47,7 +47,7 @@ def variance_per_person(
     if isinstance(mechanism, BitMechanism) and isinstance(mechanism.encoding, Bloom):
         fitted = fitted_candidates(mechanism, num_candidates, max(frequency, 1e-12))
         naive = count_error(mechanism, each, frequency, fitted) ** 2 / each**2
-    elif isinstance(mechanism.encoding, SeededHash):  # as with so many people that every seed has enough of them
+    elif isinstance(mechanism.encoding, SeededHash):  # with enough people for every seed
         lasting = lasting_variance(mechanism, frequency, num_candidates=num_candidates)
         naive = (frequency_variance(mechanism, each * MANY, frequency, num_candidates=num_candidates) - lasting) * MANY
     else:

@@ -70,7 +70,7 @@ class Decoded(Estimate):
         return bounded_interval(self.counts, self.raw_counts, self.errors(kind), self.num_reports, level)
 
     def summary(self) -> dict[str, Any]:
-        """Return what is known about the decoding as a whole, ready for JSON."""
+        """Return the facts about the decoding, ready for JSON."""
         error = self.unallocated_standard_error
         return {
             **super().summary(),
@@ -125,7 +125,7 @@ def decode(
         The false discovery rate, or the chance of any false detection.
     complete : bool
         Declare that every reported string is in the list: the frequencies then sum to one. If that is not so,
-        the missing strings' reports are taken for candidates.
+        the missing strings' reports are counted as candidates'.
     permanent : BinaryChannel, optional
         The memoized round; only needed where devices report more than once. Without it all noise is taken to be
         memoized, which makes standard errors too large rather than too small.
@@ -148,8 +148,8 @@ def decode(
     >>> shelf = CandidateMap(["ash", "elm"], np.array([[[0, 1], [2, 3]]]), num_bits=6)
     >>> from overstory.analysis.reports import SupportCounts
     >>> ones = 0.25 * 10_000 + 0.5 * np.array([7_000, 7_000, 3_000, 3_000, 0, 0])
-    >>> found = decode(SupportCounts([10_000], [ones.astype(int)]), shelf, p_star=0.75, q_star=0.25)
-    >>> found.counts.round().tolist(), found.detected().tolist()
+    >>> decoded = decode(SupportCounts([10_000], [ones.astype(int)]), shelf, p_star=0.75, q_star=0.25)
+    >>> decoded.counts.round().tolist(), decoded.detected().tolist()
     ([7000.0, 3000.0], [True, True])
     """
     check_alpha(alpha)
@@ -276,14 +276,14 @@ def caveats(
 ) -> tuple[str, ...]:
     """Return the notes that apply."""
     if counts.num_reports == 0:
-        return ("there are no reports: nothing can be said",)
+        return ("there are no reports: nothing can be estimated",)
     notes = (
         *fit.notes,
         _dispersed(fit),
         _unallocated(fit, counts.num_reports),
         _empty(counts),
         _unbalanced(balance),
-        f"{colliding} group(s) of candidates set the same bits in every cohort: only each group's sum is known"
+        f"{colliding} group(s) of candidates set the same bits in every cohort: only each group's sum can be estimated"
         if colliding
         else "",
         _undecided(candidates, counts, fit),

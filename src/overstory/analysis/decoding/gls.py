@@ -144,7 +144,7 @@ def _lapack_inverse(matrix: F64) -> tuple[F64, float]:
 
 
 SINGULAR = 1e-11
-"""Reciprocal condition number under which a (scaled) system says that candidates cannot be told apart."""
+"""Reciprocal condition number under which a (scaled) system says that candidates cannot be distinguished."""
 
 
 class SingularDesignError(Exception):
@@ -268,7 +268,7 @@ def _shares(model: LinearModel, reported: F64) -> F64:
 
 
 def _fit_open(model: LinearModel, normal: NormalEquations) -> Solution:
-    """Least squares when strings may be missing from the list; without a place for them where none can be told."""
+    """Least squares when strings may be missing from the list; without a term for them where it cannot be estimated."""
     o = model.fill
     try:
         covariance = inverse(normal.centred_matrix)
@@ -320,7 +320,7 @@ def _fit_plain(model: LinearModel, normal: NormalEquations) -> Solution:
     covariance = inverse(normal.matrix)
     f = covariance @ normal.moment
     phi, degrees = dispersion(model, model.response - predict(model.candidates, f), f.size)
-    note = "the candidates fill the bits so evenly that strings outside the list cannot be told from them"
+    note = "the candidates fill the bits so evenly that strings outside the list cannot be distinguished from them"
     variances = np.diag(covariance).copy()
     fit = Fit(f, variances, f, 1.0 - f.sum(), covariance.sum(), phi, degrees, "gls", storey=True, notes=(note,))
     return fit, covariance, 0.0

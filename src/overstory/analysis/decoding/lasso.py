@@ -46,7 +46,7 @@ def fit_lasso(model: LinearModel) -> Fit:
     notes: tuple[str, ...] = ()
     if picked.size > most:
         picked = np.sort(picked[np.argsort(-coefficients[picked])[:most]])
-        notes = (f"the Lasso picked more candidates than the rows can bear; the {most} largest were kept",)
+        notes = (f"the Lasso picked more candidates than there are rows for; the {most} largest remain",)
     return _least_squares(model, picked, notes)
 
 

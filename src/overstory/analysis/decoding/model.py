@@ -92,10 +92,10 @@ class LinearModel:
 
     def _shared(self, shares: F64) -> F64:
         """Return the covariance of a bit in two reports of one device."""
-        kept, raised = self.permanent
+        keep_one, raise_zero = self.permanent
         # phi (1 - phi) s^2, s = (p* - q*) / (P1(1|1) - P1(1|0)) being the second round's span.
-        drawn = raised + (kept - raised) * np.clip(shares, 0.0, 1.0)
-        return np.asarray(drawn * (1.0 - drawn) * ((self.p_star - self.q_star) / (kept - raised)) ** 2)
+        drawn = raise_zero + (keep_one - raise_zero) * np.clip(shares, 0.0, 1.0)
+        return np.asarray(drawn * (1.0 - drawn) * ((self.p_star - self.q_star) / (keep_one - raise_zero)) ** 2)
 
     def reweighted(self, shares: F64) -> LinearModel:
         """Return the model with the weights that hold at these shares.
@@ -110,11 +110,11 @@ class LinearModel:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """What a decoder found, in frequency units; ``result`` turns it into counts.
+    """A decoder's result, in frequency units; `decoder` turns it into counts.
 
     ``raw`` and ``variances`` (shape (M,)) are the unbiased estimates and their variances under binomial noise times
     ``dispersion``; ``reported`` are non-negative and, with ``unallocated_reported``, sum to one. ``people`` is what the
-    variances over these reports have more than that (`decoding.people`).
+    variances over these reports have more than that (`people_correction`).
     """
 
     raw: F64
@@ -213,8 +213,8 @@ def people_correction(
     together, by_bit = _variances(model, shares[columns], held, columns, covariance[held], centre)
     own = shares[columns[held]]
     # P - f (1 - f) / N by the law of total variance, not below 0; less D, which the fit holds already.
-    kept = np.maximum(together - own * (1.0 - own) / (model.reports.sum() / model.candidates.num_bits), 0.0)
-    correction[columns[held]] = model.reports_per_device * (kept - by_bit)
+    cohort_luck = np.maximum(together - own * (1.0 - own) / (model.reports.sum() / model.candidates.num_bits), 0.0)
+    correction[columns[held]] = model.reports_per_device * (cohort_luck - by_bit)
     return correction
 
 

@@ -43,7 +43,7 @@ TOGETHER = 0.75
 """Candidates with at least this share of the best one's z join with it."""
 REPORT_RATE = 0.2
 DEPENDENT = 1e-6
-"""Share of a column's length that must be its own for the candidate to be told from the members."""
+"""Share of a column's length that must be its own for the candidate to be distinguished from the members."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +179,7 @@ def _pursue(columns: _Columns, background: _Background) -> Indices:
 
 
 def _independent(matrix: F64, covariance: F64, held: Indices, adding: Indices) -> NDArray[np.bool_]:
-    """Whether each new column has a part of its own beside the held ones and the new ones before it."""
+    """Whether each new column has a part that neither the held ones nor the new ones before it explain."""
     cross = matrix[np.ix_(held, adding)]
     # Schur complement: the Gram matrix of the new columns' parts orthogonal to the held ones.
     left = matrix[np.ix_(adding, adding)] - cross.T @ covariance @ cross
@@ -193,7 +193,7 @@ def _independent(matrix: F64, covariance: F64, held: Indices, adding: Indices) -
 
 
 def _test_all(columns: _Columns, background: _Background) -> tuple[F64, F64]:
-    """Return every candidate's estimate and variance beside the members."""
+    """Return every candidate's estimate and variance, given the members."""
     model, members = columns.model, background.members
     explained = np.zeros(columns.edge.size)
     if members.size:

@@ -162,10 +162,10 @@ def transition_table(channel: WindowChannel, cells: NDArray[np.int64], num_bins:
 
 
 def _ramp_integral(corner: F64, end: F64) -> F64:
-    """Integrate ``r(corner - floor(u))`` over u from 0 to `end`: whole positions, and the share of the last one."""
-    whole = np.floor(end)
-    rest = (end - whole) * np.maximum(corner - whole, 0.0)
-    return np.asarray(_triangular(corner) - _triangular(corner - whole) + rest)
+    """Integrate ``r(corner - floor(u))`` over u from 0 to `end`: complete positions, and the share of the last one."""
+    complete = np.floor(end)
+    rest = (end - complete) * np.maximum(corner - complete, 0.0)
+    return np.asarray(_triangular(corner) - _triangular(corner - complete) + rest)
 
 
 def _triangular(count: F64) -> F64:

@@ -81,6 +81,6 @@ def _cells(channel: WindowChannel, places: Payloads, rng: np.random.Generator) -
 
 def _ends(duchi: Duchi, places: Payloads, rng: np.random.Generator) -> Payloads:
     ends = rng.integers(duchi.resolution, size=places.size) < places
-    kept = rng.integers(ONE, size=places.size) < int(duchi.channel.alpha * ONE)
-    drawn: NDArray[Any] = np.where(kept, ends, rng.integers(2, size=places.size))
+    unchanged = rng.integers(ONE, size=places.size) < int(duchi.channel.alpha * ONE)
+    drawn: NDArray[Any] = np.where(unchanged, ends, rng.integers(2, size=places.size))
     return drawn.astype(np.int64)

@@ -211,7 +211,7 @@ def expectation_maximization(
 
 
 def smoothed(shares: F64) -> F64:
-    """Return (1, 2, 1) / 4 of each share and its neighbours; an end is its own neighbour, so the sum is kept.
+    """Return (1, 2, 1) / 4 of each share and its neighbours; an end is its own neighbour, so the sum stays.
 
     Examples
     --------

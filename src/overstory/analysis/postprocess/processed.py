@@ -1,4 +1,4 @@
-"""Post-processing as named steps: what is done to the unbiased counts after they are estimated, and said.
+"""Post-processing as named steps: what is done to the unbiased counts after they are estimated.
 
     postprocess(estimate, "base-cut", "norm-sub")
 
@@ -58,7 +58,7 @@ class Processed(Estimate):
         return bounded_interval(self.counts, self.raw_counts, self.errors(kind), self.num_reports, level)
 
     def summary(self) -> dict[str, Any]:
-        """Return what is known about the estimate as a whole, ready for JSON."""
+        """Return the facts about the estimate, ready for JSON."""
         return {**super().summary(), "steps": list(self.steps)}
 
 

@@ -56,7 +56,7 @@ class EstFreq:
     """The thesis's Est_Freq (section 4.1): ``max(0, estimate) / sum(estimate)``, times the number of reports.
 
     Literally, the sum is over the estimates before clipping, so the result adds up to more than it should (negative
-    estimates lower the divisor and are then left out). `clipped` divides by the sum of what is kept: a distribution.
+    estimates lower the divisor and are then left out). With `clipped` the sum is over the clipped ones.
     """
 
     clipped: bool = False
@@ -111,8 +111,8 @@ class NormSub:
 class BaseCut:
     """Set to 0 every count that an absent value could well have shown.
 
-    A value is kept when its one-sided p-value is at most alpha / d, so that of all absent values at most alpha are
-    kept on average (the threshold of Bassily and Smith 2015).
+    A value stays when its one-sided p-value is at most alpha / d, so that of all absent values at most alpha
+    stay on average (the threshold of Bassily and Smith 2015).
     """
 
     alpha: float | None = None
@@ -158,10 +158,10 @@ class Smooth:
 
     **The prior on shape**: waves of k half periods over the domain have amplitudes that fall like k**-2, that is, the
     integrated squared second difference is small (and the slope is 0 at both ends). In the cosine basis the penalized
-    least-squares solution shrinks each amplitude by ``1 / (1 + penalty k**4)`` (Garcia 2010). The sum is kept.
+    least-squares solution shrinks each amplitude by ``1 / (1 + penalty k**4)`` (Garcia 2010). The sum stays.
 
     **How smooth** is decided by Stein's unbiased estimate of the squared error (Stein 1981), which the known standard
-    errors make possible; with noise that nothing stands out of, everything becomes flat. One spike on a smooth ground
+    errors make possible; where nothing exceeds the noise, everything becomes flat. One spike on a smooth ground
     is blurred: smooth only where spikes are not the question. Counts may still be negative: "norm-sub" after it.
     """
 

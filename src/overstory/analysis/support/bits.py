@@ -154,7 +154,7 @@ class SampledSupport(OneHotSupport):
         spread = (noise / (p_star - q_star) ** 2 + sampling) / reached
         errors = np.where(asked, np.sqrt(spread) * reports, np.inf)
         values = [str(symbol) for symbol in range(len(asked))] if names is None else names
-        notes = shared.note if reports else ("there are no reports: nothing can be said",)
+        notes = shared.note if reports else ("there are no reports: nothing can be estimated",)
         raw = shares * reports
         return Estimate(
             values=values,

@@ -87,7 +87,7 @@ def estimate_by_seed(
     reports = counts.num_reports
     if not reports:
         nothing, unknown = np.zeros(len(values)), np.full(len(values), np.inf)
-        note = ("there are no reports: nothing can be said",)
+        note = ("there are no reports: nothing can be estimated",)
         return Estimate(
             values=labels,
             counts=nothing,

@@ -1,4 +1,4 @@
-"""``overstory bench``: run the benchmarks that stand beside the source."""
+"""``overstory bench``: run the benchmarks of a source checkout."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def add_parser(commands: Any) -> None:
         commands,
         "bench",
         "run the benchmarks of a source checkout, with ratios",
-        more="Without a name it lists them. They are not part of the installed package.",
+        more="Without a name it lists the benchmarks. They are not part of the installed package.",
         example="overstory bench decode",
     )
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help="which to run, one after the other; a part of a name will do"
+        "names", nargs="*", metavar="NAME", help="benchmarks to run, one after the other; part of a name is enough"
     )
 
 
@@ -34,24 +34,24 @@ def folder() -> Path:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    known = {path.stem: path for path in sorted(folder().glob("[!_]*.py"))}
-    if not known:
+    benchmarks = {path.stem: path for path in sorted(folder().glob("[!_]*.py"))}
+    if not benchmarks:
         raise ParameterError(
-            "the benchmarks stand in the folder bench/ of the source: clone the repository, "
+            "the benchmarks are in the folder bench/ of the source: clone the repository, "
             "install it with `pip install -e .[analysis]` and run this there"
         )
     if not args.names:
-        print("\n".join(known))
-    chosen = [path for name in args.names for path in _matching(known, name)]
+        print("\n".join(benchmarks))
+    chosen = [path for name in args.names for path in _matching(benchmarks, name)]
     return max(map(_run, chosen), default=0)
 
 
-def _matching(known: dict[str, Path], name: str) -> list[Path]:
-    """Return every benchmark that has `name` in its own: `decode` stands for its accuracy and its speed."""
-    found = [path for stem, path in known.items() if name in stem]
-    if not found:
-        raise ParameterError(f"there is no benchmark {name}: choose from {', '.join(known)}")
-    return found
+def _matching(benchmarks: dict[str, Path], name: str) -> list[Path]:
+    """Return every benchmark that has `name` in its own: `decode` selects its accuracy and its speed."""
+    matching = [path for stem, path in benchmarks.items() if name in stem]
+    if not matching:
+        raise ParameterError(f"there is no benchmark {name}: choose from {', '.join(benchmarks)}")
+    return matching
 
 
 def _run(path: Path) -> int:

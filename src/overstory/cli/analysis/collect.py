@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from overstory.trial.summary import Summary
 
 MORE = """\
-Every row of the column is one device, which randomizes its value and sends it; the reports are counted and decoded, and
-what was learned stands beside the truth, with what it cost in privacy. Then: which oracle is best for such a column,
-how many people would be needed for rare values, and what these people can show. The file is read in a stream, and
-nothing of it leaves this machine.
+Each row of the column is one device, which randomizes its value and sends it. The reports are counted and decoded, and
+you see the estimates next to the truth, and the privacy loss. You also see which oracle is best for such a column, how
+many people rare values need, and which shares these people show. The file is read in a stream, and nothing of it leaves
+this machine.
 
 A column of numbers is counted in bins, given or chosen. Rows without a value are counted and send nothing."""
 
@@ -47,20 +47,30 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("file", metavar="FILE", help="CSV (gz too), JSON lines or Parquet; - for standard input")
     parser.add_argument("--column", required=True, metavar="C", help="the column to collect")
     add_form(parser)
-    parser.add_argument("--oracle", default="auto", metavar="NAME", help="what devices use (default auto: the best)")
+    parser.add_argument(
+        "--oracle", default="auto", metavar="NAME", help="what the devices randomize with (default auto: the best)"
+    )
     parser.add_argument("--epsilon", type=float, metavar="E", help="privacy loss of one report (default 1)")
     parser.add_argument("--epsilon-report", type=float, help=argparse.SUPPRESS)
-    parser.add_argument("--epsilon-permanent", type=float, metavar="Y", help="of all reports of one value together")
-    parser.add_argument("--reports-per-device", type=int, default=1, metavar="R", help="of each device (default 1)")
-    parser.add_argument("--device-column", metavar="D", help="whose row it is: a device's rows are its reports")
+    parser.add_argument(
+        "--epsilon-permanent", type=float, metavar="Y", help="privacy loss of all reports of one value together"
+    )
+    parser.add_argument(
+        "--reports-per-device", type=int, default=1, metavar="R", help="reports of each device (default 1)"
+    )
+    parser.add_argument(
+        "--device-column", metavar="D", help="column with the device's id: a device's rows are its reports"
+    )
     parser.add_argument(
         "--bins", type=float, nargs=3, metavar=("MIN", "MAX", "COUNT"), help="count numbers in equal bins"
     )
     parser.add_argument("--candidates", metavar="FILE", help="the values to look for, one a line; others count as one")
-    parser.add_argument("--most-values", type=int, default=10_000, metavar="M", help="distinct values (default 10,000)")
+    parser.add_argument(
+        "--most-values", type=int, default=10_000, metavar="M", help="most distinct values (default 10,000)"
+    )
     parser.add_argument("--people", type=int, metavar="N", help="draw N people from the rows instead of one a row")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed gives the same output")
-    meaning = "folder (default out/collect); -: learned.csv alone, to standard output"
+    meaning = "folder for the results (default out/collect); -: only learned.csv, to standard output"
     parser.add_argument("-o", "--output", default="out/collect", metavar="DIR", help=meaning)
     add_spreadsheet(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -125,8 +135,8 @@ def _check_epsilon(epsilon: float) -> None:
     if not 0 < epsilon <= MAX_EPSILON:
         raise ParameterError(f"--epsilon {epsilon:g}: give a number above 0 and at most {MAX_EPSILON}")
     if epsilon > WEAK:
-        said = f"--epsilon {epsilon:g} protects next to nothing: a report practically names the value; 1 or 2 is usual"
-        print(f"overstory collect: warning: {said}", file=sys.stderr)
+        warning = "protects next to nothing: a report practically names the value; 1 or 2 is usual"
+        print(f"overstory collect: warning: --epsilon {epsilon:g} {warning}", file=sys.stderr)
 
 
 def _collected(args: argparse.Namespace, column: Column, budget: TrialBudget) -> Summary:
@@ -150,15 +160,15 @@ def _collected(args: argparse.Namespace, column: Column, budget: TrialBudget) ->
 def _command(args: argparse.Namespace) -> str:
     import shlex
 
-    words = ["overstory", "collect", args.file, "--column", args.column, "--oracle", args.oracle]
+    command = ["overstory", "collect", args.file, "--column", args.column, "--oracle", args.oracle]
     for name in ("epsilon", "epsilon_report", "epsilon_permanent", "device_column", "candidates", "people"):
         if getattr(args, name) is not None:
-            words += ["--" + name.replace("_", "-"), str(getattr(args, name))]
+            command += ["--" + name.replace("_", "-"), str(getattr(args, name))]
     if args.bins is not None:
-        words += ["--bins", *(repr(number).removesuffix(".0") for number in args.bins)]
-    words += form_words(args)
-    words += ["--reports-per-device", str(args.reports_per_device), "--most-values", str(args.most_values)]
-    return shlex.join([*words, "--seed", str(args.seed)])
+        command += ["--bins", *(repr(number).removesuffix(".0") for number in args.bins)]
+    command += form_words(args)
+    command += ["--reports-per-device", str(args.reports_per_device), "--most-values", str(args.most_values)]
+    return shlex.join([*command, "--seed", str(args.seed)])
 
 
 def _written(summary: Summary, folder: Path, command: str, *, spreadsheet: bool) -> Path:

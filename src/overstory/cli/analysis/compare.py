@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from overstory.presentation.document import Block, Column
 
 MORE = """\
-Every registered oracle that suits the needs, ranked by its exact average error over the domain, whatever the
-population. With --epsilon-permanent, those that memoize and send fresh reports; without, those of one report. The
-recommended one is, of those within 1% of the least variance, the one of which two reports share the fewest bits, equal
-or alike; then the one with the smallest reports. With FILE, or --measure, collections are simulated and the table
+Ranks the registered oracles by their exact average error over the domain, which no population changes. With
+--epsilon-permanent: the oracles that memoize and send fresh reports; without: those that send one report. Among the
+oracles within 1% of the least variance, it recommends the one of which two reports share the fewest bits, equal or
+alike; then the one with the smallest reports. With FILE, or --measure, collections are simulated and the table
 has the measured error next to the exact one, with its own standard error: the trial does not separate oracles whose
 measured errors overlap."""
 
@@ -51,21 +51,24 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--epsilon-permanent", type=float, metavar="Y", help="what any number of reports of one value may reveal"
     )
-    parser.add_argument("--domain-size", type=int, metavar="D", help="values (default: those in FILE)")
+    parser.add_argument("--domain-size", type=int, metavar="D", help="number of values (default: those in FILE)")
     parser.add_argument("--reports", type=int, metavar="N", help="devices that report once (default: FILE's rows)")
     parser.add_argument("--data", help=argparse.SUPPRESS)  # what FILE was called
     parser.add_argument("--column", metavar="C", help="FILE's column")
     add_form(parser)
     parser.add_argument(
-        "--measure", type=int, metavar="R", help="simulate R collections of each oracle (with FILE: enough)"
+        "--measure",
+        type=int,
+        metavar="R",
+        help="simulate R collections of each oracle (with FILE: 4 to 20, by the number of values)",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed measures the same (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the simulation (default: 0)")
     parser.add_argument(
         "--numeric",
         type=float,
         nargs=2,
         metavar=("MIN", "MAX"),
-        help="compare what takes numbers of this range instead",
+        help="compare randomizers of numbers in this range instead",
     )
     parser.add_argument("--plot", metavar="FILE", help="draw the errors: .svg, .pdf or .png")
     parser.add_argument("--json", action="store_true", help="print the ranking as JSON")

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 MORE = """\
-Of files: writes results.csv (every candidate, most frequent first) and metrics.json into DIR, and prints what was
-detected. The candidate map is taken as it is: it must be the one the devices' hash functions give.
+From files: writes results.csv (every candidate, most frequent first) and metrics.json into DIR, and prints the
+detected candidates. The map is not checked: make it with the hash family and key of the devices.
 
-Of a store, or of a collector by its address: estimates of a metric of the registry, over a range of periods in all,
-per period, or cumulative (over all reports so far). A device reports once a period, so it may be behind as many reports
-as there are periods, which share its permanent responses: that is supposed unless --reports-per-device says better."""
+From a store, or from a collector by its address: estimates a metric of the registry over a range of periods: in total,
+per period, or cumulative (over all reports so far). A device reports once a period and its reports share permanent
+responses. Standard errors assume that every device reported in every period, unless --reports-per-device is given."""
 
 OF_FILES = ("params", "counts", "map")
 OF_STORES = ("metric", "registry")
@@ -50,28 +50,35 @@ def add_parser(commands: Any) -> None:
     )
     _add_sources(parser)
     parser.add_argument(
-        "--method", choices=("gls", "lasso"), default="gls", help="least squares, or the RAPPOR paper's (default: gls)"
+        "--method",
+        choices=("gls", "lasso"),
+        default="gls",
+        help="least squares, or the RAPPOR paper's Lasso (default: gls)",
     )
     parser.add_argument(
         "--correction",
         choices=("fdr", "bonferroni"),
         default="fdr",
-        help="what alpha bounds: the share of false detections, or the chance of any (default: fdr)",
+        help="alpha bounds the false discovery rate, or the chance of any false detection (default: fdr)",
     )
-    parser.add_argument("--alpha", type=float, default=0.05, help="a fraction (default: 0.05)")
+    parser.add_argument("--alpha", type=float, default=0.05, help="the bound, a fraction (default: 0.05)")
     parser.add_argument(
-        "--complete", action="store_true", help="the candidates are all there are: they sum to all reports"
+        "--complete",
+        action="store_true",
+        help="there are no other values: the candidates' counts add up to all reports",
     )
     parser.add_argument(
         "--reports-per-device",
         type=float,
         metavar="R",
-        help="how many of the reports one device sent (uneven: sum of squares over sum; default: 1 of files, else as "
-        "many as there are periods with reports)",
+        help="reports of one device (if uneven: sum of squares over sum; default: 1 for files, else the number of "
+        "periods with reports)",
     )
     add_interval(parser, "reports; population with --per-period or --cumulative")
-    parser.add_argument("--all", action="store_true", help="also print what was not detected (JSON always has it)")
-    meaning = "folder for the results; of files it must be given; -: the CSV alone, to standard output"
+    parser.add_argument(
+        "--all", action="store_true", help="also print candidates that were not detected (JSON always has them)"
+    )
+    meaning = "folder for the results, required for files; -: only the CSV, to standard output"
     parser.add_argument("-o", "--output", metavar="DIR", help=meaning)
     parser.add_argument("--plot", metavar="FILE", help="draw the estimates into a .svg, .pdf or .png file")
     add_spreadsheet(parser)
@@ -79,24 +86,26 @@ def add_parser(commands: Any) -> None:
 
 
 def _add_sources(parser: argparse.ArgumentParser) -> None:
-    files = parser.add_argument_group("of files")
+    files = parser.add_argument_group("from files")
     add_params(files, required=False)
     files.add_argument("--counts", metavar="FILE", help="counts, as `overstory sum` writes them")
     files.add_argument("--map", metavar="FILE", help="candidate map, as `overstory map` writes it")
-    add_hashing(files, note="; the second one's rounding of f matters")
-    kept = parser.add_argument_group("of a store or a collector")
-    kept.add_argument("--store", metavar="URL", help="a store: a file's name, or postgresql://...")
-    kept.add_argument("--url", metavar="URL", help="a collector's address, read with an admin token")
-    kept.add_argument("--token", help="an admin token (default: the environment's OVERSTORY_ADMIN_TOKEN)")
-    kept.add_argument("--metric", metavar="ID", help="which metric")
-    kept.add_argument("--registry", metavar="FILE", help="the metric registry (of --url: not needed)")
-    kept.add_argument("--from", dest="first", metavar="LABEL", help="first period, such as 2026-11-21 or 2026-W47")
-    kept.add_argument("--to", dest="last", metavar="LABEL", help="last period, included")
-    reading = kept.add_mutually_exclusive_group()
-    reading.add_argument("--per-period", action="store_true", help="an estimate of each period by itself")
-    reading.add_argument("--cumulative", action="store_true", help="an estimate of each period and all before it")
-    kept.add_argument("--candidates", metavar="FILE", help="strings to look for instead of the registry's list")
-    kept.add_argument("--steps", metavar="NAMES", help="post-processing, in order: norm-sub, base-cut, ...")
+    add_hashing(files, note="; google-rappor-python rounds f")
+    stored = parser.add_argument_group("from a store or a collector")
+    stored.add_argument("--store", metavar="URL", help="a store: a file's name, or postgresql://...")
+    stored.add_argument("--url", metavar="URL", help="a collector's address, read with an admin token")
+    stored.add_argument("--token", help="an admin token (default: the environment's OVERSTORY_ADMIN_TOKEN)")
+    stored.add_argument("--metric", metavar="ID", help="the metric's id")
+    stored.add_argument("--registry", metavar="FILE", help="the metric registry (not needed with --url)")
+    stored.add_argument("--from", dest="first", metavar="LABEL", help="first period, such as 2026-11-21 or 2026-W47")
+    stored.add_argument("--to", dest="last", metavar="LABEL", help="last period, included")
+    reading = stored.add_mutually_exclusive_group()
+    reading.add_argument("--per-period", action="store_true", help="estimate each period separately")
+    reading.add_argument(
+        "--cumulative", action="store_true", help="estimate each period together with all earlier ones"
+    )
+    stored.add_argument("--candidates", metavar="FILE", help="strings to look for, instead of the registry's list")
+    stored.add_argument("--steps", metavar="NAMES", help="post-processing, in order: norm-sub, base-cut, ...")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -122,7 +131,7 @@ def _is_of_a_store(args: argparse.Namespace) -> bool:
     mixed = [name for name in useless[source] if getattr(args, name)]
     if mixed:
         what = f"with --{source}" if source else "without --store or --url"
-        raise ParameterError(f"{_option(mixed[0])} is of no use {what}: `overstory decode --help` shows both forms")
+        raise ParameterError(f"{_option(mixed[0])} has no effect {what}: `overstory decode --help` shows both forms")
     needed: tuple[str, ...] = OF_STORES if source else (*OF_FILES, "output")
     if args.url:
         needed = ("metric",)  # the collector says what it is

@@ -1,4 +1,4 @@
-"""``overstory decode --store`` and ``--url``: estimates of a registry's metric, from where its reports are kept."""
+"""``overstory decode --store`` and ``--url``: estimates of a registry's metric, from where its reports are stored."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _options(args: argparse.Namespace) -> EstimateOptions:
 
 
 def _write(folder: str, series: EstimateSeries, *, spreadsheet: bool) -> Path:
-    """Write estimates.csv (every value) and estimates.json (the same, and what must be known to read it)."""
+    """Write estimates.csv (every value) and estimates.json (the same, and the facts to read it by)."""
     from overstory.files.io import writing_text
     from overstory.files.spreadsheet import writing_csv
 
@@ -132,7 +132,7 @@ def _draw(path: str, series: EstimateSeries) -> None:
 
 
 def series_blocks(series: EstimateSeries, written: Path | None, *, everything: bool) -> Iterator[Block]:
-    """Return the estimates as one table, and what must be known to read it."""
+    """Return the estimates as one table, and the facts to read it by."""
     from overstory.analysis.tables.output import estimate_table
     from overstory.cli.output import chosen_rows
     from overstory.presentation.document import Column, Lines, Paragraph

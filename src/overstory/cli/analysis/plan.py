@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from overstory.presentation.document import Table
 
 MORE = """\
-Give either --params, or both --epsilon and --epsilon-permanent. With epsilons, the parameters with the smallest
-standard error for rare strings are found; -o writes them. No epsilon of the plan is ever above the one asked for.
-For values of a known domain give --domain-size and --epsilon: the answer is an oracle (`overstory compare` has all)."""
+Give either --params, or both --epsilon and --epsilon-permanent. With epsilons, it searches the parameters with the
+smallest standard error for rare strings; -o writes them. The plan's epsilons never exceed those that you give. For
+values of a known domain give --domain-size and --epsilon: it recommends an oracle (`overstory compare` shows all)."""
 
 EXAMPLE = """\
 overstory plan --params params.csv --reports 1000000 --candidates 200 --share 0.01
@@ -34,15 +34,17 @@ def add_parser(subparsers: Any) -> None:
     parser = add_command(
         subparsers, "plan", "parameters from needs, or what parameters achieve", more=MORE, example=EXAMPLE
     )
-    known = parser.add_argument_group("from parameters")
-    add_params(known, required=False)
+    parameters = parser.add_argument_group("from parameters")
+    add_params(parameters, required=False)
     _add_needs(parser.add_argument_group("from needs"))
     domain = parser.add_argument_group("an oracle for a known domain")
-    domain.add_argument("--domain-size", type=int, metavar="D", help="how many values there are; with --epsilon")
-    parser.add_argument("--reports", type=int, required=True, metavar="N", help="devices that report once")
-    parser.add_argument("--candidates", type=int, metavar="M", help="strings that are looked for")
-    parser.add_argument("--share", type=float, metavar="S", help="also plan for a string of this share, such as 0.01")
-    parser.add_argument("--alpha", type=float, help=f"level of the tests (default: {ALPHA})")
+    domain.add_argument("--domain-size", type=int, metavar="D", help="number of values; with --epsilon")
+    parser.add_argument("--reports", type=int, required=True, metavar="N", help="number of devices; each reports once")
+    parser.add_argument("--candidates", type=int, metavar="M", help="number of strings to look for")
+    parser.add_argument(
+        "--share", type=float, metavar="S", help="also plan for a string with this share of the reports, such as 0.01"
+    )
+    parser.add_argument("--alpha", type=float, help=f"chance of any false detection (default: {ALPHA})")
     add_hashing(parser)
     add_earlier_names(parser, {"--epsilon-report": "epsilon"})
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
@@ -53,7 +55,7 @@ def _add_needs(needs: Any) -> None:
         "--epsilon", type=float, metavar="E", help="privacy loss of one report (smaller is more private)"
     )
     needs.add_argument(
-        "--epsilon-permanent", type=float, metavar="Y", help="the same of all reports of one value together"
+        "--epsilon-permanent", type=float, metavar="Y", help="privacy loss of all reports of one value together"
     )
     needs.add_argument("--num-bits", type=int, metavar="K", help="bits of a report (default: chosen)")
     needs.add_argument("--num-hashes", type=int, metavar="H", help="hashes of a value (default: chosen)")
@@ -63,7 +65,7 @@ def _add_needs(needs: Any) -> None:
         action="store_true",
         help="use the smallest permanent epsilon that does not make one report less accurate",
     )
-    needs.add_argument("-o", "--output", metavar="FILE", help="write the parameters there, as params.csv")
+    needs.add_argument("-o", "--output", metavar="FILE", help="write the parameters into this file, as params.csv")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -150,7 +152,7 @@ def _from_params(args: argparse.Namespace) -> Plan:
         raise ParameterError("give either --params, or --epsilon and --epsilon-permanent, not both")
     idle = given(args, NEEDS_ONLY)
     if idle:
-        raise ParameterError(f"{', '.join(idle)}: only where parameters are planned; leave out --params, or these")
+        raise ParameterError(f"{', '.join(idle)}: these plan parameters; leave them out, or leave out --params")
     mechanism = read_params(args.params).mechanism(**hashing(args))
     return plan_from_parameters(mechanism, args.reports, args.candidates, alpha=args.alpha, share=args.share)
 

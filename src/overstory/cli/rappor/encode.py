@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from overstory.files.rappor import Holding
 
 MORE = """\
-Every client is a device with a secret of its own, drawn from the operating system for this run, so a client that
-holds a value twice has one permanent response to it. The output's name tells its format: .csv, .csv.gz, .ovsb
-(packed batches, also .ovsb.gz) or .parquet. Only the CSV has the columns bloom and prr: they are there to test
-clients against each other, and never leave a real device."""
+Every client is a device with its own secret, drawn from the operating system for this run: a client that has a value
+twice has one permanent response to it. The output's name decides its format: .csv, .csv.gz, .ovsb (packed batches, also
+.ovsb.gz) or .parquet. Only the CSV has the columns bloom and prr, which never leave a real device: use them to test
+clients against each other."""
 
 
 def add_parser(commands: Any) -> None:
@@ -46,9 +46,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--seed",
         metavar="N",
-        help="draw from this seed: the same output twice. For experiments; a seed protects nobody",
+        help="the same seed gives the same output. For experiments; a seed protects nobody",
     )
-    add_output(parser, "where the reports go")
+    add_output(parser, "file for the reports")
     add_skipping(parser, "lines")
     add_reporting(parser)
 

@@ -18,8 +18,8 @@ from overstory.cli.arguments import (
 )
 
 MORE = """\
-Candidates stand one per line. In a file named .csv they are its only column, so that they can be quoted. The family
-(and key) must be the one that the devices used."""
+The file has one candidate per line. A file named .csv has them as its only column, quoted where needed. Give the hash
+family (and key) that the devices used."""
 
 
 def add_parser(commands: Any) -> None:
@@ -34,7 +34,7 @@ def add_parser(commands: Any) -> None:
     add_params(parser)
     parser.add_argument("--candidates", required=True, metavar="FILE", help="the strings that may have been reported")
     add_hashing(parser)
-    add_output(parser, "where the map goes: a row per candidate, then m * h integers cohort * k + bit + 1")
+    add_output(parser, "file for the map: a row per candidate, then m * h integers cohort * k + bit + 1")
     add_reporting(parser)
 
 
@@ -48,12 +48,12 @@ def run(args: argparse.Namespace) -> int:
     parameters, mechanism = read_mechanism(args)
     with reading_bar(args, "reading candidates", [args.candidates]) as advance:
         candidates = read_candidates(args.candidates, advance)
-    found = hash_candidates(candidates, mechanism.encoding)
-    write_map(args.output, found)
-    groups = [[candidates[i] for i in group] for group in colliding(found)]
+    candidate_map = hash_candidates(candidates, mechanism.encoding)
+    write_map(args.output, candidate_map)
+    groups = [[candidates[i] for i in group] for group in colliding(candidate_map)]
     outcome = {"candidates": len(candidates), "colliding_candidates": groups, "output": args.output}
     line = f"{len(candidates):,} candidates in {parameters.m} cohorts mapped into {shown(args.output)}"
     if groups:
-        line += f"; {len(groups)} groups set the same bits everywhere: only their sums can be learned"
+        line += f"; {len(groups)} groups set the same bits in every cohort: only their sums can be estimated"
     tell(args, outcome, line)
     return 0

@@ -1,4 +1,4 @@
-"""``overstory reproduce``: a paper's figure or table, with the published numbers beside ours."""
+"""``overstory reproduce``: a paper's figure or table, with the published numbers next to ours."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from overstory.presentation.document import Block
 
 MORE = """\
-Every result is written into the folder: NAME.json with what was published, what we find, its interval and the
-verdict; the pictures as PNG and SVG; index.html and summary.md with all results there are in the folder. A verdict is
-computed, never written. What is finished is not computed again unless --fresh."""
+Writes every result into the folder: NAME.json with the published number, ours, its interval and the verdict; the
+pictures as PNG and SVG; index.html and summary.md with all results in the folder. Verdicts are computed, never written
+by hand. Finished results are not computed again unless --fresh."""
 
 EXAMPLE = """\
 overstory reproduce --list
@@ -33,13 +33,17 @@ OPTIONS = ("value", "params", "readings")
 def add_parser(subparsers: Any) -> None:
     """Add the command."""
     parser = add_command(
-        subparsers, "reproduce", "a paper's figures and tables, beside what was published", more=MORE, example=EXAMPLE
+        subparsers,
+        "reproduce",
+        "a paper's figures and tables, next to the published numbers",
+        more=MORE,
+        example=EXAMPLE,
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="what to reproduce (--list tells the names)")
-    parser.add_argument("--all", action="store_true", help="everything there is")
-    parser.add_argument("--list", action="store_true", help="name everything there is, and stop")
-    parser.add_argument("--quick", action="store_true", help="smaller sizes and fewer replicates: seconds each")
-    parser.add_argument("--fresh", action="store_true", help="compute again what is finished")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="what to reproduce (--list shows the names)")
+    parser.add_argument("--all", action="store_true", help="reproduce everything")
+    parser.add_argument("--list", action="store_true", help="list everything that can be reproduced, and stop")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes and fewer replicates: seconds for each")
+    parser.add_argument("--fresh", action="store_true", help="compute finished results again")
     parser.add_argument("--value", metavar="TEXT", help="the value whose report is drawn (rappor-figure-1)")
     parser.add_argument("--params", metavar="FILE", help="RAPPOR's parameters for it: header k,h,m,p,q,f and one row")
     parser.add_argument("--readings", metavar="FILE", help="real meter readings instead of the synthetic ones")
@@ -133,8 +137,8 @@ def _write_overview(args: argparse.Namespace, results: tuple[Result, ...]) -> No
     every = [computed.get(name) or load(name, folder) for name in EXPERIMENTS]
     there = [result for result in every if result is not None]
     given = ([f"--{name}", str(getattr(args, name))] for name in OPTIONS if getattr(args, name) is not None)
-    words = ["overstory", "reproduce", "--all", *(["--quick"] if args.quick else []), *chain.from_iterable(given)]
-    command = shlex.join(words)
+    arguments = ["overstory", "reproduce", "--all", *(["--quick"] if args.quick else []), *chain.from_iterable(given)]
+    command = shlex.join(arguments)
     with writing_text(folder / "index.html") as text:
         text.write(page(there, command))
     with writing_text(folder / "summary.md") as text:

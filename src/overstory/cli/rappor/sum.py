@@ -18,8 +18,8 @@ from overstory.cli.arguments import (
 )
 
 MORE = """\
-Reads reports.csv (also gz), packed batches (.ovsb) and Parquet, known by their first bytes, in a stream: memory does
-not grow with the files. Of a CSV only the columns cohort and irr are used."""
+Reads reports.csv (also gz), packed batches (.ovsb) and Parquet, recognized by their first bytes, in a stream: memory
+does not grow with the files. Of a CSV it uses only the columns cohort and irr."""
 
 
 def add_parser(commands: Any) -> None:
@@ -34,8 +34,8 @@ def add_parser(commands: Any) -> None:
     add_params(parser)
     parser.add_argument("--reports", required=True, nargs="+", metavar="FILE", help="files of reports")
     add_hashing(parser, otherwise="any", note="; packed and Parquet files are checked against it")
-    add_output(parser, "where the counts go: a row per cohort, its reports and then each bit's")
-    add_skipping(parser, "lines (of packed files: batches)")
+    add_output(parser, "file for the counts: a row per cohort, its reports and then each bit's count")
+    add_skipping(parser, "lines (in packed files: batches)")
     add_reporting(parser)
 
 

@@ -23,7 +23,7 @@ SHOWN: Final = 20
 
 @dataclass(frozen=True)
 class Form:
-    """What is known of a CSV file beforehand.
+    """How a CSV file is written, as far as the user says.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Form:
     """
 
     delimiter: str | None = None  # between fields; None: sniffed from the first line
-    missing: tuple[str, ...] = ()  # texts that stand for no value, beside the empty field
+    missing: tuple[str, ...] = ()  # texts that mean no value, as the empty field does
     strip: bool = False
     encoding: str | None = None  # as Python calls it; None: UTF-8, or UTF-16 where the file begins with its mark
     header: bool = True  # whether the first line names the columns; else they are called 1, 2, and so on
@@ -80,13 +80,14 @@ def layout_of(path: str, form: Form, wanted: Sequence[str] = ()) -> Layout:
     text = _decoded(head, encoding, path)
     if not text.strip():
         raise FormatError("the file is empty: expected a header that names the columns", source=path)
-    firsts = {one: _first_record(text, one) for one in ([form.delimiter] if form.delimiter else DELIMITERS)}
-    best = max(firsts, key=lambda one: (_has(firsts[one], wanted) and form.header, len(firsts[one])))
-    first = firsts[best]
+    delimiters = (form.delimiter,) if form.delimiter else DELIMITERS
+    firsts = {delimiter: _first_record(text, delimiter) for delimiter in delimiters}
+    likeliest = max(delimiters, key=lambda mark: (_has(firsts[mark], wanted) and form.header, len(firsts[mark])))
+    first = firsts[likeliest]
     strip = form.strip or (len(first) > 1 and all(field.startswith(" ") for field in first[1:]))
     raw = tuple(first) if form.header else tuple(str(number) for number in range(1, len(first) + 1))
     names = tuple(name.strip() for name in raw) if strip else raw
-    return Layout(names, raw, best, strip, encoding, form.header)
+    return Layout(names, raw, likeliest, strip, encoding, form.header)
 
 
 def _decoded(head: bytes, encoding: str, path: str) -> str:
@@ -174,16 +175,16 @@ def _fault(
                 problem = f"expected {len(layout.names)} fields, {expected}, found {len(fields)}"
                 return FormatError(problem, source=path, line=line)
             if index is not None and fields and not (number == 0 and layout.header):
-                found = fields[index].strip()
-                if found not in no_numbers and not _is_number(found):
-                    problem = f"the column is to hold numbers, found {found[:40]!r}"
+                text_of_field = fields[index].strip()
+                if text_of_field not in no_numbers and not _is_number(text_of_field):
+                    problem = f"the column is to hold numbers, found {text_of_field[:40]!r}"
                     return FormatError(problem, source=path, line=line, field=layout.names[index])
             line = reader.line_num + 1
     except csv.Error as error:
-        said = str(error)
-        if "unexpected end" in said or "field limit" in said:
+        reason = str(error)
+        if "unexpected end" in reason or "field limit" in reason:
             return FormatError("a quote opens in this record and does not close", source=path, line=line)
-        return FormatError(f"this is no CSV record ({said})", source=path, line=line)
+        return FormatError(f"this is no CSV record ({reason})", source=path, line=line)
     return None
 
 

@@ -1,6 +1,6 @@
 """A small CSV file by Python's own reader, where it surely agrees with Arrow's: loading Arrow would take far longer.
 
-Where anything stands that readers of CSV disagree about, and wherever something is wrong, the answer is None, and Arrow
+Where readers of CSV might disagree, and wherever something is wrong, the answer is None, and Arrow
 is asked: so there is one set of rules, and one set of errors.
 
 A file of JSON lines: an object a line, whose keys are the columns.
@@ -48,7 +48,8 @@ def read_plain(path: str, layout: Layout, columns: Sequence[str]) -> list[Fields
 
 def _columns(text: str, layout: Layout, columns: Sequence[str]) -> list[Fields] | None:
     try:
-        records = [one for one in csv.reader(io.StringIO(text, newline=""), delimiter=layout.delimiter) if one]
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=layout.delimiter)
+        records = [record for record in reader if record]
     except csv.Error:
         return None
     header = records.pop(0) if layout.header else list(layout.raw_names)

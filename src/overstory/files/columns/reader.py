@@ -33,7 +33,7 @@ NO_NUMBERS: Final = frozenset(
         *("1.#QNAN", "N/A", "NA", "NULL", "NaN", "n/a", "nan", "null"),
     }
 )
-"""What stands in columns of numbers where there is none."""
+"""What columns of numbers hold where there is no number."""
 ANY_FORM: Final = Form()
 
 I32 = NDArray[np.int32]
@@ -55,7 +55,7 @@ class Texts(ABC):
         """Return how many rows have each text."""
 
     @abstractmethod
-    def numbered(self, known: dict[str, int]) -> I32:
+    def numbered(self, number_of: dict[str, int]) -> I32:
         """Return each row's number, -1 where it has no text; new texts are given numbers as they come."""
 
 
@@ -77,9 +77,10 @@ class FewTexts(Texts):
         """Return how many rows have each text."""
         return Counter(text for text in self._texts if text is not None)
 
-    def numbered(self, known: dict[str, int]) -> I32:
+    def numbered(self, number_of: dict[str, int]) -> I32:
         """Return each row's number."""
-        return np.array([-1 if text is None else known.setdefault(text, len(known)) for text in self._texts], np.int32)
+        numbers = (-1 if text is None else number_of.setdefault(text, len(number_of)) for text in self._texts)
+        return np.fromiter(numbers, np.int32, len(self._texts))
 
 
 class ArrowTexts(Texts):
@@ -100,10 +101,10 @@ class ArrowTexts(Texts):
         """Return how many rows have each text."""
         return {entry["values"]: entry["counts"] for entry in self._array.drop_null().value_counts().to_pylist()}
 
-    def numbered(self, known: dict[str, int]) -> I32:
+    def numbered(self, number_of: dict[str, int]) -> I32:
         """Return each row's number."""
         encoded = self._array.dictionary_encode()
-        numbers = [known.setdefault(text, len(known)) for text in encoded.dictionary.to_pylist()]
+        numbers = [number_of.setdefault(text, len(number_of)) for text in encoded.dictionary.to_pylist()]
         rows: I32 = encoded.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)
         return np.array([*numbers, -1], np.int32)[rows]
 
@@ -140,14 +141,14 @@ def blocks(
     Parameters
     ----------
     path
-        A CSV file or JSON lines (gz too), or a Parquet file; known by how it begins.
+        A CSV file or JSON lines (gz too), or a Parquet file; recognized by its first bytes.
     columns
         Which, in order. Missing are the nulls of Parquet, the empty, unquoted fields of CSV, and what `form` says.
     numbers
         Whether the first column holds numbers: it is then an ndarray of float64, NaN where there is none, as for
         `NO_NUMBERS`. Otherwise all columns are text.
     advance
-        Told of the progress, in bytes.
+        Called with the progress, in bytes.
     block
         Bytes of CSV, at least, in a block.
     """
@@ -169,11 +170,11 @@ def blocks(
     for first, *rest in read:
         with _explained(path):
             others = [ArrowTexts(_text(values, form.missing)) for values in rest]
-            found = ArrowTexts(_text(first, form.missing)) if not numbers else _numbers(first, no_numbers)
-        if found is None:
-            said = None if layout is None else fault(path, layout, columns[0], no_numbers)
-            raise said or FormatError("the column is to hold numbers", source=path, field=columns[0])
-        yield (found, *others)
+            column = _numbers(first, no_numbers) if numbers else ArrowTexts(_text(first, form.missing))
+        if column is None:
+            problem = None if layout is None else fault(path, layout, columns[0], no_numbers)
+            raise problem or FormatError("the column is to hold numbers", source=path, field=columns[0])
+        yield (column, *others)
 
 
 def _json(
@@ -229,7 +230,7 @@ def _csv(
 
 
 class _Quotes:
-    """Counts quotes as they are read: an odd number says that one is not closed, or stands inside a plain field."""
+    """Counts quotes as they are read: an odd number says that a quote is not closed, or is inside a plain field."""
 
     def __init__(self) -> None:
         self.odd = False
@@ -262,18 +263,18 @@ def _parquet(path: str, columns: Sequence[str], advance: Advance | None) -> Iter
     from pyarrow import parquet
 
     with _explained(path), parquet.ParquetFile(path) as file:
-        size, rows, told, done = Path(path).stat().st_size, max(file.metadata.num_rows, 1), 0, 0
+        size, rows, reported, done = Path(path).stat().st_size, max(file.metadata.num_rows, 1), 0, 0
         for batch in file.iter_batches(batch_size=ROWS, columns=list(dict.fromkeys(columns))):
             yield tuple(batch.column(name) for name in columns)
             done += batch.num_rows
-            if advance is not None:  # rows stand for bytes, which Arrow does not tell
-                share = size * done // rows - told
-                told += share
+            if advance is not None:  # by rows: Arrow does not say how many bytes it read
+                share = size * done // rows - reported
+                reported += share
                 advance(share)
 
 
 def _text(values: Any, missing: Collection[str]) -> Any:
-    """Return a column as text, without what stands for no value."""
+    """Return a column as text, without what means no value."""
     import pyarrow as pa
     from pyarrow import compute
 
@@ -285,7 +286,7 @@ def _text(values: Any, missing: Collection[str]) -> Any:
 
 
 def _numbers(values: Any, no_numbers: Collection[str]) -> Any:
-    """Return a column as an ndarray of float64; None where a text is no number and does not stand for none."""
+    """Return a column as an ndarray of float64; None where a text is neither a number nor a mark for none."""
     import pyarrow as pa
     from pyarrow import compute
 

@@ -259,35 +259,35 @@ class Fleet:
         answers: dict[bytes, Response] = {}
         for start in range(0, len(bodies), GROUP):
             chunk = bodies[start : start + GROUP]
-            whole = self._transport(Request(self._url, b"".join(chunk), MEDIA_TYPE, self._token, TIMEOUT))
-            found = parse_object(whole) or {}
-            listed = found.get("results")
+            answer = self._transport(Request(self._url, b"".join(chunk), MEDIA_TYPE, self._token, TIMEOUT))
+            result = parse_object(answer) or {}
+            listed = result.get("results")
             if not isinstance(listed, list) or len(listed) != len(chunk):
-                self._refuse(whole, found)
-                answers |= dict.fromkeys(chunk, whole)
+                self._refuse(answer, result)
+                answers |= dict.fromkeys(chunk, answer)
                 continue
-            answers |= {body: _alone(entry, whole) for body, entry in zip(chunk, listed, strict=True)}
+            answers |= {body: _alone(entry, answer) for body, entry in zip(chunk, listed, strict=True)}
         return answers
 
-    def _refuse(self, answer: Response, found: Mapping[str, Any]) -> None:
+    def _refuse(self, answer: Response, result: Mapping[str, Any]) -> None:
         """Raise FleetError where asking again cannot help."""
         if answer.status is not None and (answer.status in {408, 425, 429} or answer.status >= 500):
             return
         if answer.status is None:
             raise FleetError(f"{self._server}: {answer.error or 'no answer'}; is a collector running there?")
-        if 200 <= answer.status < 300 or "reason" not in found:
+        if 200 <= answer.status < 300 or "reason" not in result:
             raise FleetError(
                 f"{self._server} answers, but not as a collector (HTTP {answer.status}): check the address"
             )
         hint = "; give --token" if answer.status == Reason.NO_TOKEN.status else ""
-        raise FleetError(f"{self._server} refuses reports ({found['reason']}): {problem_detail(found) or ''}{hint}")
+        raise FleetError(f"{self._server} refuses reports ({result['reason']}): {problem_detail(result) or ''}{hint}")
 
 
-def _alone(entry: Mapping[str, Any], whole: Response) -> Response:
+def _alone(entry: Mapping[str, Any], together: Response) -> Response:
     """Return the answer that a request with this upload alone would have had."""
     reason = entry.get("reason")
     status = 200 if reason is None else Reason(reason).status
-    return Response(status, whole.headers, json.dumps({"reason": reason, "results": [entry]}).encode())
+    return Response(status, together.headers, json.dumps({"reason": reason, "results": [entry]}).encode())
 
 
 def _given_up(state: MemoryState, answers: Mapping[bytes, Response]) -> Iterator[str]:

@@ -91,7 +91,7 @@ class Holders:
         if not 0 <= change <= 1:
             raise ParameterError(f"--change {change:g}: give a share from 0 to 1")
         self._distributions, self._when, self._change, self._rng = populations, when, change, rng
-        self._edges = {name: list(accumulate(one.weights)) for name, one in populations.items()}
+        self._edges = {name: list(accumulate(values.weights)) for name, values in populations.items()}
         self.truth: list[Counter[str]] = [Counter() for _ in when]
 
     def devices(self, count: int) -> Iterator[list[Any]]:
@@ -111,7 +111,7 @@ class Holders:
 
 
 def read_texts(path: str, column: str, form: Form | None = None) -> Counter[str]:
-    """Return how often each text stands in a column of a CSV or Parquet file; what is missing is left out."""
+    """Return how often each text occurs in a column of a CSV or Parquet file; what is missing is left out."""
     from overstory.files.columns.reader import ANY_FORM, blocks
 
     counts: Counter[str] = Counter()
