@@ -52,8 +52,10 @@ def decimal(text: str) -> float:
 
 def utf8(text: str) -> str:
     """Return a field's text, which must be UTF-8."""
-    if not text.isascii() and not _is_utf8(text):
-        raise FormatError(f"expected UTF-8 text, found {short(text)}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise FormatError(f"expected UTF-8 text, found {short(text)}") from None
     return text
 
 
@@ -112,14 +114,6 @@ def short(text: str, longest: int = 40) -> str:
     "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...'"
     """
     return ascii(text if len(text) <= longest else text[:longest] + "...")
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 BLOCK: Final = 1 << 23

@@ -1,11 +1,10 @@
 """A column of a user's CSV or Parquet file, read in a stream: memory is that of one block, however long the file.
 
-A block of text is Arrow's array, or a list where the file is small; both are asked the same (`Texts`).
+A block of text is Arrow's array (`ArrowTexts`), or a list where the file is small (`FewTexts`), with the same methods.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -39,28 +38,8 @@ ANY_FORM: Final = Form()
 I32 = NDArray[np.int32]
 
 
-class Texts(ABC):
-    """Some rows of a column of text, of which any may have none."""
-
-    @abstractmethod
-    def __len__(self) -> int: ...
-
-    @property
-    @abstractmethod
-    def missing(self) -> int:
-        """Rows without a text."""
-
-    @abstractmethod
-    def counted(self) -> dict[str, int]:
-        """Return how many rows have each text."""
-
-    @abstractmethod
-    def numbered(self, number_of: dict[str, int]) -> I32:
-        """Return each row's number, -1 where it has no text; new texts are given numbers as they come."""
-
-
-class FewTexts(Texts):
-    """Texts in a list; None where a row has none."""
+class FewTexts:
+    """Some rows of a column of text, as a list with None where a row has no text."""
 
     def __init__(self, texts: list[str | None]) -> None:
         self._texts = texts
@@ -78,13 +57,13 @@ class FewTexts(Texts):
         return Counter(text for text in self._texts if text is not None)
 
     def numbered(self, number_of: dict[str, int]) -> I32:
-        """Return each row's number."""
+        """Return each row's number, -1 where it has no text; new texts are given numbers as they come."""
         numbers = (-1 if text is None else number_of.setdefault(text, len(number_of)) for text in self._texts)
         return np.fromiter(numbers, np.int32, len(self._texts))
 
 
-class ArrowTexts(Texts):
-    """Texts in an Arrow array; nulls where a row has none."""
+class ArrowTexts:
+    """The same of an Arrow array, with nulls where a row has no text."""
 
     def __init__(self, array: Any) -> None:
         self._array = array
@@ -102,7 +81,7 @@ class ArrowTexts(Texts):
         return {entry["values"]: entry["counts"] for entry in self._array.drop_null().value_counts().to_pylist()}
 
     def numbered(self, number_of: dict[str, int]) -> I32:
-        """Return each row's number."""
+        """Return each row's number; see `FewTexts.numbered`."""
         encoded = self._array.dictionary_encode()
         numbers = [number_of.setdefault(text, len(number_of)) for text in encoded.dictionary.to_pylist()]
         rows: I32 = encoded.indices.fill_null(len(numbers)).to_numpy(zero_copy_only=False)
@@ -136,7 +115,7 @@ def blocks(
     advance: Advance | None = None,
     block: int = BLOCK,
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield the columns block by block, each block a tuple of `Texts` of equal length.
+    """Yield the columns block by block, each block a tuple of `FewTexts` or `ArrowTexts` of equal length.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -113,51 +113,24 @@ def write_registry(path: Path, candidates: Path, parameters: RapporParameters, t
 BATCH = 10_000  # reports of one upload
 
 
-@dataclass(frozen=True)
-class Paths:
+class Paths(NamedTuple):
     """The files a collection leaves behind, under one folder."""
 
     folder: Path
+    params: Path  # RAPPOR's parameters
+    candidates: Path  # the strings to look for, one a line
+    map: Path  # the bits each candidate sets
+    reports: Path  # what the devices sent: packed batches
+    registry: Path  # what is collected, why and how: shared by devices and collector
+    store: Path  # the collector's database
+    log: Path  # what the collector printed
+    counts: Path  # what the analyst takes from the store
 
-    @property
-    def params(self) -> Path:
-        """RAPPOR's parameters."""
-        return self.folder / "params.csv"
-
-    @property
-    def candidates(self) -> Path:
-        """The strings to look for, one a line."""
-        return self.folder / "candidates.txt"
-
-    @property
-    def map(self) -> Path:
-        """The bits each candidate sets."""
-        return self.folder / "map.csv"
-
-    @property
-    def reports(self) -> Path:
-        """What the devices sent: packed batches."""
-        return self.folder / "reports.ovsb"
-
-    @property
-    def registry(self) -> Path:
-        """What is collected, why and how: shared by devices and collector."""
-        return self.folder / "metrics.toml"
-
-    @property
-    def store(self) -> Path:
-        """The collector's database."""
-        return self.folder / "store.db"
-
-    @property
-    def log(self) -> Path:
-        """What the collector printed."""
-        return self.folder / "collector.log"
-
-    @property
-    def counts(self) -> Path:
-        """What the analyst takes from the store."""
-        return self.folder / "counts.csv"
+    @classmethod
+    def below(cls, folder: Path) -> Paths:
+        """Return the paths in a folder."""
+        names = ("params.csv", "candidates.txt", "map.csv", "reports.ovsb", "metrics.toml", "store.db", "collector.log")
+        return cls(folder, *(folder / name for name in (*names, "counts.csv")))
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +163,7 @@ def collect(
     population: Population, parameters: RapporParameters, seed: int, folder: Path, advance: Callable[[int], None]
 ) -> DemoResult:
     """Randomize every respondent's state, send it to a collector, count and decode; leave every file in `folder`."""
-    paths = Paths(folder)
+    paths = Paths.below(folder)
     folder.mkdir(parents=True, exist_ok=True)
     oracle = FrequencyOracle(parameters.mechanism())
     write_params(paths.params, parameters)
