@@ -5,6 +5,7 @@ import json
 import math
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 from unittest import mock
 
 import pytest
@@ -37,6 +38,7 @@ spends = st.builds(
 )
 
 
+@cache
 def started(budget=math.inf):
     """A ledger in which every metric has a value to refer to."""
     ledger = Ledger("someone", budget=budget)

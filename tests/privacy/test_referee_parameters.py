@@ -112,8 +112,9 @@ def test_single_reports_cost_what_is_said(case: tuple[str, dict[str, Any]]) -> N
     one = mechanism(name, **given)
     truth = truth_of(one, most=4)
     told = statement(one, reports=(1, 2), change_reports=(2,))
-    exact(truth.constant(1), told.epsilon_report)
-    exact(truth.constant(1), told.epsilon_n[1])
+    single = truth.constant(1)
+    exact(single, told.epsilon_report)
+    exact(single, told.epsilon_n[1])
     exact(truth.constant(2), told.epsilon_n[2])
     exact(truth.change(2), told.change_leak[2])
     if not told.terms.fresh:

@@ -22,10 +22,12 @@ from support.referee_laws import BitLaw, Law, Script, law, scripted
 
 PRECISE = Context(prec=50)
 ENDLESS = Decimal("Infinity")
+NEVER = Fraction(0)
 NOTHING = "what cannot be reported"
 SECRETS = [bytes([number]) * 32 for number in range(64)]
 
 History = tuple[Any, ...]
+BitHistory = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class Device:
@@ -38,7 +40,6 @@ class Device:
 
     def __init__(self, mechanism: Mechanism, cohort: int) -> None:
         self.mechanism, self.cohort = mechanism, cohort
-        self._losses: dict[tuple[Any, Any], Decimal] = {}
 
     def loss(self, one: History, other: History) -> Decimal:
         """Worst log ratio, over everything that could be seen, of one history against the other."""
@@ -84,16 +85,20 @@ class BitDevice(Device):
         return self.mechanism.encode(value, self.cohort)  # type: ignore[attr-defined, no-any-return]
 
     def loss(self, one: History, other: History) -> Decimal:
-        first, second = list(map(self.word, one)), list(map(self.word, other))
-        patterns = numbered(self.patterns(one)), numbered(self.patterns(other))
-        total = Decimal(0)
-        for bit in range(self.mechanism.payload_bits):
-            key = bit, patterns, tuple(w >> bit & 1 for w in first), tuple(w >> bit & 1 for w in second)
-            if key not in self._losses:
-                self._losses[key] = worst(self.seen(bit, patterns[0], key[2]), self.seen(bit, patterns[1], key[3]))
-            total += self._losses[key]
-        return total
+        pairs = enumerate(zip(self.inputs(one), self.inputs(other), strict=True))
+        return sum((self.loss_of_bit(bit, *pair) for bit, pair in pairs), Decimal(0))
 
+    @cache  # noqa: B019 - devices live as long as a test
+    def inputs(self, history: History) -> list[BitHistory]:
+        """Return, for each bit, which draw each report sees, and the bit of each report's value."""
+        pattern, encoded = numbered(self.patterns(history)), [self.word(value) for value in history]
+        return [(pattern, tuple(word >> bit & 1 for word in encoded)) for bit in range(self.mechanism.payload_bits)]
+
+    @cache  # noqa: B019 - devices live as long as a test
+    def loss_of_bit(self, bit: int, one: BitHistory, other: BitHistory) -> Decimal:
+        return worst(self.seen(bit, *one), self.seen(bit, *other))
+
+    @cache  # noqa: B019 - devices live as long as a test
     def seen(self, bit: int, pattern: tuple[int, ...], inputs: tuple[int, ...]) -> dict[Any, Fraction]:
         """Return the law of one bit of all reports."""
         permanent, instantaneous = self.rounds
@@ -175,6 +180,7 @@ class SymbolDevice(Device):
             total = extended
         return {outcome: chance for outcome, chance in total.items() if chance}
 
+    @cache  # noqa: B019 - devices live as long as a test
     def loss(self, one: History, other: History) -> Decimal:
         return worst(self.seen(one), self.seen(other))
 
@@ -194,13 +200,14 @@ def numbered(pattern: Iterable[Hashable]) -> tuple[int, ...]:
 
 def worst(one: dict[Any, Fraction], other: dict[Any, Fraction]) -> Decimal:
     """Return the largest log ratio of `one` over `other`, to fifty digits; it is never below 0."""
-    if any(chance and not other.get(outcome) for outcome, chance in one.items()):
+    ratios = [(chance, other.get(outcome, NEVER)) for outcome, chance in one.items() if chance]
+    if not all(b for _, b in ratios):
         return ENDLESS
-    ratios = [(chance, other[outcome]) for outcome, chance in one.items() if chance]
-    near = [float(a / b) for a, b in ratios]
-    most = max(near)
+    # Integers divide to the nearest float without a common divisor, which takes most of a fraction's time.
+    near = [(a.numerator * b.denominator) / (a.denominator * b.numerator) for a, b in ratios]
+    least = max(near) * (1 - 1e-12)
     # Of those that floats cannot tell apart, the largest.
-    ratio = max(a / b for (a, b), about in zip(ratios, near, strict=True) if about >= most * (1 - 1e-12))
+    ratio = max(a / b for (a, b), about in zip(ratios, near, strict=True) if about >= least)
     return PRECISE.ln(PRECISE.divide(Decimal(ratio.numerator), Decimal(ratio.denominator)))
 
 
