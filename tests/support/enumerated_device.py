@@ -122,13 +122,13 @@ def values_of(mechanism):
 def log_worst(one, other):
     """Worst log ratio over all outcomes of `one` against `other`, to 60 digits."""
     assert sum(one.values()) * len(other) > 0
-    scale = Decimal(sum(other.values())), Decimal(sum(one.values()))
-    worst = Decimal(0)
+    high, low = 0, 1  # the worst ratio of two counts
     for outcome, count in one.items():
-        if not other[outcome]:
+        if not (against := other[outcome]):
             return Decimal("Infinity")
-        worst = max(worst, PRECISE.divide(Decimal(count) * scale[0], Decimal(other[outcome]) * scale[1]))
-    return PRECISE.ln(worst)
+        if count * low > high * against:
+            high, low = count, against
+    return PRECISE.ln(PRECISE.divide(Decimal(high * sum(other.values())), Decimal(low * sum(one.values()))))
 
 
 def worst_of_reports(device, reports, values=None):

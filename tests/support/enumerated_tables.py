@@ -188,12 +188,14 @@ class TableDevice:
 
 def log_worst(one, other):
     """Worst log ratio over all outcomes of `one` against `other`, to 60 digits."""
-    worst = Fraction(1)
+    high, low = 1, 1  # the worst ratio, as integers: fractions look for common divisors
     for outcome, chance in one.items():
-        if not other[outcome]:
+        if not (against := other[outcome]):
             return Decimal("Infinity")
-        worst = max(worst, chance / other[outcome])
-    return PRECISE.ln(PRECISE.divide(Decimal(worst.numerator), Decimal(worst.denominator)))
+        above, below = chance.numerator * against.denominator, chance.denominator * against.numerator
+        if above * low > high * below:
+            high, low = above, below
+    return PRECISE.ln(PRECISE.divide(Decimal(high), Decimal(low)))
 
 
 def apart(device, first, second):
