@@ -196,7 +196,7 @@ def test_an_epsilon_that_is_none_is_refused(files):
 def test_a_seed_below_0_is_refused(files):
     done = within("discover", "values.csv", "--column", "number", "--epsilon", 4, "--seed", -1, cwd=files)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "--seed -1: give a whole number from 0" in done.stderr
+    assert "--seed -1: give a whole number, 0 or more" in done.stderr
 
 
 def test_its_help_has_an_example_and_loads_nothing_heavy():
