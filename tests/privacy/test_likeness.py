@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from overstory.privacy.attacks.linkability import linkability
-from overstory.privacy.payloads.likeness import Likeness
+from overstory.privacy.payloads.shared import Likeness
 from overstory.protocol.encodings.base import encode
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.payloads import SymbolMechanism

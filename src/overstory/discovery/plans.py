@@ -16,9 +16,7 @@ from typing import Any, Final
 from overstory.discovery.domains import Domain
 from overstory.protocol.canonical import context, digest
 from overstory.protocol.encodings.base import SEEDS
-from overstory.protocol.encodings.bits import Bloom, SampledBits
 from overstory.protocol.encodings.hashing import OverstoryV1
-from overstory.protocol.encodings.seeds import BalancedHash, SeededHash
 from overstory.protocol.encodings.symbols import LinearHash
 from overstory.protocol.entropy import KeyedEntropy
 from overstory.protocol.errors import ParameterError
@@ -52,7 +50,7 @@ def build(oracle: OracleChoice, epsilon: float, domain_size: int, key: str) -> M
         made = build_mechanism(oracle, epsilon=epsilon, domain_size=1 << 64)
     else:
         made = build_mechanism(oracle, epsilon=epsilon, domain_size=domain_size)
-    if isinstance(made.encoding, Bloom | SampledBits | BalancedHash | SeededHash):
+    if not made.encoding.pure or made.encoding.by_seed:
         raise ParameterError(f"{made.name} cannot search: its reports do not speak of every value; take another oracle")
     return made
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
 from overstory.gateway.readings import Reading
-from overstory.protocol.domains import Bins, Integers
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
 
@@ -80,7 +79,7 @@ class Aligner:
     ) -> None:
         _check(metric, pick, missing)
         self._period, self._pick, self._missing = metric.period, pick, missing
-        self._whole = isinstance(metric.domain, Integers)
+        self._whole = metric.domain.value_type is int
         self._done, self._settled = done, done
         self._open: _Open | None = None
         self._before: Any = None
@@ -181,9 +180,9 @@ def _check(metric: Metric, pick: str, missing: str) -> None:
     for name, choice, choices in (("pick", pick, get_args(Pick)), ("missing", missing, get_args(Missing))):
         if choice not in choices:
             raise ParameterError(f"{name} = {choice!r}: choose one of {', '.join(choices)}")
-    if pick != "last" and not isinstance(metric.domain, Bins | Integers):
+    if pick != "last" and metric.domain.value_type is str:
         raise ParameterError(f"{metric.id} has no numbers: of several readings only the last can be picked")
-    if pick == "mean" and isinstance(metric.domain, Integers):
+    if pick == "mean" and metric.domain.value_type is int:
         raise ParameterError(f"{metric.id} takes whole numbers, and a mean is none: pick the last, or the sum")
-    if missing == "zero" and not isinstance(metric.domain, Bins | Integers):
+    if missing == "zero" and metric.domain.value_type is str:
         raise ParameterError(f"{metric.id} has no zero: skip what is missing, or repeat the value before")

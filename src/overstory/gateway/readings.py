@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Any, Final, Literal
 
-from overstory.protocol.domains import Bins, Integers
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics import Metric
 
@@ -279,11 +278,7 @@ def _json_cells(layout: Layout) -> Callable[[int, str], tuple[Any, Any] | None]:
 
 def _converter(metric: Metric) -> Callable[[Any], Any]:
     """Return what turns a cell into a value; whether it is outside the domain is found when it is reported."""
-    if isinstance(metric.domain, Bins):
-        return _number
-    if isinstance(metric.domain, Integers):
-        return _whole
-    return _word
+    return {float: _number, int: _whole, str: _word}[metric.domain.value_type]
 
 
 def _number(raw: Any) -> float:

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from statistics import NormalDist
 
 from overstory.analysis.variance import frequency_variance
-from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.payloads import BitMechanism
 
 
-def count_error(mechanism: BitMechanism, num_reports: float, frequency: float, num_fitted: int) -> float:
+def count_error(mechanism: Mechanism, num_reports: float, frequency: float, num_fitted: int) -> float:
     """Return the standard error of the estimated count of a string of that frequency, in reports.
 
     The variance is the channel's, `overstory.analysis.variance.frequency_variance`, in the string's own bits and in
@@ -41,7 +41,7 @@ def count_error(mechanism: BitMechanism, num_reports: float, frequency: float, n
     return num_reports * math.sqrt(own_share * own + (1 - own_share) * others + luck)
 
 
-def information(mechanism: BitMechanism, num_fitted: int) -> float:
+def information(mechanism: Mechanism, num_fitted: int) -> float:
     """Return the share of a string's signal that is not in line with the others': 1 where nothing collides.
 
     A bit is read against its cohort's others, which leaves ``1 - h/k``, and each of F strings fitted to k m counts
@@ -49,14 +49,15 @@ def information(mechanism: BitMechanism, num_fitted: int) -> float:
     bring; the rest comes from the counts that correct for collisions.
     """
     encoding = mechanism.encoding
-    if not isinstance(encoding, Bloom):
+    if not encoding.decoded:
         return 1.0
     rows = encoding.num_bits * encoding.num_cohorts
-    crowding = 1 - num_fitted / rows if num_fitted < rows else 1.0
-    return (1 - encoding.num_hashes / encoding.num_bits) * crowding
+    crowding: float = 1 - num_fitted / rows if num_fitted < rows else 1.0
+    fill: float = encoding.ones[1] / encoding.num_bits
+    return (1 - fill) * crowding
 
 
-def cohort_variance(mechanism: BitMechanism, num_reports: float, frequency: float, num_fitted: int) -> float:
+def cohort_variance(mechanism: Mechanism, num_reports: float, frequency: float, num_fitted: int) -> float:
     """Variance of a frequency because other people's strings meet this one in some cohorts and not in others.
 
     A cohort is a sample without replacement of 1/m of the devices. A bit that a share u of all devices sets is set by
@@ -65,14 +66,15 @@ def cohort_variance(mechanism: BitMechanism, num_reports: float, frequency: floa
     channel's noise is. Negligible against RAPPOR's noise, not at large epsilons.
     """
     encoding = mechanism.encoding
-    if not isinstance(encoding, Bloom):
+    if not encoding.decoded:
         return 0.0
-    fill = encoding.num_hashes / encoding.num_bits
-    luck = (1 - frequency) * fill * (1 - fill) * (1 - 1 / encoding.num_cohorts)
-    return luck / (encoding.num_hashes * information(mechanism, num_fitted) * num_reports)
+    hashes: int = encoding.ones[1]
+    fill: float = hashes / encoding.num_bits
+    luck: float = (1 - frequency) * fill * (1 - fill) * (1 - 1 / encoding.num_cohorts)
+    return luck / (hashes * information(mechanism, num_fitted) * num_reports)
 
 
-def fitted_candidates(mechanism: BitMechanism, num_candidates: int, frequency: float) -> int:
+def fitted_candidates(mechanism: Mechanism, num_candidates: int, frequency: float) -> int:
     """Return how many strings the counts have to tell apart, when shares below `frequency` are not looked for.
 
     All candidates, as long as they are at most half as many as the counts (least squares over all of them then costs
@@ -80,8 +82,8 @@ def fitted_candidates(mechanism: BitMechanism, num_candidates: int, frequency: f
     there are at most ``1 / frequency``.
     """
     encoding = mechanism.encoding
-    most = encoding.num_bits * encoding.num_cohorts // 2
-    if not isinstance(encoding, Bloom) or num_candidates <= most:
+    most: int = mechanism.payload_bits * encoding.num_cohorts // 2
+    if not encoding.decoded or num_candidates <= most:
         return num_candidates
     return min(most, math.ceil(1 / frequency))
 

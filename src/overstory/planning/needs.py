@@ -117,9 +117,9 @@ def check_collection(num_reports: int, num_candidates: int) -> tuple[int, int]:
 
 
 def _check_domain(mechanism: BitMechanism, num_candidates: int) -> None:
-    encoding = mechanism.encoding
-    if isinstance(encoding, OneHot) and num_candidates > encoding.domain_size:
-        raise ParameterError(f"{num_candidates} candidates do not fit a domain of {encoding.domain_size} values")
+    size = mechanism.domain_size
+    if size is not None and num_candidates > size:
+        raise ParameterError(f"{num_candidates} candidates do not fit a domain of {size} values")
 
 
 LEAST_EPSILON: Final = 0.001

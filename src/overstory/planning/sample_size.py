@@ -14,11 +14,8 @@ from typing import Final
 
 from overstory.analysis.variance import check_reports_per_device, design_effect, frequency_variance, lasting_variance
 from overstory.planning.detection import NINE_IN_TEN, count_error, critical_value, fitted_candidates
-from overstory.protocol.encodings.bits import Bloom
-from overstory.protocol.encodings.seeds import SeededHash
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.payloads import BitMechanism
 
 MANY: Final = 1e12
 MOST_PEOPLE: Final = 1 << 62
@@ -44,10 +41,10 @@ def variance_per_person(
     3.68
     """
     each = check_reports_per_device(reports_per_device)
-    if isinstance(mechanism, BitMechanism) and isinstance(mechanism.encoding, Bloom):
+    if mechanism.encoding.decoded:
         fitted = fitted_candidates(mechanism, num_candidates, max(frequency, 1e-12))
         naive = count_error(mechanism, each, frequency, fitted) ** 2 / each**2
-    elif isinstance(mechanism.encoding, SeededHash):  # with enough people for every seed
+    elif mechanism.encoding.uneven:  # with enough people for every seed
         lasting = lasting_variance(mechanism, frequency, num_candidates=num_candidates)
         naive = (frequency_variance(mechanism, each * MANY, frequency, num_candidates=num_candidates) - lasting) * MANY
     else:

@@ -21,7 +21,7 @@ from enum import StrEnum
 from typing import Any
 
 from overstory.privacy.approximate import epsilon_at
-from overstory.privacy.histories.changes import MAX_REPORTS
+from overstory.privacy.histories.pairs import MOST_CHANGE_REPORTS
 from overstory.privacy.payload_terms import terms_from_json, terms_of
 from overstory.privacy.terms import Terms, add_up
 from overstory.protocol.errors import FormatError, ParameterError
@@ -221,7 +221,7 @@ class Account:
         reports = self.reports
         if reports < 2:
             return 0.0
-        if reports <= MAX_REPORTS:
+        if reports <= MOST_CHANGE_REPORTS:
             return self.terms.change_leak(reports)
         return self.terms.epsilon_any(reports - 1 if self.terms.fresh else reports)
 

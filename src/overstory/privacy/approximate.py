@@ -27,7 +27,6 @@ from operator import mul
 from typing import Final, NamedTuple
 
 from overstory.privacy.histories.pairs import SLACK
-from overstory.privacy.payloads.bits import BitTerms
 from overstory.privacy.terms import Terms
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.probability import ONE
@@ -125,9 +124,10 @@ def _losses(terms: Terms, reports: int) -> _Losses | None:
     pure = terms.epsilon_n(1)
     if math.isinf(pure):
         return None
-    if isinstance(terms, BitTerms) and len(terms.differences) == 1 and len(set(terms.differences[0])) == 1:
+    if terms.even_bits is not None:
         # N = n l bits lowered and N raised: P is Bin(N, q) against Bin(N, p), Q the other way round.
-        bits, chances = reports * terms.differences[0][0], terms.instantaneous
+        lowered, chances = terms.even_bits
+        bits = reports * lowered
         if bits > MOST_BITS:
             return None
         q, p = max(chances) / ONE, min(chances) / ONE

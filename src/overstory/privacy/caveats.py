@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any, Final
 
-from overstory.privacy.histories.changes import MAX_REPORTS
+from overstory.privacy.histories.pairs import MOST_CHANGE_REPORTS
 from overstory.privacy.terms import Terms, add_up
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.channels import Differences
@@ -49,9 +49,9 @@ def first_change_above(terms: Terms, epsilon: float) -> int | None:
     """Return the number of reports from which a change leaks more than `epsilon`; None past a thousand."""
     least, most = 1, 2
     while terms.change_leak(most) <= epsilon:
-        if most == MAX_REPORTS:
+        if most == MOST_CHANGE_REPORTS:
             return None
-        least, most = most, min(2 * most, MAX_REPORTS)
+        least, most = most, min(2 * most, MOST_CHANGE_REPORTS)
     return bisect_right(range(least + 1, most), epsilon, key=terms.change_leak) + least + 1
 
 

@@ -8,10 +8,9 @@ from typing import Any, ClassVar, Final
 
 from overstory.privacy.payloads.base import Disclosure
 from overstory.privacy.payloads.bits import BitDisclosure
-from overstory.privacy.payloads.constant import Constant, mixed
-from overstory.privacy.payloads.likeness import Likeness
 from overstory.privacy.payloads.numbers import NumberDisclosure, NumberTerms
 from overstory.privacy.payloads.sets import SetDisclosure
+from overstory.privacy.payloads.shared import Constant, Likeness, mixed
 from overstory.privacy.payloads.success import CANDIDATES, Attack, bounded
 from overstory.privacy.payloads.symbols import SymbolDisclosure
 from overstory.privacy.terms import Terms

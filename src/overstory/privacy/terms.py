@@ -41,6 +41,19 @@ class Terms(ABC):
     def epsilon_permanent(self) -> float:
         """Epsilon of any number of reports of one value, rounded up."""
 
+    @property
+    def even_bits(self) -> tuple[int, tuple[int, int]] | None:
+        """How many bits two values lower and raise, where always as many, and (P(1|1), P(1|0)) over 2**32 of a report.
+
+        None where no one pair of values is the worst: for other payloads than bits, and for filters of uneven weight.
+        """
+        return None
+
+    @property
+    def equal_bits_share(self) -> bool:
+        """Whether two values with the same true bits are taken to have one permanent response."""
+        return False
+
     @abstractmethod
     def change_leak(self, reports: int) -> float:
         """Exact epsilon of one change of value, or to nothing or from it, within `reports` reports, rounded up."""

@@ -9,8 +9,6 @@ from typing import Any, Protocol
 
 from overstory.analysis.reports import SupportCounts
 from overstory.presentation.render_data import csv_line
-from overstory.protocol.encodings.bits import Bloom, SampledBits
-from overstory.protocol.encodings.seeds import BalancedHash, SeededHash
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
 from overstory.protocol.metrics.metric import DAY, Period
@@ -163,9 +161,9 @@ class PeriodCounts:
         """Return the names of the counts: labels where a count belongs to a label, else bits."""
         encoding, labels = self.metric.mechanism.encoding, self.metric.labels
         size = self.counts[self.periods[0]].num_bits if self.periods else self.metric.mechanism.payload_bits
-        if isinstance(encoding, BalancedHash | SeededHash):
+        if encoding.by_seed:
             return [f"symbol{symbol}" for symbol in range(size)]
-        if isinstance(encoding, Bloom | SampledBits) or len(labels) != size:
+        if not encoding.pure or len(labels) != size:
             return [f"bit{bit}" for bit in range(size)]
         return list(labels)
 

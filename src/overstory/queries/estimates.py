@@ -20,10 +20,8 @@ from overstory.analysis.tables.output import CSV, records
 from overstory.analysis.variance import check_reports_per_device, clustering
 from overstory.presentation.document import Column
 from overstory.presentation.render_data import csv_lines
-from overstory.protocol.encodings.bits import Bloom
-from overstory.protocol.encodings.seeds import SeededHash
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics import Metric, Strings
+from overstory.protocol.metrics import Metric
 from overstory.queries.counts import PeriodCounts
 
 if TYPE_CHECKING:
@@ -235,7 +233,7 @@ def estimate_counts(
     selecting: dict[str, Any] = {"alpha": options.alpha, "correction": options.correction}
     if options.interval_kind is not None:
         selecting["interval_kind"] = options.interval_kind
-    if isinstance(metric.mechanism.encoding, Bloom):
+    if metric.mechanism.encoding.decoded:
         how = selecting | {"method": options.method, "complete": options.complete}
         estimate = oracle.estimate(counts, names, reports_per_device=per_device, **how)
     else:
@@ -245,8 +243,8 @@ def estimate_counts(
 
 def _names(metric: Metric, options: EstimateOptions) -> Sequence[str]:
     """Return what is estimated."""
-    bloom = isinstance(metric.mechanism.encoding, Bloom)
-    later = bloom or (isinstance(metric.mechanism.encoding, SeededHash) and isinstance(metric.domain, Strings))
+    bloom = metric.mechanism.encoding.decoded
+    later = bloom or (metric.mechanism.encoding.uneven and metric.domain.size is None)
     if not bloom and (options.complete or options.method != "gls"):
         raise ParameterError(
             f"{metric.id} is counted by {metric.mechanism.name}: a method or complete list is for Bloom"

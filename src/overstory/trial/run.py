@@ -17,7 +17,6 @@ from overstory.analysis.postprocess.processed import Processed, postprocess
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.variance import check_reports_per_device
 from overstory.planning.needs import plan_from_needs
-from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import REGISTRY, build_from
@@ -155,7 +154,7 @@ def collect(
 def _sent(
     population: Population, budget: TrialBudget, oracle: FrequencyOracle, rng: np.random.Generator
 ) -> Iterator[ReportBatch]:
-    names = population.labels if isinstance(oracle.mechanism.encoding, Bloom) else None
+    names = population.labels if oracle.mechanism.encoding.decoded else None
     if population.devices is not None:
         rounds = list(population.devices.rounds())
         fleet = oracle.devices(rounds[0], rng, candidates=names)

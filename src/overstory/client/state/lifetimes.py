@@ -129,18 +129,13 @@ class Lifetimes:
         if len(accounts) < 2:
             return frozenset()
         from overstory.privacy.payload_terms import terms_of
-        from overstory.privacy.payloads.bits import BitTerms
 
         listed = {metric.mechanism.digest: terms_of(metric.mechanism) for metric in metrics.values()}
 
         def answered_filters(mechanism: bytes) -> bool:
             """Whether two values with one filter had one response; also where nobody can tell any more."""
             terms = listed.get(mechanism) or memo.terms(mechanism)
-            if terms is None:
-                return True
-            if not isinstance(terms, BitTerms) or terms.fresh or terms.most_values is not None:
-                return False
-            return all(shape.lowered or shape.raised for shape in terms.shapes)
+            return terms is None or terms.equal_bits_share
 
         found = frozenset(account for account in accounts if answered_filters(account[1]))
         return found if len(found) > 1 else frozenset()

@@ -49,7 +49,7 @@ class StoredMetric:
     @classmethod
     def of(cls, metric: Metric) -> StoredMetric:
         """Return what the store needs to know of a metric."""
-        labels = metric.labels if metric.counted_by_label and not _has_domain(metric.mechanism) else ()
+        labels = metric.labels if metric.counted_by_label and metric.domain.size is None else ()
         return cls(metric.id, metric.mechanism, metric.period, metric.retention_days, metric.counts_digest, labels)
 
     @cached_property
@@ -121,13 +121,6 @@ def _rebuilt(name: str, parameters: Mapping[str, Any], digest: bytes) -> Mechani
 
 StoredMetrics = Mapping[tuple[str, bytes], StoredMetric]
 """By metric and mechanism digest."""
-
-
-def _has_domain(mechanism: Mechanism) -> bool:
-    from overstory.protocol.mechanisms.payloads import BitMechanism
-
-    domain_size = getattr(mechanism.encoding, "domain_size", None)
-    return isinstance(mechanism, BitMechanism) or domain_size is not None
 
 
 def read_stored_metrics(connection: Connection, registered: StoredMetrics = MappingProxyType({})) -> StoredMetrics:

@@ -21,7 +21,6 @@ from overstory.experiments.study import Context, Study, Table
 from overstory.planning.design import design
 from overstory.planning.sample_size import variance_per_person
 from overstory.presentation import figures
-from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.rappor import rappor
 from overstory.protocol.mechanisms.registry import mechanism
@@ -166,7 +165,7 @@ def run(context: Context) -> Study:
 def squared_error(one: Contender, shares: F64, size: int, rng: np.random.Generator) -> float:
     """Return the mean squared error of the unbiased shares in one collection from `size` people."""
     held = rng.choice(len(shares), size=size, p=shares).astype(np.int32)
-    names = [f"V{i}" for i in range(len(shares))] if isinstance(one.mechanism.encoding, Bloom) else None
+    names = [f"V{i}" for i in range(len(shares))] if one.mechanism.encoding.decoded else None
     oracle = FrequencyOracle(one.mechanism)
     estimate = oracle.estimate(oracle.accumulate(oracle.simulate(held, rng, candidates=names)), names)
     truth = np.bincount(held, minlength=len(shares)) / size

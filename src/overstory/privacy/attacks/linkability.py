@@ -18,8 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from overstory.privacy.payload_terms import disclosure_of
-from overstory.privacy.payloads.constant import MILLION, Constant, bits_text
-from overstory.privacy.payloads.likeness import NO_LIKENESS, Likeness
+from overstory.privacy.payloads.shared import MILLION, NO_LIKENESS, Constant, Likeness, bits_text
 from overstory.protocol.mechanisms.base import LocalRandomizer
 
 __all__ = ["MILLION", "Constant", "Linkability", "bits_text", "linkability"]

@@ -23,8 +23,7 @@ from functools import cached_property, lru_cache
 from itertools import product
 from typing import Final, NamedTuple
 
-from overstory.privacy.histories.changes import crowded
-from overstory.privacy.histories.pairs import PRECISE, SLACK, Worst
+from overstory.privacy.histories.pairs import PRECISE, SLACK, Worst, crowded
 from overstory.privacy.histories.positions import Position
 from overstory.protocol.channels import Rounds
 from overstory.protocol.encodings.base import Shape

@@ -13,8 +13,7 @@ from decimal import Decimal
 from typing import Any, ClassVar, Generic, TypeVar
 
 from overstory.privacy.caveats import Positions
-from overstory.privacy.payloads.constant import Constant
-from overstory.privacy.payloads.likeness import NO_LIKENESS, Likeness
+from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness
 from overstory.privacy.payloads.success import Attack
 from overstory.privacy.terms import Terms
 from overstory.protocol.errors import ParameterError

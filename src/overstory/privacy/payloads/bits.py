@@ -14,11 +14,9 @@ from typing import Any, ClassVar
 
 from overstory.privacy.caveats import Positions, map_differences
 from overstory.privacy.histories.bits import worst_of_bits
-from overstory.privacy.histories.changes import bits_change
-from overstory.privacy.histories.pairs import PRECISE, Worst, bit_losses
+from overstory.privacy.histories.pairs import PRECISE, Worst, bit_losses, bits_change
 from overstory.privacy.payloads.base import Disclosure, Evidence
-from overstory.privacy.payloads.constant import Constant, unary
-from overstory.privacy.payloads.likeness import NO_LIKENESS, Likeness
+from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, unary
 from overstory.privacy.payloads.success import Atom, Attack, Success, most_guess, share, true_positives
 from overstory.privacy.terms import Terms
 from overstory.privacy.text import plural
@@ -72,6 +70,18 @@ class BitTerms(Terms):
     def epsilon_permanent(self) -> float:
         """Epsilon of seeing the permanent response itself."""
         return self.rounds.epsilon_permanent(self.differences)
+
+    @property
+    def even_bits(self) -> tuple[int, Pair] | None:
+        """See `Terms.even_bits`."""
+        even = len(self.differences) == 1 and len(set(self.differences[0])) == 1
+        return (self.differences[0][0], self.instantaneous) if even else None
+
+    @property
+    def equal_bits_share(self) -> bool:
+        """Of strings: no shape is of two values with equal bits and responses of their own (Google's derivation)."""
+        filters = not self.fresh and self.most_values is None
+        return filters and all(shape.lowered or shape.raised for shape in self.shapes)
 
     def _few(self, reports: int) -> float:
         return self.rounds.epsilon(self.differences, reports=reports)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from overstory.privacy.histories.pairs import check_reports
 from overstory.privacy.payloads.base import Disclosure
-from overstory.privacy.payloads.constant import Constant, weighted
+from overstory.privacy.payloads.shared import Constant, weighted
 from overstory.privacy.payloads.success import Attack, bounded
 from overstory.privacy.terms import Terms
 from overstory.protocol.errors import ParameterError

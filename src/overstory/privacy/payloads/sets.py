@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from overstory.privacy.histories.pairs import PRECISE, blocks_of, check_reports
 from overstory.privacy.payloads.base import Disclosure, Evidence
-from overstory.privacy.payloads.constant import Constant, weighted
+from overstory.privacy.payloads.shared import Constant, weighted
 from overstory.privacy.payloads.success import Attack, Success, share, true_positives
 from overstory.privacy.terms import Terms
 from overstory.protocol.errors import ParameterError

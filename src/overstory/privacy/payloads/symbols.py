@@ -9,12 +9,10 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from overstory.privacy.histories.changes import symbol_change
-from overstory.privacy.histories.pairs import PRECISE, Worst, symbol_ratios
+from overstory.privacy.histories.pairs import PRECISE, Worst, symbol_change, symbol_ratios
 from overstory.privacy.histories.symbols import worst_of_symbols
 from overstory.privacy.payloads.base import Disclosure, Evidence
-from overstory.privacy.payloads.constant import Constant, weighted
-from overstory.privacy.payloads.likeness import NO_LIKENESS, Likeness
+from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, weighted
 from overstory.privacy.payloads.success import Atom, Attack, Success, share, true_positives
 from overstory.privacy.terms import Terms
 from overstory.protocol.channels import SymbolChannel

@@ -21,6 +21,8 @@ class AnyEncoding(Protocol):
 
     pure: ClassVar[bool]  # whether every report speaks of every value, in the same way
     uneven: ClassVar[bool]  # whether some pairs of values meet in more cohorts than others
+    by_seed: ClassVar[bool]  # whether reports are counted by (seed, symbol), for candidates that may be named later
+    decoded: ClassVar[bool]  # whether values share bits, and a fit to all counts tells them apart
 
     @property
     def domain_size(self) -> int | None:
@@ -55,6 +57,8 @@ class BaseEncoding:
 
     pure: ClassVar[bool] = True
     uneven: ClassVar[bool] = False
+    by_seed: ClassVar[bool] = False
+    decoded: ClassVar[bool] = False
 
     @property
     def asked(self) -> float:

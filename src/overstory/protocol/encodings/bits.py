@@ -92,6 +92,7 @@ class Bloom(BaseEncoding):
     domain_size: ClassVar[None] = None
     most_values: ClassVar[None] = None
     pure: ClassVar[bool] = False
+    decoded: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         family = hash_family(self.family, self.hash_key)

@@ -64,6 +64,8 @@ class BalancedHash(BaseSymbols):
     num_seeds: int
     domain_size: int
 
+    by_seed: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         check_count("domain_size", self.domain_size, 2, MAX_SYMBOLS)
         if self.domain_size > balanced_values(self.hash_range, self.num_seeds):
@@ -179,6 +181,7 @@ class SeededHash(BaseSymbols):
 
     pure: ClassVar[bool] = False
     uneven: ClassVar[bool] = True
+    by_seed: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_count("hash_range", self.hash_range, 2, MOST_SYMBOLS)
