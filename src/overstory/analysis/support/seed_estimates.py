@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,30 +97,14 @@ def estimate_by_seed(
             notes=note,
             **choices,
         )
-    used = counts.totals > 0
-    totals = counts.totals[used].astype(np.float64)
-    cells = _Cells(
-        counts.ones[used] - totals[:, None] / support.num_outputs, totals, float(support.mechanism.channel.alpha)
-    )
-    notes: tuple[str, ...] = ()
-    effect, among = np.ones(len(values)), each
-    if support.encoding.can_be_fitted(len(values), effective_seeds(support.mechanism.num_cohorts, reports)):
-        symbols = np.concatenate(list(support.symbols(values)))[:, used]
-        shares, errors = _fitted(cells, symbols, known=support.domain_size is not None)
-        if support.domain_size is not None:
-            among = 1.0  # the model counts reports, not devices
-            effect = np.array([design_effect(support.mechanism, each, float(x)) for x in np.clip(shares, 0, 1)])
-            notes = repeated_note(each)
-    else:
-        parts = [_by_itself(cells, block[:, used]) for block in support.symbols(values)]
-        shares, errors = (np.concatenate(column) for column in zip(*parts, strict=True))
-        notes = (BY_ITSELF,)
-    raw = shares * reports
-    people = people_variance(raw, reports, among)
-    held = np.clip(raw, 0, reports)
-    kept, raised = float(support.mechanism.p_star), float(support.mechanism.q_star)
-    least = support_noise(held, reports - held, kept, raised) / (kept - raised) ** 2
-    variances = np.maximum((errors * reports) ** 2 - people, least) * effect
+    read = _read(support, counts, values, each)
+    raw = read.shares * reports
+    people = people_variance(raw, reports, read.sharing)
+    holders = np.clip(raw, 0, reports)
+    p_star, q_star = float(support.mechanism.p_star), float(support.mechanism.q_star)
+    # Of these reports: without the sampling of people, and never below the noise of randomization.
+    least = support_noise(holders, reports - holders, p_star, q_star) / (p_star - q_star) ** 2
+    variances = np.maximum((read.errors * reports) ** 2 - people, least) * read.effect
     return Estimate(
         values=labels,
         counts=raw,
@@ -128,9 +112,40 @@ def estimate_by_seed(
         standard_errors=np.sqrt(variances),
         num_reports=reports,
         reports_per_device=each,
-        notes=notes,
+        notes=read.notes,
         **choices,
     )
+
+
+class _Reading(NamedTuple):
+    """Shares of the values, and what their standard errors are of."""
+
+    shares: F64
+    errors: F64
+    sharing: float  # reports of a device that the errors count as one draw
+    effect: F64 | float  # factor of the variance for the others
+    notes: tuple[str, ...]
+
+
+def _read(support: SeededSupport, counts: SupportCounts, values: Sequence[Any], each: float) -> _Reading:
+    """Fit the values where the seeds can tell them apart; else debias each by itself."""
+    used = counts.totals > 0
+    totals = counts.totals[used].astype(np.float64)
+    above = counts.ones[used] - totals[:, None] / support.num_outputs
+    cells = _Cells(above, totals, float(support.mechanism.channel.alpha))
+    if not support.encoding.can_be_fitted(
+        len(values), effective_seeds(support.mechanism.num_cohorts, counts.num_reports)
+    ):
+        parts = [_by_itself(cells, block[:, used]) for block in support.symbols(values)]
+        shares, errors = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return _Reading(shares, errors, each, 1.0, (BY_ITSELF,))
+    symbols = np.concatenate(list(support.symbols(values)))[:, used]
+    if support.domain_size is None:
+        return _Reading(*_fitted(cells, symbols, is_domain=False), each, 1.0, ())
+    shares, errors = _fitted(cells, symbols, is_domain=True)
+    # The model counts reports, not devices: what a device's reports share is a factor.
+    effect = np.array([design_effect(support.mechanism, each, float(x)) for x in np.clip(shares, 0, 1)])
+    return _Reading(shares, errors, 1.0, effect, repeated_note(each))
 
 
 def effective_seeds(num_seeds: int, num_reports: float) -> float:
@@ -144,8 +159,8 @@ def effective_seeds(num_seeds: int, num_reports: float) -> float:
     return num_seeds * num_reports / (num_seeds + num_reports)
 
 
-def _fitted(cells: _Cells, symbols: NDArray[np.int64], *, known: bool) -> tuple[F64, F64]:
-    """Return least-squares shares and their standard errors."""
+def _fitted(cells: _Cells, symbols: NDArray[np.int64], *, is_domain: bool) -> tuple[F64, F64]:
+    """Return least-squares shares and their standard errors; ``is_domain`` when the values are all that there are."""
     from scipy import linalg, sparse
 
     values, seeds = symbols.shape
@@ -156,6 +171,7 @@ def _fitted(cells: _Cells, symbols: NDArray[np.int64], *, known: bool) -> tuple[
     weights = np.repeat(cells.totals, size)
     gram = (design.multiply(weights) @ design.T).toarray() - cells.totals.sum() / size
     inverse = linalg.pinvh(gram)
+    # Normal equations of X = 1[h_a(v) = y] - 1/g with weights n_a: X' W X f alpha = X' (c - n / g).
     shares = inverse @ (design @ cells.above.ravel()) / cells.alpha
     expected = _expected(cells, design, shares)
     residuals = cells.above - cells.alpha * cells.totals[:, None] * _centred(design.T @ shares, size)
@@ -165,12 +181,12 @@ def _fitted(cells: _Cells, symbols: NDArray[np.int64], *, known: bool) -> tuple[
         own = slice(start, min(start + ROWS, values))
         solved = inverse[own]
         weight = (solved @ design - solved.sum(axis=1, keepdims=True) / size).reshape(-1, seeds, size)
-        if known:  # multinomial counts: n (sum of pi w^2 - (sum of pi w)^2) for each seed
+        if is_domain:  # multinomial counts: n (sum of pi w^2 - (sum of pi w)^2) for each seed
             spread = np.einsum("vay,ay->va", weight**2, chances) - np.einsum("vay,ay->va", weight, chances) ** 2
             variances[own] = spread @ cells.totals
         else:
             variances[own] = (np.einsum("vay,ay->va", weight, residuals) ** 2).sum(axis=1)
-    if not known:
+    if not is_domain:
         variances /= max(1 - values / (seeds * (size - 1)), 1 / 2) * (1 - 1 / seeds)
     return shares, np.sqrt(variances) / cells.alpha
 
@@ -197,5 +213,6 @@ def _by_itself(cells: _Cells, symbols: NDArray[np.int64]) -> tuple[F64, F64]:
     shares = supported.sum(axis=1) / (span * reports)
     scores = supported - span * shares[:, None] * cells.totals
     many = len(seeds)
+    # The sandwich between seeds: each seed's contribution is one draw.
     spread = (scores**2).sum(axis=1) * (many / max(many - 1, 1))
     return shares, np.sqrt(spread) / (span * reports)
