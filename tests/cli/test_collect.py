@@ -60,7 +60,7 @@ def test_a_column_for_a_person(folder):
 def test_what_nobody_can_see_is_called_so(folder):
     shown = within("collect", "s.csv", "--column", "state", "--epsilon", 0.01, cwd=folder).stdout
     assert "not detected" in shown
-    assert re.search(r"found nine times in ten from +none", shown)
+    assert re.search(r"detected nine times in ten from +none", shown)
 
 
 def test_the_page_fetches_nothing_and_escapes_values(folder):
@@ -108,11 +108,11 @@ def test_a_list_of_candidates_and_drawn_people(folder):
 
 def test_few_people_have_intervals_that_end_where_shares_do(folder):
     shown = within("collect", "s.csv", "--column", "state", "--people", 3, "-o", "few", cwd=folder).stdout
-    ends = [float(end) for end in re.findall(r"–(\d+\.\d+)%", shown)]
+    ends = [float(end) for end in re.findall(r" to (\d+\.\d+)%", shown)]
     assert len(ends) == 3
     assert max(ends) <= 100
     assert "3 simulated devices, drawn from the rows" in shown
-    assert re.search(r"found about half the time from +none", shown)
+    assert re.search(r"detected about half the time from +none", shown)
 
 
 def test_an_error_above_a_hundred_points_is_written_out(folder):
@@ -177,8 +177,8 @@ def test_table_page_picture_and_files_show_one_interval(folder, monkeypatch):
     for i, row in enumerate(known):
         low, high, share = (100 * row[key] for key in ("frequency_low", "frequency_high", "frequency"))
         assert 0 <= low <= share <= high <= 100
-        assert f"{low:.2f}–{high:.2f}%" in shown
-        assert f"<td>{low:.2f} to {high:.2f}</td>" in page
+        assert f"{low:.2f}% to {high:.2f}%" in shown
+        assert f"<td>{low:.2f}% to {high:.2f}%</td>" in page
         assert f"<td>{row['raw_count']:,.0f}</td>" in page
         line = lines[row["value"]]
         assert [float(line["prop_low_95"]), float(line["prop_high_95"])] == pytest.approx([low / 100, high / 100])
@@ -223,7 +223,7 @@ def test_the_thresholds_are_those_of_the_rule_that_was_used(folder):
     shown = within("collect", "s.csv", "--column", "state", "-o", "rule", cwd=folder).stdout
     assert re.search(r"detected about half the time from a share of \d\.\d\d%, nine times in ten from \d\.\d\d%", shown)
     (thresholds,) = re.findall(r"half the time from a share of (\S+), nine times in ten from (\S+)\.\n", shown)
-    table = re.findall(r"found (?:about half the time|nine times in ten) from +(\S+)", shown)
+    table = re.findall(r"^detected (?:about half the time|nine times in ten) from +(\S+)", shown, re.MULTILINE)
     assert table == list(thresholds)  # one rule, in the sentence and in the table
     shown = within("collect", "s.csv", "--column", "state", "--people", 3, "-o", "rule", cwd=folder).stdout
     assert "no share is detected even half the time with so few people" in shown

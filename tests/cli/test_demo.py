@@ -106,9 +106,9 @@ def test_the_page_stands_alone_in_both_colour_schemes(told):
     assert text.count('role="img"') == 3
     own = text.partition("</style>")[2].lower()
     assert not [colour for colour in VARIABLES if colour in own]  # every colour of a picture is the page's own
-    assert "&epsilon; 1.0743" in text
-    assert "&epsilon; 4.3945" in text  # 4.39444..., rounded up
-    assert "not detected" in text or 'class="not"' not in text
+    assert "ε 1.0743" in text
+    assert "ε 4.3945" in text  # 4.39444..., rounded up
+    assert "not detected" in text or 'class="faint"' not in text
 
 
 def test_the_pages_command_can_be_pasted_whatever_the_states_are_called():

@@ -194,8 +194,9 @@ def test_the_advice_names_the_best_and_says_what_another_would_cost():
     assert advice.best.name != "dbitflip"
     assert all(here >= there for here, there in zip(advice.at_used.people, advice.at_best.people, strict=True))
     said = Summary(Column("f.csv", "c"), result, advice)
-    assert len(said.advice_head()) == 3
-    assert len(said.advice_rows()) == 2 + len(SHARES)  # two thresholds, and the people for each share
+    table = said.advice_table()
+    assert len(table.columns) == 3
+    assert len(table.rows) == 2 + len(SHARES)  # two thresholds, and the people for each share
     same = advise(collect(PEOPLE, TrialBudget(1.0), "auto", 1))
     assert same.at_used == same.at_best
 

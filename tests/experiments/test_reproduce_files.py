@@ -148,7 +148,7 @@ def test_the_page_stands_alone_and_can_be_read_without_seeing_it(made):
     assert len(set(reader.names)) == len(reader.names)
     assert {link[1:] for link in reader.linked} <= set(reader.names)
     assert reader.tags.count("svg") == reader.tags.count("desc") == text.count('role="img"') == 2
-    assert reader.tags.count("caption") == reader.tags.count("table") == 4
+    assert reader.tags.count("caption") == reader.tags.count("table") == 6
     assert "prefers-color-scheme: dark" in text
     assert "#0072b2" not in text.partition("</style>")[2].lower()  # every colour of a picture is the page's own
 

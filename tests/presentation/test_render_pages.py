@@ -107,7 +107,7 @@ def test_a_page_needs_its_own_style_sheet_and_nothing_else():
     assert "style=" not in page.replace("text/css", "")
     assert page.count("<style>") == 1
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', page)
-    assert policy.startswith("default-src &#x27;none&#x27;; style-src &#x27;sha256-")
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
     assert not re.findall(r'(?:src|href)="(?!#|/v1)[^"]*"', page)
     assert {f"--{name}" for name in VARIABLES.values()} <= set(re.findall(r"--[a-z]+", STYLE))
 

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from overstory.experiments.comparison import AGREES, AT_LEAST, AT_MOST, DIFFERS, NEW, Comparison, Published
 from overstory.experiments.study import Cell, Result
-from overstory.presentation.document import Table
-from overstory.presentation.pages import templates
+from overstory.presentation.document import (
+    Block,
+    Column,
+    Figure,
+    Heading,
+    Lines,
+    Paragraph,
+    Preformatted,
+    Table,
+    Tone,
+)
+from overstory.presentation.render_html import as_page
 
 COLUMNS = ("quantity", "published", "ours", "verdict")
+TONES: Final[dict[str, Tone]] = {AGREES: "good", DIFFERS: "bad", NEW: "faint"}
 
 
 def number(value: float) -> str:
@@ -79,7 +91,10 @@ def row(comparison: Comparison) -> tuple[str, str, str, str]:
 
 def verdicts(result: Result, caption: str = "") -> Table:
     """Return what was published, our numbers, and the verdicts."""
-    return Table.of_cells(caption, COLUMNS, list(map(row, result.comparisons)), left=COLUMNS)
+    columns = [Column(name, is_left=True) for name in COLUMNS[:3]]
+    toned = Column(COLUMNS[3], is_left=True, tone=lambda text: TONES.get(text.partition(":")[0], ""))
+    rows = [dict(zip(COLUMNS, row(comparison), strict=True)) for comparison in result.comparisons]
+    return Table(caption, (*columns, toned), rows)
 
 
 def overview(results: Sequence[Result]) -> str:
@@ -109,11 +124,9 @@ def markdown(results: Sequence[Result], command: str) -> str:
 
 def section(result: Result) -> str:
     """Return one result's part of the Markdown page."""
-    mode = "quick" if result.quick else "full"
-    seed = f", seed {result.seed}" if result.seed is not None else ", nothing random"
     parts = [
         f"### {result.title}",
-        f"`{result.name}`, {result.section} ({mode} mode{seed})",
+        f"`{result.name}`, {result.section} ({_mode(result)})",
         table(COLUMNS, map(row, result.comparisons)),
         "\n".join(f"- {note}" for note in result.notes),
     ]
@@ -127,7 +140,35 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def page(results: Sequence[Result], command: str) -> str:
-    """Return the HTML page: one file, dark and light."""
-    environment = templates("overstory.experiments")
-    environment.filters |= {"cell": cell, "published": published, "ours": ours, "verdict": verdict, "name": quantity}
-    return environment.get_template("results.html").render(results=results, overview=overview(results), command=command)
+    """Return the page of HTML."""
+    return as_page(_blocks(results, command), title="Overstory: the papers, reproduced", contents=True)
+
+
+def _blocks(results: Sequence[Result], command: str) -> Iterator[Block]:
+    yield Heading(1, "The papers, reproduced")
+    yield Paragraph(
+        f"{overview(results)} A verdict is computed: a number agrees when what the paper prints lies inside the "
+        "interval of what we find.",
+        is_lead=True,
+    )
+    for result in results:
+        yield Heading(2, result.title, result.name)
+        yield Paragraph(f"{result.paper}, {result.section}. {result.name}, {_mode(result)}.", is_lead=True)
+        yield from map(Figure, result.figures)
+        yield verdicts(result, "Published and found")
+        for shown in result.tables:
+            rows = [tuple(map(cell, row)) for row in shown.rows]
+            yield Table.of_cells(shown.caption, shown.columns, rows, left=shown.columns[:1])
+        if result.notes:
+            yield Lines(*result.notes)
+        inputs = [(name, str(value)) for name, value in result.inputs.items()]
+        yield Table.of_cells(
+            "What it was computed from", ("input", "value"), inputs, left=("input", "value"), fold="closed"
+        )
+    yield Heading(2, "How to get this page again")
+    yield Preformatted(command)
+
+
+def _mode(result: Result) -> str:
+    seed = "nothing random" if result.seed is None else f"seed {result.seed}"
+    return f"{'quick' if result.quick else 'full'} mode, {seed}"

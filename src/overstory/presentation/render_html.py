@@ -56,7 +56,7 @@ def as_page(content: Iterable[Block], *, title: str | None = None, contents: boo
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{escape(POLICY)}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="referrer" content="no-referrer">\n'
         f"<title>{_text(named)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
         f'<a class="skip" href="#main">To the content</a>\n{chapters}<main id="main" tabindex="-1">\n'

@@ -14,15 +14,24 @@ from overstory.files.io import writing_text
 from overstory.planning import plan_from_parameters
 from overstory.presentation import figures
 from overstory.presentation.charts import against_truth
-from overstory.presentation.document import Block, Column, Lines, Table
+from overstory.presentation.document import (
+    Block,
+    Column,
+    Figure,
+    Heading,
+    KeyValues,
+    Lines,
+    Paragraph,
+    Preformatted,
+    Table,
+)
 from overstory.presentation.formats import if_detected, thousands
-from overstory.presentation.pages import templates
+from overstory.presentation.render_html import as_page
 from overstory.presentation.svg import Picture
 from overstory.privacy.statements import statement
-from overstory.privacy.text import epsilon_text
 from overstory.trial.demo.run import DemoResult
+from overstory.trial.page import epsilon_pairs, truth_table
 
-FACTS: Final = ("epsilon_report", "epsilon_permanent", "rmse", "limit", "inside_95", "detected")
 BAR: Final = 10  # characters of the longest bar: the table then fits 80 columns
 
 
@@ -141,23 +150,38 @@ def privacy_spent(result: DemoResult, most: int = 30) -> Picture:
 
 def write_page(result: DemoResult, command: str) -> Path:
     """Write ``demo.html`` into the collection's folder and return its path."""
-    facts = as_json(result, None)
-    environment = templates("overstory.trial.demo")
-    environment.filters["epsilon"] = epsilon_text
-    template = environment.get_template("demo.html")
-    html = template.render(
-        **{key: facts[key] for key in FACTS},
-        n=len(result.population),
-        total=len(result.estimate),
-        rows=rows(result),
-        shares=shares(result),
-        life=life_of_a_report(result),
-        spent=privacy_spent(result),
-        plain_words=statement(result.mechanism).plain_words(),
-        lines=[line for line in words(result) if line and not line.startswith("Privacy")],
-        command=command,
-    )
     page = result.paths.folder / "demo.html"
     with writing_text(page) as text:
-        text.write(html)
+        text.write(as_page(_page_blocks(result, command), title="Overstory: what was learned"))
     return page
+
+
+def _page_blocks(result: DemoResult, command: str) -> Iterator[Block]:
+    facts = as_json(result, None)
+    states = len(result.estimate)
+    yield Heading(1, f"{facts['detected']} of {states} states, learned from {facts['reports']:,} randomized reports")
+    yield Paragraph(
+        "See the forest, never the trees: every answer was randomized on its own device; nobody, the collector "
+        "included, saw a true one.",
+        is_lead=True,
+    )
+    pairs = (
+        *epsilon_pairs(result.mechanism),
+        ("error, root mean square", f"{result.rmse:,.0f} reports"),
+        ("best that theory allows", f"{result.limit:,.0f} reports"),
+        ("95% intervals (of these reports) that hold the truth", f"{facts['inside_95']} of {states}"),
+    )
+    yield KeyValues(pairs, "figures")
+    yield Heading(2, "What was true, and what was learned")
+    yield Figure(shares(result))
+    yield Heading(2, "What one respondent sent")
+    yield Paragraph("The collector gets one of the rows below the dashed line, and the cohort's number.")
+    yield Figure(life_of_a_report(result))
+    yield Heading(2, "What it cost in privacy")
+    yield Paragraph(statement(result.mechanism).plain_words())
+    yield Figure(privacy_spent(result))
+    yield Heading(2, "Every number")
+    yield truth_table("state", rows(result))
+    yield Heading(2, "How to get this page again")
+    yield Preformatted(command)
+    yield Lines(*(line for line in words(result) if not line.startswith("Privacy")))
