@@ -152,7 +152,7 @@ def _from_params(args: argparse.Namespace) -> Plan:
         raise ParameterError("give either --params, or --epsilon and --epsilon-permanent, not both")
     idle = given(args, NEEDS_ONLY)
     if idle:
-        raise ParameterError(f"{', '.join(idle)}: these plan parameters; leave them out, or leave out --params")
+        raise ParameterError(f"{', '.join(idle)}: only where parameters are planned; leave out --params, or these")
     mechanism = read_params(args.params).mechanism(**hashing(args))
     return plan_from_parameters(mechanism, args.reports, args.candidates, alpha=args.alpha, share=args.share)
 
