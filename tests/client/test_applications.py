@@ -10,9 +10,8 @@ from overstory.client import Client
 from overstory.client.consent.consent import read_consent
 from overstory.client.errors import StateError
 from overstory.client.person.commands import main
-from overstory.client.state.applications import applications, introduce, is_state, left_registry, read_application
 from overstory.client.state.lifecycle import erase
-from overstory.client.state.paths import StatePaths
+from overstory.client.state.paths import StatePaths, applications, introduce, is_state, left_registry, read_application
 from overstory.protocol.metrics import MetricRegistry
 from support.devices import DEFAULT, REGISTRY, Clock, device, registry
 from support.states_before import FOLDER_2, copy
@@ -160,18 +159,18 @@ def test_off_for_all(home, run):
 
 @pytest.mark.skipif(os.name == "nt", reason="modes of POSIX")
 def test_off_for_all_goes_on_where_one_cannot_be_turned_off(home, run, monkeypatch):
-    from overstory.client.consent import consent
+    from overstory.client.consent import choice
 
     begun = [started(home, name, choice="on") for name in ("editor", "notes")]
-    write = consent.write_atomically
+    write = choice.write_atomically
 
     def full(path, content):
         if path.parent.name == "editor":
             raise OSError(28, "No space left on device")
         write(path, content)
 
-    monkeypatch.setattr(consent, "write_atomically", full)
-    monkeypatch.setattr(consent, "overwrite", full)
+    monkeypatch.setattr(choice, "write_atomically", full)
+    monkeypatch.setattr(choice, "overwrite", full)
     monkeypatch.setattr(Path, "unlink", lambda *_, **__: (_ for _ in ()).throw(OSError(5, "Input/output error")))
     status, told = run("off", "--all")
     assert status == 2
@@ -231,7 +230,7 @@ def test_a_later_version_of_the_program_leaves_its_registry(home):
 
 def test_what_was_left_is_written_once(home, monkeypatch):
     started(home, "notes")
-    monkeypatch.setattr("overstory.client.state.applications.write_atomically", None)
+    monkeypatch.setattr("overstory.client.state.paths.write_atomically", None)
     started(home, "notes")
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from overstory.client import Client, Outcome
 from overstory.client.consent.agreement import Agreement
-from overstory.client.consent.consent import EARLIER, choose, read_consent
+from overstory.client.consent.choice import choose
+from overstory.client.consent.consent import EARLIER, read_consent
 from overstory.client.errors import Fault, StateError
 from overstory.client.person.commands import main
 from overstory.client.person.status import read_status
@@ -279,7 +280,7 @@ def test_a_choice_that_the_state_refuses_is_obeyed_by_this_client(tmp_path, monk
 
     recorder.record("colour", "red")
     with monkeypatch.context() as patched:
-        patched.setattr("overstory.client.client.choose", foreign)
+        patched.setattr("overstory.client.consent.policy.choose", foreign)
         with pytest.raises(StateError):
             recorder.consent(choice)
     assert recorder.record("engine", "x") is Outcome.OFF

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.client.state.keys import DEPTH, KeyTree
-from overstory.client.state.secret_file import DeviceSecret, read_secret, write_secret
+from overstory.client.state.secret_file import DEPTH, DeviceSecret, KeyTree, read_secret, write_secret
 
 ROOT = bytes(range(32))
 names = st.text("abcdefgh", min_size=1, max_size=6)

@@ -231,7 +231,7 @@ def test_forks_in_the_middle_of_other_threads_work_neither_hang_nor_double_anyth
 
 @posix
 def test_a_child_forked_in_the_middle_of_a_transaction_touches_no_database(tmp_path, monkeypatch):
-    monkeypatch.setattr("overstory.client.state.fork_guard.PATIENCE", 0.05)
+    monkeypatch.setattr("overstory.client.state.database.PATIENCE", 0.05)
     client = device(tmp_path)
     client.record("colour", "red")
     inside, done = threading.Event(), threading.Event()

@@ -15,12 +15,10 @@ from overstory.client import Outcome
 from overstory.client.budget import spent
 from overstory.client.person.report_bytes import report_in
 from overstory.client.randomizer import Randomizer
-from overstory.client.state.changed_metrics import retire
-from overstory.client.state.keys import metric_key
-from overstory.client.state.lifetimes import ends_at
+from overstory.client.state.lifetimes import ends_at, retire
 from overstory.client.state.outbox import RowState
 from overstory.client.state.paths import StatePaths
-from overstory.client.state.secret_file import read_secret
+from overstory.client.state.secret_file import metric_key, read_secret
 from overstory.client.state.state import State
 from support.collector_doubles import CountingCollector
 from support.devices import BINS, DAY, NOON, STRINGS, Clock, device, registry

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from overstory.client import Outcome
-from overstory.client.consent.consent import choose
+from overstory.client.consent.choice import choose
 from overstory.client.errors import Fault, StateError
 from overstory.client.state import database, lifecycle
 from overstory.client.state import state as state_module

@@ -8,8 +8,7 @@ import pytest
 from overstory.client import Outcome
 from overstory.client.budget import budget, spent
 from overstory.client.recorder import MetricRecorder
-from overstory.client.state.keys import metric_key
-from overstory.client.state.secret_file import DeviceSecret
+from overstory.client.state.secret_file import DeviceSecret, metric_key
 from overstory.client.state.state import State
 from overstory.privacy.payload_terms import terms_of
 from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism

@@ -11,9 +11,8 @@ from overstory.client import Outcome
 from overstory.client.budget import spent
 from overstory.client.randomizer import Randomizer
 from overstory.client.state import lifecycle, secret_file
-from overstory.client.state.keys import metric_key
 from overstory.client.state.paths import StatePaths
-from overstory.client.state.secret_file import read_secret
+from overstory.client.state.secret_file import metric_key, read_secret
 from overstory.client.state.state import State
 from support import states_before
 from support.devices import DAY, DEFAULT, NOON, Clock, device, registry

@@ -9,41 +9,41 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overstory.gateway.alignment import MOST_FILLED, Aligner
+from overstory.gateway.alignment import MOST_FILLED, Alignment
 from overstory.protocol.errors import ParameterError
 from support.gateway_samples import FIRST, HALF_HOUR, at, metric, reading
 
 
-def dues(aligner: Aligner, *readings: Any, finish: bool = True) -> list[tuple[int, Any]]:
-    found = [due for one in readings for due in aligner.feed(one)]
-    found += list(aligner.finish()) if finish else []
+def dues(alignment: Alignment, *readings: Any, finish: bool = True) -> list[tuple[int, Any]]:
+    found = [due for one in readings for due in alignment.feed(one)]
+    found += list(alignment.finish()) if finish else []
     return [(due.period - FIRST, due.value) for due in found]
 
 
 @pytest.mark.parametrize(("pick", "value"), [("last", 0.2), ("mean", 0.5), ("sum", 1.5)])
 def test_what_is_picked_of_several(pick: Any, value: float) -> None:
-    aligner = Aligner(metric(), pick=pick)
-    found = dues(aligner, reading(0, 0.4, 10), reading(0, 0.2, 30), reading(0, 0.9, 20), reading(1, 1.0))
+    alignment = Alignment(metric(), pick=pick)
+    found = dues(alignment, reading(0, 0.4, 10), reading(0, 0.2, 30), reading(0, 0.9, 20), reading(1, 1.0))
     assert found == [(0, pytest.approx(value)), (1, 1.0)]
-    assert aligner.seen.used == 4
+    assert alignment.seen.used == 4
 
 
 def test_a_period_is_over_when_a_later_one_begins() -> None:
-    aligner = Aligner(metric())
-    assert dues(aligner, reading(0, 1.0, HALF_HOUR - 0.001), finish=False) == []
-    assert aligner.ends == at(1)
-    assert dues(aligner, reading(1, 2.0), finish=False) == [(0, 1.0)]
-    assert [due.value for due in aligner.pass_time(at(2))] == [2.0]
-    assert aligner.ends is None
-    assert list(aligner.finish()) == []
+    alignment = Alignment(metric())
+    assert dues(alignment, reading(0, 1.0, HALF_HOUR - 0.001), finish=False) == []
+    assert alignment.ends == at(1)
+    assert dues(alignment, reading(1, 2.0), finish=False) == [(0, 1.0)]
+    assert [due.value for due in alignment.pass_time(at(2))] == [2.0]
+    assert alignment.ends is None
+    assert list(alignment.finish()) == []
 
 
 def test_late_and_duplicate_readings_are_counted_and_change_nothing() -> None:
-    aligner = Aligner(metric(), pick="sum")
-    found = dues(aligner, reading(0, 1.0), reading(1, 2.0), reading(0, 9.0, 5), reading(1, 9.0), reading(1, 3.0, 5))
+    alignment = Alignment(metric(), pick="sum")
+    found = dues(alignment, reading(0, 1.0), reading(1, 2.0), reading(0, 9.0, 5), reading(1, 9.0), reading(1, 3.0, 5))
     assert found == [(0, 1.0), (1, 5.0)]
-    assert (aligner.seen.late, aligner.seen.duplicate, aligner.seen.used) == (1, 1, 3)
-    passed = Aligner(metric())
+    assert (alignment.seen.late, alignment.seen.duplicate, alignment.seen.used) == (1, 1, 3)
+    passed = Alignment(metric())
     list(passed.feed(reading(0, 1.0)))
     assert [due.period - FIRST for due in passed.pass_time(at(1, 60))] == [0]
     assert dues(passed, reading(0, 2.0, 50)) == []
@@ -59,34 +59,34 @@ def test_late_and_duplicate_readings_are_counted_and_change_nothing() -> None:
     ],
 )
 def test_missing_periods(missing: Any, found: Any, filled: int) -> None:
-    aligner = Aligner(metric(), missing=missing)
-    assert dues(aligner, reading(0, 1.5), reading(3, 2.0)) == found
-    assert (aligner.seen.missing, aligner.seen.filled) == (2, filled)
+    alignment = Alignment(metric(), missing=missing)
+    assert dues(alignment, reading(0, 1.5), reading(3, 2.0)) == found
+    assert (alignment.seen.missing, alignment.seen.filled) == (2, filled)
 
 
 def test_time_passing_fills_what_no_reading_will() -> None:
-    aligner = Aligner(metric(), missing="repeat")
-    dues(aligner, reading(0, 1.5), finish=False)
-    assert [(d.period - FIRST, d.value) for d in aligner.pass_time(at(3, 1))] == [(0, 1.5), (1, 1.5), (2, 1.5)]
-    assert list(aligner.pass_time(at(3, 2))) == []
-    assert list(Aligner(metric(), missing="zero").pass_time(at(3))) == []
+    alignment = Alignment(metric(), missing="repeat")
+    dues(alignment, reading(0, 1.5), finish=False)
+    assert [(d.period - FIRST, d.value) for d in alignment.pass_time(at(3, 1))] == [(0, 1.5), (1, 1.5), (2, 1.5)]
+    assert list(alignment.pass_time(at(3, 2))) == []
+    assert list(Alignment(metric(), missing="zero").pass_time(at(3))) == []
 
 
 def test_a_gap_that_is_an_outage_is_not_filled_without_end() -> None:
-    aligner = Aligner(metric(), missing="zero")
-    found = dues(aligner, reading(0, 1.0), reading(10**7, 1.0))
+    alignment = Alignment(metric(), missing="zero")
+    found = dues(alignment, reading(0, 1.0), reading(10**7, 1.0))
     assert len(found) == MOST_FILLED + 2
-    assert (aligner.seen.missing, aligner.seen.filled) == (10**7 - 1, MOST_FILLED)
+    assert (alignment.seen.missing, alignment.seen.filled) == (10**7 - 1, MOST_FILLED)
 
 
 def test_what_an_earlier_run_reported_is_not_reported_again() -> None:
-    aligner = Aligner(metric(), missing="repeat", done=FIRST + 1)
+    alignment = Alignment(metric(), missing="repeat", done=FIRST + 1)
     readings = [reading(p, p / 10) for p in range(4)]
-    assert dues(aligner, *readings) == [(2, 0.2), (3, pytest.approx(0.3))]
-    assert (aligner.seen.already, aligner.seen.used, aligner.seen.missing) == (2, 2, 0)
-    across = Aligner(metric(), missing="repeat", done=FIRST + 1)
+    assert dues(alignment, *readings) == [(2, 0.2), (3, pytest.approx(0.3))]
+    assert (alignment.seen.already, alignment.seen.used, alignment.seen.missing) == (2, 2, 0)
+    across = Alignment(metric(), missing="repeat", done=FIRST + 1)
     assert dues(across, reading(1, 0.7), reading(4, 0.9)) == [(2, 0.7), (3, 0.7), (4, 0.9)]
-    stream = Aligner(metric(), missing="repeat", done=FIRST + 1)
+    stream = Alignment(metric(), missing="repeat", done=FIRST + 1)
     assert dues(stream, reading(4, 0.9)) == [(4, 0.9)], "no value is kept to be repeated after a restart"
     assert (stream.seen.missing, stream.seen.filled) == (2, 0)
 
@@ -103,19 +103,19 @@ def test_what_an_earlier_run_reported_is_not_reported_again() -> None:
 )
 def test_choices_must_fit_the_domain(name: str, choices: Any, says: str) -> None:
     with pytest.raises(ParameterError, match=says):
-        Aligner(metric(name), **choices)
+        Alignment(metric(name), **choices)
 
 
 @pytest.mark.parametrize("pick", ["sum", "mean"])
 def test_numbers_past_the_largest_are_outside_of_every_domain(pick: Any) -> None:
-    ((_, value),) = dues(Aligner(metric(), pick=pick), reading(0, 1e308), reading(0, 1e308, 1))
+    ((_, value),) = dues(Alignment(metric(), pick=pick), reading(0, 1e308), reading(0, 1e308, 1))
     assert math.isinf(value)
     with pytest.raises(ParameterError):
         metric().encode(value)
 
 
 def test_whole_numbers_stay_whole() -> None:
-    found = dues(Aligner(metric("count"), pick="sum"), reading(0, 2), reading(0, 3, 1))
+    found = dues(Alignment(metric("count"), pick="sum"), reading(0, 2), reading(0, 3, 1))
     assert found == [(0, 5)]
     assert isinstance(found[0][1], int)
 
@@ -129,12 +129,12 @@ STREAMS = st.lists(st.tuples(st.integers(0, 12), st.integers(0, HALF_HOUR - 1), 
 def test_whatever_comes_each_period_is_reported_once_and_each_reading_counted_once(
     stream: Any, pick: Any, missing: Any, done: int
 ) -> None:
-    aligner = Aligner(metric(), pick=pick, missing=missing, done=None if done < 0 else FIRST + done)
-    found = dues(aligner, *(reading(p, v / 10, s) for p, s, v in stream))
+    alignment = Alignment(metric(), pick=pick, missing=missing, done=None if done < 0 else FIRST + done)
+    found = dues(alignment, *(reading(p, v / 10, s) for p, s, v in stream))
     periods = [period for period, _ in found]
     assert periods == sorted(set(periods)), "in order, and never one twice"
     assert all(period > done for period in periods)
-    seen = aligner.seen
+    seen = alignment.seen
     assert seen.used + seen.late + seen.duplicate + seen.already == len(stream)
     assert all(math.isfinite(value) for _, value in found)
     if missing != "skip" and found and done < 0:

@@ -289,7 +289,7 @@ def test_no_choice_is_written_over_what_a_planted_link_leads_to(begun, tmp_path,
     (begun / "consent.json").unlink()
     link(treasure, begun / "consent.json")
     monkeypatch.setattr(
-        "overstory.client.consent.consent.write_atomically", Mock(side_effect=OSError(28, "No space left"))
+        "overstory.client.consent.choice.write_atomically", Mock(side_effect=OSError(28, "No space left"))
     )
     client = client_on(begun)
     with contextlib.suppress(ConsentError):

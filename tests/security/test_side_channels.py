@@ -9,10 +9,9 @@ import pytest
 
 from overstory.client.randomizer import Randomizer
 from overstory.client.recorder import MetricRecorder
-from overstory.client.state.keys import metric_key
 from overstory.client.state.outbox import RowState
 from overstory.client.state.paths import StatePaths
-from overstory.client.state.secret_file import DeviceSecret
+from overstory.client.state.secret_file import DeviceSecret, metric_key
 from overstory.client.state.state import State
 from overstory.client.upload.http import Response
 from overstory.client.upload.sender import ReportSender

@@ -102,8 +102,7 @@ def registry_2(**f):
 def reports_2(metrics, told):
     """Yield what a device with the secret of before reported: a value of a metric on each day."""
     from overstory.client.recorder import MetricRecorder
-    from overstory.client.state.keys import metric_key
-    from overstory.client.state.secret_file import DeviceSecret
+    from overstory.client.state.secret_file import DeviceSecret, metric_key
     from support.devices import DAY, NOON
 
     for day, (name, value) in enumerate(told):
@@ -128,8 +127,7 @@ TOLD_2 = (("colour", "red"), ("colour", "blue"), ("page", "a page"), ("page", "a
 def reports():
     """What a device with this secret reported on two days: the first as red, the second as blue."""
     from overstory.client.recorder import MetricRecorder
-    from overstory.client.state.keys import metric_key
-    from overstory.client.state.secret_file import DeviceSecret
+    from overstory.client.state.secret_file import DeviceSecret, metric_key
     from support.devices import DAY, NOON, REGISTRY
 
     colour = REGISTRY["colour"]

@@ -105,7 +105,7 @@ def budget(rows: Rows, metrics: Mapping[str, Metric], metric: str | None = None)
     shared = rows.keys.shared(rows.memo, metrics)
     ledger, unknown = Ledger("person", (rows.fingerprint or b"").hex()[:8]), set()
     responses = rows.memo.responses(metric)
-    with_nothing = {(one.metric, one.mechanism) for one in responses if one.tag == NOTHING}
+    with_nothing = {(each.metric, each.mechanism) for each in responses if each.tag == NOTHING}
     for response in responses:
         if not response.reports:
             continue
@@ -147,8 +147,8 @@ def planned(metric: Metric) -> Spent:
 
 def _terms(rows: Rows, mechanism: bytes, terms_by_digest: dict[bytes, Terms]) -> Terms | None:
     if mechanism not in terms_by_digest:
-        kept = rows.memo.terms(mechanism)
-        if kept is None:
+        terms = rows.memo.terms(mechanism)
+        if terms is None:
             return None
-        terms_by_digest[mechanism] = kept
+        terms_by_digest[mechanism] = terms
     return terms_by_digest[mechanism]

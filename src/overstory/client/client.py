@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from overstory.client import settings
 from overstory.client.consent.consent import Choice, Consent
-from overstory.client.consent.permission import Permission
-from overstory.client.consent.policy import UNASKED, EffectiveChoice, PermissionSources
+from overstory.client.consent.policy import UNASKED, EffectiveChoice, Permission, PermissionSources
 from overstory.client.errors import Fault, StateError
 from overstory.client.outcomes import MADE, Flushed, Outcome, WarnsOnce
-from overstory.client.state.fork_guard import watch
+from overstory.client.state.database import watch
 from overstory.client.state.paths import StatePaths, check_app, policy_file, state_folder
 from overstory.client.upload.uploader import UNENCRYPTED, Uploader, unencrypted_host
 from overstory.protocol.errors import ParameterError
@@ -241,7 +240,7 @@ class Client:
             return Status(effective, {}, self.paths.folder, memory.get("pending", 0), problem=problem)
 
     def consent(self, choice: Choice | str, *, moved: bool = False) -> Consent:
-        """Make the person's choice, for this registry and collector; see `overstory.client.consent.consent.choose`.
+        """Make the person's choice, for this registry and collector; see `overstory.client.consent.choice.choose`.
 
         Parameters
         ----------
@@ -311,7 +310,7 @@ class Client:
 
     def _introduce(self) -> None:
         """Leave the registry, which is public, where the person's commands look for it; recording does not need it."""
-        from overstory.client.state.applications import introduce
+        from overstory.client.state.paths import introduce
 
         self._introduced = True
         with contextlib.suppress(OSError, StateError):

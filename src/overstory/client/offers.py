@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from overstory.client.state.database import watch
 from overstory.client.state.files import locked, write_atomically
-from overstory.client.state.fork_guard import watch
 from overstory.privacy.terms import add_up
 from overstory.protocol.canonical import context
 from overstory.protocol.errors import FormatError, ParameterError
@@ -96,10 +96,10 @@ class OfferLedger:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the lock out: a copy has its own."""
-        return {name: kept for name, kept in vars(self).items() if name != "_lock"}
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
 
-    def __setstate__(self, kept: dict[str, Any]) -> None:
-        vars(self).update(kept)
+    def __setstate__(self, fields: dict[str, Any]) -> None:
+        vars(self).update(fields)
         self.after_fork()
         watch(self)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -10,17 +11,18 @@ from overstory.client.consent.consent import Choice
 from overstory.client.errors import Fault, StateError
 from overstory.client.outcomes import Outcome
 from overstory.client.randomizer import Randomizer
-from overstory.client.state.changed_metrics import keep
-from overstory.client.state.lifetimes import ends_at
-from overstory.client.state.memo import ALL_VALUES, NEAREST_STEPS, NOTHING, Response, Tagger
+from overstory.client.state.lifetimes import ends_at, keep
+from overstory.client.state.memo import ALL_VALUES, NEAREST_STEPS, NOTHING, TAG_BYTES, Response
 from overstory.client.state.outbox import RowState
+from overstory.protocol.canonical import context
 from overstory.protocol.wire.batch import encode_reports
 from overstory.protocol.wire.upload import Upload, encode_upload
 
 if TYPE_CHECKING:
     from overstory.client.consent.policy import EffectiveChoice
-    from overstory.client.state.keys import MetricKey
+    from overstory.client.state.secret_file import MetricKey
     from overstory.client.state.state import Claims, Rows
+    from overstory.protocol.mechanisms.base import Mechanism
     from overstory.protocol.metrics import Metric
 
 MAX_RESPONSES: Final = 1024
@@ -46,6 +48,31 @@ class PendingReport:
     def local(self) -> bool:
         """Whether it is recorded for the person alone, and never sent."""
         return self.allowed is not None and self.allowed.choice is Choice.LOCAL
+
+
+class Tagger:
+    """Names the permanent responses of one metric on this device without saying whose they are.
+
+    Parameters
+    ----------
+    mechanism, metric, secret, cohort
+        As for the device's `Randomizer`.
+    """
+
+    def __init__(self, mechanism: Mechanism, metric: str, secret: bytes, cohort: int) -> None:
+        self._key, self._cohort = mechanism.response_key, cohort
+        self._hash = hashlib.blake2b(digest_size=TAG_BYTES, key=secret, person=b"tag")
+        self._hash.update(context(metric, mechanism.digest))
+
+    def __repr__(self) -> str:
+        return "Tagger()"
+
+    def tag(self, encoded: Any) -> bytes:
+        """Return the tag of what the mechanism takes: equal for values that share a permanent response."""
+        key: Any = self._key(encoded, self._cohort)
+        state = self._hash.copy()
+        state.update(context(key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key))
+        return state.digest()
 
 
 class MetricRecorder:

@@ -24,10 +24,9 @@ from overstory.client.consent.consent import Choice
 from overstory.client.errors import Fault, StateError
 from overstory.client.outcomes import Outcome
 from overstory.client.recorder import MetricRecorder, PendingReport
-from overstory.client.state.changed_metrics import retire
-from overstory.client.state.keys import metric_key
-from overstory.client.state.lifetimes import changes, over
+from overstory.client.state.lifetimes import changes, over, retire
 from overstory.client.state.memo import changed_response
+from overstory.client.state.secret_file import metric_key
 
 if TYPE_CHECKING:
     from overstory.client.consent.allowance import Allowance
@@ -61,7 +60,8 @@ class Session:
     def __init__(
         self, state: State, registry: MetricRegistry, clock: Callable[[], float], *, spread: float | None = None
     ) -> None:
-        self.state, self._registry, self._clock, self._spread = state, registry, clock, spread
+        self.state, self._clock, self._spread = state, clock, spread
+        self._registry, self._metrics = registry, registry.metrics
         self.last_error: StateError | None = None  # None once an opening or a flush has succeeded after it
         self.retry_at = 0.0  # monotonic time before which a state that could not be opened is not tried again
         self._retired_at = -math.inf
@@ -196,7 +196,7 @@ class Session:
             return True
         if self._allowance is None:
             with self.state.snapshot() as rows:
-                pending = [self._registry[report.metric] for report in self._pending if not report.local]
+                pending = [self._metrics[report.metric] for report in self._pending if not report.local]
                 self._allowance = self._allowance_in(rows, pending)
         return self._allowance is None or self._allowance.allows(metric)
 
@@ -246,7 +246,7 @@ class Session:
                     rows.count(result, number)
             gone = rows.keys.erased() if "ended" in results else ()
             written = {
-                name: (rows.claims(name).by(self._registry[name].period), rows.memo.responses(name))
+                name: (rows.claims(name).by(self._metrics[name].period), rows.memo.responses(name))
                 for name in {report.metric for report in reports}
             }
         with self._lock:
@@ -255,14 +255,16 @@ class Session:
             self._allowance = None  # another process may have reported as well: it is counted again at the next record
             for name, (claims, responses) in written.items():
                 if name in self._recorders:
-                    self._recorders[name].learn(claims, responses, [one for one in self._pending if one.metric == name])
+                    self._recorders[name].learn(
+                        claims, responses, [report for report in self._pending if report.metric == name]
+                    )
             with suppress(StateError):  # what was written is written; the next round looks for the secret again
                 self._forget(gone)
         return results
 
     def _write(self, rows: Rows, report: PendingReport, allowed: EffectiveChoice, allowance: Allowance | None) -> str:
         """Write one report; return the result in one word."""
-        metric = self._registry[report.metric]
+        metric = self._metrics[report.metric]
         local = report.local or allowed.choice is Choice.LOCAL
         if not self._permits(report, metric, allowed):
             return "withdrawn"

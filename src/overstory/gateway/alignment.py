@@ -57,7 +57,7 @@ class _Open:
     newest: float = -math.inf
 
 
-class Aligner:
+class Alignment:
     """Aligns readings to a metric's periods.
 
     Parameters
@@ -69,7 +69,7 @@ class Aligner:
     --------
     >>> from overstory.protocol.metrics import parse_registry
     >>> from overstory.protocol.metrics.registry import EXAMPLE
-    >>> weekly = Aligner(parse_registry(EXAMPLE)["colour"])
+    >>> weekly = Alignment(parse_registry(EXAMPLE)["colour"])
     >>> [list(weekly.feed(Reading(1, t, v))) for t, v in ((0.0, "red"), (1.0, "blue"), (900_000.0, "red"))]
     [[], [], [Due(period=0, value='blue')]]
     """

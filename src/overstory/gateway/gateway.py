@@ -13,13 +13,14 @@ from typing import Any, Final, Literal
 
 from overstory.client import Client
 from overstory.client.budget import Spent, budget, spent
-from overstory.client.consent.consent import Choice, Consent, choose
+from overstory.client.consent.choice import choose
+from overstory.client.consent.consent import Choice, Consent
 from overstory.client.consent.policy import CI_VARIABLES
 from overstory.client.outcomes import MADE, Outcome
 from overstory.client.state.outbox import Bounds, RowState
 from overstory.client.state.state import State
 from overstory.client.upload.delivery import Round
-from overstory.gateway.alignment import Aligner, Due, Missing, Pick
+from overstory.gateway.alignment import Alignment, Due, Missing, Pick
 from overstory.gateway.readings import Reading
 from overstory.gateway.sinks import GatewayError, Sink, dispatch
 from overstory.privacy.approximate import DELTA
@@ -139,7 +140,7 @@ class Gateway:
         around = os.environ if environ is None else environ
         named = {name: value for name, value in around.items() if name not in CI_VARIABLES}
         spread = settings.spread if settings.clock == "real" or settings.spread is not None else 0.0
-        Aligner(self.metric, pick=settings.pick, missing=settings.missing)  # refuses choices before anything is made
+        Alignment(self.metric, pick=settings.pick, missing=settings.missing)  # refuses choices before anything is made
         self.client = Client(
             "gateway",
             registry=registry,
@@ -155,7 +156,7 @@ class Gateway:
         self._allow(sink)
         self._state = State(self.client.paths, timeout=10.0, bounds=BOUNDS)
         done = self._begin()
-        self.aligner = Aligner(self.metric, pick=settings.pick, missing=settings.missing, done=done)
+        self.alignment = Alignment(self.metric, pick=settings.pick, missing=settings.missing, done=done)
         self.dispatched, self.outcomes = Round(), Counter[str]()
         self._pending = 0
 
@@ -195,16 +196,16 @@ class Gateway:
 
     def take(self, reading: Reading) -> None:
         """Take a reading, and report the periods that are over by it."""
-        self._report(self.aligner.feed(reading))
+        self._report(self.alignment.feed(reading))
 
     def pass_time(self, now: float) -> None:
         """Report the periods that are over at a time, and deliver what is due."""
-        self._report(self.aligner.pass_time(now))
+        self._report(self.alignment.pass_time(now))
         self.flush()
 
     def finish(self) -> None:
         """Report the open period, write everything to the disk, and deliver it."""
-        self._report(self.aligner.finish())
+        self._report(self.alignment.finish())
         self.flush()
 
     def flush(self) -> None:
@@ -259,7 +260,7 @@ class Gateway:
         return {
             "metric": self.metric.id,
             "period": str(self.metric.period),
-            "readings": asdict(self.aligner.seen),
+            "readings": asdict(self.alignment.seen),
             "reports": {word: number for word, number in sorted(self.outcomes.items()) if number},
             "handed_over": self.dispatched.sent,
             "dropped": dict(self.dispatched.dropped),

@@ -195,10 +195,10 @@ def read_lines(lines: Iterable[bytes], layout: Layout, metric: Metric, source: s
     convert, before = _converter(metric), None
     for number, raw in enumerate(lines, start=1):
         try:
-            found = cells(number, _text(raw, number))
-            if found is None:
+            cell_pair = cells(number, _text(raw, number))
+            if cell_pair is None:
                 continue
-            time, value = found
+            time, value = cell_pair
             try:
                 before = unix_time(time, layout.zone, before)
             except ParameterError as error:
@@ -263,15 +263,15 @@ def _json_cells(layout: Layout) -> Callable[[int, str], tuple[Any, Any] | None]:
         if not text.strip():
             return None
         try:
-            found = json.loads(text)
+            fields = json.loads(text)
         except (ValueError, RecursionError):
             raise _Refused(None, "this is no line of JSON") from None
-        if not isinstance(found, dict):
+        if not isinstance(fields, dict):
             raise _Refused(None, "expected a JSON object")
         for name in (layout.time, layout.value):
-            if name not in found:
+            if name not in fields:
                 raise _Refused(name, "it is missing")
-        return found[layout.time], found[layout.value]
+        return fields[layout.time], fields[layout.value]
 
     return cells
 

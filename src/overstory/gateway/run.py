@@ -151,7 +151,7 @@ def _read(items: Iterator[Reading | BadLine], incoming: queue.Queue[Any]) -> Non
 
 def _patience(gateway: Gateway, wait: float) -> float:
     """Return for how many seconds nothing has to be done unless a reading comes."""
-    ends = gateway.aligner.ends
+    ends = gateway.alignment.ends
     until = LONGEST_SLEEP if ends is None else ends + wait - time.time()
     return min(max(until, 0.01), LONGEST_SLEEP)
 

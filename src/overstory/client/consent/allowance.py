@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from overstory.client.state.changed_metrics import cap_of, wider
+from overstory.client.state.lifetimes import cap_of, wider
 from overstory.client.state.memo import NOTHING
 from overstory.privacy.payload_terms import terms_of
 from overstory.privacy.registry.totals import charge
@@ -44,8 +44,8 @@ class Allowance:
         self._shared = rows.keys.shared(rows.memo, registry)
         for name, digest in self._reports:
             mechanism = listed.get(digest)
-            kept = rows.memo.terms(digest) if mechanism is None else terms_of(mechanism)
-            self._terms[name, digest] = None if (name, digest) in self._shared else kept
+            terms = rows.memo.terms(digest) if mechanism is None else terms_of(mechanism)
+            self._terms[name, digest] = None if (name, digest) in self._shared else terms
         names = {name for name, _ in self._reports}
         self._caps = {name: cap_of(rows, name) for name in names}
         self._attributes = {name: rows.recall(f"attribute {name}") for name in names}

@@ -1,4 +1,4 @@
-"""Computes the effective choice and its cause: the least that the administrator, the environment and the person allow.
+"""Computes the effective choice and its cause, and decides what may be recorded, and sent to which collector, under it.
 
 Every source is an upper limit: an administrator can forbid, but cannot consent for a person. In order, the
 policy file, ``OVERSTORY``, ``DO_NOT_TRACK``, a continuous-integration environment, the person's choice; the cause is
@@ -7,16 +7,25 @@ the first of those that allow least.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from overstory.client.consent.consent import Choice, Consent, read_consent
-from overstory.client.errors import ConsentError
+from overstory.client.consent.choice import choose
+from overstory.client.consent.consent import Choice, Consent, origin, pin, pinned, read_consent
+from overstory.client.errors import ConsentError, StateError
+from overstory.client.outcomes import Outcome
 from overstory.client.state.paths import StatePaths
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from overstory.client.state.state import Rows, State
+    from overstory.protocol.metrics import Metric, MetricRegistry
 
 CI_VARIABLES: Final = (
     "CI",
@@ -84,15 +93,15 @@ def of_environment(environ: Mapping[str, str]) -> Ceiling:
     allowed = _OWN_WORDS.get(own.strip().lower())
     if allowed is None:
         return Ceiling(Choice.OFF, "OVERSTORY is set to a word that is not off, local or on")
-    found = [Ceiling(allowed, f"OVERSTORY={own}")]
+    ceilings = [Ceiling(allowed, f"OVERSTORY={own}")]
     if environ.get("DO_NOT_TRACK", "").strip().lower() not in _NO:
-        found.append(Ceiling(Choice.OFF, "DO_NOT_TRACK is set"))
-    found += [
+        ceilings.append(Ceiling(Choice.OFF, "DO_NOT_TRACK is set"))
+    ceilings += [
         Ceiling(Choice.OFF, f"{name} is set: a continuous-integration environment")
         for name in CI_VARIABLES
         if environ.get(name, "").strip().lower() not in _NO
     ]
-    return lowest(*found)
+    return lowest(*ceilings)
 
 
 def of_policy(path: Path) -> Ceiling:
@@ -161,7 +170,108 @@ def effective(paths: StatePaths, environ: Mapping[str, str], policy: Path) -> Ef
 
 def _signature(path: str, stat: Callable[[str], os.stat_result] = os.stat) -> Signature:
     try:
-        found = stat(path)
+        status = stat(path)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+class Permission:
+    """One program's view of the person's choice.
+
+    Parameters
+    ----------
+    server
+        The address of its collector; None where it sends nothing itself.
+    state
+        Opens the state, which remembers the first collector under a choice that names none.
+
+    Attributes
+    ----------
+    server
+        Scheme, host and port of the collector.
+    revoked
+        Whether an "off" or a "local" could not be written.
+    """
+
+    def __init__(
+        self, sources: PermissionSources, registry: MetricRegistry, server: str | None, state: Callable[[], State]
+    ) -> None:
+        self._sources, self._registry, self._state = sources, registry, state
+        self.server, self.revoked = None if server is None else origin(server), False
+        # The id of a choice that names no collector, and the first collector under it; None where there is none yet.
+        self._first: tuple[str, str | None] | None = None
+        self._covered: dict[str, tuple[Consent, Metric]] = {}  # the very choice and metric that were compared last
+
+    def __repr__(self) -> str:
+        return f"Permission({self.server!r})"
+
+    def refusal(self, metric: Metric, allowed: EffectiveChoice) -> Outcome | None:
+        """Return why a metric may not be recorded; None where it may."""
+        if allowed.choice is Choice.OFF or self.revoked:
+            return Outcome.NOT_ASKED if allowed.cause == UNASKED else Outcome.OFF
+        consent = allowed.consent
+        return None if consent is not None and self.covers(consent, metric) else Outcome.NOT_ASKED
+
+    def covers(self, consent: Consent, metric: Metric) -> bool:
+        """Whether a choice covers this metric as it is now, and the collector of its reports."""
+        if self._elsewhere(consent):
+            return False
+        last = self._covered.get(metric.id)
+        if last is not None and last[0] is consent and last[1] is metric:  # neither ever changes
+            return True
+        covered = consent.covers(metric, server=self.server, budget=self._registry.budget)
+        if covered:
+            self._covered[metric.id] = consent, metric
+        return covered
+
+    def choose(self, paths: StatePaths, choice: Choice | str, today: date, *, moved: bool) -> Consent:
+        """Make the person's choice, see `choose`; nothing is recorded or sent after one for less that failed."""
+        try:
+            consent = choose(paths, self._registry, choice, today, server=self.server, moved=moved)
+        except (ConsentError, StateError):
+            self.revoked = self.revoked or choice != Choice.ON
+            raise
+        self.revoked = False
+        return consent
+
+    def sends(self) -> Consent | None:
+        """Return the choice that allows sending at this moment; None when nothing does."""
+        allowed = self._sources.now()
+        return allowed.consent if allowed.choice is Choice.ON and not self.revoked else None
+
+    def may_send(self, metric: Metric) -> bool:
+        """Whether reports of a metric may leave at this moment."""
+        consent = self.sends()
+        return consent is not None and self.covers(consent, metric)
+
+    def meet(self, rows: Rows, consent: Consent) -> None:
+        """Hold the choice to its first collector, and write down that another one was refused."""
+        if self.server is None:
+            return
+        first = pin(rows, consent, self.server)
+        if first != self.server and refused(rows, consent) != self.server:
+            rows.remember("refused", f"{consent.consent_id} {self.server}")
+        self._first = consent.consent_id, first
+
+    def _elsewhere(self, consent: Consent) -> bool:
+        """Whether a choice that names no collector is held to another one."""
+        if self.server is None or consent.server is not None or consent.choice is not Choice.ON:
+            return False
+        if self._first is None or self._first[0] != consent.consent_id:
+            self._first = consent.consent_id, self._read(consent)
+        return self._first[1] not in {None, self.server}
+
+    def _read(self, consent: Consent) -> str | None:
+        state = self._state()
+        if state.exists:
+            # The next write reports a state that cannot be read.
+            with contextlib.suppress(StateError), state.snapshot() as rows:
+                return pinned(rows, consent)
+        return None
+
+
+def refused(rows: Rows, consent: Consent) -> str | None:
+    """Return the collector to which reports under a choice were not sent, if there was one."""
+    consent_id, _, server = str(rows.recall("refused") or "").partition(" ")
+    return server if consent_id == consent.consent_id and server != pinned(rows, consent) else None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from overstory.client.errors import ConsentError, StateError
 from overstory.client.person.context import CommandContext
-from overstory.client.state.applications import introduce
+from overstory.client.state.paths import introduce
 from overstory.presentation.streams import printable
 from overstory.protocol.errors import ParameterError
 
@@ -30,7 +30,7 @@ def choose(choice: str, context: CommandContext, args: argparse.Namespace) -> in
 
     `on` shows the metrics and asks before it stores anything.
     """
-    from overstory.client.consent import consent as choices
+    from overstory.client.consent import choice as choices
     from overstory.client.person.question import asked_of, question, question_json
 
     server, moved = getattr(args, "server", None), getattr(args, "moved", False)
@@ -106,12 +106,12 @@ def _agreed(context: CommandContext) -> bool:
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
-def turn_all_off(found: Mapping[str, CommandContext], args: argparse.Namespace, out: TextIO) -> int:
+def turn_all_off(contexts: Mapping[str, CommandContext], args: argparse.Namespace, out: TextIO) -> int:
     """Run `off --all`; return 2 where one of the applications could not be turned off."""
-    from overstory.client.consent import consent as choices
+    from overstory.client.consent import choice as choices
 
     today, results, failed = datetime.now(UTC).date(), [], False
-    for name, context in found.items():
+    for name, context in contexts.items():
         try:
             choices.choose(context.paths, context.registry, "off", today)
         except (ConsentError, StateError) as error:
@@ -124,7 +124,7 @@ def turn_all_off(found: Mapping[str, CommandContext], args: argparse.Namespace, 
         out.write(f"{json.dumps({'applications': results}, indent=2)}\n")
         return 2 if failed else 0
     lines = [f"{result['application']}: {result.get('error', f'off, from {today}')}" for result in results]
-    out.writelines(f"{printable(line)}\n" for line in (*lines, ALL_OFF if found else NO_STATE))
+    out.writelines(f"{printable(line)}\n" for line in (*lines, ALL_OFF if contexts else NO_STATE))
     return 2 if failed else 0
 
 
@@ -182,7 +182,7 @@ def _with_note(context: CommandContext, status: Status) -> Status:
     return replace(status, notes=(*status.notes, str(context.no_registry)))
 
 
-def show_all(found: Mapping[str, CommandContext], args: argparse.Namespace, out: TextIO) -> int:
+def show_all(contexts: Mapping[str, CommandContext], args: argparse.Namespace, out: TextIO) -> int:
     """Run `status` for all applications: a line each, and what is wrong with any of them."""
     from overstory.client.person.status import read_status
     from overstory.presentation.document import Lines, Paragraph, Table
@@ -190,7 +190,7 @@ def show_all(found: Mapping[str, CommandContext], args: argparse.Namespace, out:
 
     read = {
         name: _with_note(context, read_status(context.paths, context.registry, context.effective, now=time.time()))
-        for name, context in found.items()
+        for name, context in contexts.items()
     }
     if args.json:
         listed = [{"application": name} | status.to_json() for name, status in read.items()]

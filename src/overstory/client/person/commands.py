@@ -17,8 +17,16 @@ from overstory.client.errors import StateError
 from overstory.client.person.actions import choose, forget, show_all, show_status, show_view, turn_all_off
 from overstory.client.person.command_line import add_commands
 from overstory.client.person.context import CommandContext
-from overstory.client.state.applications import NOT_LEFT, applications, is_state, left_registry, read_application
-from overstory.client.state.paths import StatePaths, state_folder, states_folder
+from overstory.client.state.paths import (
+    NOT_LEFT,
+    StatePaths,
+    applications,
+    is_state,
+    left_registry,
+    read_application,
+    state_folder,
+    states_folder,
+)
 from overstory.presentation.streams import PIPE_CLOSED, close_quietly, write_anything
 from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
 
@@ -41,8 +49,8 @@ def run(
     given = _given_registry(args, registry)
     chosen = None if getattr(args, "all", False) else _chosen(args, where, begins=given is not None)
     if chosen is None:
-        found = {name: _command_context(name, paths, given, where, to) for name, paths in _all(args, where).items()}
-        return turn_all_off(found, args, to) if args.command == "off" else show_all(found, args, to)
+        contexts = {name: _command_context(name, paths, given, where, to) for name, paths in _all(args, where).items()}
+        return turn_all_off(contexts, args, to) if args.command == "off" else show_all(contexts, args, to)
     context = _command_context(*chosen, given, where, to)
     if args.app is None and args.state is None and not args.json:
         context.say(f"application: {context.name or context.paths.folder}")
@@ -100,14 +108,14 @@ def _chosen(
         if args.app != args.own_app and not (may_begin or (is_state(paths) and name in {None, args.app})):
             raise ParameterError(_unknown(args, environ))
         return args.app, paths
-    found = applications(environ)
-    if len(found) == 1:
-        return next(iter(found.items()))
+    states = applications(environ)
+    if len(states) == 1:
+        return next(iter(states.items()))
     if args.command == "status" and not begins:
         return None
-    if not found:
+    if not states:
         raise ParameterError(f"{_none(environ)}; where a program keeps its own elsewhere, give --state DIR")
-    raise ParameterError(f"Which application? Use --app NAME (here: {', '.join(found)}).")
+    raise ParameterError(f"Which application? Use --app NAME (here: {', '.join(states)}).")
 
 
 def _unknown(args: argparse.Namespace, environ: Mapping[str, str]) -> str:

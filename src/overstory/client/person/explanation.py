@@ -12,9 +12,8 @@ from typing import Any, Final
 from overstory.client.errors import Fault, StateError
 from overstory.client.person.report_bytes import bit_string, matches, payload_words, report_in
 from overstory.client.randomizer import Randomizer, new_secret
-from overstory.client.state.keys import MetricKey, metric_key
-from overstory.client.state.memo import Tagger
-from overstory.client.state.secret_file import read_secret
+from overstory.client.recorder import Tagger
+from overstory.client.state.secret_file import MetricKey, metric_key, read_secret
 from overstory.client.state.state import State
 from overstory.privacy.attacks.posterior import posterior
 from overstory.privacy.payload_terms import disclosure_of
@@ -143,7 +142,7 @@ def explain(state: State, metric: Metric, value: Any) -> Explanation:
         ReportedBefore() if fresh or derived is None else _before(state, metric, derived.key, device.cohort, encoded)
     )
     report = before.newest or device.report(encoded)
-    true, words = _truth(mechanism, encoded, device.cohort)
+    true, true_text = _truth(mechanism, encoded, device.cohort)
     base, what = (true, "the truth") if fresh else (permanent, "the permanent response")
     return Explanation(
         metric=metric.id,
@@ -151,7 +150,7 @@ def explain(state: State, metric: Metric, value: Any) -> Explanation:
         encoded=_encoded(metric, encoded),
         cohort=device.cohort,
         true="" if true is None else bit_string(mechanism, true),
-        true_words=words,
+        true_words=true_text,
         permanent="" if fresh else bit_string(mechanism, permanent),
         permanent_words=FRESH if fresh else _changes(metric, true, permanent, "the truth"),
         known=before.number,
@@ -233,5 +232,5 @@ def _truth(mechanism: Mechanism, encoded: Any, cohort: int) -> tuple[int | None,
 
 
 def _changes(metric: Metric, before: int | None, after: int, what: str) -> str:
-    words = payload_words(metric.mechanism, after, metric.labels)
-    return words if before is None else f"{words}; {disclosure_of(metric.mechanism).compared(before, after)} {what}"
+    texts = payload_words(metric.mechanism, after, metric.labels)
+    return texts if before is None else f"{texts}; {disclosure_of(metric.mechanism).compared(before, after)} {what}"

@@ -97,7 +97,7 @@ class Status:
     def dropped(self) -> dict[str, int]:
         """Reports that were made and never reached the collector, by reason."""
         refused = {word.removeprefix(DROPPED): n for word, n in self.counts.items() if word.startswith(DROPPED)}
-        return refused | {said: self.counts[word] for word, said in _LOST.items() if word in self.counts}
+        return refused | {text: self.counts[word] for word, text in _LOST.items() if word in self.counts}
 
     def row(self) -> tuple[str, str, str, str]:
         """Return a row of a table of several applications: what is done, what waits, what was sent, and why."""
@@ -108,9 +108,9 @@ class Status:
         """Say what a person has to decide, and what went wrong, a line at a time."""
         if self.effective.asked:
             yield from self._asks_again()
-        for said in (self.clock, self.problem):
-            if said is not None:
-                yield f"problem: {said}"
+        for problem in (self.clock, self.problem):
+            if problem is not None:
+                yield f"problem: {problem}"
 
     def words(self) -> Iterator[str]:
         """Say it to a person, a line at a time."""
@@ -126,9 +126,9 @@ class Status:
         yield from self.caveats
         if self.failures:
             yield f"the collector has failed {self.failures}x in a row; what waits is tried again later"
-        for said in (self.clock, self.problem):
-            if said is not None:
-                yield f"problem: {said}"
+        for problem in (self.clock, self.problem):
+            if problem is not None:
+                yield f"problem: {problem}"
         for note in self.notes:
             yield f"note: {note}"
 
@@ -146,8 +146,8 @@ class Status:
         sent = self.counts.get("sent", 0)
         yield f"waiting: {waiting + self.pending}{when} sent: {sent}, kept on this device: {local}"
         if self.last_success:
-            said = ", ".join(f"{period} ({metric})" for metric, period in self.last_success.items())
-            yield f"last sent in: {said}"
+            last = ", ".join(f"{period} ({metric})" for metric, period in self.last_success.items())
+            yield f"last sent in: {last}"
         if self.dropped:
             yield f"dropped: {', '.join(f'{number} ({reason})' for reason, number in self.dropped.items())}"
 
@@ -243,52 +243,52 @@ def read_status(
     missing = new if consent is None else consent.missing(registry, server=server, budget=budget)
     clock = _before_consent(None if consent is None else consent.date, now)
     named = None if consent is None else consent.server
-    found = Status(effective, missing, paths.folder, pending, problem=problem, clock=clock, server=named)
-    found = replace(found, due=_due_in(dues, now))
+    status = Status(effective, missing, paths.folder, pending, problem=problem, clock=clock, server=named)
+    status = replace(status, due=_due_in(dues, now))
     state = State(paths)
     if not state.exists:
-        return found
+        return status
     if machine_id() is None:
-        found = replace(found, notes=(UNCHECKED,))
+        status = replace(status, notes=(UNCHECKED,))
     try:
         state.check_machine()
     except StateError as error:
-        found = replace(found, problem=str(error) if error.fault is Fault.ELSEWHERE else problem)
+        status = replace(status, problem=str(error) if error.fault is Fault.ELSEWHERE else problem)
     try:
         with state.snapshot() as rows:
-            read = _with_collector(_completed(found, rows, registry, now), rows, dues, now, server)
+            read = _with_collector(_completed(status, rows, registry, now), rows, dues, now, server)
             return _elsewhere(read, rows, registry, server)
     except StateError as error:
-        return replace(found, problem=found.problem or str(error))
+        return replace(status, problem=status.problem or str(error))
 
 
-def _completed(found: Status, rows: Rows, registry: Mapping[str, Metric], now: float) -> Status:
+def _completed(status: Status, rows: Rows, registry: Mapping[str, Metric], now: float) -> Status:
     from overstory.client.budget import budget, spent
     from overstory.client.state.lifetimes import COPIED, caveats
 
     attributes = {name: metric.attribute for name, metric in registry.items() if metric.attribute is not None}
     return replace(
-        found,
+        status,
         outbox={str(name): number for name, number in rows.outbox.tally().items()},
         counts=rows.counts(),
         last_success=_last_success(rows, registry),
-        clock=found.clock or _ahead(rows, registry, now),
+        clock=status.clock or _ahead(rows, registry, now),
         spent=tuple(spent(rows, metric) for metric in registry.values()),
         caveats=tuple(caveats(rows.keys, rows.memo, registry, copied=rows.recall(COPIED) is not None)),
         totals=budget(rows, registry).totals(attributes),
     )
 
 
-def _with_collector(found: Status, rows: Rows, dues: Sequence[float], now: float, server: str | None) -> Status:
+def _with_collector(status: Status, rows: Rows, dues: Sequence[float], now: float, server: str | None) -> Status:
     """Add how the collector is doing, and when what waits may go there; what another address did is left out."""
     waiting, other = rows.outbox.dues(), server is not None and rows.recall(ASKED) not in {None, server}
     names = ("", *sorted({metric for metric, _ in waiting}))
     health = {name: CollectorHealth() if other else CollectorHealth.of(rows, name) for name in names}
     times = [*dues, *(max(due, health[""].until(due), health[name].until(due)) for name, due in waiting)]
     return replace(
-        found,
+        status,
         failures=health[""].failures,
-        problem=found.problem or _refused(health),
+        problem=status.problem or _refused(health),
         due=_due_in(times, now),
     )
 
@@ -302,33 +302,31 @@ def _due_in(times: Sequence[float], now: float) -> tuple[float, float] | None:
 def _refused(health: Mapping[str, CollectorHealth]) -> str | None:
     """Say what the collector refuses, or what answers in its place, and since when."""
     alike: dict[tuple[str, int], list[str]] = {}
-    for name, one in health.items():
-        alike.setdefault((one.problem, one.since), []).append(name)
+    for name, health_there in health.items():
+        alike.setdefault((health_there.problem, health_there.since), []).append(name)
     problems = ((since, problem_words(why, ", ".join(names))) for (why, since), names in alike.items())
-    sentences = [
-        f"{words} since {datetime.fromtimestamp(since * DAY, UTC).date()}" for since, words in problems if words
-    ]
+    sentences = [f"{text} since {datetime.fromtimestamp(since * DAY, UTC).date()}" for since, text in problems if text]
     return "; ".join(sentences) or None
 
 
-def _elsewhere(found: Status, rows: Rows, registry: Mapping[str, Metric], server: str | None) -> Status:
+def _elsewhere(status: Status, rows: Rows, registry: Mapping[str, Metric], server: str | None) -> Status:
     """Add the collector that the choice is held to, and say where reports were kept from going to another one."""
-    from overstory.client.consent.permission import refused
+    from overstory.client.consent.policy import refused
 
-    consent = found.effective.consent
+    consent = status.effective.consent
     if consent is None or consent.choice is not Choice.ON:
-        return found
+        return status
     first, other = pinned(rows, consent), server or refused(rows, consent)
     if first is None or other in {None, first} or None not in {consent.server, server}:
-        return replace(found, server=first)
+        return replace(status, server=first)
     reason = f"reports would go to {other}, not to {first}"
-    missing = {name: (*found.missing.get(name, ()), reason) for name in registry}
-    return replace(found, server=first, missing=missing)
+    missing = {name: (*status.missing.get(name, ()), reason) for name in registry}
+    return replace(status, server=first, missing=missing)
 
 
 def _last_success(rows: Rows, registry: Mapping[str, Metric]) -> dict[str, str]:
-    found = {name: rows.recall(f"sent {name}") for name in registry}
-    return {name: registry[name].period.label(int(number)) for name, number in found.items() if number is not None}
+    last = {name: rows.recall(f"sent {name}") for name in registry}
+    return {name: registry[name].period.label(int(number)) for name, number in last.items() if number is not None}
 
 
 def _before_consent(chosen: str | None, now: float) -> str | None:
@@ -343,6 +341,6 @@ def _ahead(rows: Rows, registry: Mapping[str, Metric], now: float) -> str | None
     for name, metric in registry.items():
         last = max(rows.claims(name).by(metric.period).reported, default=None)
         if last is not None and metric.period.start(last) > now:
-            said = metric.period.label(metric.period.number(now))
-            return f"the clock says {said}, and {name} was reported for {metric.period.label(last)}: it was set back"
+            label = metric.period.label(metric.period.number(now))
+            return f"the clock says {label}, and {name} was reported for {metric.period.label(last)}: it was set back"
     return None

@@ -144,8 +144,8 @@ def _response(response: Response, metric: Metric | None) -> ResponseView:
         reason = "none is kept: the noise of every report is fresh"
         return ResponseView(response.number + 1, "", reason, response.reports, response.kept)
     bits = bit_string(metric.mechanism, response.permanent)
-    words = payload_words(metric.mechanism, response.permanent, metric.labels)
-    return ResponseView(response.number + 1, bits, words, response.reports, response.kept)
+    text = payload_words(metric.mechanism, response.permanent, metric.labels)
+    return ResponseView(response.number + 1, bits, text, response.reports, response.kept)
 
 
 def _report(row: OutboxRow, metric: Metric | None, period: Period | None) -> ReportView:
@@ -172,12 +172,12 @@ def _read(row: OutboxRow, metric: Metric | None) -> tuple[tuple[Part, ...], Repo
 
 
 def _detail(row: OutboxRow) -> str:
-    words = STATE_TEXTS[row.state]
+    text = STATE_TEXTS[row.state]
     if row.state in {RowState.DROPPED, RowState.WAITING} and row.answer:
-        words += f" ({row.answer})"
+        text += f" ({row.answer})"
     if row.state is not RowState.SENT and row.attempts:
-        words += f"; tried {row.attempts}x, so it may have arrived"
-    return words
+        text += f"; tried {row.attempts}x, so it may have arrived"
+    return text
 
 
 def infer_all(queue: Sequence[OutboxRow], metric: Metric) -> Inferences:

@@ -2,6 +2,10 @@
 
 Version 1 had the first four tables; `VERSION` counts the upgrade steps since. A step is never edited once released:
 databases on people's devices have gone through it.
+
+Forks and transactions are kept apart. SQLite's locks and journals belong to a process: a child that inherited an open
+transaction would share them with its parent. So a fork waits until the transaction ends; if it does not end in time,
+the child never opens a database. A child's copy of its parent's queue is emptied.
 """
 
 from __future__ import annotations
@@ -9,14 +13,69 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from overstory.client.errors import Fault, StateError
-from overstory.client.state.fork_guard import fork_guard
+
+PATIENCE: Final = 5.0
+"""Seconds for which a fork waits for a transaction to end."""
+
+
+class Forked(Protocol):
+    """An object that is informed when it is in a child."""
+
+    def after_fork(self) -> None:
+        """Reset: queued reports are the parent's, and no other thread exists here."""
+        ...
+
+
+class _Gate:
+    """A lock that is held during every transaction of this process and during every fork."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.held = False
+        self.broken = False
+        self.watching: weakref.WeakSet[Forked] = weakref.WeakSet()
+
+    def before(self) -> None:
+        self.held = self.lock.acquire(timeout=PATIENCE)
+
+    def in_parent(self) -> None:
+        if self.held:
+            self.lock.release()
+
+    def in_child(self) -> None:
+        self.broken = self.broken or not self.held
+        self.lock = threading.RLock()
+        for watcher in list(self.watching):
+            watcher.after_fork()
+
+
+_gate: Final = _Gate()
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(before=_gate.before, after_in_parent=_gate.in_parent, after_in_child=_gate.in_child)
+
+
+def watch(watcher: Forked) -> None:
+    """Call `watcher.after_fork` in every child."""
+    _gate.watching.add(watcher)
+
+
+@contextmanager
+def fork_guard() -> Iterator[None]:
+    """Delay forks until the end of this block."""
+    if _gate.broken:
+        raise StateError(Fault.BUSY, "this process was forked in the middle of a transaction: it records nothing")
+    with _gate.lock:
+        yield
+
 
 _BY_CODE: Final = {
     sqlite3.SQLITE_BUSY: Fault.BUSY,
@@ -187,14 +246,14 @@ VERSION: Final = 1 + len(STEPS)
 def version_of(connection: sqlite3.Connection) -> int:
     """Return the schema's version; 0 where there is none yet."""
     try:
-        found = connection.execute("SELECT value FROM about WHERE key = 'schema'").fetchone()
+        row = connection.execute("SELECT value FROM about WHERE key = 'schema'").fetchone()
     except sqlite3.OperationalError:  # no table, or none that can be read: then this raises again
         if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
             raise
         return 0
-    if found is None or not isinstance(found[0], int) or found[0] < 1:
+    if row is None or not isinstance(row[0], int) or row[0] < 1:
         raise StateError(Fault.DAMAGED, "state.db does not say which version it has")
-    return int(found[0])
+    return int(row[0])
 
 
 def upgrade(connection: sqlite3.Connection, version: int) -> None:

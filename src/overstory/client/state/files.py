@@ -28,10 +28,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from overstory.client.errors import Fault, StateError
-from overstory.client.state.paths import StatePaths
+
+if TYPE_CHECKING:
+    from overstory.client.state.paths import StatePaths
 
 PRIVATE: Final = 0o600
 PRIVATE_FOLDER: Final = 0o700
@@ -86,10 +88,10 @@ def unfinished(path: Path) -> Iterator[Path]:
     yield from path.parent.glob(f"{path.name}.*.new")
 
 
-def is_own(found: os.stat_result) -> bool:
+def is_own(status: os.stat_result) -> bool:
     """Whether what `lstat` or `fstat` found is a plain file of this user's own, which no other name leads to."""
-    user = getattr(os, "geteuid", lambda: found.st_uid)()
-    return stat.S_ISREG(found.st_mode) and found.st_nlink <= 1 and found.st_uid == user
+    user = getattr(os, "geteuid", lambda: status.st_uid)()
+    return stat.S_ISREG(status.st_mode) and status.st_nlink <= 1 and status.st_uid == user
 
 
 @contextmanager
@@ -248,16 +250,17 @@ def _status(path: Path, *, follow: bool = True) -> os.stat_result | None:
         return None  # who opens it will say so
 
 
-def _not_yours(path: Path, found: os.stat_result, user: int, what: str) -> str:
+def _not_yours(path: Path, status: os.stat_result, user: int, what: str) -> str:
     return (
-        f"{path}: {what} belongs to user {found.st_uid}, and this program runs as user {user}; a state is used by its "
+        f"{path}: {what} belongs to user {status.st_uid}, and this program runs as user {user}; a state is used by its "
         "own user alone: name another folder, or give this one back to its user"
     )
 
 
-def _open(path: Path, found: os.stat_result, may: str, mode: str) -> str:
+def _open(path: Path, status: os.stat_result, may: str, mode: str) -> str:
+    now = f"{stat.S_IMODE(status.st_mode):04o}"
     return (
-        f"{path}: it can be {may} by other users (mode {stat.S_IMODE(found.st_mode):04o}); if nobody else has used it, "
+        f"{path}: it can be {may} by other users (mode {now}); if nobody else has used it, "
         f"close it with: chmod {mode} {path}; where that changes nothing, the file system keeps no modes: keep the "
         "state on another one"
     )

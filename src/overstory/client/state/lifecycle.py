@@ -31,9 +31,8 @@ from typing import Final
 
 from overstory.client.errors import Fault, StateError
 from overstory.client.state import database
-from overstory.client.state.database import committed, connected, integrity_error, translate_errors
+from overstory.client.state.database import committed, connected, fork_guard, integrity_error, translate_errors
 from overstory.client.state.files import PRIVATE, is_own, locked, refuse_foreign, sync_folder, unfinished
-from overstory.client.state.fork_guard import fork_guard
 from overstory.client.state.lifetimes import Lifetimes
 from overstory.client.state.paths import StatePaths
 from overstory.client.state.secret_file import (
@@ -197,8 +196,8 @@ def erase(paths: StatePaths, timeout: float = 5.0) -> None:
 def _unlink_planted(path: Path) -> None:
     """Unlink what is not a regular file, or has a second hard link."""
     with contextlib.suppress(FileNotFoundError):
-        found = path.lstat()
-        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
             path.unlink()
 
 

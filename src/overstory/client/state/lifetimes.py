@@ -3,7 +3,8 @@
 A key is needed until the metric has ended and its last period's grace is over: reports made later are refused by every
 collector. Then the metric's tags and permanent responses are blanked and its outbox rows deleted, here, in one
 transaction, which also marks the key as destroyed; the secret file follows (`overstory.client.state.lifecycle`). What
-stays is what a ledger needs: how many responses there were, and how many reports of each.
+stays is what a ledger needs: how many responses there were, how many reports of each, and the cap and the attribute
+under which they were made. A later registry may no longer list the metric, or may add a budget.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import sqlite3
 
     from overstory.client.state.memo import Memo
+    from overstory.client.state.state import Rows, State
     from overstory.protocol.metrics import Metric
 
 Account = tuple[str, bytes]
@@ -50,8 +52,8 @@ class Lifetimes:
 
     def lives(self) -> dict[str, Life]:
         """Return what is known, by metric."""
-        found = self._connection.execute("SELECT metric, ends, erased FROM keys")
-        return {metric: Life(ends, bool(erased)) for metric, ends, erased in found}
+        rows = self._connection.execute("SELECT metric, ends, erased FROM keys")
+        return {metric: Life(ends, bool(erased)) for metric, ends, erased in rows}
 
     def erased(self) -> frozenset[str]:
         """Return the metrics whose keys were destroyed, or are to be as soon as the secret file can be written."""
@@ -137,13 +139,13 @@ class Lifetimes:
             terms = listed.get(mechanism) or memo.terms(mechanism)
             return terms is None or terms.equal_bits_share
 
-        found = frozenset(account for account in accounts if answered_filters(account[1]))
-        return found if len(found) > 1 else frozenset()
+        sharing = frozenset(account for account in accounts if answered_filters(account[1]))
+        return sharing if len(sharing) > 1 else frozenset()
 
     def _legacy(self) -> dict[Account, bool | None]:
         """Return the accounts of version 1, and whether each shared its noise; None where that is not decided."""
-        found = self._connection.execute("SELECT metric, mechanism, shared FROM legacy")
-        return {(metric, mechanism): None if shared is None else bool(shared) for metric, mechanism, shared in found}
+        rows = self._connection.execute("SELECT metric, mechanism, shared FROM legacy")
+        return {(metric, mechanism): None if shared is None else bool(shared) for metric, mechanism, shared in rows}
 
 
 def caveats(keys: Lifetimes, memo: Memo, metrics: Mapping[str, Metric], *, copied: bool) -> Iterator[str]:
@@ -177,3 +179,54 @@ def over(lives: Mapping[str, Life], now: float) -> frozenset[str]:
     """Return the metrics whose keys are to be destroyed."""
     ended = (name for name, life in lives.items() if not life.erased and life.ends is not None and life.ends <= now)
     return frozenset(ended)
+
+
+def retire(state: State, metrics: Mapping[str, Metric], now: float) -> frozenset[str]:
+    """Destroy every key whose time is over; return all metrics whose keys are gone, by whichever process.
+
+    First the database forgets, in one transaction; then the secret file is written without the keys. Where that was
+    interrupted, the next opening of the state completes it.
+
+    Parameters
+    ----------
+    now
+        The time, in unix seconds.
+    """
+    with state.snapshot() as rows:
+        lives, gone = rows.keys.lives(), rows.keys.erased()
+    news = changes(lives, metrics)
+    ended: frozenset[str] = frozenset()
+    if news or over(lives, now):
+        with state.transaction() as rows:
+            for name, at in news.items():
+                rows.keys.extend(name, at)
+            ended = over(rows.keys.lives(), now)
+            for name in ended:
+                rows.keys.erase(name)
+    if ended:
+        state.begin()
+    return gone | ended
+
+
+NO_CAP: Final = 0
+"""What the state remembers of a metric that has had reports under no cap, or under one that nobody knows any more."""
+
+
+def cap_of(rows: Rows, metric: str) -> int | None:
+    """Return the largest cap that a metric's reports so far were made under; None where one had none, or is unknown."""
+    return int(rows.recall(f"cap {metric}") or NO_CAP) or None
+
+
+def wider(before: int | None, now: int | None) -> int | None:
+    """Return the larger of two caps; None where one of them is none."""
+    return None if before is None or now is None else max(before, now)
+
+
+def keep(rows: Rows, metric: Metric) -> None:
+    """Store the cap and the attribute of a report that is about to be written."""
+    cap = metric.max_responses
+    if rows.recall(f"cap {metric.id}") is not None or rows.memo.responses(metric.id):
+        cap = wider(cap_of(rows, metric.id), cap)
+    for what, value in (("cap", NO_CAP if cap is None else cap), ("attribute", metric.attribute or "")):
+        if rows.recall(f"{what} {metric.id}") != value:
+            rows.remember(f"{what} {metric.id}", value)

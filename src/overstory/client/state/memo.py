@@ -11,12 +11,10 @@ otherwise takes one of the cap's places. So whether there is a report says nothi
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from overstory.client.errors import Fault, StateError
-from overstory.protocol.canonical import context
 
 if TYPE_CHECKING:
     import sqlite3
@@ -38,31 +36,6 @@ NOTHING: Final = b"nothing".ljust(TAG_BYTES, b"\0")
 
 LEGACY: Final = b"legacy "
 """With its number, the tag of a response that shared its noise: the ledger has it, and no value leads to it."""
-
-
-class Tagger:
-    """Names the permanent responses of one metric on this device without saying whose they are.
-
-    Parameters
-    ----------
-    mechanism, metric, secret, cohort
-        As for the device's `Randomizer`.
-    """
-
-    def __init__(self, mechanism: Mechanism, metric: str, secret: bytes, cohort: int) -> None:
-        self._key, self._cohort = mechanism.response_key, cohort
-        self._hash = hashlib.blake2b(digest_size=TAG_BYTES, key=secret, person=b"tag")
-        self._hash.update(context(metric, mechanism.digest))
-
-    def __repr__(self) -> str:
-        return "Tagger()"
-
-    def tag(self, encoded: Any) -> bytes:
-        """Return the tag of what the mechanism takes: equal for values that share a permanent response."""
-        key: Any = self._key(encoded, self._cohort)
-        state = self._hash.copy()
-        state.update(context(key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key))
-        return state.digest()
 
 
 @dataclass(frozen=True)
@@ -104,7 +77,7 @@ class Memo:
 
     def responses(self, metric: str | None = None) -> list[Response]:
         """Return all that was reported, in order of first report."""
-        found = self._connection.execute(
+        rows = self._connection.execute(
             "SELECT metric, mechanism, number, permanent, reports, kept, tag FROM responses"
             " WHERE ?1 IS NULL OR metric = ?1 ORDER BY metric, mechanism, number",
             (metric,),
@@ -116,10 +89,10 @@ class Memo:
                 number,
                 int.from_bytes(permanent, "little") if permanent else None,
                 reports,
-                kept,
+                local,
                 tag,
             )
-            for metric, mechanism, number, permanent, reports, kept, tag in found
+            for metric, mechanism, number, permanent, reports, local, tag in rows
         ]
 
     def distinct(self, metric: str, *, spare: bool = False) -> int:
@@ -137,8 +110,8 @@ class Memo:
             " AND NOT (length(tag) < ?4 AND substr(tag, 1, ?5) = ?6)"
         )
         values = (metric, spare, NOTHING, TAG_BYTES, len(LEGACY), LEGACY)
-        found: int = self._connection.execute(query, values).fetchone()[0]
-        return found
+        count: int = self._connection.execute(query, values).fetchone()[0]
+        return count
 
     def charge(
         self,
@@ -186,8 +159,8 @@ class Memo:
             from overstory.privacy.payload_terms import terms_of
             from overstory.protocol.canonical import canonical
 
-            said = canonical(terms_of(mechanism).canonical())
-            self._connection.execute("INSERT INTO terms VALUES (?, ?)", (mechanism.digest, said))
+            text = canonical(terms_of(mechanism).canonical())
+            self._connection.execute("INSERT INTO terms VALUES (?, ?)", (mechanism.digest, text))
 
     def terms(self, mechanism: bytes) -> Terms | None:
         """Return what the privacy of a mechanism with this digest rests on; None where an earlier version kept none."""
@@ -195,13 +168,13 @@ class Memo:
 
         from overstory.privacy.payload_terms import terms_from_json
 
-        found = self._connection.execute("SELECT terms FROM terms WHERE mechanism = ?", (mechanism,)).fetchone()
-        return None if found is None else terms_from_json(json.loads(found[0]))
+        row = self._connection.execute("SELECT terms FROM terms WHERE mechanism = ?", (mechanism,)).fetchone()
+        return None if row is None else terms_from_json(json.loads(row[0]))
 
     def _next_number(self, metric: str, mechanism: bytes) -> int:
         query = "SELECT coalesce(max(number) + 1, 0) FROM responses WHERE metric = ? AND mechanism = ?"
-        found: int = self._connection.execute(query, (metric, mechanism)).fetchone()[0]
-        return found
+        number: int = self._connection.execute(query, (metric, mechanism)).fetchone()[0]
+        return number
 
 
 def changed_response(metric: str) -> StateError:

@@ -199,14 +199,14 @@ class Outbox:
 
     def tally(self) -> dict[RowState, int]:
         """Return how many reports are in each state."""
-        found = dict(self._connection.execute("SELECT state, count(*) FROM outbox GROUP BY state"))
-        return {state: found.get(state.value, 0) for state in RowState}
+        counts = dict(self._connection.execute("SELECT state, count(*) FROM outbox GROUP BY state"))
+        return {state: counts.get(state.value, 0) for state in RowState}
 
     def _select(self, clause: str, values: Sequence[object]) -> list[OutboxRow]:
-        found = self._connection.execute(f"SELECT {_COLUMNS} FROM outbox {clause}", values)  # noqa: S608 - own words
+        rows = self._connection.execute(f"SELECT {_COLUMNS} FROM outbox {clause}", values)  # noqa: S608 - own words
         return [
             OutboxRow(number, batch, metric, period, body, due, attempts, RowState(state), answer, response)
-            for number, batch, metric, period, body, due, attempts, state, answer, response in found
+            for number, batch, metric, period, body, due, attempts, state, answer, response in rows
         ]
 
     def trim(self) -> int:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from overstory.client.errors import Fault, StateError
 from overstory.client.state import database
-from overstory.client.state.database import committed, connected, translate_errors
+from overstory.client.state.database import committed, connected, fork_guard, translate_errors
 from overstory.client.state.files import locked, make_folder, refuse_foreign
-from overstory.client.state.fork_guard import fork_guard
 from overstory.client.state.lifecycle import elsewhere, machine_hash, open_or_create
 from overstory.client.state.lifetimes import Lifetimes
 from overstory.client.state.memo import Memo

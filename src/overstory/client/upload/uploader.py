@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from overstory.client.consent.consent import Consent
-    from overstory.client.consent.permission import Permission
+    from overstory.client.consent.policy import Permission
     from overstory.client.state.state import Rows, State
     from overstory.client.upload.delivery import Round
     from overstory.client.upload.http import Transport
