@@ -100,7 +100,7 @@ def test_a_collector_that_is_not_there(folder: Path) -> None:
     ("arguments", "says"),
     [
         (FILE, "nobody has agreed that this gateway reports: --agree on does"),
-        ((*FILE, "--agree", "on", "--server", "http://x"), "--server and --output are two places"),
+        ((*FILE, "--agree", "on", "--server", "http://x"), "--server and --output exclude each other"),
         ((*GATEWAY, "--readings", "readings.csv", "--agree", "on"), "name a collector (--server) or a file"),
         ((*GATEWAY, "--readings", "readings.csv", "--server", "x", "--agree", "on"), "give an address"),
         ((*GATEWAY, "--readings", "absent.csv", "--agree", "on", "--output", "o"), "absent.csv: no such file"),

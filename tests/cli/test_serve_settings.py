@@ -49,10 +49,10 @@ def test_every_option_is_a_variable_and_a_key(tmp_path) -> None:
         ('port = "80"', "field port: give a whole number, not '80'"),
         ("port = true", "field port: give a whole number, not True"),
         ("open_writes = 1", "give true or false, not 1"),
-        ("store = 5", "give a text, not 5"),
+        ("store = 5", "give text, not 5"),
         ('log_format = "xml"', "log_format: give text or json"),
         ("compact-every = 1\ncompact_every = 2", "given twice"),
-        ("port = ", "this is no TOML"),
+        ("port = ", "this is not TOML"),
     ],
 )
 def test_what_a_file_may_not_say(tmp_path, text, said) -> None:

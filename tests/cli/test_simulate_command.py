@@ -79,8 +79,8 @@ STRINGS = EXAMPLE.replace('{kind = "categories", names = ["red", "green", "blue"
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--devices", "5"], "give --url URL of a running collector, or --store FILE to start one on"),
-        (["--devices", "5", "--store", "a.db", "--url", "http://x"], "one of them"),
+        (["--devices", "5"], "give either --url URL of a running collector, or --store FILE to start one on"),
+        (["--devices", "5", "--store", "a.db", "--url", "http://x"], "give either --url URL"),
         (["--devices", "0", "--store", "a.db"], "--devices 0: give a whole number from 1 to 10,000,000"),
         (["--devices", "5", "--periods", "9", "--store", "a.db"], "--periods 9: a collector takes reports of colour"),
         (["--devices", "5", "--store", "a.db", "--data", "d.csv"], "--data FILE and --column C go together"),

@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "metrics.toml").write_text(REGISTRY)
     metric, rng = registry()["colour"], random.Random(1)
     done = within("store", "create", "reports.db", "--registry", "metrics.toml", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "sqlite:///reports.db: made, schema 0001\n")
+    assert (done.returncode, done.stdout) == (0, "sqlite:///reports.db: created, schema 0001\n")
     with open_store(str(tmp_path / "reports.db")) as store:
         store.add(
             [received(metric, DAY, reports(metric, 10, rng)), received(metric, DAY + 1, reports(metric, 20, rng))]
@@ -58,7 +58,7 @@ def test_compact_retain_and_summary(folder: Path) -> None:
     }
     assert "colour (grr " in within("store", "summary", "reports.db", cwd=folder).stdout
     assert (
-        "30 reports counted, 30 of them kept, 0 in the inbox"
+        "30 reports counted, 30 of them still stored, 0 in the inbox"
         in within("store", "summary", "reports.db", cwd=folder).stdout
     )
     assert answer(folder, "retain", "reports.db") == {"reports": 30, "chunks": 2, "remains": []}
@@ -72,7 +72,7 @@ def test_backup_and_restore(folder: Path) -> None:
     again = within("store", "backup", "reports.db", "monday.db", cwd=folder)
     assert (again.returncode, again.stderr) == (
         2,
-        "overstory: error: monday.db: there is a file of this name: give the backup another one\n",
+        "overstory: error: monday.db: this file exists: give the backup another name\n",
     )
     assert answer(folder, "restore", "monday.db", "new.db") == {"url": "sqlite:///new.db", "reports": 30}
     assert answer(folder, "summary", "new.db")["metrics"] == answer(folder, "summary", "reports.db")["metrics"]
@@ -112,7 +112,7 @@ def test_an_expired_token_is_listed_as_expired_with_its_last_day_of_use(folder: 
     """FINDINGS A16: `--expires 2020-01-01` was taken, and listed as any other."""
     past = "tokens", "add", "reports.db", "--role", "write", "--application", "elms", "--expires", "2020-01-01"
     refused = within("store", *past, cwd=folder)
-    assert (refused.returncode, "would be refused from the start" in refused.stderr) == (2, True)
+    assert (refused.returncode, "would be refused at once" in refused.stderr) == (2, True)
     with open_store(str(folder / "reports.db")) as store:
         found = store.find_token(sha256(store.add_token("write", "elms", expires=1_577_836_800)))
         assert found is not None
@@ -171,4 +171,4 @@ def test_every_action_has_an_example_in_its_help(folder: Path) -> None:
 def test_as_a_process_of_its_own(folder: Path) -> None:
     done = overstory("store", "compact", "reports.db", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "30 reports counted and shuffled, 2 batch ids forgotten\n"
+    assert done.stdout == "30 reports counted and shuffled, 2 expired batch ids deleted\n"

@@ -129,7 +129,7 @@ def test_an_answer_that_fails_does_not_keep_the_others_from_theirs(caplog) -> No
         assert outcomes == [[True]]
 
     run(work)
-    assert "an answer could not be given" in caplog.text
+    assert "an answer could not be sent" in caplog.text
 
 
 def test_a_fault_before_the_store_is_asked_ends_no_thread_and_keeps_nobody_waiting() -> None:
@@ -195,7 +195,7 @@ def test_whatever_ends_the_writer_nobody_waits_for_an_answer_that_never_comes(wh
         await committer.drain()
 
     asyncio.run(main())
-    assert "the writer has ended by a fault: no report is taken" in caplog.text
+    assert "the writer thread has failed: no reports are taken" in caplog.text
 
 
 def test_a_log_that_cannot_be_written_ends_no_writer(monkeypatch) -> None:

@@ -267,7 +267,7 @@ def test_ticks_and_upkeep_go_on_where_no_task_ever_wakes_up(monkeypatch) -> None
 def test_a_tick_that_fails_is_followed_by_the_next(monkeypatch, caplog) -> None:
     with caplog.at_level(logging.ERROR, "overstory.collector"), served() as (_, address), Wire(address) as wire:
         monkeypatch.setattr("uvicorn.server.formatdate", _no_memory)
-        until(lambda: "a look at what there is to do failed: MemoryError" in caplog.text, 5)
+        until(lambda: "a periodic check failed: MemoryError" in caplog.text, 5)
         monkeypatch.undo()
         date = wire.send(b"GET /healthz HTTP/1.1\r\nHost: c\r\n\r\n").answer()[1]["date"]
         until(lambda: wire.send(b"GET /healthz HTTP/1.1\r\nHost: c\r\n\r\n").answer()[1]["date"] != date, 5)
@@ -302,7 +302,7 @@ def test_while_memory_is_short_reports_wait_and_the_collector_is_not_ready(monke
         status, headers, body = wire.send(post(upload())).answer()
         assert (status, json.loads(body)["reason"], headers["retry-after"]) == (503, "fault", "60")
         assert ready(wire)[0] == 503
-        until(lambda: "memory is short: reports are refused with 503" in caplog.text, 5)
+        until(lambda: "memory is low: reports are refused with 503" in caplog.text, 5)
         monkeypatch.undo()
         until(lambda: wire.send(post(upload())).answer()[0] == 200, 5)
         assert ready(wire)[0] == 200

@@ -115,11 +115,11 @@ def test_the_log_says_when_it_started_reloaded_and_stopped_and_what_matters(tmp_
     lines = [match.groups() for line in running.log().splitlines() if (match := stamped.fullmatch(line))]
     assert len(lines) == len(running.log().splitlines()) == 5
     digest = parse_registry(REGISTRY).digest.hex()
-    assert lines[0] == ("info", "there is no store yet: making one")
+    assert lines[0] == ("info", "there is no store yet: creating it")
     for part in ("overstory 0.2.0.dev0", f"127.0.0.1:{running.address[1]}", f"digest {digest}", "sqlite:///store.db"):
         assert part in lines[1][1]
     assert lines[2][1] == f"reloaded: registry 2026-11-21 (digest {digest}), 6 metrics, as before"
-    assert lines[3][1].startswith("stopping: posts are refused")
+    assert lines[3][1].startswith("stopping: reports are refused")
     assert lines[4][1] == "stopped: everything that was acknowledged is in the store"
 
 
@@ -186,11 +186,11 @@ def test_a_reload_changes_the_registry_and_loses_no_request(tmp_path) -> None:
 def test_a_broken_registry_leaves_the_old_one_and_the_log_says_why(tmp_path) -> None:
     with serving(tmp_path) as running, Wire(running.address) as wire:
         (tmp_path / "metrics.toml").write_text(REGISTRY.replace('oracle = "rappor"', 'oracle = "rapor"'))
-        running.hang_up("error reload: the registry stays as it was: metrics.toml")
+        running.hang_up("error reload: the registry is unchanged: metrics.toml")
         assert status(wire, "bloom") == 200
         other_periods = REGISTRY.replace('period = "day"', 'period = "week"')
         (tmp_path / "metrics.toml").write_text(other_periods)
-        running.hang_up("stays as it was: sqlite:///store.db: bloom was collected by day")
+        running.hang_up("is unchanged: sqlite:///store.db: bloom was collected by day")
         assert status(wire, "bloom") == 200
         (tmp_path / "metrics.toml").unlink()
         running.hang_up("No such file")
@@ -217,7 +217,7 @@ def test_a_reload_serves_a_new_certificate_and_keeps_the_old_one_for_a_broken_on
         running.hang_up("reloaded")
         until(lambda: served_certificate() == second)
         (tmp_path / "key.pem").write_text("no key")
-        running.hang_up("the certificate stays as it was: certificate.pem: no certificate and key that belong together")
+        running.hang_up("the certificate is unchanged: certificate.pem: no certificate and key that belong together")
         assert served_certificate() == second
 
 
@@ -236,7 +236,7 @@ def test_a_password_need_not_be_on_the_command_line_and_is_warned_of_there(tmp_p
         timeout=60,
     )
     assert done.returncode == 2
-    assert "warning the password in --store can be seen in the list of processes" in done.stderr
+    assert "warning the password in --store is visible in the list of processes" in done.stderr
     assert "geheim" not in done.stderr
 
 

@@ -214,7 +214,7 @@ def test_nothing_about_a_sender_is_logged_or_stored(registry) -> None:
     assert [" ".join(first) for first in words] == [
         "info there is no",
         "info overstory 0.2.0.dev0 serves",
-        "info stopping: posts are",
+        "info stopping: reports are",
         "info stopped: everything that",
     ]
     assert not [mark for mark in [*marks, b"trackable-page"] if mark.decode() in said[1]]

@@ -63,7 +63,9 @@ def test_a_database_of_somebody_else(tmp_path: Path) -> None:
         other.execute("CREATE TABLE alembic_version (version_num TEXT)")
     for create in (False, True):
         told = refused(path, create=create)
-        assert told == f"sqlite:///{path}: this database is in use, and not by overstory: give the store one of its own"
+        assert (
+            told == f"sqlite:///{path}: this database belongs to another program: give the store a database of its own"
+        )
 
 
 def test_an_empty_database(store_url: str) -> None:

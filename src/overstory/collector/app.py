@@ -49,29 +49,37 @@ First = Annotated[
     str | None,
     Query(
         alias="from",
-        description="The first period's label, such as 2026-11-21 (also for shorter ones); else the first stored.",
+        description="The first period, such as 2026-11-21, or the day of shorter periods. Default: the first stored.",
     ),
 ]
-Last = Annotated[str | None, Query(alias="to", description="The last period's label, likewise; else the last stored.")]
+Last = Annotated[
+    str | None, Query(alias="to", description="The last period, in the same form. Default: the last stored.")
+]
 Form = Annotated[
     Literal["json", "csv", "spreadsheet"],
-    Query(alias="format", description="Spreadsheet is CSV in which no cell is a formula, whatever a value is."),
+    Query(alias="format", description="spreadsheet: CSV in which no cell can be read as a formula."),
 ]
 Reads = Annotated[
     Aggregation,
-    Query(description="One estimate of the whole range; one of each period; one of each and all before it."),
+    Query(
+        description="total: one estimate of the range; per-period: one of each period; cumulative: one of each period "
+        "together with all earlier ones."
+    ),
 ]
 Intervals = Annotated[
     IntervalKind | None,
-    Query(description="Intervals of these reports, or of all devices like these (else: where periods are compared)."),
+    Query(
+        description="What intervals describe: these reports, or all devices like these (population). "
+        "Default: reports for a total, else population."
+    ),
 ]
 
-_SAID: Final = "Reports are randomized on the devices; nothing here knows who sent one, or when."
+_DESCRIPTION: Final = "Reports are randomized on the devices. The collector stores neither their sender nor their time."
 _ERRORS: Final = {
-    400: "A parameter is not right.",
-    401: "An admin token is needed.",
-    404: "There is no such metric.",
-    503: "The store cannot be read, or no reports are taken at the moment.",
+    400: "A parameter is invalid.",
+    401: "An admin token is required.",
+    404: "No such metric.",
+    503: "The store cannot be read, or the collector takes no reports at the moment.",
 }
 
 
@@ -87,11 +95,11 @@ def build_app(collector: Collector) -> HotPath:
     app = FastAPI(
         title="Overstory collector",
         version=VERSION,
-        description=_SAID,
-        docs_url=None,  # their scripts would come from elsewhere
+        description=_DESCRIPTION,
+        docs_url=None,  # its scripts would come from another server
         redoc_url=None,
-        openapi_url=None,  # the page is below, with the headers of all others
-        redirect_slashes=False,  # a redirect would go wherever the Host header says
+        openapi_url=None,  # `_add_description` adds it with the headers of all pages
+        redirect_slashes=False,  # a redirect would go to whatever the Host header names
         lifespan=lifespan,
     )
     handle_errors(app)
@@ -106,7 +114,7 @@ def _add_public_pages(app: FastAPI, collector: Collector) -> None:
     @app.get(
         "/",
         tags=["metrics"],
-        summary="The same for people: a page, or JSON for who asks for JSON alone",
+        summary="The public registry as a web page; as JSON for a request that accepts JSON only",
         response_class=HTMLResponse,
         responses={200: {"content": {"application/json": {"schema": {}}}}},
     )
@@ -117,7 +125,9 @@ def _add_public_pages(app: FastAPI, collector: Collector) -> None:
         policy = {"content-security-policy": POLICY}
         return text_page(collector.pages.html.encode(), "text/html; charset=utf-8", vary="accept", **policy)
 
-    @app.get("/v1/metrics", tags=["metrics"], summary="What is collected, why, and what it reveals")
+    @app.get(
+        "/v1/metrics", tags=["metrics"], summary="The public registry: what is collected, why, and what it reveals"
+    )
     async def metrics() -> PageResponse:
         return json_page(collector.pages.listed)
 
@@ -135,7 +145,7 @@ def _need_admin(collector: Collector, request: Request) -> None:
 
 
 def _is_local(request: Request) -> bool:
-    """Whether a request comes from this machine; the address goes no further."""
+    """Whether a request comes from this machine; the address is not used for anything else."""
     if request.client is None:  # a socket in the file system
         return True
     try:
@@ -169,7 +179,7 @@ def _add_admin_pages(app: FastAPI, collector: Collector) -> None:
     async def counts(metric: str, first: First = None, last: Last = None, form: Form = "json") -> PageResponse:
         return await read(lambda: _shown(counted(metric, first, last), form))
 
-    @app.get("/v1/metrics/{metric}/estimates", summary="Estimates: in all, by period, or over time", **guarded)
+    @app.get("/v1/metrics/{metric}/estimates", summary="Estimates: total, by period, or cumulative", **guarded)
     async def metric_estimates(
         metric: str,
         first: First = None,
@@ -195,7 +205,7 @@ def _add_health(app: FastAPI, collector: Collector) -> None:
     async def healthz() -> PageResponse:
         return json_page({"healthy": True})
 
-    @app.get("/readyz", tags=["health"], summary="Whether reports are taken", responses=_responses(503))
+    @app.get("/readyz", tags=["health"], summary="Whether the collector takes reports", responses=_responses(503))
     async def readyz() -> PageResponse:
         if collector.state == "ready":
             return json_page({"ready": True})
@@ -204,7 +214,7 @@ def _add_health(app: FastAPI, collector: Collector) -> None:
     @app.get(
         "/metrics",
         tags=["health"],
-        summary="What an operator watches, for Prometheus; from another machine with an admin token",
+        summary="Metrics for Prometheus; from another machine with an admin token",
         response_class=PageResponse,
         responses=_responses(401),
     )
@@ -222,7 +232,7 @@ def _shown(answer: PeriodCounts | EstimateSeries, form: str) -> PageResponse:
 
 
 def _responses(*statuses: int, csv: bool = False) -> dict[int | str, dict[str, Any]]:
-    """Describe errors, and what a page answers otherwise."""
+    """Describe the errors of a page, and its CSV."""
     error = {PROBLEM: {"schema": {"$ref": f"#/components/schemas/{ERROR}"}}}
     described: dict[int | str, dict[str, Any]] = {
         status: {"description": _ERRORS[status], "content": error} for status in statuses
@@ -241,7 +251,7 @@ class _Disconnected(Exception):  # noqa: N818 - no error: the sender closed the 
 
 
 class HotPath:
-    """Answers POST /v1/reports; hands every other request on."""
+    """Answers POST /v1/reports; passes every other request to the application."""
 
     def __init__(self, endpoint: ReportEndpoint, app: Application) -> None:
         self._endpoint, self._app = endpoint, app
@@ -258,7 +268,7 @@ class HotPath:
         elif scope["method"] == "POST":
             await self._post(scope, receive, send)
         else:
-            await _respond(send, error_response(405, "method", f"{PATH} takes POST alone."), (b"allow", b"POST"))
+            await _respond(send, error_response(405, "method", f"{PATH} takes only POST."), (b"allow", b"POST"))
 
     async def _post(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         head = read_head(scope["headers"])
@@ -274,7 +284,7 @@ class HotPath:
             answer = request_timeout()
         except _Disconnected:
             return
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is ours, and the reports may come again
+        except Exception as error:  # noqa: BLE001 - any error is the collector's, and the reports may come again
             answer = self._endpoint.fault(error)
         await _respond(send, answer)
 
@@ -307,7 +317,7 @@ class HotPath:
 
     async def _decide(self, head: Head, body: bytes) -> Decision:
         if len(body) > LONG and (head.encoding or head.content_type == JSON):
-            self._reading += len(body)  # however many wait for a thread, they are held within the same bound
+            self._reading += len(body)  # bodies that wait for a thread are within the same bound
             try:
                 return await asyncio.to_thread(self._endpoint.decide, head, body)
             finally:

@@ -1,4 +1,4 @@
-"""What `overstory doctor` looks at: each check gives findings, one line each, with what to do about it."""
+"""The checks of `overstory doctor`: each gives findings, one line each, with what to do about it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
+from overstory.collector.log import SparseLog
 from overstory.collector.settings import DAY, MEBIBYTE
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.metrics import MetricRegistry
@@ -33,30 +34,29 @@ Level = Literal["ok", "warning", "error"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One line."""
+    """One line of the result."""
 
-    check: str  # what was looked at
+    check: str  # what was checked
     level: Level  # `ok`, `warning` or `error`
-    detail: str  # what is so
-    do: str = ""  # what to do about it; empty where there is nothing to do
+    detail: str  # the result in words
+    do: str = ""  # what to do about it; empty when nothing is to do
 
 
 Findings = Iterator[Finding]
 
 
 def guarded(check: str, work: Callable[[], Findings]) -> Findings:
-    """Give what a check finds; what it fails on is an error of its own, and the next check goes on."""
+    """Yield the findings of a check; a check that fails is an error of its own, and the next checks still run."""
     try:
         yield from work()
     except (OverstoryError, OSError, HTTPException) as error:
-        said = str(error)
-        yield Finding(check, "error", said if isinstance(error, OverstoryError) else f"{type(error).__name__}: {said}")
+        yield Finding(check, "error", SparseLog.sentence(error))
     except ImportError as error:
         yield Finding(check, "error", f"{error.name} is not installed", 'pip install "overstory[server]"')
 
 
 def check_files() -> Findings:
-    """Look at how many files, and so connections, a process may have open."""
+    """Check the number of files, and so of connections, that a process may have open."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -65,33 +65,33 @@ def check_files() -> Findings:
     if most < 256:
         yield Finding("open files", "error", f"at most {most} at once", "ulimit -n 65536, or LimitNOFILE=65536")
     elif most < 4096:
-        said = f"at most {most} at once where this command runs; each connection of a collector takes one"
-        yield Finding("open files", "warning", said, "ulimit -n 65536, or LimitNOFILE=65536 in its systemd unit")
+        limit = f"at most {most} at once where this command runs; each connection of a collector takes one"
+        yield Finding("open files", "warning", limit, "ulimit -n 65536, or LimitNOFILE=65536 in its systemd unit")
     else:
         yield Finding("open files", "ok", f"at most {most} at once")
 
 
 def check_registry(registry: MetricRegistry, now: float) -> Findings:
-    """Look at which metrics have expired, or will soon."""
+    """Check which metrics have expired, or will soon."""
     count = f"{len(registry)} {'metric' if len(registry) == 1 else 'metrics'}"
-    said = f"version {registry.version}, {count}, digest {registry.digest.hex()}"
-    yield Finding("registry", "ok", said)
+    facts = f"version {registry.version}, {count}, digest {registry.digest.hex()}"
+    yield Finding("registry", "ok", facts)
     for metric in registry.values():
         days = (metric.expires_at - now) / DAY
         if days <= 0:
-            yield Finding("registry", "warning", f"{metric.id} expired on {metric.expires}", "renew it, or take it out")
+            yield Finding("registry", "warning", f"{metric.id} expired on {metric.expires}", "renew it, or remove it")
         elif days <= SOON:
             yield Finding("registry", "warning", f"{metric.id} expires on {metric.expires}", "renew it in a review")
 
 
 def check_private(check: str, path: Path, what: str) -> Findings:
-    """Look at whether others than its owner may read a file."""
+    """Check whether others than its owner may read a file."""
     if os.name == "posix" and path.is_file() and path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
         yield Finding(check, "warning", f"{path}: {what}, and others may read it", f"chmod 600 {path}")
 
 
 def check_store(url: str, registry: MetricRegistry | None, now: float) -> Findings:
-    """Look at a store's schema, its room, its tokens, and whether a registry goes with it; nothing is written."""
+    """Check a store's schema, its disk, its tokens, and whether a registry fits it; nothing is written."""
     from overstory.collector.store import open_store
     from overstory.collector.store.schema import REVISION
 
@@ -100,8 +100,8 @@ def check_store(url: str, registry: MetricRegistry | None, now: float) -> Findin
         yield Finding("schema", "ok", f"{summary.url}: schema {REVISION}, {summary.size / MEBIBYTE:,.1f} MiB")
         last = store.last_day()
         if last is not None and last > now // DAY + 1:
-            said = f"the store has seen {_day(last * DAY)}, this machine says {_day(now)}"
-            yield Finding("clock", "error", said, "set the clock right; batch ids and reports are kept meanwhile")
+            days = f"the store has seen {_day(last * DAY)}, this machine's clock shows {_day(now)}"
+            yield Finding("clock", "error", days, "correct the clock; until then no batch ids and reports are deleted")
         yield from _check_tokens(store.tokens(), now)
         if registry is not None:
             yield from _check_match(store, registry)
@@ -112,49 +112,54 @@ def check_store(url: str, registry: MetricRegistry | None, now: float) -> Findin
 def _check_room(path: Path) -> Findings:
     yield from check_private("store", path, "it holds reports")
     free = shutil.disk_usage(path.parent).free
-    said = f"{free / MEBIBYTE:,.0f} MiB free where {path} lies"
+    room = f"{free / MEBIBYTE:,.0f} MiB free on the disk of {path}"
     if free < 100 * MEBIBYTE:
-        yield Finding("disk", "error", said, "make room: without any, posts are refused with 503")
+        yield Finding("disk", "error", room, "free disk space: on a full disk, reports are refused with 503")
     elif free < max(1024 * MEBIBYTE, path.stat().st_size):  # a backup, or VACUUM, takes as much again
-        yield Finding("disk", "warning", said, "make room, for the store and for a copy of it")
+        yield Finding("disk", "warning", room, "free disk space for the store and for a copy of it")
     else:
-        yield Finding("disk", "ok", said)
+        yield Finding("disk", "ok", room)
 
 
 def _check_tokens(tokens: list[Token], now: float) -> Findings:
     usable = [token for token in tokens if token.usable(now)]
-    for role, what in (("write", "devices can post with --open-writes alone"), ("admin", "nobody can read counts")):
+    for role, what in (
+        ("write", "devices can send reports only with --open-writes"),
+        ("admin", "nobody can read counts"),
+    ):
         if not any(token.role == role for token in usable):
             do = f"overstory store tokens add STORE --role {role} --application NAME"
             yield Finding("tokens", "warning", f"no {role} token is valid: {what}", do)
     for token in usable:
         if token.expires is not None and token.expires - now <= SOON * DAY:
-            said = f"{token.id} ({token.role}, {token.application}) is refused from {_day(token.expires)} on"
-            yield Finding("tokens", "warning", said, "make a new one and release it before that day")
+            expiry = f"{token.id} ({token.role}, {token.application}) is refused from {_day(token.expires)} on"
+            yield Finding("tokens", "warning", expiry, "make a new one and release it before that day")
     yield Finding("tokens", "ok", f"{len(usable)} of {len(tokens)} are valid")
 
 
 def _check_match(store: Store, registry: MetricRegistry) -> Findings:
     stored: dict[str, set[str]] = {}
-    for one in store.summary().metrics:
-        stored.setdefault(one.metric, set()).add(one.digest)
+    for summary in store.summary().metrics:
+        stored.setdefault(summary.metric, set()).add(summary.digest)
     changed = 0
     for metric in registry.values():
         digests = stored.get(metric.id, set())
         if digests and metric.mechanism.digest.hex() not in digests:
             changed += 1
-            said = f"{metric.id}: all stored reports were made with other parameters: its counts begin again"
-            yield Finding("registry and store", "warning", said, "overstory metrics diff OLD NEW says what changed")
+            difference = f"{metric.id}: all stored reports were made with other parameters: its counts start again"
+            yield Finding(
+                "registry and store", "warning", difference, "overstory metrics diff OLD NEW lists the changes"
+            )
     gone = sorted(set(stored) - set(registry))
     if gone:
-        said = f"the store has reports of {', '.join(gone)}, which the registry does not list"
-        yield Finding("registry and store", "warning", said, "they are kept as long as they were to be")
+        unlisted = f"the store has reports of {', '.join(gone)}, which the registry does not list"
+        yield Finding("registry and store", "warning", unlisted, "their retention does not change")
     if not changed and not gone:
         yield Finding("registry and store", "ok", "the stored reports are of the registry's metrics and parameters")
 
 
 def check_certificate(path: Path, now: float) -> Findings:
-    """Look at when the first certificate of a PEM file ends."""
+    """Check when the first certificate of a PEM file ends."""
     text = path.read_text("ascii", "replace")
     start, end = text.find("-----BEGIN CERTIFICATE-----"), text.find("-----END CERTIFICATE-----")
     if start < 0 or end < 0:
@@ -166,12 +171,12 @@ def check_certificate(path: Path, now: float) -> Findings:
 
 def _ending(name: str, certificate: bytes, now: float) -> Finding:
     ends = not_after(certificate)
-    said = f"{name}: valid until {_day(ends)}"
+    validity = f"{name}: valid until {_day(ends)}"
     if ends <= now:
         return Finding("certificate", "error", f"{name}: ended on {_day(ends)}", "renew it, then send SIGHUP")
     if ends - now <= SOON * DAY:
-        return Finding("certificate", "warning", said, "renew it, then send SIGHUP")
-    return Finding("certificate", "ok", said)
+        return Finding("certificate", "warning", validity, "renew it, then send SIGHUP")
+    return Finding("certificate", "ok", validity)
 
 
 def not_after(certificate: bytes) -> float:
@@ -186,7 +191,7 @@ def not_after(certificate: bytes) -> float:
             text = ("19" if text[:2] >= "50" else "20") + text
         return dt.datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=dt.UTC).timestamp()
     except (IndexError, ValueError) as error:
-        raise OverstoryError("this is no certificate") from error
+        raise OverstoryError("this is not a certificate") from error
 
 
 def _parts(raw: bytes) -> list[tuple[int, bytes]]:
@@ -203,21 +208,21 @@ def _parts(raw: bytes) -> list[tuple[int, bytes]]:
 
 
 def check_url(url: str, registry: MetricRegistry | None, clock: Callable[[], float] = time.time) -> Findings:
-    """Look at a collector that runs: its answer, its clock, its certificate, its registry."""
+    """Check a running collector: its answer, its clock, its certificate, its registry."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        yield Finding("collector", "error", f"{url!r} is no address", "give one such as https://collector.example")
+        yield Finding("collector", "error", f"{url!r} is not an address", "give one such as https://collector.example")
         return
     if parts.scheme == "https":
         yield _served_certificate(parts.hostname, parts.port or 443, clock())
     elif parts.hostname not in {"localhost", "127.0.0.1", "::1"}:
-        yield Finding("collector", "warning", f"{url}: no TLS: tokens cross the network readable", "give it https")
+        yield Finding("collector", "warning", f"{url}: no TLS: tokens cross the network unencrypted", "use https")
     asked = clock()
     ready, _ = _get(url, "/readyz")
     if ready.status == 200:
         yield Finding("collector", "ok", f"{url} takes reports")
     else:
-        yield Finding("collector", "error", f"{url}/readyz answers {ready.status}", "see the collector's log")
+        yield Finding("collector", "error", f"{url}/readyz answers {ready.status}", "read the collector's log")
     yield _compared_clocks(ready.getheader("date"), asked, clock())
     listed, body = _get(url, "/v1/metrics")
     if registry is not None and listed.status == 200:
@@ -225,14 +230,14 @@ def check_url(url: str, registry: MetricRegistry | None, clock: Callable[[], flo
 
 
 def _served_certificate(host: str, port: int, now: float) -> Finding:
-    """Judge the certificate as a device does, and say when it ends."""
+    """Verify the certificate as a device does, and return when it ends."""
     try:
         plain = socket.create_connection((host, port), timeout=10)
         with plain, ssl.create_default_context().wrap_socket(plain, server_hostname=host) as secured:
             return _ending(f"{host}:{port}", secured.getpeercert(binary_form=True) or b"", now)
     except ssl.SSLError as error:
-        said = f"{host}:{port}: devices refuse it: {getattr(error, 'verify_message', '') or error.reason}"
-        return Finding("certificate", "error", said, "serve a certificate, with its chain, that devices trust")
+        problem = f"{host}:{port}: devices refuse it: {getattr(error, 'verify_message', '') or error.reason}"
+        return Finding("certificate", "error", problem, "serve a certificate, with its chain, that devices trust")
 
 
 def _get(url: str, path: str) -> tuple[HTTPResponse, bytes]:
@@ -254,20 +259,22 @@ def _compared_clocks(date: str | None, asked: float, answered: float) -> Finding
         return Finding("clock", "warning", "the answer has no date to compare with")
     apart = max(asked - theirs - 1, theirs - answered, 0.0)  # the header has whole seconds
     if apart > 60:
-        said = f"this machine and the collector are {apart:,.0f} s apart"
+        difference = f"the clocks of this machine and of the collector are {apart:,.0f} s apart"
         level: Level = "error" if apart > 3600 else "warning"
-        return Finding("clock", level, said, "let both follow a time server")
-    return Finding("clock", "ok", "this machine and the collector agree within a minute")
+        return Finding("clock", level, difference, "synchronize both with a time server")
+    return Finding("clock", "ok", "the clocks of this machine and of the collector agree within a minute")
 
 
 def _compared_registries(body: bytes, registry: MetricRegistry) -> Finding:
     try:
         theirs: Any = json.loads(body)["digest"]
     except (ValueError, KeyError, TypeError):
-        return Finding("served registry", "error", "the answer is no public registry: is a collector there?")
+        return Finding("served registry", "error", "the answer is not a public registry: is this a collector?")
     if theirs == registry.digest.hex():
         return Finding("served registry", "ok", "the collector serves this registry")
-    return Finding("served registry", "warning", "the collector serves another one than this file", "send it SIGHUP")
+    return Finding(
+        "served registry", "warning", "the collector serves another registry than this file", "send it SIGHUP"
+    )
 
 
 def _day(second: float) -> str:

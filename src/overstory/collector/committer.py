@@ -1,4 +1,4 @@
-"""Acknowledged means committed: one thread writes, and takes everything that waits into each commit."""
+"""Group commit: one thread writes, and puts everything that waits into each commit. Acknowledged means committed."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from overstory.collector.store import Received
 from overstory.collector.store.database import DiskFullError
 
 GROUP_BYTES: Final = 4 * MEBIBYTE
-"""Into one commit go no more bytes than this, unless one request has more: those behind it wait less long."""
+"""The most bytes of a commit, unless a single request has more: later requests wait less."""
 
 FAILED_SECONDS: Final = 60.0
 """Seconds for which a failed commit keeps a collector from being ready; a later commit that succeeds ends this."""
 
 Done = Callable[[Sequence[bool] | None], None]
-"""Told, on the event loop, which batches were new; None when the store failed and nothing was kept."""
+"""Called on the event loop with which batches were new; None when the store failed and nothing was stored."""
 
 _log = logging.getLogger("overstory.collector")
 
 
 class Adds(Protocol):
-    """The one thing that a committer asks of a store."""
+    """The method of a store that a committer calls."""
 
     def add(self, received: Sequence[Received]) -> list[bool]:
-        """Commit, durably, and say which batches were new."""
+        """Commit, durably, and return which batches were new."""
         ...
 
 
 @dataclass(slots=True, frozen=True)
 class Committed:
-    """One commit: how much was in it and how long it took. `failed` ones kept nothing."""
+    """One commit, its contents and its duration. A failed one stored nothing."""
 
     requests: int
     reports: int
@@ -76,11 +76,11 @@ class Committer:
         self._empty.set()
         self._too_much: _Waiting | None = None  # for the group before it
         self._faults = SparseLog(_log)
-        self._ended = False  # nothing is committed any more: whoever comes is refused
+        self._ended = False  # nothing is committed any more: every request is refused
         self._thread = threading.Thread(target=self._run, name="overstory-committer", daemon=True)
 
     def start(self) -> None:
-        """Start the writer; the event loop is the one that runs now."""
+        """Start the writer thread for the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
@@ -96,7 +96,7 @@ class Committer:
         """
         waiting_reports, waiting_size = self.reports + reports, self.size + size
         if self._ended:
-            _say(done, None)
+            _call(done, None)
             return True
         if self.reports and (waiting_reports > self._limits.queue_reports or waiting_size > self._limits.queue_bytes):
             return False
@@ -107,7 +107,7 @@ class Committer:
 
     @property
     def alive(self) -> bool:
-        """Whether there is a writer: what is queued will be committed."""
+        """Whether the writer thread runs: what is queued will be committed."""
         return self._thread.is_alive()
 
     @property
@@ -116,7 +116,7 @@ class Committer:
         return time.monotonic() - self._failed_at < FAILED_SECONDS
 
     async def drain(self) -> None:
-        """Wait until everything queued so far was committed and told, then end the thread."""
+        """Wait until everything in the queue was committed and answered, then end the thread."""
         while self.reports and self.alive:
             with suppress(TimeoutError):
                 async with asyncio.timeout(1.0):
@@ -126,17 +126,17 @@ class Committer:
             await asyncio.to_thread(self._thread.join)
 
     def _run(self) -> None:
-        """Commit until the end; should the thread end by a fault, those who wait for it hear so."""
+        """Commit until the end; if the thread fails, refuse everything that waits."""
         try:
             self._write()
         except BaseException:
             with suppress(Exception):
                 _log.critical(
-                    "the writer has ended by a fault: no report is taken; restart the collector", exc_info=True
+                    "the writer thread has failed: no reports are taken; restart the collector", exc_info=True
                 )
             raise
         finally:
-            self._hand_back(self._give_up)
+            self._call_on_loop(self._refuse_all)
 
     def _write(self) -> None:
         while True:
@@ -147,28 +147,28 @@ class Committer:
                 if not self._gather(group):
                     return
                 started = time.perf_counter()
-                new = self._store.add([one for waiting in group for one in waiting.received])
-            except Exception as error:  # noqa: BLE001 - whatever it is, nothing was kept, and the senders hear it
+                new = self._store.add([batch for waiting in group for batch in waiting.received])
+            except Exception as error:  # noqa: BLE001 - after any error nothing was stored, and the senders are answered so
                 with suppress(Exception):  # without memory not even a line can be written
-                    self._complain(error)
-            finally:  # whatever it was
+                    self._log_failure(error)
+            finally:  # also after errors that are no `Exception`
                 if group:
-                    self._hand_back(self._tell, group, new, time.perf_counter() - started)
+                    self._call_on_loop(self._finish, group, new, time.perf_counter() - started)
 
-    def _complain(self, error: Exception) -> None:
+    def _log_failure(self, error: Exception) -> None:
         refused = "reports refused with 503, senders will retry"
-        why = "disk full" if isinstance(error, DiskFullError) else SparseLog.words(error)
+        why = "disk full" if isinstance(error, DiskFullError) else SparseLog.sentence(error)
         self._faults.line("cannot write to the store", type(error), f"cannot write to the store: {why}; {refused}")
 
     def _gather(self, group: list[_Waiting]) -> bool:
-        """Wait, and put into `group` what goes into one commit; False at the end."""
+        """Wait, and put the requests of one commit into `group`; False at the end."""
         first = self._too_much or self._queue.get()
         if first is None:
             return False
         group.append(first)
         self._too_much = None
         size = first.size
-        while self._queue.qsize():  # nobody else takes from it
+        while self._queue.qsize():  # nothing else takes from it
             waiting = self._queue.get()
             if waiting is None:
                 self._queue.put(None)
@@ -180,30 +180,30 @@ class Committer:
             group.append(waiting)
         return True
 
-    def _give_up(self) -> None:
-        """Refuse what waits; nobody else takes from the queue any more."""
+    def _refuse_all(self) -> None:
+        """Refuse everything that waits; nothing else takes from the queue any more."""
         self._ended = True
         waiting = [] if self._too_much is None else [self._too_much]
         while self._queue.qsize():
-            one = self._queue.get()
-            waiting += [] if one is None else [one]
+            request = self._queue.get()
+            waiting += [] if request is None else [request]
         if waiting:
-            self._tell(waiting, None, 0.0)
+            self._finish(waiting, None, 0.0)
 
-    def _hand_back(self, work: Callable[..., None], *args: Any) -> None:
-        """Have the event loop do something, even where memory is short."""
+    def _call_on_loop(self, work: Callable[..., None], *args: Any) -> None:
+        """Call a function on the event loop, even when memory is low."""
         assert self._loop is not None
         while True:
             try:
                 self._loop.call_soon_threadsafe(work, *args)
             except MemoryError:
                 time.sleep(0.1)
-            except RuntimeError:  # the loop has ended: nobody waits for an answer
+            except RuntimeError:  # the loop has ended: no request waits for an answer
                 return
             else:
                 return
 
-    def _tell(self, group: list[_Waiting], new: list[bool] | None, seconds: float) -> None:
+    def _finish(self, group: list[_Waiting], new: list[bool] | None, seconds: float) -> None:
         reports = sum(waiting.reports for waiting in group)
         self.reports -= reports
         self.size -= sum(waiting.size for waiting in group)
@@ -211,15 +211,15 @@ class Committer:
         for waiting in group:
             mine = None if new is None else new[at : at + len(waiting.received)]
             at += 0 if mine is None else len(mine)
-            _say(waiting.done, mine)
+            _call(waiting.done, mine)
         if not self.reports:
             self._empty.set()
         self._failed_at = time.monotonic() if new is None else -math.inf
         self._on_commit(Committed(len(group), reports, seconds, new is None))
 
 
-def _say(done: Done, new: Sequence[bool] | None) -> None:
+def _call(done: Done, new: Sequence[bool] | None) -> None:
     try:
         done(new)
-    except Exception:  # noqa: BLE001 - those behind it in the commit still get their answers
-        _log.exception("an answer could not be given")
+    except Exception:  # noqa: BLE001 - the other requests of the commit still get their answers
+        _log.exception("an answer could not be sent")

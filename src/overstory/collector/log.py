@@ -32,8 +32,8 @@ class _Line(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
-        said = f"{_time(record)} {record.levelname.lower()} {record.getMessage()}"
-        return f"{said}\n{self.formatException(record.exc_info)}" if record.exc_info else said
+        line = f"{_time(record)} {record.levelname.lower()} {record.getMessage()}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
 class _Json(logging.Formatter):
@@ -110,23 +110,23 @@ class SparseLog:
         self._since: dict[tuple[str, type[BaseException]], tuple[float, int]] = {}
 
     def error(self, what: str, error: BaseException, *, trace: bool = False) -> bool:
-        """Log an error unless one of its kind was logged within the last minute; say whether it was logged."""
-        return self.line(what, type(error), f"{what}: {self.words(error)}", error if trace else None)
+        """Log an error unless one of its kind was logged within the last minute; return whether it was logged."""
+        return self.line(what, type(error), f"{what}: {self.sentence(error)}", error if trace else None)
 
     @staticmethod
-    def words(error: BaseException) -> str:
-        """Return an error as one sentence: ours are one; any other needs its type."""
+    def sentence(error: BaseException) -> str:
+        """Return an error as a sentence: an `OverstoryError` is one; any other error needs its type."""
         return str(error) if isinstance(error, OverstoryError) else f"{type(error).__name__}: {error}"
 
-    def line(self, what: str, kind: type[BaseException], said: str, trace: BaseException | None = None) -> bool:
-        """Log a line unless one of its kind was logged within the last minute; say whether it was logged."""
+    def line(self, what: str, kind: type[BaseException], message: str, trace: BaseException | None = None) -> bool:
+        """Log a line unless one of its kind was logged within the last minute; return whether it was logged."""
         now = self._clock()
-        last, unsaid = self._since.get((what, kind), (now - SECONDS, 0))
+        last, repeats = self._since.get((what, kind), (now - SECONDS, 0))
         if now - last < SECONDS:
-            self._since[what, kind] = last, unsaid + 1
+            self._since[what, kind] = last, repeats + 1
             return False
         self._since[what, kind] = now, 0
-        times = f" ({unsaid:,} more times since it was last logged)" if unsaid else ""
-        with suppress(Exception):  # a line that cannot be written must not end what goes on
-            self._log.error("%s%s", said, times, exc_info=trace)
+        times = f" ({repeats:,} more times since it was last logged)" if repeats else ""
+        with suppress(Exception):  # a line that cannot be written must not stop the work
+            self._log.error("%s%s", message, times, exc_info=trace)
         return True

@@ -1,9 +1,9 @@
-"""What people were promised of the reports in a store, held against a registry that is to collect more of them.
+"""Compares a registry with the privacy that was promised for the reports in a store.
 
 The store remembers of each metric the mechanism, the period and the retention that its reports came under. A registry
-that weakens one of these under the same id breaks what people agreed to, as ``overstory metrics diff`` says; the
+that weakens one of these under the same id breaks what people agreed to, as ``overstory metrics diff`` reports; the
 collector is the last place where that can be noticed. What the store does not remember (the cap on values, the domain)
-is not judged here.
+is not compared.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Final
 
 from overstory.collector.store import Store, open_store
@@ -22,7 +23,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry
 
 ADVICE: Final = (
-    "people agreed to more privacy than that: give each of these metrics a new id; --allow-weaker collects all the same"
+    "people agreed to more privacy than that: give each of these metrics a new id, or collect with --allow-weaker"
 )
 
 
@@ -40,10 +41,9 @@ def check_promises(url: str, registry: MetricRegistry, *, allow_weaker: bool, wa
 
 
 def weakened(store: Store, registry: MetricRegistry) -> Iterator[str]:
-    """Say of each metric of which the store has reports how a registry weakens what they were promised, if it does.
+    """Yield a line for each metric with stored reports whose promised privacy the registry weakens.
 
-    Once reports that were made with a mechanism are in the store, the decision to take them has been made: it is not
-    asked for again.
+    When the store has reports of a mechanism, somebody has decided to take them: they are not reported again.
     """
     stored: dict[str, list[tuple[StoredMetric, int]]] = defaultdict(list)
     for entry, reports in store.collected():
@@ -54,22 +54,22 @@ def weakened(store: Store, registry: MetricRegistry) -> Iterator[str]:
 
 
 def _weakened(metric: Metric, stored: Sequence[tuple[StoredMetric, int]]) -> str | None:
-    same = [one for one in stored if one[0].mechanism.digest == metric.mechanism.digest]
-    for entry, reports in sorted(same or stored, key=lambda one: -one[1]):
+    same = [(entry, reports) for entry, reports in stored if entry.mechanism.digest == metric.mechanism.digest]
+    for entry, reports in sorted(same or stored, key=itemgetter(1), reverse=True):
         before = replace(metric, mechanism=entry.mechanism, period=entry.period, retention_days=entry.retention_days)
-        old, new = (MetricRegistry({metric.id: one}, "") for one in (before, metric))
+        old, new = (MetricRegistry({metric.id: version}, "") for version in (before, metric))
         weaker = {change.what: change.detail for change in compare_registries(old, new) if change.kind is Kind.WEAKENS}
         if weaker:
             were, are = ("was", "is") if reports == 1 else ("were", "are")
             promised = _epsilons(before, metric)
             other = weaker.get("parameters") or next(iter(weaker.values()))
-            said = f"{were} promised {promised}" if promised else f"{are} stored, and {other}"
-            return f"{metric.id}: {plural(reports, 'report')} {said}; run overstory metrics diff"
+            promise = f"{were} promised {promised}" if promised else f"{are} stored, and {other}"
+            return f"{metric.id}: {plural(reports, 'report')} {promise}; run overstory metrics diff"
     return None
 
 
 def _epsilons(old: Metric, new: Metric) -> str | None:
-    """Say by which epsilon the new metric promises less; None where it does so in another way."""
+    """Return by which epsilon the new metric promises less; None when it does so in another way."""
     for name, of in (("epsilon_permanent", ""), ("epsilon_report", " for each")):
         before, after = (getattr(metric.mechanism, name) for metric in (old, new))
         if after > before:

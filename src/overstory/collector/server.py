@@ -1,4 +1,4 @@
-"""A collector as a process: uvicorn around the application, from the first request to a clean end."""
+"""A collector as a process: uvicorn around the application, from its start to a clean end."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ KEEP_ALIVE: Final = 30
 """Seconds that a connection may be idle between two requests."""
 
 PATIENCE: Final = 30
-"""Seconds that requests under way are given when the process ends."""
+"""Seconds that unfinished requests have when the process ends."""
 
 BACKLOG: Final = 2048
 
 TICK: Final = 0.1
-"""Seconds between two looks at what there is to do beside answering."""
+"""Seconds between two periodic checks."""
 
 SWEEP: Final = 10
-"""Every so many ticks it is looked whose answers are not taken."""
+"""Ticks between two looks for senders that do not read their answers."""
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server with another beginning and end: it says where it listens, and refuses posts before it stops.
+    """uvicorn's server with another start and end: it announces its address, and refuses posts before it stops.
 
     SIGHUP, which a closed terminal sends as well, makes it read its registry, certificate and tokens again.
     """
@@ -67,7 +67,7 @@ class Server(uvicorn.Server):
         self._memory_was_short = False
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until the end; an event loop that stops for want of memory goes on where it was."""
+        """Serve until the end; an event loop that stops without memory is run again."""
         with asyncio.Runner(loop_factory=self.config.get_loop_factory()) as runner:
             loop = runner.get_loop()
             serving = loop.create_task(self.serve(sockets))
@@ -79,7 +79,7 @@ class Server(uvicorn.Server):
                         raise
 
     async def main_loop(self) -> None:
-        """Tick until it is time to end, however often a tick is lost or fails."""
+        """Tick until the end, however often a tick is lost or fails."""
         loop = asyncio.get_running_loop()
         over: asyncio.Future[None] = loop.create_future()
         reserve = self._collector.endpoint.reserve
@@ -99,16 +99,16 @@ class Server(uvicorn.Server):
             self._ticks += 1
             if await self.on_tick(self._ticks - 1) and not over.done():
                 over.set_result(None)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the next tick may do better
-            self._faults.error("a look at what there is to do failed", error)
+        except Exception as error:  # noqa: BLE001 - after any error, the next tick may succeed
+            self._faults.error("a periodic check failed", error)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and say where."""
+        """Listen, and announce the address."""
         await super().startup(sockets)
         if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_soon)
         if self.started and sockets:
-            self._bound = sockets[0].dup()  # of our own: the event loop may close its one
+            self._bound = sockets[0].dup()  # the event loop may close the other one
             scheme = "https" if self.config.is_ssl else "http"
             host, port = sockets[0].getsockname()[:2]
             address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
@@ -132,8 +132,8 @@ class Server(uvicorn.Server):
     async def reload(self) -> None:
         """Read the registry, the certificate and the tokens again.
 
-        What cannot be used stays as it was, and the log says why. Requests are answered meanwhile, each by the registry
-        that was in use when it was judged.
+        A part that cannot be used is not replaced, and the log says why. Requests are answered meanwhile, each by the
+        registry that was in use when it was decided.
         """
         async with self._reloading:
             for name, work in (
@@ -143,9 +143,9 @@ class Server(uvicorn.Server):
             ):
                 try:
                     await work()
-                except Exception as error:  # noqa: BLE001 - whatever is wrong with a new file, the old one goes on
+                except Exception as error:  # noqa: BLE001 - whatever is wrong with a new file, the old one stays in use
                     LOG.error(
-                        "reload: the %s stays as it was: %s",
+                        "reload: the %s is unchanged: %s",
                         name,
                         error if isinstance(error, OverstoryError | OSError) else f"{type(error).__name__}: {error}",
                         extra={"facts": {"event": "reload", "failed": name}},
@@ -177,30 +177,28 @@ class Server(uvicorn.Server):
         self._collector.endpoint.closing = True
 
     async def on_tick(self, counter: int) -> bool:
-        """Say whether it is time to end, and hang up on senders that take no answers; asked ten times a second."""
+        """Return whether to end; disconnect senders that do not read their answers. Called ten times a second."""
         if self._collector.endpoint.closing and not self._closing_logged:
             self._closing_logged = True
-            log_event(
-                f"stopping: posts are refused; it stops listening in {self._listening.grace:g} s", event="stopping"
-            )
-        self._say_whether_memory_is_short()
+            log_event(f"stopping: reports are refused; listening ends in {self._listening.grace:g} s", event="stopping")
+        self._log_memory()
         if counter % SWEEP == 0:
             for connection in list(self.server_state.connections):
                 if hasattr(connection, "sweep"):  # ours
                     connection.sweep(time.monotonic())
         if counter % SWEEP == 0 and not self._collector.endpoint.closing:
             try:
-                await self._see_that_senders_are_accepted()
+                await self._listen_again_if_stopped()
             except (OSError, MemoryError) as error:
                 LOG.error("cannot listen again: %s", error)  # the next look tries again
         return await super().on_tick(counter) or time.monotonic() >= self._ends_at
 
-    def _say_whether_memory_is_short(self) -> None:
+    def _log_memory(self) -> None:
         short = self._collector.endpoint.reserve.short
         if short and not self._memory_was_short:
-            LOG.error("memory is short: reports are refused with 503 until there is more, senders will retry")
+            LOG.error("memory is low: reports are refused with 503 until more is free; senders will retry")
         elif self._memory_was_short and not short:
-            LOG.warning("there is memory again: reports are taken")
+            LOG.warning("enough memory is free again: reports are taken")
         self._memory_was_short = short
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -210,17 +208,17 @@ class Server(uvicorn.Server):
             self._bound = None
         await super().shutdown(sockets)
 
-    async def _see_that_senders_are_accepted(self) -> None:
-        """Listen again on the same socket where senders have waited on it for three looks, and none was accepted.
+    async def _listen_again_if_stopped(self) -> None:
+        """Listen again on the same socket when connections waited at three looks in a row and none was accepted.
 
-        A callback that fails for want of memory leaves the event loop's listener stopped, and nothing starts it again.
-        Who waits in the socket's queue stays there.
+        A callback that fails without memory leaves the event loop's listener stopped, and nothing starts it again.
+        Connections in the socket's queue stay there.
         """
         if self._bound is None or not queued(self._bound):
             self._unaccepted = 0
             return
-        known, self._accepted = self._accepted, set(map(id, self.server_state.connections))
-        self._unaccepted = self._unaccepted + 1 if self._accepted <= known else 0
+        before, self._accepted = self._accepted, set(map(id, self.server_state.connections))
+        self._unaccepted = self._unaccepted + 1 if self._accepted <= before else 0
         if self._unaccepted < 3:
             return
         config, again = self.config, self._bound.dup()
@@ -231,7 +229,7 @@ class Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         self.servers = [await loop.create_server(made, sock=again, ssl=config.ssl, backlog=config.backlog)]
         self._unaccepted = 0
-        LOG.warning("senders were not accepted any more: listening again")
+        LOG.warning("connections were no longer accepted: listening again")
 
 
 def _describe(registry: MetricRegistry) -> dict[str, Any]:
@@ -249,8 +247,8 @@ def serve(
     announce: Callable[[str], None] = print,
     reread: Callable[[], MetricRegistry] | None = None,
 ) -> None:
-    """Serve until a signal ends it, then commit what is queued and close the store."""
-    collector.tokens.refresh()  # a store that does not answer is told of before anything listens
+    """Serve until a signal, then commit what is queued and close the store."""
+    collector.tokens.refresh()  # a store that does not answer is reported before anything listens
     with listening.bind() as bound:
         server = Server(_config(collector, listening), collector, listening, announce, reread)
         _freeze_garbage_collector()
@@ -274,7 +272,7 @@ def _log_stop(store: Store) -> None:
 
 
 def _freeze_garbage_collector() -> None:
-    """Let the garbage collector leave alone what is here to stay: it would look through all of it again and again."""
+    """Exclude permanent objects from garbage collection: it would look through all of them again and again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
@@ -292,7 +290,7 @@ def _config(collector: Collector, listening: Listening) -> uvicorn.Config:
         log_level="error",
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # nobody's address is wanted, forwarded or not
+        proxy_headers=False,  # no address is used, forwarded or not
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=PATIENCE,

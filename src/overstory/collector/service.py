@@ -1,4 +1,4 @@
-"""The collector as a whole: its parts, and how they start and stop."""
+"""The parts of a collector, and how they start and stop together."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from overstory.protocol.metrics import MetricRegistry
 _log: Final = logging.getLogger("overstory.collector")
 
 PATIENCE: Final = 60
-"""After how many compactions in a row that left something readable the operator hears of it: a backup takes a while."""
+"""Compactions in a row that left deleted rows readable before it is logged: a backup takes a while."""
 
 
 class Collector:
-    """Parts that belong together; `start` and `stop` run on one event loop.
+    """A collector; `start` and `stop` run on one event loop.
 
     Parameters
     ----------
     store
-        Where it goes; closed by `stop`.
+        The store of the reports; `stop` closes it.
     clock, even
-        Unix time in seconds; seconds of a clock that never jumps.
+        Unix time in seconds; the seconds of a clock that never jumps.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class Collector:
     def state(self) -> str:
         """`ready`, or why not: `starting`, `closing`, or `store`.
 
-        The last means that the last commit failed within a minute, that tokens cannot be read or the embedded store's
-        log not be copied, that a task of the upkeep is late, that memory is short, or that nothing commits any more.
+        `store` means that the last commit failed within a minute, that tokens cannot be read or the embedded store's
+        log cannot be copied, that a task of the upkeep is late, that memory is low, or that the writer has ended.
         """
         if self.endpoint.closing:
             return "closing"
@@ -82,8 +82,7 @@ class Collector:
         await asyncio.to_thread(self.tokens.refresh)
         self.committer.start()
         intervals = self._intervals
-        # A thread each for what goes on for ever: it keeps its memory and its connection, and tokens are read however
-        # long a compaction takes.
+        # Permanent threads have their memory and their connection; tokens are read however long a compaction takes.
         tasks = (
             Task("tokens", intervals.tokens, 10.0, needed=True, thread="tokens", work=self.tokens.refresh),
             Task("compact", intervals.compact, 300.0, needed=False, thread="upkeep", work=self._compact),
@@ -98,25 +97,25 @@ class Collector:
         self._started = True
 
     def renew(self, registry: MetricRegistry) -> None:
-        """Collect what another registry lists from now on; blocks, and nothing has changed where it raises."""
+        """Use another registry from now on; blocks. After an error nothing has changed."""
         ingest, pages = Ingest(registry, self.limits), PublicPages(registry)
         pages.prepare()
         self.store.remember(registry)
         self.registry, self.pages = registry, pages
-        self.endpoint.judge_by(ingest)
+        self.endpoint.use(ingest)
 
     async def stop(self) -> None:
-        """Refuse what comes from now on, commit what is queued, end the upkeep, close the store."""
+        """Refuse new requests, commit what is queued, end the upkeep, close the store."""
         self.endpoint.closing = True
         await self.committer.drain()
         await self._upkeep.stop()
-        with suppress(Exception):  # a day of use that is not noted is no reason to end otherwise
+        with suppress(Exception):  # a missing day of use must not stop the rest
             await asyncio.to_thread(self._note_uses)
         await asyncio.to_thread(self.store.close)
 
     def _compact(self) -> None:
         if self.endpoint.reserve.short:
-            raise MemoryError("it waits until there is more memory")
+            raise MemoryError("compaction waits for free memory")
         now = self._watch.read()
         done = self.store.compact(int(now), within=self._intervals.within, forgetting=self._forgetting(now))
         self._remains = self._remains + 1 if done.remains else 0
@@ -139,16 +138,16 @@ class Collector:
                 _log.warning("%s: after retention, rows can still be read in its files: %s", self.store.url, remains)
 
     def _forgetting(self, now: float) -> bool:
-        """Whether the clock is trusted with what cannot be undone; say so where it is not any more."""
+        """Whether the clock is trusted for deletions; log when it is not any more."""
         trusted = self._watch.trusted
         if not trusted and not self._watch.jumped:
-            # It has not run for long: it is believed where it goes on from the day that the store last saw.
+            # After a start, the clock is trusted if it continues from the day that the store last saw.
             last = self.store.last_day()
             trusted = last is None or now // DAY <= last + 1
         if not trusted and self._trusted:
             _log.warning(
                 "the clock has jumped, or differs from the store's last day: batch ids and reports past retention are "
-                "kept until it has run evenly for an hour"
+                "not deleted until it has run evenly for an hour"
             )
         self._trusted = trusted
         return trusted

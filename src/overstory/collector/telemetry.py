@@ -1,4 +1,4 @@
-"""What an operator watches: counters in plain integers, shown to Prometheus when it asks."""
+"""Metrics for operators: counters in plain integers, in Prometheus's text format."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ class Histogram:
 
 
 class Telemetry(Collector):
-    """All that is counted. Nothing in it says who sent what, or when.
+    """All counters and histograms. They do not reveal who sent a report, or when.
 
-    The event loop counts, and each task of the upkeep its own failures; `expose` reads whole integers.
+    The event loop changes them, and each task of the upkeep the number of its failures; `expose` reads them.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Telemetry(Collector):
         self._registry.register(self)
 
     def decided(self, decision: Decision) -> None:
-        """Count what was refused in a decision."""
+        """Count the refusals of a decision."""
         if decision.refused is not None:
             self.rejected[decision.refused] += 1
         for result in decision.results:
@@ -84,9 +84,9 @@ class Telemetry(Collector):
                 self.rejected[result.reason] += 1
 
     def stored(self, decision: Decision, new: Iterable[bool]) -> None:
-        """Count what a commit made of a decision's batches."""
-        for received, fresh in zip(decision.received, new, strict=True):
-            counted = self.accepted if fresh else self.duplicates
+        """Count the batches of a decision that were committed, as new or as duplicates."""
+        for received, is_new in zip(decision.received, new, strict=True):
+            counted = self.accepted if is_new else self.duplicates
             counted[received.metric] += received.num_reports
             self.batch_reports.observe(received.num_reports)
 
@@ -104,37 +104,41 @@ class Telemetry(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the families."""
         yield _counter("reports_accepted", "Reports committed, by metric.", "metric", self.accepted)
-        yield _counter("reports_duplicate", "Reports of batches seen before, by metric.", "metric", self.duplicates)
+        yield _counter(
+            "reports_duplicate", "Reports in batches that were committed before, by metric.", "metric", self.duplicates
+        )
         rejected = {reason.value: self.rejected[reason] for reason in Reason}
         yield _counter("rejected", "Reports, batches or requests refused, by reason.", "reason", rejected)
         statuses = {str(status): count for status, count in self.requests.items()}
         yield _counter("answers", "Answers to POST /v1/reports, by status.", "status", statuses)
-        yield _histogram("commit_seconds", "Seconds that a commit took.", self.commits)
+        yield _histogram("commit_seconds", "Duration of a commit in seconds.", self.commits)
         yield _histogram("commit_reports", "Reports in a commit.", self.commit_reports)
         yield _histogram("batch_reports", "Reports in a batch.", self.batch_reports)
         failed = {"commit": self.failed_commits, **dict.fromkeys(UPKEEP, 0), **self.failed_upkeep}
-        yield _counter("store_failures", "Times that the store failed, by what was asked of it.", "work", failed)
+        yield _counter("store_failures", "Failures of the store, by kind of work.", "work", failed)
         ages = GaugeMetricFamily(
-            "overstory_upkeep_age_seconds", "Seconds since a task last succeeded.", labels=["task"]
+            "overstory_upkeep_age_seconds", "Seconds since the last success of an upkeep task.", labels=["task"]
         )
         for task, age in self.upkeep().items():
             ages.add_metric([task], age)
         yield ages
-        yield CounterMetricFamily("overstory_faults", "Requests that failed by a fault of ours.", value=self.faults)
-        untaken = "Connections ended because their answers were not taken."
+        yield CounterMetricFamily(
+            "overstory_faults", "Requests that failed because of an error in the collector.", value=self.faults
+        )
+        untaken = "Connections closed because the sender did not read its answers."
         yield CounterMetricFamily("overstory_answers_untaken", untaken, value=self.untaken)
         reports, size = self.queue()
-        yield GaugeMetricFamily("overstory_queue_reports", "Reports that wait for their commit.", float(reports))
-        yield GaugeMetricFamily("overstory_queue_bytes", "Bytes that wait for their commit.", float(size))
+        yield GaugeMetricFamily("overstory_queue_reports", "Reports that are waiting for their commit.", float(reports))
+        yield GaugeMetricFamily("overstory_queue_bytes", "Bytes that are waiting for their commit.", float(size))
 
 
-def _counter(name: str, said: str, label: str, counts: dict[str, int] | Counter[str]) -> CounterMetricFamily:
-    family = CounterMetricFamily(f"overstory_{name}", said, labels=[label])
+def _counter(name: str, description: str, label: str, counts: dict[str, int] | Counter[str]) -> CounterMetricFamily:
+    family = CounterMetricFamily(f"overstory_{name}", description, labels=[label])
     for value, count in sorted(counts.items()):
         family.add_metric([value], float(count))
     return family
 
 
-def _histogram(name: str, said: str, histogram: Histogram) -> HistogramMetricFamily:
+def _histogram(name: str, description: str, histogram: Histogram) -> HistogramMetricFamily:
     buckets = [(bound, float(count)) for bound, count in histogram.buckets()]
-    return HistogramMetricFamily(f"overstory_{name}", said, buckets=buckets, sum_value=histogram.total)
+    return HistogramMetricFamily(f"overstory_{name}", description, buckets=buckets, sum_value=histogram.total)

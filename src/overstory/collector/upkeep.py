@@ -1,23 +1,7 @@
-"""What a collector does again and again beside taking reports: supervised, so that nothing of it ends in silence.
+"""Upkeep of a collector: periodic tasks, the check of its clock, its memory reserve, the beat of its event loop.
 
-Its threads wait and work by themselves. No task of the event loop is part of it: where memory ends, a task may never
-hear that its work is done.
-
-Whether the wall clock can be trusted with what cannot be undone: forgetting batch ids, deleting reports.
-
-A clock that jumps ahead makes every batch id expire, and what is sent again is then counted twice. So the wall clock is
-held against one that never jumps, and after a start or a jump it is on trial for an hour.
-
-Memory that is kept for the time when there is no more.
-
-An event loop that finds no memory cannot be helped: uvloop then loses its listener, stops, or crashes the process. So
-some address space is held that nobody uses, which takes no memory of the machine. It is given back as soon as little is
-left, and until there is more no reports are taken: what it frees is for refusals, and for what is under way.
-
-A beat on the event loop that a thread gives: it goes on where a task would wait for ever.
-
-Where memory ends, the event loop may find no room for the callback that wakes a task up. The task then waits for a
-timer that has passed, or a result that is there, and nothing says so. A beat that is lost is followed by the next.
+All of it runs in threads, which wait and work by themselves. No task of the event loop is part of it: without memory, a
+task may never be woken when its work is done.
 """
 
 from __future__ import annotations
@@ -40,20 +24,20 @@ AGAIN: Final = 60.0
 """A task that failed is tried again after this many seconds, where it is not due earlier."""
 
 PAUSE: Final = 0.1
-"""Seconds before a thread goes on that found no memory for its own part of the work."""
+"""Seconds before a thread continues that had no memory for its own work."""
 
 _log: Final = logging.getLogger("overstory.collector")
 
 
 @dataclass(slots=True)
 class Task:
-    """One kind of work."""
+    """A periodic task."""
 
     name: str  # its name in metrics and logs
     seconds: float  # how often
-    patience: float  # seconds, beside three rounds, without a success after which the collector is not ready
-    needed: bool  # whether one failure is enough for that
-    thread: str  # where `work` runs, with all other work of that thread
+    patience: float  # seconds, in addition to three rounds, without a success until the collector is not ready
+    needed: bool  # whether a single failure is enough for that
+    thread: str  # the thread that runs `work`, and all other tasks of this thread
     work: Callable[[], Any]
     succeeded: float = field(default_factory=time.monotonic)
     failing: bool = False
@@ -72,13 +56,13 @@ class Upkeep:
         self._telemetry, self._clock = telemetry, clock
         self._tasks: list[Task] = []
         self._threads: list[threading.Thread] = []
-        self._going = threading.Lock()  # held until all of it ends: to wait for a lock takes no memory
+        self._going = threading.Lock()  # held until the end: waiting for a lock takes no memory
         self._going.acquire()
         self._faults = SparseLog(_log)
         telemetry.upkeep = self.ages
 
     def start(self, tasks: Iterable[Task], first: Iterable[Task] = ()) -> None:
-        """Begin; each task is due for the first time after its `seconds`, those of `first` at once and once."""
+        """Start; each task is due after its `seconds`, those of `first` run once, at once."""
         now = self._clock()
         for task in tasks:
             task.succeeded, task.due = now, now + task.seconds
@@ -92,7 +76,7 @@ class Upkeep:
             thread.start()
 
     async def stop(self) -> None:
-        """End all tasks; what is under way is finished."""
+        """End all tasks; a task that runs is finished."""
         if self._going.locked():
             self._going.release()
         for thread in self._threads:
@@ -105,7 +89,7 @@ class Upkeep:
 
     @property
     def troubled(self) -> list[str]:
-        """The tasks because of which the collector is not ready."""
+        """The tasks that keep the collector from being ready."""
         now = self._clock()
         return [task.name for task in self._tasks if (task.failing and task.needed) or now - task.succeeded > task.late]
 
@@ -124,13 +108,13 @@ class Upkeep:
                     return
                 self._try(task)
                 failed = False
-            except Exception:  # noqa: BLE001, S112 - there was no memory to say so, either
+            except Exception:  # noqa: BLE001, S112 - there was no memory to log it, either
                 continue
 
     def _try(self, task: Task) -> None:
         try:
             task.work()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt may do better
+        except Exception as error:  # noqa: BLE001 - after any error, the next attempt may succeed
             self._failed(task, error)
         else:
             task.failing = False
@@ -150,25 +134,28 @@ def _due(task: Task) -> float:
 
 
 JUMP: Final = 60.0
-"""Seconds by which the two clocks may come apart between two readings: clocks are set right by less, and slowly."""
+"""Seconds by which the two clocks may differ more than at the last reading: corrections are smaller, and slow."""
 
 TRIAL: Final = 3600.0
-"""Seconds for which a clock must have run evenly to be trusted."""
+"""Seconds for which a clock must run evenly before it is trusted."""
 
 
 def steady() -> float:
-    """Return the seconds of a clock that never jumps; on Linux it runs on while the machine sleeps."""
+    """Return the seconds of a clock that never jumps; on Linux it counts while the machine sleeps."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot is None else time.clock_gettime(boot)
 
 
 class ClockWatch:
-    """Reads the wall clock, and remembers when it last jumped.
+    """Reads the wall clock, and decides whether it can be trusted for deletions of batch ids and reports.
+
+    A clock that jumps ahead makes every batch id expire, and what is sent again is then counted twice. So the wall
+    clock is compared with one that never jumps; after a start or a jump it must run evenly for an hour.
 
     Parameters
     ----------
     wall, even
-        Unix time in seconds; seconds of a clock that never jumps.
+        Unix time in seconds; the seconds of a clock that never jumps.
 
     Examples
     --------
@@ -192,7 +179,7 @@ class ClockWatch:
         self.jumped = False
 
     def read(self) -> float:
-        """Return the wall clock's time, and see whether it has jumped since the last reading."""
+        """Return the wall clock's time, and check whether it has jumped since the last reading."""
         even, wall = self._even(), self._wall()
         apart = wall - even
         if abs(apart - self._apart) > JUMP:
@@ -204,24 +191,28 @@ class ClockWatch:
 
     @property
     def trusted(self) -> bool:
-        """Whether, at the last reading, the clock had run evenly for an hour."""
+        """Whether the clock had run evenly for an hour at the last reading."""
         return self._now - self._since >= TRIAL
 
 
 HELD: Final = 64 * MEBIBYTE
-"""Address space that is held."""
+"""Bytes of address space in the reserve."""
 
 MARGIN: Final = 16 * MEBIBYTE
-"""With less than this beside it, memory is short."""
+"""Memory is low when fewer bytes than these are free in addition."""
 
 
 class Reserve:
-    """Held address space; `look` is called by one thread, several times a second.
+    """Memory for the time when there is no more; one thread calls `look` several times a second.
+
+    An event loop without memory cannot be helped: uvloop then loses its listener, stops, or crashes the process. So
+    some address space is reserved and not used, which takes no memory of the machine. It is released as soon as little
+    is left, and until more is free no reports are taken: the released memory is for refusals and for running requests.
 
     Attributes
     ----------
     short
-        Whether it is given back: no work should be begun that can wait.
+        Whether the reserve is released: work that can wait should not start.
 
     Examples
     --------
@@ -236,7 +227,7 @@ class Reserve:
         self._held: mmap.mmap | None = None
 
     def look(self) -> None:
-        """Give the reserve back where little else is left; take it again where both are there."""
+        """Release the reserve when little else is free; take it again when there is enough for both."""
         try:
             if self._held is None:
                 mmap.mmap(-1, HELD + MARGIN).close()
@@ -253,12 +244,15 @@ class Reserve:
 
 
 class Pulse:
-    """Calls a function on an event loop again and again, until it is stopped.
+    """A thread that calls a function on an event loop again and again, until it is stopped.
+
+    Without memory, the event loop may have no room for the callback that wakes a task up. The task then waits for a
+    timer that has passed, or for a result that is there, and nothing reports it. A lost beat is followed by the next.
 
     Parameters
     ----------
     seconds
-        How often.
+        Seconds between two beats.
     """
 
     def __init__(
@@ -269,16 +263,18 @@ class Pulse:
         seconds: float,
     ) -> None:
         self._loop, self._beat, self._look, self._seconds = loop, beat, look, seconds
-        self._going = threading.Lock()  # held while it beats: to wait for a lock takes no memory, for an Event it does
+        self._going = (
+            threading.Lock()
+        )  # held while it runs: waiting for a lock takes no memory, waiting for an Event does
         self._thread = threading.Thread(target=self._run, name="overstory-pulse", daemon=True)
 
     def start(self) -> None:
-        """Begin; the first beat is at once."""
+        """Start; the first beat is at once."""
         self._going.acquire()
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; a beat that the loop has not come to yet may follow."""
+        """End the thread; a beat that the loop has not reached yet may follow."""
         self._going.release()
 
     def _run(self) -> None:
@@ -290,5 +286,5 @@ class Pulse:
                     return
             except RuntimeError:  # the loop is closed
                 return
-            except MemoryError:  # the next beat may find some
+            except MemoryError:  # the next beat may have some
                 continue

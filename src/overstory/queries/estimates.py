@@ -1,9 +1,8 @@
-"""Estimates over a stretch of time: in all, by period, or over all reports so far.
+"""Estimates over a range of periods: total, by period, or cumulative.
 
-The last two are the readings of the response set in chapter 5 of Vidal's thesis. Devices that report in several periods
-share their permanent responses between them; unless told how many reports one device sent, it is supposed that every
-device reported in every period, which is the most there can be, so no standard error is too small
-(docs/explanation/repeated.md).
+The last two are those of the response set in chapter 5 of Vidal's thesis. The reports of a device in several periods
+share its permanent responses. Without a number of reports per device, estimates assume that every device reported in
+every period: this is the upper bound, so no standard error is too small (docs/explanation/repeated.md).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from overstory.analysis.selection import Correction, IntervalKind
 
 Aggregation = Literal["total", "per-period", "cumulative"]
-"""One estimate of the whole range; one of each period alone; one of each period and those before it."""
+"""One estimate of the range; one of each period; one of each period together with all earlier ones."""
 
 AGGREGATIONS: Final[tuple[Aggregation, ...]] = get_args(Aggregation)
 
@@ -38,15 +37,15 @@ NO_REPORTS: Final = "there are no reports in this range"
 
 @dataclass(frozen=True)
 class EstimateOptions:
-    """How counts are read.
+    """Options of an estimate.
 
     Attributes
     ----------
     reports_per_device
-        In the whole range, by one device; None: as many as there are periods with reports. A cumulative reading takes
-        it for every stretch so far, up to the stretch's number of periods.
+        Reports of one device in the range; None: the number of periods with reports. Cumulative estimates use it for
+        each part of the range, but at most the part's number of periods.
     candidates
-        Strings to look for instead of the metric's own list; where counts are by cohort or seed.
+        Strings to estimate instead of the metric's own list; only where counts are by cohort or seed.
     alpha, correction
         What counts as detected: see `Estimate.detected`.
     method, complete
@@ -54,8 +53,8 @@ class EstimateOptions:
     steps
         The names of post-processing steps, in order; see `overstory.postprocess`.
     interval_kind
-        What intervals are for (see `Estimate`). None: the population where periods stand side by side, and are compared
-        therefore; these reports where one estimate of the whole range is asked for.
+        What intervals describe (see `Estimate`). None: the population for estimates by period and cumulative ones,
+        which are compared; these reports for a total.
     """
 
     reports_per_device: float | None = None
@@ -68,21 +67,21 @@ class EstimateOptions:
     interval_kind: IntervalKind | None = None
 
     def kind_of_intervals(self, reading: Aggregation) -> IntervalKind:
-        """Return the kind that was chosen, or that suits the reading."""
-        suits: IntervalKind = "reports" if reading == "total" else "population"
-        return suits if self.interval_kind is None else self.interval_kind
+        """Return the chosen kind, or the default for this aggregation."""
+        default: IntervalKind = "reports" if reading == "total" else "population"
+        return default if self.interval_kind is None else self.interval_kind
 
 
 @dataclass(frozen=True, eq=False)
 class PeriodEstimate:
-    """One estimate: of the periods `first` to `last`.
+    """The estimate of the periods `first` to `last`.
 
     Attributes
     ----------
     first, last
         The numbers of the first and the last period, both included.
     reports_per_device
-        How many of the reports one device sent, as assumed for the standard errors.
+        Reports of one device, as assumed for the standard errors.
     estimate
         The estimate, by the metric's labels or candidates.
     """
@@ -95,16 +94,16 @@ class PeriodEstimate:
 
 @dataclass(frozen=True, eq=False)
 class EstimateSeries:
-    """Estimates of a metric over a stretch of time; `parts` is empty where there are no reports.
+    """Estimates of a metric over a range of periods; `parts` is empty when there are no reports.
 
     Attributes
     ----------
     counted
         The support counts that the estimates are of.
     kind
-        What `parts` are: one total, one for each period, or cumulative.
+        What `parts` are: one total, one for each period, or cumulative ones.
     options
-        How the counts were read; its `interval_kind` is filled in.
+        The options, with `interval_kind` filled in.
     parts
         The estimates, in the order of their periods.
     notes
@@ -119,16 +118,16 @@ class EstimateSeries:
 
     @property
     def metric(self) -> Metric:
-        """Whose estimates."""
+        """The metric."""
         return self.counted.metric
 
     @property
     def interval_kind(self) -> IntervalKind:
-        """What the intervals of all parts are for."""
+        """What the intervals of all parts describe."""
         return self.options.kind_of_intervals(self.kind)
 
     def summary(self) -> dict[str, Any]:
-        """Return what is known about the reading as a whole, ready for JSON."""
+        """Return the facts that all parts have in common, as JSON values."""
         built = self.metric.mechanism
         return {
             "metric": self.metric.id,
@@ -148,7 +147,7 @@ class EstimateSeries:
         }
 
     def to_json(self, limit: int | None = None) -> dict[str, Any]:
-        """Return the summary and, under ``readings``, each estimate with its range; at most `limit` values of each."""
+        """Return the summary and, under ``readings``, each part with its range and at most `limit` values."""
         return {**self.summary(), "readings": [self._part_json(part, limit) for part in self.parts]}
 
     def _part_json(self, part: PeriodEstimate, limit: int | None) -> dict[str, Any]:
@@ -181,14 +180,14 @@ def read_estimates(
     counted
         Support counts, from `read_store` or `read_remote`.
     kind
-        See `Aggregation`. In one period a device reports once, so ``per-period`` supposes nothing about devices.
+        See `Aggregation`. In one period a device reports once, so ``per-period`` assumes nothing about devices.
     options
-        How the counts are read; None: the defaults of `EstimateOptions`.
+        The options; None: the defaults of `EstimateOptions`.
 
     Raises
     ------
     ParameterError
-        When a choice does not fit the metric, or candidates are needed and there are none.
+        When an option does not fit the metric, or candidates are needed and there are none.
 
     Examples
     --------
@@ -291,8 +290,8 @@ def _notes(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -
         )
     elif several and kind == "cumulative":
         yield (
-            f"each stretch so far is read with {options.reports_per_device:g} reports per device, or one a period where"
-            " that is less: an early stretch may have had more of them, and its standard errors are then too small"
+            f"each part assumes {options.reports_per_device:g} reports per device, or one per period if that is less: "
+            "devices may have sent more in an early part, and its standard errors are then too small"
         )
     for other in counted.others:
         yield (

@@ -1,4 +1,4 @@
-"""``overstory doctor``: what is wrong, or soon will be, with a collector and what it needs."""
+"""``overstory doctor``: what is wrong with a collector, or will soon be."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from overstory.collector.checkup import Finding
 
 MORE = """\
-One line for each thing that was looked at: ok, warning or error, and what to do. What is looked at follows from what is
-given; settings of `overstory serve` are read from its file and its environment as well. Nothing is changed.
+Prints one line for each check: ok, warning or error, and what to do. The options decide what is checked; the settings
+of `overstory serve` are also read from its file and its environment. Nothing is changed.
 The exit status is 1 when there is an error."""
 
 EXAMPLE = "overstory doctor --registry metrics.toml --store reports.db --url https://collector.example.org"
@@ -26,27 +26,28 @@ EXAMPLE = "overstory doctor --registry metrics.toml --store reports.db --url htt
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
-    parser = add_command(commands, "doctor", "say what is wrong with a collector", more=MORE, example=EXAMPLE)
-    parser.add_argument("--registry", metavar="FILE", help="the metrics that are collected")
+    parser = add_command(commands, "doctor", "check a collector and its settings", more=MORE, example=EXAMPLE)
+    parser.add_argument("--registry", metavar="FILE", help="registry of the collected metrics")
     parser.add_argument("--store", metavar="URL", help="a file, sqlite:///FILE, or postgresql://...")
-    parser.add_argument("--url", metavar="URL", help="a collector that runs")
-    parser.add_argument("--config", metavar="FILE", help="the settings of `overstory serve`")
+    parser.add_argument("--url", metavar="URL", help="address of a running collector")
+    parser.add_argument("--config", metavar="FILE", help="TOML file with the settings of `overstory serve`")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     findings = list(_findings(args))
-    errors = sum(one.level == "error" for one in findings)
-    warnings = sum(one.level == "warning" for one in findings)
+    errors = sum(finding.level == "error" for finding in findings)
+    warnings = sum(finding.level == "warning" for finding in findings)
     if args.json:
         from dataclasses import asdict
 
-        checks = [asdict(one) for one in findings]
+        checks = [asdict(finding) for finding in findings]
         print(json.dumps({"checks": checks, "errors": errors, "warnings": warnings}, indent=2))
     else:
-        for one in findings:
-            print(f"{one.level:8} {one.check}: {one.detail}" + (f". To do: {one.do}" if one.do else ""))
+        for finding in findings:
+            advice = f". To do: {finding.do}" if finding.do else ""
+            print(f"{finding.level:8} {finding.check}: {finding.detail}{advice}")
         print(f"{errors} errors, {warnings} warnings")
     return 1 if errors else 0
 
@@ -83,7 +84,7 @@ def _findings(args: argparse.Namespace) -> Iterator[Finding]:
         try:
             registry = load_registry(settings.registry)
         except (OverstoryError, OSError) as error:
-            yield Finding("registry", "error", str(error), "overstory metrics lint FILE lists every fault")
+            yield Finding("registry", "error", str(error), "overstory metrics lint FILE lists all errors")
         else:
             yield from check_registry(registry, now)
     if settings.store:

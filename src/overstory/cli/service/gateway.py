@@ -1,4 +1,4 @@
-"""``overstory gateway``: a meter's readings in, one randomized report a period out."""
+"""``overstory gateway``: reports a meter's readings, one randomized report per period."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from overstory.gateway.sinks import Sink
 
 MORE = """\
-Readings are lines of a time and a value. Each period of the metric that is over is reported once, and never again: the
-state remembers, through restarts and crashes. One state folder is one device. Where a file is read its own times are
-the clock, so a year passes in seconds; a stream (-) is followed as time passes."""
+Readings are lines with a time and a value. Each period of the metric is reported once, after its end: the state folder
+remembers this through restarts and crashes. One state folder is one device. For a file, the times in it are the clock,
+so that a year takes seconds; a stream (-) is followed in real time."""
 
 
 def add_parser(commands: Any) -> None:
@@ -30,53 +30,69 @@ def add_parser(commands: Any) -> None:
     parser = add_command(
         commands,
         "gateway",
-        "report a meter's readings, once a period",
+        "report a meter's readings once per period",
         more=MORE,
         example="overstory gateway --metric energy --registry metrics.toml --readings - --server https://collector.test",
     )
-    parser.add_argument("--metric", required=True, metavar="ID", help="which metric of the registry")
+    parser.add_argument("--metric", required=True, metavar="ID", help="a metric of the registry")
     parser.add_argument("--registry", required=True, metavar="FILE", help="the metric registry")
     _add_readings(parser)
     _add_periods(parser)
     device = parser.add_argument_group("the device and where its reports go")
     device.add_argument("--state", metavar="DIR", help="the device's state (default: the platform's folder)")
     device.add_argument(
-        "--agree", choices=("on", "local"), help="consent to this registry's metrics; local: nothing ever leaves"
+        "--agree", choices=("on", "local"), help="consent to this registry's metrics; local: nothing is sent"
     )
-    device.add_argument("--server", metavar="URL", help="the collector")
-    device.add_argument("--token", help="its write token (default: the environment's OVERSTORY_WRITE_TOKEN)")
-    device.add_argument("--output", metavar="FILE", help="write the uploads here instead of sending them")
-    device.add_argument("--spread", type=float, metavar="SECONDS", help="the longest random delay before sending")
+    device.add_argument("--server", metavar="URL", help="address of the collector")
+    device.add_argument(
+        "--token", help="write token of the collector (default: OVERSTORY_WRITE_TOKEN in the environment)"
+    )
+    device.add_argument("--output", metavar="FILE", help="write the uploads to this file instead of sending them")
+    device.add_argument("--spread", type=float, metavar="SECONDS", help="longest random delay before sending")
     add_reporting(parser)
 
 
 def _add_readings(parser: argparse.ArgumentParser) -> None:
     readings = parser.add_argument_group("readings")
-    readings.add_argument("--readings", required=True, metavar="FILE", help="the file, or - for the standard input")
-    readings.add_argument("--format", choices=("csv", "jsonl"), help="default: by the file's name, else csv")
-    readings.add_argument("--time-column", default="time", metavar="NAME", help="a name, or a number from 1")
-    readings.add_argument("--value-column", default="value", metavar="NAME", help="a name, or a number from 1")
-    readings.add_argument("--timezone", default="UTC", metavar="ZONE", help="of times without an offset (default: UTC)")
-    readings.add_argument("--strict", action="store_true", help="end at the first bad line, instead of counting it")
+    readings.add_argument("--readings", required=True, metavar="FILE", help="file of readings; -: standard input")
+    readings.add_argument("--format", choices=("csv", "jsonl"), help="default: from the file's name, else csv")
+    readings.add_argument(
+        "--time-column", default="time", metavar="NAME", help="column of times: a name, or a number from 1"
+    )
+    readings.add_argument(
+        "--value-column", default="value", metavar="NAME", help="column of values: a name, or a number from 1"
+    )
+    readings.add_argument(
+        "--timezone", default="UTC", metavar="ZONE", help="time zone of times without an offset (default: UTC)"
+    )
+    readings.add_argument("--strict", action="store_true", help="stop at the first bad line instead of counting it")
 
 
 def _add_periods(parser: argparse.ArgumentParser) -> None:
     periods = parser.add_argument_group("periods")
     periods.add_argument(
-        "--pick", choices=("last", "mean", "sum"), default="last", help="of several readings in one (default: last)"
+        "--pick",
+        choices=("last", "mean", "sum"),
+        default="last",
+        help="value of a period with several readings (default: last)",
     )
     periods.add_argument(
-        "--missing", choices=("skip", "repeat", "zero"), default="skip", help="of one without any (default: skip)"
+        "--missing",
+        choices=("skip", "repeat", "zero"),
+        default="skip",
+        help="value of a period without readings (default: skip)",
     )
     periods.add_argument(
-        "--clock", choices=("real", "readings"), help="default: real for a stream, readings for a file"
+        "--clock",
+        choices=("real", "readings"),
+        help="clock that ends periods (default: real for a stream, readings for a file)",
     )
     periods.add_argument(
         "--wait",
         type=float,
         default=60.0,
         metavar="SECONDS",
-        help="after it, for a stream's late readings (default: 60)",
+        help="how long a stream waits for late readings after a period (default: 60)",
     )
 
 
@@ -89,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
     from overstory.protocol.metrics import load_registry
 
     if args.server and args.output:
-        raise ParameterError("--server and --output are two places for the reports: give one")
+        raise ParameterError("--server and --output exclude each other: give one")
     wait = seconds("--wait", args.wait, 0.0, WEEK)
     streamed = args.readings == "-"
     settings = Settings(
@@ -111,7 +127,7 @@ def run(args: argparse.Namespace) -> int:
         outcome = {"lines": lines.to_json(), **gateway.summary()}
     for bad in lines.shown[:5]:
         print(f"overstory: {bad.error(lines.source)}", file=sys.stderr)
-    tell(args, outcome, "\n".join(words(outcome)))
+    tell(args, outcome, "\n".join(outcome_lines(outcome)))
     return 0
 
 
@@ -149,8 +165,8 @@ def _sink(args: argparse.Namespace, opened: ExitStack) -> Sink | None:
     return None
 
 
-def words(outcome: dict[str, Any]) -> list[str]:
-    """Return what became of everything, in sentences."""
+def outcome_lines(outcome: dict[str, Any]) -> list[str]:
+    """Return the outcome in sentences."""
     from overstory.privacy.text import plural
 
     lines, seen, spent = outcome["lines"], outcome["readings"], outcome["privacy"]
@@ -169,11 +185,11 @@ def words(outcome: dict[str, Any]) -> list[str]:
     window = ""
     if spent["window"] is not None:
         window = f", {_epsilon(spent['epsilon_window'])} for any {spent['window']} reports in a row"
-    total = f"{_epsilon(spent['epsilon_any'])} for all {spent['reports']:,} so far, whatever they were"
+    total = f"{_epsilon(spent['epsilon_any'])} for all {spent['reports']:,} so far, for any values"
     if spent["epsilon_at_delta"] != spent["epsilon_any"]:
         total += f" ({_epsilon(spent['epsilon_at_delta'])} at delta {spent['delta']:g})"
     if spent["epsilon_total"] != spent["epsilon_any"]:
-        total += f", {_epsilon(spent['epsilon_total'])} between histories that change alike"
+        total += f", {_epsilon(spent['epsilon_total'])} for histories that change at the same times"
     return [readings, reports, f"privacy: epsilon {_epsilon(spent['epsilon_report'])} for one report{window}, {total}"]
 
 

@@ -18,54 +18,57 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics import MetricRegistry
 
 MORE = """\
-Takes reports over HTTP, acknowledges them once they are committed, and answers questions about them. A store that does
-not exist is made. Devices need a write token unless --open-writes is given; counts and estimates need an admin token
-(`overstory store tokens add`). No address, user agent or time of a request is stored or logged.
+The collector takes reports over HTTP, acknowledges them after they are committed, and returns counts and estimates. It
+creates the store if it does not exist. Devices need a write token unless --open-writes is given; counts and estimates
+need an admin token (`overstory store tokens add`). No address, user agent or time of a request is stored or logged.
 
 Every option can be set by an environment variable (OVERSTORY_STORE for --store) or by the TOML file that --config or
-OVERSTORY_CONFIG names (store = "reports.db"). The command line goes before the environment, the environment before the
-file. Give a store's URL with a password in one of the latter two: everybody on a machine can see command lines.
+OVERSTORY_CONFIG names (store = "reports.db"). The command line overrides the environment, which overrides the file. Put
+a store's URL with a password in the environment or the file: everybody on a machine can see command lines.
 
-SIGTERM and SIGINT end it after everything queued is committed. SIGHUP reads the registry, the certificate and the
-tokens again. One process serves a SQLite file; several share a PostgreSQL store."""
+SIGTERM and SIGINT end the collector after everything in its queue is committed. SIGHUP makes it read the registry, the
+certificate and the tokens again. One process can serve a SQLite file; several can share a PostgreSQL store."""
 
 EXAMPLE = "overstory serve --registry metrics.toml --store reports.db --port 8000"
 
 SETTINGS: Final = (
-    Setting("registry", str, None, "the metrics that are collected", "FILE"),
-    Setting("store", str, None, "a file, sqlite:///FILE, or postgresql://...", "URL"),
+    Setting("registry", str, None, "the metric registry", "FILE"),
+    Setting("store", str, None, "the store: a file, sqlite:///FILE, or postgresql://...", "URL"),
     Setting("host", str, "127.0.0.1", "address to listen on (default: 127.0.0.1)", "H"),
-    Setting("port", int, 8000, "0: any that is free (default: 8000)", "P"),
+    Setting("port", int, 8000, "port; 0: any free port (default: 8000)", "P"),
     Setting("open-writes", bool, default=False, help="take reports without a token (default: no)"),
     Setting(
-        "allow-weaker", bool, default=False, help="collect with less privacy than the stored reports were promised"
+        "allow-weaker",
+        bool,
+        default=False,
+        help="collect although the registry promises less privacy than the stored reports were promised",
     ),
     Setting("tls-certificate", Path, None, "serve HTTPS: certificate chain, PEM", "FILE"),
-    Setting("tls-key", Path, None, "its private key, PEM", "FILE"),
-    Setting("compact-every", float, 10.0, "seconds between compactions; 0: never (10)", "S"),
+    Setting("tls-key", Path, None, "private key of the certificate, PEM", "FILE"),
+    Setting("compact-every", float, 10.0, "seconds between compactions; 0: never (default: 10)", "S"),
     Setting(
         "compact-within",
         float,
         300.0,
-        "seconds that a few reports may wait for others before a large chunk is written again; 0: at once (300)",
+        "seconds that a few reports may wait before a large chunk is written again for them; 0: none (default: 300)",
         "S",
     ),
-    Setting("queue-reports", int, 1_000_000, "reports that may wait (default: 1000000)", "N"),
-    Setting("grace", float, 1.0, "seconds of refusing posts before it stops (default: 1)", "S"),
-    Setting("log-format", str, "text", "lines of the log, on standard error (default: text)", choices=("text", "json")),
+    Setting("queue-reports", int, 1_000_000, "reports that may wait for their commit (default: 1000000)", "N"),
+    Setting("grace", float, 1.0, "seconds of refusing reports before it stops listening (default: 1)", "S"),
+    Setting("log-format", str, "text", "form of the log on standard error (default: text)", choices=("text", "json")),
 )
 
 
 def add_parser(commands: Any) -> None:
     """Add the command."""
     parser = add_command(commands, "serve", "collect reports over HTTP", more=MORE, example=EXAMPLE)
-    parser.add_argument("--config", metavar="FILE", help="a TOML file with these settings")
+    parser.add_argument("--config", metavar="FILE", help="TOML file with these settings")
     for setting in SETTINGS:
         setting.add_to(parser)
 
 
 def check_settings(args: argparse.Namespace) -> None:
-    """Fill in what the environment and the file say, and see that the settings go together."""
+    """Fill in the settings of the environment and the file, and check that they fit together."""
     from overstory.protocol.errors import ParameterError
 
     fill_in(args, SETTINGS, os.environ)
@@ -85,10 +88,10 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     from overstory.protocol.metrics import load_registry
 
-    shown_to_all = _has_password(args.store)
+    password_visible = _has_password(args.store)
     check_settings(args)
     if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can be obeyed: what it asks for is under way
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can be handled: the files are read now anyway
     from overstory.collector.http.listening import Listening
     from overstory.collector.log import LOG, begin_log
     from overstory.collector.promises import check_promises
@@ -99,10 +102,13 @@ def run(args: argparse.Namespace) -> int:
     begin_log(args.log_format)
     listening = Listening(args.host, args.port, args.tls_certificate, args.tls_key, args.grace)
     if listening.exposed:
-        LOG.warning("%s is not this machine alone, and there is no TLS: tokens cross the network readable", args.host)
-    if shown_to_all:
         LOG.warning(
-            "the password in --store can be seen in the list of processes: set %sSTORE, or store in the --config file",
+            "%s can be reached from other machines, and there is no TLS: tokens cross the network unencrypted",
+            args.host,
+        )
+    if password_visible:
+        LOG.warning(
+            "the password in --store is visible in the list of processes: use %sSTORE, or store in the --config file",
             PREFIX,
         )
 
@@ -127,7 +133,7 @@ def run(args: argparse.Namespace) -> int:
 def _has_password(url: str | None) -> bool:
     try:
         return bool(url and urlsplit(url).password)
-    except ValueError:  # no URL: opening the store says so
+    except ValueError:  # not a URL: opening the store reports it
         return False
 
 
@@ -139,10 +145,10 @@ def _open(url: str, registry: MetricRegistry) -> Store:
     try:
         store = open_store(url)
     except MissingStoreError:
-        log_event("there is no store yet: making one")
+        log_event("there is no store yet: creating it")
         store = open_store(url, create=True)
     try:
-        store.serve_alone()  # before anything is written: another collector's registry stays the store's
+        store.serve_alone()  # before anything is written to another collector's store
         store.remember(registry)
     except BaseException:
         store.close()

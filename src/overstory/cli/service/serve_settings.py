@@ -1,4 +1,4 @@
-"""The settings of ``overstory serve``: of the command line, else the environment, else a file, else the defaults."""
+"""The settings of ``overstory serve``: from the command line, else the environment, else a file, else the defaults."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ class Setting(NamedTuple):
     Attributes
     ----------
     help, metavar, choices
-        For the command line.
+        Help, placeholder and choices of the command line.
     """
 
-    name: str  # as on the command line, without the dashes in front; in a file `-` may be `_`
+    name: str  # as on the command line, without the leading dashes; in a file, `_` may replace `-`
     kind: Any  # str, int, float, bool or Path
-    default: Any  # none where there is none
+    default: Any  # None: no default
     help: str
     metavar: str | None = None
     choices: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
-        """Its attribute of the parsed arguments."""
+        """The name of the parsed argument."""
         return self.name.replace("-", "_")
 
     @property
     def variable(self) -> str:
-        """Its environment variable."""
+        """The environment variable."""
         return PREFIX + self.key.upper()
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
-        """Add the option; None stands for one that was not given."""
+        """Add the option; its value is None when it is not given."""
         option: dict[str, Any] = {"help": self.help, "default": None}
         if self.kind is bool:
             option["action"] = argparse.BooleanOptionalAction
@@ -91,7 +91,7 @@ class Setting(NamedTuple):
 
 
 def _wanted(kind: type) -> str:
-    return {bool: "true or false", int: "a whole number", float: "a number"}.get(kind, "a text")
+    return {bool: "true or false", int: "a whole number", float: "a number"}.get(kind, "text")
 
 
 def fill_in(args: argparse.Namespace, settings: tuple[Setting, ...], environ: Mapping[str, str]) -> None:
@@ -103,7 +103,9 @@ def fill_in(args: argparse.Namespace, settings: tuple[Setting, ...], environ: Ma
         if getattr(args, setting.key) is not None:
             continue
         text = environ.get(setting.variable)
-        if text and not text.startswith("tcp://"):  # Kubernetes' own OVERSTORY_PORT, of a service called overstory
+        if text and not text.startswith(
+            "tcp://"
+        ):  # OVERSTORY_PORT as Kubernetes sets it for a service called overstory
             value = setting.from_text(text)
         else:
             value = table.get(setting.key, setting.default)
@@ -116,35 +118,35 @@ def _read(path: str, settings: tuple[Setting, ...]) -> dict[str, Any]:
     try:
         parsed = tomllib.loads(Path(path).read_text("utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FormatError(f"this is no TOML: {error}", source=path) from None
+        raise FormatError(f"this is not TOML: {error}", source=path) from None
     by_key = {setting.key: setting for setting in settings}
     table: dict[str, Any] = {}
     for name, value in parsed.items():
         key = name.replace("-", "_")
         if key not in by_key:
-            raise FormatError(f"there is no such setting; {_near(key, by_key)}", source=path, field=name)
+            raise FormatError(f"there is no such setting; {_suggest(key, by_key)}", source=path, field=name)
         if key in table:
             raise FormatError("it is given twice, with - and with _", source=path, field=name)
         table[key] = by_key[key].from_toml(value, path)
     return table
 
 
-def _near(key: str, known: Mapping[str, Setting]) -> str:
+def _suggest(key: str, settings: Mapping[str, Setting]) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(key, known, n=1)
-    return f"did you mean {near[0]}?" if near else f"the settings are {', '.join(known)}"
+    near = get_close_matches(key, settings, n=1)
+    return f"did you mean {near[0]}?" if near else f"the settings are {', '.join(settings)}"
 
 
 def _check_variables(settings: tuple[Setting, ...], environ: Mapping[str, str]) -> None:
-    """See that no variable is a setting's but for a slip; those of other programs are nobody's business here."""
-    known = {setting.key.upper() for setting in settings} | {"CONFIG"}
+    """Refuse a variable that looks like a misspelled setting; variables of other programs are ignored."""
+    names = {setting.key.upper() for setting in settings} | {"CONFIG"}
     for variable in environ:
         name = variable.removeprefix(PREFIX)
-        if variable == name or name in known | OTHERS:
+        if variable == name or name in names | OTHERS:
             continue
         from difflib import get_close_matches
 
-        near = get_close_matches(name, known, n=1, cutoff=0.75)
+        near = get_close_matches(name, names, n=1, cutoff=0.75)
         if near:
             raise ParameterError(f"{variable}: there is no such setting; did you mean {PREFIX}{near[0]}?")

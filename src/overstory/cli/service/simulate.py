@@ -1,4 +1,4 @@
-"""``overstory simulate``: a fleet of simulated devices that reports a registry's metrics to a collector."""
+"""``overstory simulate``: simulated devices report a registry's metrics to a collector."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from overstory.trial.fleet.holders import Holders, ValueDistribution
 
 MORE = """\
-Each device has a secret, a state and an outbox of its own, and randomizes as a real one does. Its clock is simulated,
-its state is in memory, and it sends without a delay; nothing else is left out. Reports are of the last T periods, the
-current one included. Give a collector's --url, or a --store: then a collector runs on it as long as this takes."""
+Each device has its own secret, state and outbox, and randomizes like a real one. Only three things differ: its clock is
+simulated, its state is in memory, and it sends without a delay. Reports are for the last T periods, the current one
+included. Give the --url of a collector, or a --store: a collector then runs on it until the command ends."""
 
 EXAMPLE = """\
 overstory simulate --registry metrics.toml --devices 10000 --store trial.db --truth truth.csv
@@ -39,40 +39,47 @@ overstory simulate --registry metrics.toml --devices 10000 --store trial.db --tr
 def add_parser(commands: Any) -> None:
     """Add the command."""
     parser = add_command(
-        commands, "simulate", "a trial without people: simulated devices report", more=MORE, example=EXAMPLE
+        commands, "simulate", "let simulated devices report to a collector", more=MORE, example=EXAMPLE
     )
     parser.add_argument("--registry", required=True, metavar="FILE", help="the metric registry")
-    parser.add_argument("--devices", type=int, required=True, metavar="N", help="how many devices")
-    parser.add_argument("--periods", type=int, default=1, metavar="T", help="how often each reports (default: 1)")
+    parser.add_argument("--devices", type=int, required=True, metavar="N", help="number of devices")
+    parser.add_argument(
+        "--periods", type=int, default=1, metavar="T", help="number of periods that each device reports (default: 1)"
+    )
     parser.add_argument(
         "--metric", action="append", metavar="ID", help="only this metric; may be repeated (default: all)"
     )
     where = parser.add_argument_group("where reports go")
-    where.add_argument("--url", metavar="URL", help="a running collector")
-    where.add_argument("--token", help="its write token (default: the environment's OVERSTORY_WRITE_TOKEN)")
-    where.add_argument("--store", metavar="STORE", help="a store; a collector is started on it, and ended")
+    where.add_argument("--url", metavar="URL", help="address of a running collector")
+    where.add_argument(
+        "--token", help="write token of the collector (default: OVERSTORY_WRITE_TOKEN in the environment)"
+    )
+    where.add_argument("--store", metavar="STORE", help="a store; a collector runs on it until the command ends")
     held = parser.add_argument_group("what devices hold")
     held.add_argument(
         "--population",
         choices=("uniform", "zipf"),
         default="zipf",
-        help="zipf: the n-th value 1/n as often as the first",
+        help="distribution of values; zipf: the n-th value is 1/n as frequent as the first (default: zipf)",
     )
-    held.add_argument("--candidates", metavar="FILE", help="of a metric of strings: the values, one a line")
+    held.add_argument("--candidates", metavar="FILE", help="values of a metric of strings, one per line")
     held.add_argument("--data", metavar="FILE", help="draw the values from a column of a CSV or Parquet file")
-    held.add_argument("--column", metavar="C", help="the column")
+    held.add_argument("--column", metavar="C", help="column of the values")
     add_form(parser)
     held.add_argument(
         "--change",
         type=float,
         default=0.0,
         metavar="SHARE",
-        help="of devices draw another value each period (default: 0)",
+        help="share of devices that draw another value each period (default: 0)",
     )
     held.add_argument(
-        "--seed", type=int, metavar="S", help="the same devices and values; a collector counts their reports once"
+        "--seed",
+        type=int,
+        metavar="S",
+        help="seed: the same devices and values again; a collector counts their reports once",
     )
-    parser.add_argument("--truth", metavar="FILE", help="write what the devices really held, as CSV")
+    parser.add_argument("--truth", metavar="FILE", help="write the devices' true values to this file, as CSV")
     add_reporting(parser)
 
 
@@ -95,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
         _write_truth(args.truth, when, holders)
     taken = time.monotonic() - begun
     if args.json:
-        outcomes = {name: one.to_json() for name, one in fleet.outcomes.items()}
+        outcomes = {name: outcome.to_json() for name, outcome in fleet.outcomes.items()}
         print(json.dumps({"devices": args.devices, "seconds": round(taken, 3), "metrics": outcomes}, indent=2))
     else:
         print("\n".join(_table(args, fleet)))
@@ -106,7 +113,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check(args: argparse.Namespace, most: int) -> None:
     if (args.url is None) == (args.store is None):
-        raise ParameterError("give --url URL of a running collector, or --store FILE to start one on: one of them")
+        raise ParameterError("give either --url URL of a running collector, or --store FILE to start one on")
     if not 1 <= args.devices <= most:
         raise ParameterError(f"--devices {args.devices}: give a whole number from 1 to {most:,}")
     if (args.data is None) != (args.column is None):
@@ -158,7 +165,7 @@ def _fleet(args: argparse.Namespace, registry: MetricRegistry, url: str) -> Flee
 
 @contextmanager
 def _address(args: argparse.Namespace) -> Iterator[str]:
-    """Give the collector's address; with --store, start one for as long as it is needed."""
+    """Give the collector's address; with --store, run one meanwhile."""
     if args.url is not None:
         yield args.url
         return
@@ -179,7 +186,7 @@ def _address(args: argparse.Namespace) -> Iterator[str]:
 
 @contextmanager
 def _progress(args: argparse.Namespace, total: int) -> Iterator[Callable[[int], object] | None]:
-    """Show on the error stream how many reports are done, if it is a terminal."""
+    """Show the number of finished reports on the error stream, if it is a terminal."""
     if args.quiet or not sys.stderr.isatty():
         yield None
         return
@@ -215,11 +222,11 @@ def _table(args: argparse.Namespace, fleet: Fleet) -> list[str]:
 
     rows: list[tuple[str, ...]] = [("metric", "devices", "reports", "accepted", "refused")]
     reasons: Counter[str] = Counter()
-    for name, one in fleet.outcomes.items():
-        numbers = (args.devices, one.made, one.accepted, one.dropped.total())
+    for name, outcome in fleet.outcomes.items():
+        numbers = (args.devices, outcome.made, outcome.accepted, outcome.dropped.total())
         rows.append((name, *(f"{number:,}" for number in numbers)))
-        reasons.update({f"refused, {reason}": number for reason, number in one.dropped.items()})
-        reasons.update({f"not made, {reason}": number for reason, number in one.not_made.items()})
+        reasons.update({f"refused, {reason}": number for reason, number in outcome.dropped.items()})
+        reasons.update({f"not made, {reason}": number for reason, number in outcome.not_made.items()})
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [
         f"{row[0]:<{widths[0]}}  "
@@ -230,10 +237,10 @@ def _table(args: argparse.Namespace, fleet: Fleet) -> list[str]:
 
 
 def _closing(args: argparse.Namespace, metrics: Sequence[Metric], taken: float) -> list[str]:
-    lines = [f"{taken:.1f} s" + (f"; the truth is in {printable(args.truth)}" if args.truth else "")]
+    lines = [f"{taken:.1f} s" + (f"; the true values are in {printable(args.truth)}" if args.truth else "")]
     where = ["--url", args.url] if args.store is None else ["--store", args.store]
     for metric in metrics:
-        words = ["overstory", "decode", *where, "--registry", args.registry, "--metric", metric.id]
-        words += ["--candidates", args.candidates] if args.candidates and not metric.labels else []
-        lines.append(printable(shlex.join(words)))
+        command = ["overstory", "decode", *where, "--registry", args.registry, "--metric", metric.id]
+        command += ["--candidates", args.candidates] if args.candidates and not metric.labels else []
+        lines.append(printable(shlex.join(command)))
     return lines

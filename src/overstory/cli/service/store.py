@@ -1,6 +1,6 @@
-"""``overstory store``: make, keep up, back up and read the collector's database.
+"""``overstory store``: create, maintain, back up and read the collector's database.
 
-``overstory store tokens``: who may write, and who may read.
+``overstory store tokens``: make, list and revoke tokens.
 """
 
 from __future__ import annotations
@@ -18,24 +18,29 @@ if TYPE_CHECKING:
 
 
 MORE_TOKENS: Final = """\
-A write token is built into a program that reports: whoever has the program has it, and it only keeps strangers out.
-An admin token lets its holder read counts and estimates. To rotate one, add the new one, release it, revoke the old.
-The store keeps a SHA-256 of each: a token is shown once, when it is made."""
+A write token is part of a program that sends reports: everybody who has the program has the token, which only keeps
+strangers out. An admin token lets its holder read counts and estimates. To rotate a token, add a new one, release it,
+then revoke the old one. The store has only the SHA-256 of a token: it is shown once, when it is made."""
 
 
 def add_tokens(actions: Any) -> None:
     """Add the action and its own."""
     example = "overstory store tokens add reports.db --role write --application my-app --expires 2027-11-21"
-    tokens = add_command(actions, "tokens", "who may write and who may read", more=MORE_TOKENS, example=example)
-    verbs = tokens.add_subparsers(dest="verb", metavar="ACTION", title="actions", required=True)
-    add = _add_token(verbs, "add", "make a token, and show it this once", _make, example)
-    add.add_argument("--role", required=True, choices=("write", "admin"), help="send reports, or read counts")
-    add.add_argument("--application", required=True, metavar="NAME", help="whose it is")
-    add.add_argument("--expires", metavar="DATE", help="the first day, in UTC, on which it is refused (default: never)")
-    _add_token(verbs, "list", "what is known of all tokens", _list, "overstory store tokens list reports.db --json")
-    revoke = _add_token(
-        verbs, "revoke", "refuse a token from now on", _revoke, "overstory store tokens revoke reports.db 5f3a9c01"
+    tokens = add_command(
+        actions, "tokens", "make, list and revoke tokens for writing and reading", more=MORE_TOKENS, example=example
     )
+    verbs = tokens.add_subparsers(dest="verb", metavar="ACTION", title="actions", required=True)
+    add = _add_token(verbs, "add", "make a token and show it once", _make, example)
+    add.add_argument(
+        "--role",
+        required=True,
+        choices=("write", "admin"),
+        help="write: send reports; admin: read counts and estimates",
+    )
+    add.add_argument("--application", required=True, metavar="NAME", help="name of the application that uses it")
+    add.add_argument("--expires", metavar="DATE", help="first day, in UTC, on which it is refused (default: never)")
+    _add_token(verbs, "list", "list all tokens", _list, "overstory store tokens list reports.db --json")
+    revoke = _add_token(verbs, "revoke", "revoke a token", _revoke, "overstory store tokens revoke reports.db 5f3a9c01")
     revoke.add_argument("id", metavar="ID", help="the token's id, as `list` shows it")
 
 
@@ -67,10 +72,10 @@ def _midnight(date: str) -> int:
         day = dt.date.fromisoformat(date)
     except ValueError:
         day = None
-    if day is None or day.isoformat() != date:  # a week, 2027-W47, is a date to Python
+    if day is None or day.isoformat() != date:  # Python also takes a week, 2027-W47, for a date
         raise ParameterError(f"--expires {date}: give a date such as 2027-11-21")
     if day <= dt.datetime.now(dt.UTC).date():
-        raise ParameterError(f"--expires {date}: the token would be refused from the start; give a day that is to come")
+        raise ParameterError(f"--expires {date}: the token would be refused at once; give a later day")
     return int(dt.datetime.combine(day, dt.time(), dt.UTC).timestamp())
 
 
@@ -78,13 +83,13 @@ def _list(args: argparse.Namespace) -> int:
     from overstory.collector.store import open_store
 
     with open_store(args.url) as store:
-        tokens = [_described(token) for token in store.tokens()]
-    lines = [f"{one['id']}  {one['role']:5}  {one['application']}  {_life(one)}" for one in tokens]
+        tokens = [_token_json(token) for token in store.tokens()]
+    lines = [f"{token['id']}  {token['role']:5}  {token['application']}  {_life(token)}" for token in tokens]
     tell(args, {"tokens": tokens}, "\n".join(lines) or "there are no tokens")
     return 0
 
 
-def _described(token: Token) -> dict[str, str | None]:
+def _token_json(token: Token) -> dict[str, str | None]:
     from overstory.collector.settings import DAY
 
     return {
@@ -115,14 +120,13 @@ def _revoke(args: argparse.Namespace) -> int:
 
     with open_store(args.url) as store:
         store.revoke_token(args.id)
-    tell(args, {"revoked": args.id}, f"token {args.id} is refused from now on")
+    tell(args, {"revoked": args.id}, f"token {args.id} is revoked")
     return 0
 
 
 MORE: Final = """\
 URL names the store: a file (reports.db, sqlite:///reports.db), or postgresql://USER:PASSWORD@HOST/DATABASE.
-A collector (`overstory serve`) compacts and retains by itself. docs/how-to/stores.md says what is stored and
-what is not."""
+A collector (`overstory serve`) compacts and retains by itself. docs/how-to/stores.md describes what is stored."""
 
 EXAMPLE: Final = """\
 overstory store create reports.db
@@ -133,14 +137,14 @@ overstory store create reports.db
 
 def add_parser(subparsers: Any) -> None:
     """Add the command and its actions."""
-    parser = add_command(subparsers, "store", "look after the collector's database", more=MORE, example=EXAMPLE)
+    parser = add_command(subparsers, "store", "maintain the collector's database", more=MORE, example=EXAMPLE)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions", required=True)
-    create = _add(actions, "create", "make a store", _create, "overstory store create reports.db")
+    create = _add(actions, "create", "create a store", _create, "overstory store create reports.db")
     _registry(create, required=False)
-    _add(actions, "migrate", "bring a store to this program's schema", _migrate, "overstory store migrate reports.db")
-    _add(actions, "summary", "what a store holds", _summary, "overstory store summary reports.db --json")
+    _add(actions, "migrate", "upgrade a store to this program's schema", _migrate, "overstory store migrate reports.db")
+    _add(actions, "summary", "show what a store contains", _summary, "overstory store summary reports.db --json")
     compact = _add(
-        actions, "compact", "count and shuffle what is in the inbox", _compact, "overstory store compact reports.db"
+        actions, "compact", "count and shuffle the reports in the inbox", _compact, "overstory store compact reports.db"
     )
     _registry(compact, required=False)
     retain = _add(
@@ -150,7 +154,7 @@ def add_parser(subparsers: Any) -> None:
     backup = _add(
         actions,
         "backup",
-        "copy a store, as of one moment, into a file that is a store",
+        "copy a store, as of one moment, into a file that opens as a store",
         _backup,
         "overstory store backup postgresql://overstory@db/reports monday.db",
     )
@@ -180,8 +184,8 @@ def _reporting(parser: argparse.ArgumentParser) -> None:
 
 
 def _registry(parser: argparse.ArgumentParser, *, required: bool) -> None:
-    known = "" if required else " (default: what the store remembers of the collector's)"
-    parser.add_argument("--registry", required=required, metavar="FILE", help=f"the metrics{known}")
+    default = "" if required else " (default: the one that the store remembers)"
+    parser.add_argument("--registry", required=required, metavar="FILE", help=f"the metric registry{default}")
 
 
 def _add_restore(actions: Any) -> None:
@@ -197,12 +201,12 @@ def _add_export(actions: Any) -> None:
     export = _add(
         actions,
         "export",
-        "write kept reports as Parquet",
+        "write stored reports as Parquet",
         _export,
         "overstory store export reports.db --registry metrics.toml --metric colour --from 2026-W40 -o colour.parquet",
     )
     _registry(export, required=True)
-    export.add_argument("--metric", required=True, metavar="ID", help="whose reports")
+    export.add_argument("--metric", required=True, metavar="ID", help="a metric of the registry")
     export.add_argument(
         "--from", dest="first", metavar="PERIOD", help="the first period, such as 2026-11-21 or 2026-W47"
     )
@@ -234,7 +238,7 @@ def _create(args: argparse.Namespace) -> int:
         database.close()
     with _opened(args) as store:
         outcome = {"url": store.url, "schema": schema, "made": before is None}
-        tell(args, outcome, f"{store.url}: {'made' if before is None else 'was there already'}, schema {schema}")
+        tell(args, outcome, f"{store.url}: {'created' if before is None else 'exists already'}, schema {schema}")
     return 0
 
 
@@ -246,8 +250,8 @@ def _migrate(args: argparse.Namespace) -> int:
         before, after = migrate(database)
     finally:
         database.close()
-    said = f"schema {after} already" if before == after else f"from schema {before} to {after}"
-    tell(args, {"url": database.url, "from": before, "to": after}, f"{database.url}: {said}")
+    change = f"schema {after} already" if before == after else f"from schema {before} to {after}"
+    tell(args, {"url": database.url, "from": before, "to": after}, f"{database.url}: {change}")
     return 0
 
 
@@ -255,11 +259,11 @@ def _summary(args: argparse.Namespace) -> int:
     with _opened(args) as store:
         summary = store.summary()
     lines = [f"{summary.url}: schema {summary.schema}, {summary.size:,} bytes, {summary.batch_ids:,} batch ids"]
-    for one in summary.metrics:
-        span = one.first if one.first == one.last else f"{one.first} .. {one.last}"
+    for metric in summary.metrics:
+        span = metric.first if metric.first == metric.last else f"{metric.first} .. {metric.last}"
         lines.append(
-            f"  {one.metric} ({one.mechanism or 'unknown mechanism'} {one.digest[:8]}), {span}: "
-            f"{one.counted:,} reports counted, {one.kept:,} of them kept, {one.waiting:,} in the inbox"
+            f"  {metric.metric} ({metric.mechanism or 'unknown mechanism'} {metric.digest[:8]}), {span}: "
+            f"{metric.counted:,} reports counted, {metric.kept:,} of them still stored, {metric.waiting:,} in the inbox"
         )
     tell(args, summary.to_json(), "\n".join(lines))
     return 0
@@ -271,9 +275,9 @@ def _compact(args: argparse.Namespace) -> int:
 
     with _opened(args) as store:
         done = store.compact(time.time())
-    lines = [f"{done.reports:,} reports counted and shuffled, {done.forgotten:,} batch ids forgotten"]
-    lines += [f"waiting: {one}" for one in done.waiting]
-    lines += [f"still in the database's files: {one}" for one in done.remains]
+    lines = [f"{done.reports:,} reports counted and shuffled, {done.forgotten:,} expired batch ids deleted"]
+    lines += [f"waiting: {reason}" for reason in done.waiting]
+    lines += [f"still in the database's files: {reason}" for reason in done.remains]
     tell(args, asdict(done), "\n".join(lines))
     return 0
 
@@ -285,7 +289,7 @@ def _retain(args: argparse.Namespace) -> int:
     with _opened(args) as store:
         done = store.retain(time.time())
     lines = [f"{done.reports:,} reports past retention deleted; their counts stay"]
-    lines += [f"still in the database's files: {one}" for one in done.remains]
+    lines += [f"still in the database's files: {reason}" for reason in done.remains]
     tell(args, asdict(done), "\n".join(lines))
     return 0
 

@@ -248,7 +248,7 @@ class BoundedConnection(HttpToolsProtocol):
             self._end(self.endpoint.fault(error, close=True))
         else:
             if self._framing_bytes > self.endpoint.limits.head_bytes:
-                self._end(error_response(431, "head", "The request's head is too large.", close=True))
+                self._end(error_response(431, "head", "The request's headers are too large.", close=True))
         return len(piece)
 
     def _ignore_upgrade(self) -> None:

@@ -23,12 +23,12 @@ from overstory.protocol.wire.upload import MEDIA_TYPE
 PLAIN: Final = frozenset(
     (b"host", b"content-type", b"content-length", b"authorization", b"connection", b"accept", b"accept-encoding")
 )
-"""A head with any other name in it is not remembered: nothing of who a sender is (an address that a proxy has added, a
+"""A head with any other name is not remembered: nothing that identifies a sender (an address that a proxy has added, a
 user agent) stays here, and nothing that changes how a request is read."""
 
 LONGEST: Final = 1024
 MOST: Final = 1024
-"""So long a head, and so many of them, are remembered."""
+"""The longest head that is remembered, in bytes, and the most heads."""
 
 _END: Final = b"\r\n\r\n"
 
@@ -43,7 +43,7 @@ class HeaderCache:
         return len(self._heads)
 
     def split(self, data: bytes) -> tuple[Head, bytes] | None:
-        """Return the head and the body of `data` when it is one whole request with a known head; else None."""
+        """Return head and body of `data` when it is one complete request with a remembered head; else None."""
         end = data.find(_END) + len(_END)
         head = self._heads.get(data[:end])
         if head is None or len(data) - end != head.length:
@@ -51,10 +51,10 @@ class HeaderCache:
         return head, data[end:]
 
     def learn(self, data: bytes, head: Head, names: Sequence[bytes]) -> None:
-        """Remember the head of a request that the parser found to be all of `data`."""
+        """Remember the head of a request that was all of `data`."""
         assert head.length is not None
         end = len(data) - head.length
-        # A parser may end a head at other bytes than these, too. Then this is no head that `split` could find.
+        # A parser may end a head at other bytes, too. `split` could not find such a head.
         if end > LONGEST or data.find(_END) + len(_END) != end or not PLAIN.issuperset(names):
             return
         if len(self._heads) >= MOST:
@@ -63,7 +63,7 @@ class HeaderCache:
 
 
 SMALL: Final = 16 * 1024
-"""A body up to here is answered without a task."""
+"""Bytes; a request with a body up to this length is answered without a task."""
 
 _STATUS: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 _TAKEN: Final = _STATUS[200] + b"".join(b"%b: %b\r\n" % line for line in ALWAYS) + b"content-length: %d\r\n%b\r\n%b"
@@ -71,7 +71,7 @@ _TAKEN: Final = _STATUS[200] + b"".join(b"%b: %b\r\n" % line for line in ALWAYS)
 
 
 class _Exchange:
-    """A post on its way: what uvicorn looks at of its own cycles, and the body."""
+    """A post between its head and its answer: the attributes of uvicorn's cycles that uvicorn reads, and the body."""
 
     __slots__ = ("body", "disconnected", "head", "keep_alive", "message_event", "refused", "response_complete")
     response_started = False
@@ -80,17 +80,17 @@ class _Exchange:
         self.head, self.refused, self.keep_alive = head, refused, keep_alive
         self.body: list[bytes] = []
         self.disconnected = self.response_complete = False
-        self.message_event = _NOBODY
+        self.message_event = _NO_EVENT
 
 
-class _Nobody:
-    """An event that nobody waits for."""
+class _NoEvent:
+    """An event without waiters."""
 
     def set(self) -> None:
-        """Tell nobody."""
+        """Do nothing."""
 
 
-_NOBODY: Final = _Nobody()
+_NO_EVENT: Final = _NoEvent()
 
 
 class _ServerHeaders:
@@ -127,7 +127,7 @@ class Connection(BoundedConnection):
         )
 
     def data_received(self, data: bytes) -> None:
-        """Take a post that begins as an earlier one did; parse anything else."""
+        """Take a post with a remembered head; parse anything else."""
         between, begun = self._at_boundary and not self._parsing_ended and self._unparsed is None, self._num_begun
         if between and self._take_repeated(data):
             return
@@ -147,7 +147,7 @@ class Connection(BoundedConnection):
         super().on_message_begin()
 
     def on_body(self, body: bytes) -> None:
-        """Gather a small post's body."""
+        """Collect the body of a small post."""
         if self._receiving is None:
             super().on_body(body)
         else:
@@ -156,16 +156,16 @@ class Connection(BoundedConnection):
             self._receiving.body.append(body)
 
     def on_message_complete(self) -> None:
-        """Judge a small post; its answer comes after the commit."""
+        """Decide about a small post; its answer comes after the commit."""
         if not self._parsing_ended and not self._upgrade_offered:
-            # Behind a connection that was to be closed the parser has a say in what may still come.
+            # After a request that asks to close the connection, the parser decides what may follow.
             self._at_boundary = self.parser.should_keep_alive()
         exchange, self._receiving = self._receiving, None
         if exchange is None:
             super().on_message_complete()
             return
         self._end_request()
-        self._judge(exchange, exchange.body[0] if len(exchange.body) == 1 else b"".join(exchange.body))
+        self._decide(exchange, exchange.body[0] if len(exchange.body) == 1 else b"".join(exchange.body))
 
     def _begin_cycle(self) -> None:
         """Take a small post; leave everything else to uvicorn."""
@@ -180,39 +180,39 @@ class Connection(BoundedConnection):
         return super()._abandon()
 
     def _take_repeated(self, data: bytes) -> bool:
-        """Take a request that arrived whole and begins as an earlier one did; say whether it was one."""
-        known = None if self._answering else self.header_cache.split(data)
-        if known is None:
+        """Take a complete request with a remembered head; return whether it was one."""
+        parts = None if self._answering else self.header_cache.split(data)
+        if parts is None:
             return False
-        head, body = known
+        head, body = parts
         self._unset_keepalive_if_required()
         self._cancel_deadline()
         self._unanswered += 1
         self.cycle = exchange = _Exchange(head, self.endpoint.admit(head), keep_alive=True)  # type: ignore[assignment]
-        self._judge(exchange, body)
+        self._decide(exchange, body)
         return True
 
     def _learn(self, data: bytes) -> None:
-        """Remember how a post began that was the whole of `data`, unless it was refused by its head."""
-        taken: Any = self.cycle
-        if isinstance(taken, _Exchange) and taken.refused is None and taken.keep_alive:
-            self.header_cache.learn(data, taken.head, [name for name, _ in self.headers])
+        """Remember the head of a post that was all of `data`, unless it was refused by its head."""
+        cycle: Any = self.cycle
+        if isinstance(cycle, _Exchange) and cycle.refused is None and cycle.keep_alive:
+            self.header_cache.learn(data, cycle.head, [name for name, _ in self.headers])
 
-    def _judge(self, exchange: _Exchange, body: bytes) -> None:
+    def _decide(self, exchange: _Exchange, body: bytes) -> None:
         answered = partial(self._answer, exchange)
         if exchange.refused is not None:
             answered(self.endpoint.refuse(exchange.refused))
             return
         try:
             decision = self.endpoint.decide(exchange.head, body)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is ours, and the report may come again
+        except Exception as error:  # noqa: BLE001 - any error is the collector's, and the report may come again
             answered(self.endpoint.fault(error))
         else:
             self.endpoint.take(decision, answered)
 
     @property
     def _answering(self) -> bool:
-        """Whether another post must wait: one answer after the other, and none to a sender that takes none."""
+        """Whether another post must wait: for an answer before it, or for a sender that does not read its answers."""
         return self.flow.write_paused or (self.cycle is not None and not self.cycle.response_complete)
 
     def _small_post(self) -> _Exchange | None:

@@ -29,7 +29,7 @@ _log: Final = logging.getLogger("overstory.collector")
 
 
 class Head(NamedTuple):
-    """What a request's headers say about its sender's right to post, and about its body."""
+    """The headers of a request that decide whether it may post, and how its body is read."""
 
     authorization: bytes = b""
     content_type: str = ""
@@ -74,7 +74,7 @@ _ON_ALL: Final = (
     (b"referrer-policy", b"no-referrer"),
 )
 ALWAYS: Final = ((b"content-type", b"application/json"), *_ON_ALL)
-"""What stands on every answer of JSON."""
+"""Headers of every answer of JSON."""
 PROBLEM: Final = "application/problem+json"
 """The media type of errors (RFC 9457)."""
 _ON_PROBLEMS: Final = ((b"content-type", PROBLEM.encode()), *_ON_ALL)
@@ -88,11 +88,11 @@ class Response(NamedTuple):
     status: int  # the HTTP status
     body: bytes  # the JSON text
     retry_after: int | None = None  # seconds, where the same request may be sent again
-    close: bool = False  # whether the connection ends with it: what the sender goes on sending is not read
+    close: bool = False  # whether the connection ends with it: further bytes of the sender are not read
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """All headers but those that say how the connection goes on."""
+        """The headers, without those about keeping the connection."""
         headers = [*(ALWAYS if self.status < 400 else _ON_PROBLEMS), (b"content-length", b"%d" % len(self.body))]
         if self.retry_after is not None:
             headers.append((b"retry-after", b"%d" % self.retry_after))
@@ -133,17 +133,17 @@ def _problem(status: int, reason: str, detail: str) -> dict[str, Any]:
 
 
 def request_timeout() -> Response:
-    """Return the answer to a request that does not arrive: it may be sent again."""
+    """Return the answer to a request that did not arrive in time: it may be sent again."""
     return error_response(408, "slow", "The request did not arrive in time: send it again.", close=True)
 
 
 def answer_to(decision: Decision, new: Sequence[bool]) -> Response:
-    """Return the answer to a decision, once what it took is committed.
+    """Return the answer to a decision, after its reports were committed.
 
     Parameters
     ----------
     new
-        For each of ``decision.received``, whether the store saw its batch for the first time.
+        For each of ``decision.received``, whether its batch is new to the store.
     """
     results = decision.results
     if len(results) == 1 and len(new) == 1 and not results[0].rejected:
@@ -176,11 +176,11 @@ def refuse_head(headers: Sequence[tuple[bytes, bytes]], url: bytes, version: str
     hosts = sum(name == b"host" for name, _ in headers)
     codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
     if hosts > 1 or (hosts == 0 and version == "1.1"):
-        return error_response(400, "http", "A request has one Host.", close=True)
+        return error_response(400, "http", "A request must have exactly one Host header.", close=True)
     if codings and codings != [b"chunked"]:
-        return error_response(501, "transfer-encoding", "Transfer-Encoding is chunked or nothing.", close=True)
+        return error_response(501, "transfer-encoding", "Transfer-Encoding must be chunked or absent.", close=True)
     if url != URL and not _has_path(url):
-        return error_response(400, "http", "The request names no page.", close=True)
+        return error_response(400, "http", "The request has no path.", close=True)
     return None
 
 
@@ -212,7 +212,7 @@ def _dumped(body: Any) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-# An overloaded collector refuses most: these bodies are made once.
+# An overloaded collector refuses most requests: these bodies are made once.
 _REFUSED: Final = {
     reason: _dumped(_problem(reason.status, reason, reason.detail) | {"results": []}) for reason in Reason
 }
@@ -222,9 +222,9 @@ Answered = Callable[[Response], None]
 
 
 class ReportEndpoint:
-    """Admits a request by its head, judges its body, and answers once what is sound is committed.
+    """Admits a request by its head, checks its body, and answers after its valid reports are committed.
 
-    Everything is called on the event loop.
+    All methods are called on the event loop.
 
     Parameters
     ----------
@@ -246,12 +246,12 @@ class ReportEndpoint:
         self.reserve = Reserve()
         self._faults = SparseLog(_log)
 
-    def judge_by(self, ingest: Ingest) -> None:
-        """Judge what arrives from now on by another registry; what was judged before is committed as it was."""
+    def use(self, ingest: Ingest) -> None:
+        """Use another registry from now on; what was decided before is committed as it was."""
         self._ingest = ingest
 
     def admit(self, head: Head) -> Reason | None:
-        """Say why a request is refused before its body is read, or None."""
+        """Return why a request is refused before its body is read, or None."""
         if self.closing:
             return Reason.CLOSING
         reason = self._tokens.refuse(head.authorization, WRITE, self._clock())
@@ -264,7 +264,7 @@ class ReportEndpoint:
         return self._no_room()
 
     def _no_room(self) -> Reason | None:
-        """Say why nothing is taken at the moment, or None."""
+        """Return why no reports are taken at the moment, or None."""
         if not self._committer.alive:
             return Reason.STORE
         if self.reserve.short:
@@ -281,17 +281,17 @@ class ReportEndpoint:
         return self._counted(refusal(reason, close=close))
 
     def fault(self, error: BaseException, *, close: bool = False) -> Response:
-        """Return the answer to a request that something of ours failed on; log and count it."""
+        """Return the answer to a request that failed because of an error in the collector; log and count it."""
         self.telemetry.faults += 1
-        self._faults.error("a request failed by a fault of ours", error, trace=True)
+        self._faults.error("a request failed because of an error in the collector", error, trace=True)
         return self.refuse(Reason.FAULT, close=close)
 
     def decide(self, head: Head, body: bytes) -> Decision:
-        """Judge a body; this alone may run in another thread."""
+        """Decide about a body; only this method may run in another thread."""
         return self._ingest.decide(body, head.content_type, self._clock(), encoding=head.encoding)
 
     def take(self, decision: Decision, answered: Answered) -> None:
-        """Have what was decided committed; `answered` is called once, at once or after the commit."""
+        """Commit what was decided; `answered` is called once, at once or after the commit."""
         self.telemetry.decided(decision)
         if decision.refused is not None:
             answered(self._counted(refusal(decision.refused, where=decision.where)))

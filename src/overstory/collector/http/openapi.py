@@ -1,4 +1,4 @@
-"""The description of POST /v1/reports, written by hand: no framework stands in front of it to write it."""
+"""The OpenAPI description: FastAPI's, and by hand that of POST /v1/reports, which no framework answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE
 
 VERSION: Final = "0.2.0"
-"""The version of the interface, not of the program: it changes when a client may notice."""
+"""The version of the HTTP interface, not of the program: it changes when clients may notice."""
 
 ERROR: Final = "Error"
 _HEX: Final = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
@@ -43,7 +43,10 @@ SCHEMAS: Final[dict[str, Any]] = {
         "additionalProperties": False,
         "required": ["batch", "metric", "period", "digest", "reports"],
         "properties": {
-            "batch": {**_HEX, "description": "16 uniform bytes; the same on every retry, and no other batch's."},
+            "batch": {
+                **_HEX,
+                "description": "16 random bytes: the same on every retry, and different for every batch.",
+            },
             "metric": {"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,63}$"},
             "period": {
                 "description": "The period's label (ISO 8601, UTC) or its number.",
@@ -71,7 +74,7 @@ SCHEMAS: Final[dict[str, Any]] = {
         "properties": {
             "batch": _HEX,
             "accepted": {"type": "integer", "minimum": 0, "description": "Reports committed by this request."},
-            "duplicate": {"type": "boolean", "description": "The batch was committed before: a success too."},
+            "duplicate": {"type": "boolean", "description": "The batch was committed before; this is a success, too."},
             "reason": {"enum": [*_CODES, None]},
             "rejected": {
                 "type": "array",
@@ -97,7 +100,7 @@ SCHEMAS: Final[dict[str, Any]] = {
             "reason": {"enum": _CODES, "description": "A code for programs."},
             "where": {
                 "type": "string",
-                "description": "What is wrong at which place of the body, where that is known.",
+                "description": "What is wrong in the body, and where, if that is known.",
             },
             "results": {"type": "array", "items": {"$ref": "#/components/schemas/Result"}},
         },
@@ -115,8 +118,9 @@ def operation() -> dict[str, Any]:
     """
     return {
         "summary": "Take reports",
-        "description": "Answered once the reports are committed. The status is 200 when at least one upload was "
-        "accepted or had been before, else that of the first reason. After 429 and 503 send the same bytes again.",
+        "description": "The answer comes after the reports are committed. The status is 200 when at least one upload "
+        "was accepted, now or before; otherwise it is the status of the first reason. After 429 and 503, send the "
+        "same bytes again.",
         "operationId": "post_reports",
         "tags": ["reports"],
         "security": [{"token": []}],
@@ -127,7 +131,7 @@ def operation() -> dict[str, Any]:
                 JSON: {"schema": {"$ref": "#/components/schemas/Uploads"}},
             },
         },
-        "responses": {"200": _response("What became of each upload.", "Results")} | _refusals(),
+        "responses": {"200": _response("The result of each upload.", "Results")} | _refusals(),
     }
 
 

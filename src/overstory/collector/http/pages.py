@@ -1,4 +1,4 @@
-"""What the collector shows the public about each metric: the registry's words, and what they cost in privacy."""
+"""The public pages: each metric as the registry describes it, with its privacy loss."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from overstory.protocol.metrics import Metric, MetricRegistry
 
 
 def public_metric(metric: Metric) -> dict[str, Any]:
-    """Return a metric as the registry lists it, with every epsilon and what they mean in plain words.
+    """Return a metric as the registry lists it, with every epsilon and its meaning in plain words.
 
     Examples
     --------
@@ -25,9 +25,9 @@ def public_metric(metric: Metric) -> dict[str, Any]:
     "One report can change anyone's guess between two v"
     """
     reports = sorted({1, metric.window or 1})
-    said = statement(metric.mechanism, reports=reports).to_json()
-    kept = ("epsilon_report", "epsilon_n", "epsilon_permanent", "change_leak", "plain_words")
-    return metric.to_json() | {"privacy": {name: said[name] for name in kept}}
+    privacy = statement(metric.mechanism, reports=reports).to_json()
+    names = ("epsilon_report", "epsilon_n", "epsilon_permanent", "change_leak", "plain_words")
+    return metric.to_json() | {"privacy": {name: privacy[name] for name in names}}
 
 
 def public_registry(registry: MetricRegistry) -> dict[str, Any]:
@@ -40,17 +40,17 @@ def public_registry(registry: MetricRegistry) -> dict[str, Any]:
 
 
 POLICY: Final = f"{render_html.POLICY}; frame-ancestors 'none'"
-"""The Content-Security-Policy of the page for people: its own style, and nothing else, from anywhere."""
+"""The Content-Security-Policy of the web page: its own style and nothing else."""
 
 
 class PublicPages:
-    """What anybody may read about a registry: as JSON, and as a page for people. Each is made when first asked for."""
+    """What anybody may read about a registry, as JSON and as a web page. Each is made at its first request."""
 
     def __init__(self, registry: MetricRegistry) -> None:
         self.registry = registry
 
     def prepare(self) -> None:
-        """Make them now, so that nobody waits for it later."""
+        """Make them now, so that no request waits for it."""
         assert self.by_id is not None
         assert self.html
 
@@ -66,12 +66,12 @@ class PublicPages:
 
     @cached_property
     def html(self) -> str:
-        """The page for people."""
+        """The web page."""
         return public_html(self.registry)
 
 
 def public_html(registry: MetricRegistry) -> str:
-    """Return what is collected, as one page without a script.
+    """Return what is collected as a web page without scripts.
 
     Examples
     --------
@@ -89,9 +89,9 @@ def _blocks(registry: MetricRegistry) -> Iterator[Block]:
     yield Heading(1, "What is collected here")
     yield Paragraph(
         "This is an Overstory collector. Programs send it reports that were randomized on the devices they come from. "
-        "None of them says for certain what its sender's value was; nothing here keeps who sent one."
+        "No report reveals its sender's value for certain, and the collector does not store who sent it."
     )
-    yield Paragraph(f"{count} collected, by registry {registry.version}. The same for programs:")
+    yield Paragraph(f"{count} collected, according to registry {registry.version}. The same for programs:")
     yield Link("the public registry as JSON", "/v1/metrics")
     for name in sorted(registry):
         yield from metric_page(registry[name]).blocks()

@@ -22,7 +22,7 @@ NAMES: Final = {404: "not-found", 405: "method"}
 
 
 class AccessError(Exception):
-    """A page that needs a token, asked for without a right one."""
+    """A request without a valid token for a page that needs one."""
 
     def __init__(self, reason: Reason) -> None:
         self.reason = reason
@@ -36,12 +36,12 @@ def as_page(response: Response, **headers: str) -> PageResponse:
 
 
 def handle_errors(app: FastAPI) -> None:
-    """Let every error of `app` be answered in JSON."""
+    """Answer every error of `app` with problem details."""
     handlers: dict[Any, Callable[[Request, Any], Awaitable[PageResponse]]] = {
         AccessError: _access,
         UnknownMetricError: _unknown,
         ParameterError: _parameters,
-        RecountError: _parameters,  # no trouble that passes: another range, or another registry, is what helps
+        RecountError: _parameters,  # it does not pass: another range or another registry is needed
         RequestValidationError: _invalid,
         StoreError: _store,
         HTTPException: _http,
@@ -54,7 +54,7 @@ def handle_errors(app: FastAPI) -> None:
 async def _access(_: Request, error: AccessError) -> PageResponse:
     detail = {
         Reason.NO_TOKEN: "This page needs an admin token: send it as Authorization: Bearer.",
-        Reason.UNKNOWN_TOKEN: "The admin token is not known here, was revoked, or has expired.",
+        Reason.UNKNOWN_TOKEN: "The admin token is unknown, revoked or expired.",
     }[error.reason]
     return as_page(error_response(401, error.reason, detail))
 
@@ -68,11 +68,11 @@ async def _parameters(_: Request, error: ParameterError | RecountError) -> PageR
 
 
 async def _invalid(_: Request, error: RequestValidationError) -> PageResponse:
-    wrong = "; ".join(f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors())
+    wrong = "; ".join(f"{'.'.join(map(str, fault['loc'][1:]))}: {fault['msg']}" for fault in error.errors())
     return as_page(error_response(400, "parameters", wrong))
 
 
-async def _store(_: Request, error: StoreError) -> PageResponse:  # noqa: ARG001 - it names the store, which is nobody's business
+async def _store(_: Request, error: StoreError) -> PageResponse:  # noqa: ARG001 - it names the store, which is not public
     return as_page(
         error_response(503, Reason.STORE, "The collector cannot read its store at the moment."),
         **{"retry-after": str(RETRY_AFTER[Reason.STORE])},
@@ -85,7 +85,7 @@ async def _http(_: Request, error: HTTPException) -> PageResponse:
 
 
 async def _fault(_: Request, error: Exception) -> PageResponse:  # noqa: ARG001 - it is logged where it was raised
-    return as_page(error_response(500, "fault", "This is a fault of ours; please report it."))
+    return as_page(error_response(500, "fault", "The collector failed; please report this error."))
 
 
 def json_page(body: Any, **headers: str) -> PageResponse:

@@ -1,6 +1,6 @@
 """The decision about a request's body: bytes, a registry and a time in; reports to store and a result per upload out.
 
-Nothing here opens a socket, reads a clock or touches a store. Compressed bodies are inflated up to a bound.
+No code here opens a socket, reads a clock or uses a store. Compressed bodies are inflated up to a bound.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, decode_uploads, u
 _WINDOW_BITS: Final = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 
 MEMBERS: Final = 16
-"""A gzip body may have several members (RFC 1952, 2.2), up to so many."""
+"""A gzip body may have up to this many members (RFC 1952, 2.2)."""
 
 
 def inflate(body: bytes, encoding: str, most: int) -> bytes:
-    """Return the body that `encoding` (a Content-Encoding: gzip, deflate, identity or nothing) stands for.
+    """Decode a body with this Content-Encoding: gzip, deflate, identity or nothing.
 
     No more than `most` bytes are ever inflated, whatever the body announces.
 
@@ -59,18 +59,18 @@ def inflate(body: bytes, encoding: str, most: int) -> bytes:
 
 JSON: Final = "application/json"
 EARLY: Final = 1
-"""A device's clock may run ahead by so many periods."""
+"""A device's clock may be ahead by this many periods."""
 
 OVERHEAD: Final = 256
-"""About how many bytes a batch takes up beside its own while it waits."""
+"""About how many bytes of memory a waiting batch takes in addition to its own."""
 
 SLACK: Final = 3600
-"""Batch ids are kept so many seconds longer than their reports are taken: collectors' clocks differ too."""
+"""Seconds that batch ids are stored longer than their reports are taken: collectors' clocks differ, too."""
 
 
 @dataclass(slots=True)
 class Result:
-    """What was decided about one upload: a reason when it is refused whole, else how many of its reports are sound."""
+    """The decision about one upload: the reason of its refusal, or the number of its valid reports."""
 
     batch: bytes
     metric: str
@@ -81,14 +81,14 @@ class Result:
 
 @dataclass(slots=True)
 class Decision:
-    """What was decided about a request.
+    """The decision about a request.
 
     Attributes
     ----------
     refused, where
-        Why nothing of the body was looked at, or None; and what is wrong at which place of it, where that is known.
+        Why the body was refused as such, or None; and what is wrong in it, and where, if that is known.
     received
-        What is to be committed: of the results without a reason, in the same order.
+        The batches to commit: those of the results without a reason, in the same order.
     num_reports, num_bytes
         Of `received`.
     """
@@ -102,7 +102,7 @@ class Decision:
 
 
 class Ingest:
-    """The collector's judgement."""
+    """Decides about request bodies by a registry."""
 
     def __init__(self, registry: MetricRegistry, limits: Limits | None = None) -> None:
         self.registry, self.limits = registry, limits or Limits()
@@ -201,20 +201,20 @@ class Ingest:
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return an object of JSON: of two values under one key nobody could say which was meant."""
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    """Return a JSON object; refuse a key that appears twice, because it is unclear which value was meant."""
+    values = dict(pairs)
+    if len(values) != len(pairs):
         keys = [key for key, _ in pairs]
-        twice = next(key for key in made if keys.count(key) > 1)
+        twice = next(key for key in values if keys.count(key) > 1)
         raise WireError("json", f"the key {twice!r:.50} appears twice in one object")
-    return made
+    return values
 
 
 def out_of_time(metric: Metric, period: int, now: float) -> Reason | None:
-    """Say why reports of that period are not taken at that time, or None.
+    """Return why reports of that period are not taken at that time, or None.
 
-    One period ahead is allowed: devices' clocks differ. A metric's expiry is judged by when the period began: a report
-    of an earlier one that comes late, as the random delay makes many do, is taken as long as any other.
+    One period ahead is allowed: devices' clocks differ. Expiry is decided by the time at which the period began: a late
+    report of an earlier period is taken like any other, because the random delay makes many reports late.
     """
     if period > metric.period.number(now) + EARLY:
         return Reason.PERIOD_FUTURE

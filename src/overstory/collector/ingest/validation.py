@@ -24,14 +24,14 @@ from overstory.protocol.wire.upload import HEADER as UPLOAD_HEADER
 from overstory.protocol.wire.upload import ID_BYTES
 
 FEW: Final = 16
-"""Up to so many reports are looked at one by one: calling NumPy costs more than that."""
+"""Up to this many reports are checked one by one: that is faster than calling NumPy."""
 
 _LEAST: Final = HEADER.size + TRAILER.size
 Flags = NDArray[np.bool_]
 
 
 class Columns(NamedTuple):
-    """The reports of a batch that can be the metric's, as wire columns; and which others cannot, and why."""
+    """The valid reports of a batch as wire columns; and which others are refused, and why."""
 
     num_reports: int
     cohorts: bytes
@@ -41,12 +41,12 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True)
 class ReportFormat:
-    """What every report of a mechanism looks like.
+    """The form of a mechanism's reports.
 
     Attributes
     ----------
     digest, num_bits, num_cohorts
-        As a batch's header must say.
+        These must be in the header of a batch.
     """
 
     digest: bytes
@@ -80,9 +80,9 @@ class ReportFormat:
         return cohort_width(self.num_cohorts)
 
     def read(self, raw: bytes) -> Columns | Reason:
-        """Read a packed batch (`overstory.protocol.wire.batch`), or say why it is refused as a whole.
+        """Read a packed batch (`overstory.protocol.wire.batch`), or return why all of it is refused.
 
-        A batch that is whole but holds reports that the metric cannot have gives up those, and keeps the rest.
+        Of an undamaged batch, reports that the metric cannot have are refused, and the others are taken.
         """
         if len(raw) < _LEAST:
             return Reason.DAMAGED
@@ -111,16 +111,16 @@ class ReportFormat:
         if not rejected:
             return Columns(num_reports, cohorts, bits)
         bad = {i for i, _ in rejected}
-        kept = [i for i in range(num_reports) if i not in bad]
+        valid = [i for i in range(num_reports) if i not in bad]
         return Columns(
-            len(kept),
-            b"".join(cohorts[i * wide : (i + 1) * wide] for i in kept),
-            b"".join(bits[i * width : (i + 1) * width] for i in kept),
+            len(valid),
+            b"".join(cohorts[i * wide : (i + 1) * wide] for i in valid),
+            b"".join(bits[i * width : (i + 1) * width] for i in valid),
             tuple(rejected),
         )
 
     def refuse(self, cohort: bytes, bits: bytes) -> Reason | None:
-        """Say why the metric cannot have a report of this cohort and payload, or None."""
+        """Return why the metric cannot have a report of this cohort and payload, or None."""
         if int.from_bytes(cohort, "little") >= self.num_cohorts:
             return Reason.COHORT
         payload = int.from_bytes(bits, "little")
@@ -136,11 +136,11 @@ class ReportFormat:
         if not bad.any():
             return Columns(num_reports, cohorts, bits)
         rejected = tuple((int(i), Reason.COHORT if stray[i] else Reason.BITS) for i in np.flatnonzero(bad))
-        kept = ~bad
-        return Columns(int(kept.sum()), numbers[kept].tobytes(), rows[kept].tobytes(), rejected)
+        valid = ~bad
+        return Columns(int(valid.sum()), numbers[valid].tobytes(), rows[valid].tobytes(), rejected)
 
     def _wrong(self, rows: NDArray[np.uint8]) -> Flags:
-        """Return which payloads are none of the mechanism's."""
+        """Return which payloads the mechanism cannot make (bool, shape (num_reports,)), of rows of bytes."""
         if self.weight is not None:
             wrong: Flags = np.bitwise_count(rows).sum(axis=1, dtype=np.int64) != self.weight
             return wrong | _not_below(rows, self.below)
@@ -153,7 +153,7 @@ def _trailer(raw: bytes, end: int) -> int:
 
 
 def _not_below(rows: NDArray[np.uint8], below: int) -> Flags:
-    """Compare little-endian numbers with `below`: by their last bytes, where nothing but those decides."""
+    """Return which rows, as little-endian numbers, are at least `below`; by their last bytes where these suffice."""
     width = rows.shape[1]
     if below == 1 << 8 * width:
         return np.zeros(len(rows), np.bool_)
@@ -171,10 +171,10 @@ def _not_below(rows: NDArray[np.uint8], below: int) -> Flags:
 
 
 LONGEST: Final = 1024
-"""Longer uploads are not looked up: for those the saving is small."""
+"""Longer uploads take the full path: the saving would be small."""
 
 MOST: Final = 4096
-"""So many templates are remembered; a registry has fewer metrics with open periods than that."""
+"""The most templates that are remembered; a registry has fewer metrics with open periods."""
 
 _ID_AT: Final = 8
 _ID_ENDS: Final = _ID_AT + ID_BYTES
@@ -186,14 +186,14 @@ Key = tuple[bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What is known of uploads of one report with the same fixed bytes.
+    """What uploads of one report with the same fixed bytes have in common.
 
     Attributes
     ----------
     report_format, like
-        The metric's reports, and one that was sound.
+        The format of the metric's reports, and a valid batch.
     opens, closes
-        From when until when, in unix time, such uploads are taken.
+        The unix times between which such uploads are taken.
     """
 
     report_format: ReportFormat
@@ -210,13 +210,13 @@ class TemplateCache:
         self._by_key: dict[Key, Template] = {}
 
     def remember(self, body: bytes, template: Template) -> None:
-        """Keep the template of a body that was one sound upload of one report."""
+        """Remember the template of a body that was one valid upload of one report."""
         if len(self._by_key) >= MOST:
             self._by_key.clear()
         self._by_key[_key(body, _batch_at(body))] = template
 
     def recognise(self, body: bytes, now: float) -> Received | None:
-        """Return what is to be stored of a sound upload of a known template; None for anything else."""
+        """Return the batch of a valid upload that has a template here; None for anything else."""
         if not _ID_ENDS < len(body) <= LONGEST:
             return None
         at = _batch_at(body)

@@ -1,7 +1,7 @@
-"""Back up and restore: a backup is one SQLite file, whichever database it was taken from, and opens as a store.
+"""Backup and restore: a backup is one SQLite file, whatever the store's database, and opens as a store.
 
-So a backup is also the way from one kind of database to the other. It holds a digest of each of its tables: one bit
-that is turned in a report, or in an id, is noticed when it is restored.
+So a backup is also the way from one kind of database to the other. It has a digest of each of its tables: a single
+changed bit of a report or an id is noticed when it is restored.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ FEW: Final = 16
 
 
 def backup(database: Database, path: Path) -> int:
-    """Write a backup as of one moment, while others go on writing; see `Store.backup`."""
-    with _whole(path) as part:
+    """Write a backup as of one moment, while collectors write; see `StoreReader.backup`."""
+    with _renamed_when_complete(path) as part:
         create_private_file(part)
         if not part.is_file():
-            raise StoreError(f"{path}: no file can be made in {path.parent}: are its rights as they should be?")
+            raise StoreError(f"{path}: no file can be made in {path.parent}: check its permissions")
         if isinstance(database, SqliteDatabase):
             database.copy_to(part)
         else:
@@ -58,10 +58,10 @@ def backup(database: Database, path: Path) -> int:
 
 
 @contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """Give a name for the file while it is written; its own name only when it is whole and on the disk."""
+def _renamed_when_complete(path: Path) -> Iterator[Path]:
+    """Give a temporary name for the file; it gets its own name when it is complete and on the disk."""
     if path.exists():
-        raise StoreError(f"{path}: there is a file of this name: give the backup another one")
+        raise StoreError(f"{path}: this file exists: give the backup another name")
     if not path.parent.is_dir():
         raise StoreError(f"{path}: there is no folder {path.parent}")
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
@@ -86,14 +86,14 @@ def _sync(path: Path) -> None:
 
 
 def restore(path: Path, url: str) -> int:
-    """Fill a new store from a backup, all of it or nothing; return how many reports its counts and inbox hold.
+    """Fill a new store from a backup, completely or not at all; return the reports in its counts and inbox.
 
     Parameters
     ----------
     path
         The backup: a file that `Store.backup` wrote.
     url
-        The store to be made: a file that does not exist, or an empty PostgreSQL database.
+        The new store: a file that does not exist, or an empty PostgreSQL database.
 
     Raises
     ------
@@ -116,16 +116,16 @@ def restore(path: Path, url: str) -> int:
         expected = verify(source)
         _check_seal(source)
         target = connect(url, create=True)
-        found = _copy_into(source, target)
+        restored = _copy_into(source, target)
     finally:
         source.close()
-    if found != expected:
-        raise StoreError(f"{target.url}: {found} reports were restored of {expected}: do not use this store")
-    return found
+    if restored != expected:
+        raise StoreError(f"{target.url}: {restored} of {expected} reports were restored: do not use this store")
+    return restored
 
 
 def _copy_into(source: Database, target: Database) -> int:
-    """Make a store of `target`, with all that is in `source`; close it; return its number of reports."""
+    """Make `target` a store with everything in `source`; close it; return its number of reports."""
     try:
         with source.snapshot() as reading:
             target.write(lambda writing: _copy_tables(reading, target, writing))
@@ -135,21 +135,21 @@ def _copy_into(source: Database, target: Database) -> int:
 
 
 def _copy_tables(reading: Connection, target: Database, writing: Connection) -> None:
-    # The schema in the same transaction: who ends in the middle leaves no empty store, and no store that is there is
-    # migrated only to be refused.
+    # The schema in the same transaction: a process that is killed leaves no empty store, and an existing store is not
+    # migrated before it is refused.
     if upgraded(target, writing, create=True) is not None:
         raise StoreError(f"{target.url}: there is a store already: name a new file, or an empty database")
     for table in METADATA.sorted_tables:
         _copy_table(reading, writing, table)
-    for of_the_source in (TABLE_DIGEST, DELETED_FROM, REWRITTEN):
-        writing.execute(delete(ABOUT).where(ABOUT.c.key.startswith(of_the_source)))
+    for key in (TABLE_DIGEST, DELETED_FROM, REWRITTEN):  # facts about the source
+        writing.execute(delete(ABOUT).where(ABOUT.c.key.startswith(key)))
 
 
 def _copy_table(reading: Connection, writing: Connection, table: Table) -> None:
     if table is ABOUT:
         writing.execute(delete(ABOUT))
     reports = table in {INBOX, CHUNKS}
-    # A number of a row of reports means nothing: the new database gives its own.
+    # The number of a row of reports has no meaning: the new database gives its own.
     columns = [column for column in table.columns if not (reports and column.primary_key)]
     rows = reading.execute(
         select(*columns).order_by(*table.primary_key),
@@ -198,7 +198,7 @@ def _digests(connection: Connection) -> dict[str, str]:
 
 
 def verify(database: Database) -> int:
-    """See that the database is sound and its counts agree with its reports; return how many reports it has taken."""
+    """Check the database, and its counts against its reports; return the number of reports it has taken."""
     with database.snapshot() as connection:
         database.check_integrity(connection)
         counted = sum(_counted(connection, database.url))
@@ -208,11 +208,11 @@ def verify(database: Database) -> int:
 def _counted(connection: Connection, url: str) -> Iterator[int]:
     columns = CHUNKS.c.metric, CHUNKS.c.period, CHUNKS.c.digest
     sums = connection.execute(select(*columns, func.sum(CHUNKS.c.num_reports)).group_by(*columns))
-    kept = {Key(metric, period, bytes(digest)): total for metric, period, digest, total in sums}
+    stored = {Key(metric, period, bytes(digest)): total for metric, period, digest, total in sums}
     for row in connection.execute(select(COUNTS)):
         reports = unpack_counts(bytes(row.counts)).num_reports
-        if reports != row.num_reports or kept.pop(Key(row.metric, row.period, bytes(row.digest)), 0) > reports:
+        if reports != row.num_reports or stored.pop(Key(row.metric, row.period, bytes(row.digest)), 0) > reports:
             raise StoreError(f"{url}: the counts of {row.metric} do not agree with its reports: this store is damaged")
         yield reports
-    if kept:
-        raise StoreError(f"{url}: {next(iter(kept)).metric} has reports that were never counted: it is damaged")
+    if stored:
+        raise StoreError(f"{url}: {next(iter(stored)).metric} has reports that were never counted: it is damaged")

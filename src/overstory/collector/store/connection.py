@@ -1,4 +1,4 @@
-"""Open a store: which database a URL names, whether it is a store, and of which schema."""
+"""Opening a store: the database that a URL names, whether it is a store, and its schema."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ FORMS: Final = "sqlite:///FILE (or a file's name), or postgresql://USER@HOST/DAT
 
 
 class MissingStoreError(StoreError):
-    """There is no store yet where one is named; anything else found there is another error."""
+    """There is no store yet at this URL."""
 
 
 def connect(url: str, *, create: bool = False) -> Database:
-    """Return the database that `url` names, without a look at what is in it."""
+    """Return the database that `url` names; what is in it is not checked."""
     parsed = _parsed(url)
     if parsed.get_backend_name() == "postgresql":
         return _postgres(parsed)
@@ -46,8 +46,8 @@ def _parsed(url: str) -> URL:
     except (ArgumentError, ValueError) as error:
         raise StoreError(f"a store is named by {FORMS}") from error
     kind = parsed.get_backend_name()
-    beside = kind == "sqlite" and (parsed.host or parsed.query)  # sqlite://folder/FILE has two slashes: not that file
-    if kind not in {"sqlite", "postgresql"} or parsed.database in {None, "", ":memory:"} or beside:
+    unclear = kind == "sqlite" and (parsed.host or parsed.query)  # sqlite://folder/FILE lacks a slash
+    if kind not in {"sqlite", "postgresql"} or parsed.database in {None, "", ":memory:"} or unclear:
         raise StoreError(f"a store is named by {FORMS}; not {parsed.render_as_string(hide_password=True)}")
     return parsed
 
@@ -65,27 +65,27 @@ def revision(connection: Connection, url: str) -> str | None:
     if not tables:
         return None
     if not {"alembic_version", "about", "batch_ids"} <= tables:
-        raise StoreError(f"{url}: this database is in use, and not by overstory: give the store one of its own")
-    found: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-    return found
+        raise StoreError(f"{url}: this database belongs to another program: give the store a database of its own")
+    version: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return version
 
 
 def check(database: Database) -> None:
-    """See that the schema is this program's."""
+    """Raise a `StoreError` unless the schema is this program's."""
     with database.snapshot() as connection:
-        found = revision(connection, database.url)
-    if found is None:
+        schema = revision(connection, database.url)
+    if schema is None:
         raise MissingStoreError(
             f"{database.url}: this database is empty; make the store first: overstory store create URL"
         )
-    if found != REVISION:
-        raise StoreError(_differs(database.url, found))
+    if schema != REVISION:
+        raise StoreError(_difference(database.url, schema))
 
 
-def _differs(url: str, found: str) -> str:
-    if found < REVISION:
-        return f"{url}: the store has schema {found}, this program needs {REVISION}: overstory store migrate {url}"
-    return f"{url}: the store has schema {found}, newer than this program's {REVISION}: upgrade overstory"
+def _difference(url: str, schema: str) -> str:
+    if schema < REVISION:
+        return f"{url}: the store has schema {schema}, this program needs {REVISION}: overstory store migrate {url}"
+    return f"{url}: the store has schema {schema}, newer than this program's {REVISION}: upgrade overstory"
 
 
 def migrate(database: Database, *, folder: Path = migrations.FOLDER, create: bool = False) -> tuple[str | None, str]:
@@ -100,13 +100,13 @@ def upgraded(
     """Do what `migrate` does within an open transaction; return the revision that the schema had."""
     newest = migrations.newest(folder)
     database.lock(connection)
-    found = revision(connection, database.url)
-    if found is None and not create:
+    schema = revision(connection, database.url)
+    if schema is None and not create:
         raise StoreError(f"{database.url}: this database is empty; make the store first: overstory store create URL")
-    if found is not None and found > newest:
-        raise StoreError(_differs(database.url, found))
-    if found is None and folder == migrations.FOLDER:
+    if schema is not None and schema > newest:
+        raise StoreError(_difference(database.url, schema))
+    if schema is None and folder == migrations.FOLDER:
         migrations.begin(connection)
-    elif found != newest:
+    elif schema != newest:
         migrations.upgrade(connection, folder=folder)
-    return found
+    return schema

@@ -48,7 +48,7 @@ class StoredMetric:
 
     @classmethod
     def of(cls, metric: Metric) -> StoredMetric:
-        """Return what the store needs to know of a metric."""
+        """Return what the store needs of a metric."""
         labels = metric.labels if metric.counted_by_label and metric.domain.size is None else ()
         return cls(metric.id, metric.mechanism, metric.period, metric.retention_days, metric.counts_digest, labels)
 
@@ -105,7 +105,7 @@ class StoredMetric:
 
 
 def _rebuilt(name: str, parameters: Mapping[str, Any], digest: bytes) -> Mechanism | None:
-    """Return the mechanism of that digest; a hashing oracle that names no number of seeds is of version 0.1."""
+    """Return the mechanism with this digest; a hashing oracle without a number of seeds is of version 0.1."""
     from overstory.protocol.encodings.base import SEEDS
     from overstory.protocol.mechanisms.registry import mechanism as build_mechanism
 

@@ -46,8 +46,8 @@ class PostgresDatabase(Database):
         engine = create_engine(
             url.set(drivername="postgresql+psycopg"),
             isolation_level="READ COMMITTED",
-            hide_parameters=True,  # what is stored stays out of messages and logs
-            pool_pre_ping=True,  # a server that was restarted is met with new connections
+            hide_parameters=True,  # stored values do not appear in messages and logs
+            pool_pre_ping=True,  # after a restart of the server, connections are replaced
             connect_args={"connect_timeout": 10, "application_name": "overstory"},
         )
         event.listen(engine, "connect", _durable)
@@ -143,7 +143,7 @@ def _durable(raw: Any, _: Any) -> None:
     """Let a commit wait for the disk, whatever the settings of the server, the database or the role; any user may."""
     with raw.cursor() as cursor:
         cursor.execute(DURABLE)
-    raw.commit()  # undone with its transaction otherwise
+    raw.commit()  # otherwise it is undone with its transaction
 
 
 def _is_worth_repeating(error: DBAPIError, attempt: int) -> bool:

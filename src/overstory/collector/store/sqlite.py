@@ -30,8 +30,8 @@ from overstory.collector.store.database import (
 class FairLock:
     """A lock for threads, first come, first served.
 
-    `threading.Lock` goes to whichever thread is awake, and that is the one that gave it back: a loop of transactions
-    would keep every other writer out until it has ended.
+    `threading.Lock` goes to the thread that is awake, which is the one that released it: a loop of transactions would
+    keep every other writer out until it has ended.
 
     Examples
     --------
@@ -53,10 +53,10 @@ class FairLock:
             if not self.taken:
                 self.taken = True
                 return
-            mine = Lock()
-            mine.acquire()
-            self._waiting.append(mine)
-        mine.acquire()  # released by whoever hands over; it stays taken meanwhile
+            turn = Lock()
+            turn.acquire()
+            self._waiting.append(turn)
+        turn.acquire()  # the thread before releases it; the lock stays taken meanwhile
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
@@ -83,8 +83,8 @@ PRAGMAS: Final = (
 )
 
 TOGETHER: Final = (256, 32, 4, 1)
-"""How many ids go into one statement: each statement gives the interpreter up and must get it back, which an event loop
-that is busy in another thread makes wait."""
+"""How many ids go into one statement. Each statement releases the interpreter lock and must get it back, and an event
+loop that is busy in another thread delays that."""
 
 INSERT: Final = {
     count: f"INSERT INTO batch_ids (id, forget_after) VALUES {', '.join(['(?, ?)'] * count)} ON CONFLICT DO NOTHING"  # noqa: S608 - of question marks alone
@@ -95,12 +95,12 @@ CHECKPOINT: Final = "PRAGMA wal_checkpoint(PASSIVE)"
 PASSES: Final = 4
 
 INCREMENTAL: Final = 2
-AT_BIRTH: Final = "PRAGMA auto_vacuum = INCREMENTAL"
-"""Only heeded while there is no table: then `release_free_space` can shorten the file."""
+AUTO_VACUUM: Final = "PRAGMA auto_vacuum = INCREMENTAL"
+"""Has an effect only before the first table is made; `release_free_space` can then shorten the file."""
 
 
 class SqliteDatabase(Database):
-    """A file; one process writes at a time, others wait.
+    """A file. One process writes at a time, others wait.
 
     Examples
     --------
@@ -119,7 +119,7 @@ class SqliteDatabase(Database):
         engine = create_engine(
             URL.create("sqlite", database=str(path)),
             connect_args={"timeout": PATIENCE, "isolation_level": None, "check_same_thread": False},
-            hide_parameters=True,  # what is stored stays out of messages and logs
+            hide_parameters=True,  # stored values do not appear in messages and logs
             pool_use_lifo=True,  # the same few connections again and again: each has a cache of its own
         )
         event.listen(engine, "connect", _set_up)
@@ -151,38 +151,38 @@ class SqliteDatabase(Database):
         return self._file is None or _identity(self.path) == self._file
 
     def check_in_place(self) -> None:
-        """Raise a `StoreError` unless the file is in its place."""
+        """Raise a `StoreError` unless the path names the file that was opened."""
         if not self.in_place():
             raise StoreError(
-                f"{self.url}: the file was deleted, moved or replaced while it was open: nothing is taken any more; "
-                "put it back in its place, or stop the collector and start it on the file that is there now"
+                f"{self.url}: the file was deleted, moved or replaced while it was open: no reports are taken; "
+                "put it back in its place, or restart the collector on the file that is there now"
             )
 
     def serve_alone(self) -> None:
-        """Lock a small file of its own: the system lets go of it however this process ends.
+        """Lock a small separate file: the system releases the lock however this process ends.
 
-        The database's own file is SQLite's to lock, and closing it once would undo SQLite's locks.
+        The database's file cannot be used for that: closing it once would release SQLite's locks.
         """
-        beside = Path(f"{self.path}-serving")
+        path = Path(f"{self.path}-serving")
         try:
-            held = os.open(beside, os.O_RDWR | os.O_CREAT, 0o600)
+            lock_file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:  # a full or read-only disk: no other collector can write there either
-            _log.warning("%s: cannot see whether another collector serves this file: %s", self.url, error.strerror)
+            _log.warning("%s: cannot check whether another collector serves this file: %s", self.url, error.strerror)
             return
         number = ""
-        if not _lock(held):
+        if not _lock(lock_file):
             with suppress(OSError):
-                number = os.read(held, 20).decode("ascii", "replace").strip()
-            os.close(held)
+                number = os.read(lock_file, 20).decode("ascii", "replace").strip()
+            os.close(lock_file)
             process = f"process {number}" if number.isdigit() else "another process"
             raise StoreError(
-                f"{self.url}: {process} serves this file already, and one does at a time: stop it first; for several "
+                f"{self.url}: {process} serves this file already, and only one can: stop it first; for several "
                 "collectors use a PostgreSQL store"
             )
         with suppress(OSError):
-            os.ftruncate(held, 0)
-            os.write(held, b"%d\n" % os.getpid())
-        self._serving = held
+            os.ftruncate(lock_file, 0)
+            os.write(lock_file, b"%d\n" % os.getpid())
+        self._serving = lock_file
 
     def close(self) -> None:
         """Close every connection; another process may serve the file then."""
@@ -192,11 +192,11 @@ class SqliteDatabase(Database):
             self._serving = None
 
     def insert_ids(self, connection: Connection, forget_after: Mapping[bytes, int]) -> set[bytes]:
-        """Insert all ids, and look them up one by one only if some were there: this transaction is alone in writing."""
+        """Insert all ids; look them up one by one only if some are stored: no other transaction writes meanwhile."""
         raw = _raw(connection)
         if _insert(raw, forget_after) == len(forget_after):
             return set(forget_after)
-        # Which of them were there was not said. Nothing else has been written yet: begin once more.
+        # SQLite does not report which of them were stored. Nothing else has been written yet: begin again.
         raw.execute("ROLLBACK")
         raw.execute("BEGIN IMMEDIATE")
         new = {
@@ -213,7 +213,7 @@ class SqliteDatabase(Database):
         return sum(file.stat().st_size for file in (self.path, Path(f"{self.path}-wal")) if file.exists())
 
     def lock(self, connection: Connection) -> None:
-        """Do nothing: a writing transaction is alone already."""
+        """Do nothing: only one transaction writes at a time."""
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
@@ -222,14 +222,14 @@ class SqliteDatabase(Database):
             yield connection
 
     def work_claims(self) -> AbstractContextManager[Callable[[Hashable], bool]]:
-        """Say yes to everything: one process compacts an embedded database."""
+        """Accept every claim: one process compacts an embedded database."""
         return nullcontext(lambda _: True)
 
     def check_integrity(self, connection: Connection) -> None:
-        """Run SQLite's own check over the whole file."""
-        found = connection.exec_driver_sql("PRAGMA integrity_check").scalar()
-        if found != "ok":
-            raise StoreError(f"{self.url}: the database file is damaged ({found}): restore a backup")
+        """Run SQLite's own check of the file."""
+        result = connection.exec_driver_sql("PRAGMA integrity_check").scalar()
+        if result != "ok":
+            raise StoreError(f"{self.url}: the database file is damaged ({result}): restore a backup")
 
     def copy_to(self, path: Path) -> None:
         """Write a copy as of one moment, without what was deleted: free pages still hold reports past retention."""
@@ -239,9 +239,9 @@ class SqliteDatabase(Database):
     def checkpoint(self) -> None:
         """Copy the write-ahead log into the file: nearly all of it while writers write on, the rest while they wait.
 
-        Only a log that was copied to its end is begun anew: it would grow until a writer had to copy all of it. And
-        only a pass that gets to the end flushes the file, which takes longest. Each pass finds less than the one
-        before, the last ones next to nothing: one of those gets there between two commits, and nobody has to wait.
+        SQLite starts the log again only when it was copied to its end; otherwise it grows until a writer must copy all
+        of it. And only a pass that reaches the end flushes the file, which takes longest. Each pass has less to copy
+        than the one before: one of the last reaches the end between two commits, and no writer has to wait.
         """
         self.check_in_place()
         with translate_errors(self.url), self.engine.connect() as connection:
@@ -262,43 +262,43 @@ class SqliteDatabase(Database):
     def release_free_space(self) -> None:
         """Cut the free pages off the end of the file."""
         with translate_errors(self.url), self.engine.connect() as connection:
-            # A script, because it is stepped to its end: `execute` would free one page and stop.
+            # A script runs to its end; `execute` would free one page and stop.
             _raw(connection).executescript("PRAGMA incremental_vacuum")
 
 
 def create_private_file(path: Path) -> None:
     """Make an empty file that its owner alone can read, unless there is one; SQLite gives its log the same rights."""
-    with suppress(OSError):  # a folder that cannot be written, and the like: SQLite says so
+    with suppress(OSError):  # such as a folder that cannot be written: SQLite reports it
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return what a file keeps whatever it is called: its device and its number there; None where there is none."""
+    """Return what does not depend on a file's name: its device and its number there; None without a file."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
-def _lock(held: int) -> bool:
-    """Lock an open file for this process; False when another has it."""
+def _lock(file: int) -> bool:
+    """Lock an open file for this process; False when another process has the lock."""
     try:
         import fcntl
     except ImportError:  # Windows: an open file that is written to cannot be locked by a byte that nobody reads
         import msvcrt
 
         try:
-            msvcrt.locking(held, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
         except OSError:
             return False
         return True
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError as error:  # a file system without locks
-        _log.warning("cannot see whether another collector serves this store: %s", error.strerror)
+        _log.warning("cannot check whether another collector serves this store: %s", error.strerror)
     return True
 
 
@@ -311,7 +311,7 @@ def _raw(connection: Connection) -> sqlite3.Connection:
 def _insert(raw: sqlite3.Connection, forget_after: Mapping[bytes, int]) -> int:
     """Insert ids that are not there yet; return how many."""
     before = raw.total_changes
-    # In the order of the table: nothing then tells which of them came first, and fewer pages are turned over.
+    # In the order of the table: nothing then reveals which of them came first, and fewer pages change.
     ordered = sorted(forget_after.items())
     at = 0
     for count in TOGETHER:
@@ -323,13 +323,13 @@ def _insert(raw: sqlite3.Connection, forget_after: Mapping[bytes, int]) -> int:
 
 def _set_up(raw: sqlite3.Connection, _: Any) -> None:
     if raw.execute("PRAGMA auto_vacuum").fetchone() != (INCREMENTAL,):
-        raw.execute(AT_BIRTH)  # a write, for which a connection would have to wait
+        raw.execute(AUTO_VACUUM)  # a write, for which a connection would have to wait
     for pragma in PRAGMAS:
         raw.execute(pragma).fetchall()
 
 
 def _begin(connection: Connection) -> None:
     # The driver begins nothing by itself (isolation_level None). A writer takes its lock at once: a transaction that
-    # read first and then wants to write could only be told that it is too late.
+    # reads first and then writes can fail because another one has written meanwhile.
     writes = connection.get_execution_options().get("overstory_writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
