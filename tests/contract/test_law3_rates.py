@@ -43,10 +43,14 @@ def check_all(sample, mechanism) -> None:
         repeats(sample, mechanism)
 
 
+@cache
+def sound_devices(name, parameters):
+    return sample_devices(Case(name, dict(parameters)).build(), DEVICES)
+
+
 @pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
 def test_devices(case):
-    built = case.build()
-    check_all(sample_devices(built, DEVICES), built)
+    check_all(sound_devices(case.name, tuple(case.parameters.items())), case.build())
 
 
 @pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
@@ -66,11 +70,6 @@ def test_strangers(case):
 def test_bulk(case):
     built = case.build()
     check_all(sample_bulk(built, BULK), built)
-
-
-@cache
-def sound_devices(name, parameters):
-    return sample_devices(Case(name, dict(parameters)).build(), DEVICES)
 
 
 def rates(sample, mechanism):

@@ -22,8 +22,11 @@ MakeDevice = Callable[..., Randomizer]
 
 def as_rows(bits: Iterable[int], size: int) -> Bits:
     """Bit vectors given as integers, one a row."""
-    width = -(-size // 8)
-    octets = np.frombuffer(b"".join(b.to_bytes(width, "little") for b in bits), np.uint8).reshape(-1, width)
+    if size <= 64:
+        octets = np.fromiter(bits, "<u8").view(np.uint8).reshape(-1, 8)
+    else:
+        width = -(-size // 8)
+        octets = np.frombuffer(b"".join(b.to_bytes(width, "little") for b in bits), np.uint8).reshape(-1, width)
     return np.unpackbits(octets, axis=1, count=size, bitorder="little").astype(bool)
 
 
