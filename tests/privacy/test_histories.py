@@ -6,7 +6,7 @@ from math import inf
 import pytest
 
 from overstory.privacy import change_leak, epsilon_between
-from overstory.privacy.histories import changes
+from overstory.privacy.histories import pairs
 from overstory.privacy.histories.pairs import bit_losses
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
@@ -77,7 +77,7 @@ def test_what_would_take_too_long():
 def test_after_an_infinite_leak_no_other_change_is_looked_at(monkeypatch):
     """C: `overstory privacy grr` worked out 549 changes, each of them infinite."""
     looked = []
-    ratios = changes.symbol_ratios
-    monkeypatch.setattr(changes, "symbol_ratios", lambda *given: looked.append(given) or ratios(*given))
+    ratios = pairs.symbol_ratios
+    monkeypatch.setattr(pairs, "symbol_ratios", lambda *given: looked.append(given) or ratios(*given))
     assert change_leak(mechanism("grr", domain_size=7, epsilon=1.25), 90) == inf
     assert len(looked) == 1

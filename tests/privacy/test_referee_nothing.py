@@ -9,7 +9,7 @@ import pytest
 from test_referee import ALL, claims_of, faults, ids, of_size, truths_of
 
 from overstory.privacy import terms_of
-from overstory.privacy.histories import changes
+from overstory.privacy.histories import pairs
 from overstory.privacy.payload_terms import terms_from_json
 from overstory.privacy.terms import Terms
 from support.referee_cases import of_case, truth_of
@@ -62,12 +62,12 @@ def test_terms_that_an_earlier_version_wrote_count_it_and_are_written_alike() ->
 def test_a_leak_of_values_alone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     terms, truth = terms_of(of_case("l-soue", L_SOUE)), truth_of(of_case("l-soue", L_SOUE))
     assert leaks(terms, truth)
-    monkeypatch.setattr(changes, "with_nothing", lambda shapes: shapes)
-    changes.bits_change.cache_clear()
+    monkeypatch.setattr(pairs, "with_nothing", lambda shapes: shapes)
+    pairs.bits_change.cache_clear()
     try:
         assert not leaks(terms, truth)
     finally:
-        changes.bits_change.cache_clear()
+        pairs.bits_change.cache_clear()
 
 
 NOISE = [{"f": 0.5, "p": 0.5, "q": 0.75}, {"f": 0.75, "p": 0.1, "q": 0.5}, {"f": 0.25, "p": 0.05, "q": 0.1}]
