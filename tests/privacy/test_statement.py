@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from overstory.privacy import map_differences, statement
-from overstory.privacy.claims import FRESH, NO_CEILING, rows_of
+from overstory.privacy.claims import FRESH, NO_CEILING, claims_blocks
 from overstory.privacy.text import epsilon_text, factor
 from overstory.protocol.encodings.base import encode
 from overstory.protocol.encodings.bits import Bloom, OneHot, SampledBits
@@ -70,7 +70,8 @@ def test_it_reads(said):
 
 
 def test_no_epsilon_is_printed_smaller_than_it_is(said):
-    for claim, (_, shown, odds, _) in zip(said.claims, rows_of(said.claims), strict=True):
+    table, _ = claims_blocks(said.claims)
+    for claim, (_, shown, odds, _) in zip(said.claims, table.cells(), strict=True):
         if math.isinf(claim.epsilon):
             assert (shown, odds) == ("no bound", "without bound")
         else:

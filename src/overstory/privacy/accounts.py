@@ -244,10 +244,10 @@ class Account:
 
     def _by_reports(self) -> Counter[int]:
         """How many values have so many reports."""
-        found = Counter(reports for _, reports in self.numbered)
+        values_by_reports = Counter(reports for _, reports in self.numbered)
         for reports, values in self.unnumbered:
-            found[reports] += values
-        return found
+            values_by_reports[reports] += values
+        return values_by_reports
 
 
 def account_from_json(read: Mapping[str, Any]) -> Account:
@@ -280,6 +280,6 @@ def _spends(read: Mapping[str, Any], about: tuple[str, str, Terms]) -> Iterator[
 
 
 def _added(pairs: Pairs, key: int, amount: int) -> Pairs:
-    found = dict(pairs)
-    found[key] = found.get(key, 0) + amount
-    return tuple(sorted(found.items()))
+    amounts = dict(pairs)
+    amounts[key] = amounts.get(key, 0) + amount
+    return tuple(sorted(amounts.items()))

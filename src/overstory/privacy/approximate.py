@@ -165,13 +165,13 @@ class _Binomial(NamedTuple):
 
 
 def _while_above(following: Callable[[int, float], float], steps: range) -> list[float]:
-    found, chance = [], 1.0
+    chances, chance = [], 1.0
     for k in steps:
         chance = following(k, chance)
         if chance < TINY:
             break
-        found.append(chance)
-    return found
+        chances.append(chance)
+    return chances
 
 
 class _Losses:
@@ -196,7 +196,7 @@ class _Losses:
     @cached_property
     def rounding(self) -> float:
         """How far, relatively, a sum can be off."""
-        longest = max(len(one.chances) for pair in (self.first, self.second) for one in pair)
+        longest = max(len(binomial.chances) for pair in (self.first, self.second) for binomial in pair)
         return 32 * (longest + 4) * _ROUNDING
 
     def delta(self, epsilon: float) -> float:
@@ -235,12 +235,12 @@ class _Losses:
         )
 
 
-def _more(one: _Binomial, other: _Binomial, limit: int) -> float:
+def _more(plus: _Binomial, minus: _Binomial, limit: int) -> float:
     """P(i - j > limit)."""
     # With j at other.start + n, i must be at place limit + 1 + j - one.start or above.
-    first = limit + 1 + other.start - one.start
+    first = limit + 1 + minus.start - plus.start
     total: float = 0.0
     skipped = max(0, -first)
     if skipped:  # for these j every i is enough
-        total += math.fsum(other.chances[:skipped]) * one.above[0]
-    return total + math.fsum(map(mul, other.chances[skipped:], one.above[max(0, first) :]))
+        total += math.fsum(minus.chances[:skipped]) * plus.above[0]
+    return total + math.fsum(map(mul, minus.chances[skipped:], plus.above[max(0, first) :]))

@@ -38,11 +38,13 @@ def cautions(mechanism: LocalRandomizer, terms: Terms) -> dict[str, str]:
     >>> cautions(lecture, terms_of(lecture))["report"]
     'The lecture calls 1/2 + 0.25 a 0.25-randomizer; its epsilon is ln(0.75 / 0.25) = 1.0987, 4.4 times as much.'
     """
-    found = _superadditive(terms)
+    cautions_by_claim = _superadditive(terms)
     for caution in ABOUT.get(mechanism.name, ()):
-        for claim, words in caution(mechanism, terms).items():
-            found[claim] = f"{found[claim]} {words}" if claim in found else words
-    return found
+        for claim, caution_text in caution(mechanism, terms).items():
+            cautions_by_claim[claim] = (
+                f"{cautions_by_claim[claim]} {caution_text}" if claim in cautions_by_claim else caution_text
+            )
+    return cautions_by_claim
 
 
 def first_change_above(terms: Terms, epsilon: float) -> int | None:
@@ -57,15 +59,15 @@ def first_change_above(terms: Terms, epsilon: float) -> int | None:
 
 def _superadditive(terms: Terms) -> dict[str, str]:
     """Say where n reports of one memoized value cost more than n times one."""
-    one = terms.epsilon_n(1)
-    worse = [n for n in range(2, 11) if terms.epsilon_n(n) > n * one + 1e-12]
+    single = terms.epsilon_n(1)
+    worse = [n for n in range(2, 11) if terms.epsilon_n(n) > n * single + 1e-12]
     if not worse or terms.fresh:
         return {}
     n = worse[0]
     return {
         "several": f"{n} reports cost {epsilon_text(terms.epsilon_n(n))}, more than {n} times one "
-        f"({epsilon_text(n * one)}): reports of one value share their permanent response, so sequential composition of "
-        "single reports does not bound them."
+        f"({epsilon_text(n * single)}): reports of one value share their permanent response, so sequential composition "
+        "of single reports does not bound them."
     }
 
 

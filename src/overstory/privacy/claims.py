@@ -49,8 +49,8 @@ class Claim:
 
 def notes_of(claims: Iterable[Claim]) -> dict[str, int]:
     """Return what the epsilons rest on, and mean less by, numbered in the order of the claims."""
-    words = dict.fromkeys(words for claim in claims for words in _words(claim))
-    return {text: number for number, text in enumerate(words, 1)}
+    texts = dict.fromkeys(texts for claim in claims for texts in _words(claim))
+    return {text: number for number, text in enumerate(texts, 1)}
 
 
 def claims_blocks(claims: Sequence[Claim]) -> Iterator[Block]:

@@ -1,9 +1,10 @@
 """The ledger: what one person's device has spent, and what is left.
 
-This page is a constitution. A ledger holds whole numbers, from which every epsilon follows anew; it is frozen, and a
+This page is a constitution. A ledger holds whole numbers, from which every epsilon follows; it is frozen, and a
 new one follows from it by a spend; n spends at once and n spends one after the other lead to the same ledger, in any
-order. What it states is never below the truth of what it was told. Of a state that went back, or has a copy, it was not
-told what the other one reported; the same value in the same period is the same report, and another is missing here.
+order. What it states is never below the truth of what was charged to it. Of a state that went back, or has a copy, it
+does not know what the other one reported; the same value in the same period is the same report, and another is missing
+here.
 
 - *Sequential* composition is all there is within a ledger: the epsilons of metrics, of mechanisms and of values add up.
 - The reports of one memoized value are no sum: they share a permanent response. They are counted, and cost epsilon_n.
@@ -75,7 +76,7 @@ class Ledger:
     Parameters
     ----------
     person, device
-        Names of whose they are: they need mean nothing, but two persons need two.
+        The names of person and device: they need no meaning, but two persons need two.
     budget
         What all of it may cost; infinite unless given.
     accounts
@@ -170,12 +171,12 @@ class Ledger:
         ParameterError
             When `times` is not positive, or the spend refers to values that were never reported.
         """
-        known = {_key(account): account for account in self.accounts}
+        accounts = {_key(account): account for account in self.accounts}
         mine = spend.metric, spend.mechanism
-        account = known.get(mine) or Account(*mine, spend.terms)
+        account = accounts.get(mine) or Account(*mine, spend.terms)
         if account.terms != spend.terms:
             raise ParameterError(f"{spend.metric}: the mechanism {spend.mechanism} has had other terms before")
-        return replace(self, accounts=tuple((known | {mine: account.after(spend, times)}).values()))
+        return replace(self, accounts=tuple((accounts | {mine: account.after(spend, times)}).values()))
 
     def dry_run(self, spend: Spend, times: int = 1) -> Quote:
         """Say what `times` such spends would do, and do nothing."""

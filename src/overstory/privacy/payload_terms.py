@@ -188,14 +188,14 @@ def terms_from_json(read: Mapping[str, Any]) -> Terms:
         raise FormatError(f"expected terms of a kind {', '.join(KINDS)}, found {read!r}", field="terms")
     kind = KINDS[read["kind"]]
     try:
-        found = kind(**{name: _tuples(value) for name, value in read.items() if name != "kind"})
-        usable = found.most_values is None or found.most_values >= 1
-        usable = usable and found.epsilon_n(1) <= found.epsilon_permanent and found.change_leak(2) >= 0
+        terms = kind(**{name: _tuples(value) for name, value in read.items() if name != "kind"})
+        usable = terms.most_values is None or terms.most_values >= 1
+        usable = usable and terms.epsilon_n(1) <= terms.epsilon_permanent and terms.change_leak(2) >= 0
     except (TypeError, ValueError, ArithmeticError) as error:
         raise FormatError(f"these are no terms of {kind.kind}: {error}", field="terms") from error
     if not usable:
         raise FormatError(f"these are no terms of {kind.kind}: they promise nothing", field="terms")
-    return found
+    return terms
 
 
 def _tuples(value: Any) -> Any:

@@ -172,7 +172,7 @@ def statement(
     change_reports
         For which n to state the leak of a change.
     positions
-        A fixed candidate map (bit positions by cohort, candidate and hash), to state its exact epsilons beside.
+        A fixed candidate map (bit positions by cohort, candidate and hash), to state its exact epsilons too.
     delta
         The chance for which `epsilon_at_delta` is stated; ignored where responses are memoized.
 
@@ -224,55 +224,57 @@ def _any_values(mechanism: LocalRandomizer, terms: Terms, reports: Iterable[int]
     return {n: terms.epsilon_any(n) for n in sorted(numbers)}
 
 
-def _claims_of(said: PrivacyStatement) -> Iterator[Claim]:
+def _claims_of(stated: PrivacyStatement) -> Iterator[Claim]:
     """Return every claim of a statement."""
-    warn = said.cautions.get
-    yield from _any(said)
-    yield Claim("one report", said.epsilon_report, REPORT, warn("report"))
-    yield from _several(said)
-    yield Claim("any number of reports of one unchanged value", said.epsilon_permanent, _ever(said), warn("permanent"))
-    if not said.terms.fresh:
-        yield Claim("each further distinct value", said.epsilon_permanent, _values(said), warn("values"))
-    change = FRESH_CHANGE if said.terms.fresh else CHANGE
-    for n, epsilon in said.change_leak.items():
+    warn = stated.cautions.get
+    yield from _any(stated)
+    yield Claim("one report", stated.epsilon_report, REPORT, warn("report"))
+    yield from _several(stated)
+    yield Claim(
+        "any number of reports of one unchanged value", stated.epsilon_permanent, _ever(stated), warn("permanent")
+    )
+    if not stated.terms.fresh:
+        yield Claim("each further distinct value", stated.epsilon_permanent, _values(stated), warn("values"))
+    change = FRESH_CHANGE if stated.terms.fresh else CHANGE
+    for n, epsilon in stated.change_leak.items():
         yield Claim(f"a change of value within {n} reports", epsilon, change, warn("change"))
-    if said.map_epsilon_report is not None:
-        yield Claim("one report, candidates of the map", said.map_epsilon_report, MAP)
-    if said.map_epsilon_permanent is not None:
-        yield Claim("any number of reports, candidates of the map", said.map_epsilon_permanent, MAP)
+    if stated.map_epsilon_report is not None:
+        yield Claim("one report, candidates of the map", stated.map_epsilon_report, MAP)
+    if stated.map_epsilon_permanent is not None:
+        yield Claim("any number of reports, candidates of the map", stated.map_epsilon_permanent, MAP)
 
 
-def _any(said: PrivacyStatement) -> Iterator[Claim]:
+def _any(stated: PrivacyStatement) -> Iterator[Claim]:
     """Any two histories; where two reports prove a change, that is all there is to say."""
-    finite_ones = {n: epsilon for n, epsilon in said.epsilon_any.items() if math.isfinite(epsilon)}
-    warned = said.cautions.get("any")
+    finite_ones = {n: epsilon for n, epsilon in stated.epsilon_any.items() if math.isfinite(epsilon)}
+    warned = stated.cautions.get("any")
     for n, epsilon in finite_ones.items():
-        exact = said.terms.epsilon_any_is_exact(n)
+        exact = stated.terms.epsilon_any_is_exact(n)
         about = f"any {n} reports, whatever the value and however it changes: {'exactly' if exact else 'at most'}"
-        rests = FRESH if said.terms.fresh else ANY_EXACT if exact else ANY_BOUND
-        less = said.epsilon_at_delta.get(n, epsilon)
-        spared = (said.delta, less) if epsilon_text(less) != epsilon_text(epsilon) else ()
+        rests = FRESH if stated.terms.fresh else ANY_EXACT if exact else ANY_BOUND
+        less = stated.epsilon_at_delta.get(n, epsilon)
+        spared = (stated.delta, less) if epsilon_text(less) != epsilon_text(epsilon) else ()
         yield Claim(about, epsilon, rests, warned, *spared)
         warned = None
-    if said.epsilon_any and not finite_ones:
+    if stated.epsilon_any and not finite_ones:
         yield Claim("any 2 reports or more, whatever the value and however it changes", math.inf, ANY_CERTAIN)
 
 
-def _several(said: PrivacyStatement) -> Iterator[Claim]:
+def _several(stated: PrivacyStatement) -> Iterator[Claim]:
     """Several reports of one value; the first of these claims carries what there is to say of them all."""
-    warned = said.cautions.get("several")
-    for n, epsilon in said.epsilon_n.items():
+    warned = stated.cautions.get("several")
+    for n, epsilon in stated.epsilon_n.items():
         if n > 1:
             about = f"{n} reports of one unchanged value"
-            yield Claim(about, epsilon, FRESH if said.terms.fresh else MEMO, warned)
+            yield Claim(about, epsilon, FRESH if stated.terms.fresh else MEMO, warned)
             warned = None
 
 
-def _ever(said: PrivacyStatement) -> str:
-    return NO_CEILING if said.terms.fresh or math.isinf(said.epsilon_permanent) else PERMANENT
+def _ever(stated: PrivacyStatement) -> str:
+    return NO_CEILING if stated.terms.fresh or math.isinf(stated.epsilon_permanent) else PERMANENT
 
 
-def _values(said: PrivacyStatement) -> str:
-    most = said.terms.most_values
+def _values(stated: PrivacyStatement) -> str:
+    most = stated.terms.most_values
     limit = f", D being at most the number of reports and {most}" if most else ", D being at most the number of reports"
     return f"D distinct values cost D times as much{limit}; {SAME_PATTERN}"

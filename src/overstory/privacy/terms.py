@@ -34,7 +34,7 @@ class Terms(ABC):
     @property
     @abstractmethod
     def fresh(self) -> bool:
-        """Whether nothing is memoized: all of a report's noise is drawn anew (the window mechanisms, f = 0)."""
+        """Whether nothing is memoized: all of a report's noise is drawn afresh (the window mechanisms, f = 0)."""
 
     @property
     @abstractmethod

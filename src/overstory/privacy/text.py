@@ -78,25 +78,25 @@ def sentences(
     delta: float,
 ) -> str:
     """Say what the epsilons mean to the person who reports: first what holds whatever the person does."""
-    said = []
+    parts = []
     number = max((n for n, epsilon in together.items() if math.isfinite(epsilon)), default=1)
     if number > 1:
-        said.append(
+        parts.append(
             f"Any {number} reports of one device, whatever it holds and however that changes, can change anyone's "
             f"guess between two histories {_by_factor(together[number])}."
         )
     if number in approximate and approximate[number] < together[number]:
-        said.append(f"But for a chance of {delta:g} it is {_by_factor(approximate[number])}.")
-    said.append(f"One report can change anyone's guess between two values {_by_factor(report)}.")
+        parts.append(f"But for a chance of {delta:g} it is {_by_factor(approximate[number])}.")
+    parts.append(f"One report can change anyone's guess between two values {_by_factor(report)}.")
     if on_map is not None and on_map < report:
-        said.append(f"Between the candidates of the map it is {_by_factor(on_map)}.")
+        parts.append(f"Between the candidates of the map it is {_by_factor(on_map)}.")
     number = max(several, default=1)
     if number > 1 and several[number] < permanent:
-        said.append(f"After {number} reports of the same value it is {_by_factor(several[number])}.")
-    said.append(_permanent(permanent))
+        parts.append(f"After {number} reports of the same value it is {_by_factor(several[number])}.")
+    parts.append(_permanent(permanent))
     if change:
-        said.append(_change(min(change), change[min(change)]))
-    return " ".join(said)
+        parts.append(_change(min(change), change[min(change)]))
+    return " ".join(parts)
 
 
 def _by_factor(epsilon: float) -> str:

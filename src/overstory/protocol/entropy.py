@@ -41,7 +41,7 @@ class SystemEntropy:
 class KeyedEntropy:
     """A stream of bits that is a pseudo-random function of a key and a context (keyed BLAKE2b in counter mode).
 
-    The same key and context give the same bits for ever; any other context gives independent ones. It carries a
+    The same key and context always give the same bits; any other context gives independent ones. It carries a
     device's permanent responses and its reports (key: the metric's) and, with a seed for key, repeatable experiments.
 
     Parameters

@@ -93,22 +93,24 @@ class Linkability:
         """Say to a person what could put her reports together, though they carry no name."""
         if self.is_pseudonym:
             return f"Reports carry no name, but they can be put together without one: {self.words()}."
-        kept = "Reports carry no name, and the collector keeps no address"
-        return f"{kept}; {self.words()}."
+        nameless = "Reports carry no name, and the collector keeps no address"
+        return f"{nameless}; {self.words()}."
 
     def words(self) -> str:
         """Say it in one sentence."""
         if not self.bits and not self.are_alike:
             return "nothing stays the same from report to report"
-        said = []
+        sentences = []
         if self.always.bits:
-            said.append(f"the same in every report: {self.always.words()}")
+            sentences.append(f"the same in every report: {self.always.words()}")
         if self.has_payload:
-            also = "with the payload, " if said else ""
-            said.append(f"{also}the same in every report while the value does not change: {self.unchanged.words()}")
+            also = "with the payload, " if sentences else ""
+            sentences.append(
+                f"{also}the same in every report while the value does not change: {self.unchanged.words()}"
+            )
         if self.are_alike:
-            said.append(self._alike_words())
-        return "; ".join(said)
+            sentences.append(self._alike_words())
+        return "; ".join(sentences)
 
     def _alike_words(self) -> str:
         two, many = bits_text(self.shared(1)), bits_text(self.shared(MONTH))

@@ -53,7 +53,7 @@ def posterior(mechanism: Mechanism, reports: Iterable[Report], prior: Mapping[V,
     """
     _check_prior(prior)
     evidence = [evidence_of(mechanism, seen) for seen in _by_cohort(mechanism, reports)]
-    losses = {value: _sum(one(value) for one in evidence) for value in prior}
+    losses = {value: _sum(of_cohort(value) for of_cohort in evidence) for value in prior}
     # Bayes with the largest log likelihood taken out, so that no exponential underflows.
     best = max(loss for value, loss in losses.items() if prior[value] > 0)
     weights = {value: prior[value] * math.exp(loss - best) for value, loss in losses.items()}

@@ -96,7 +96,7 @@ class _Seen:
     def table(self) -> dict[tuple[int, int, int], Decimal]:
         """From (true bit, ones, zeros)."""
         first, later = self.rounds.permanent, self.rounds.instantaneous
-        found = {}
+        chances = {}
         with localcontext(PRECISE):
             for ones, zeros in product(range(self.reports + 1), repeat=2):
                 # u = P^t (1 - P)^z through a permanent 1, v = Q^t (1 - Q)^z through a 0; g = a u + (1 - a) v.
@@ -105,8 +105,8 @@ class _Seen:
                     for one in (later.keep_one, later.raise_zero)
                 ]
                 for bit, share in ((1, first.keep_one), (0, first.raise_zero)):
-                    found[bit, ones, zeros] = mix(share, *likely)
-        return found
+                    chances[bit, ones, zeros] = mix(share, *likely)
+        return chances
 
 
 def _exact(rounds: Rounds, values: _Values, reports: int, largest: Largest) -> float:
@@ -116,8 +116,8 @@ def _exact(rounds: Rounds, values: _Values, reports: int, largest: Largest) -> f
             sizes = 1 + max(i for (i, _), _ in pattern), 1 + max(j for (_, j), _ in pattern)
             if values.most is None or max(sizes) <= values.most + 1:  # and nothing
                 # Both directions: the ratio of the first history's probability to the second's, and the inverse.
-                one, other = _outcomes(seen, pattern, sizes)
-                worst = max(worst, largest(values, one, other), largest(values, other, one))
+                first, second = _outcomes(seen, pattern, sizes)
+                worst = max(worst, largest(values, first, second), largest(values, second, first))
     return round_up(log_ratio(worst, Decimal(1)))
 
 
@@ -130,7 +130,7 @@ def patterns(reports: int) -> tuple[Pattern, ...]:
     >>> [len(patterns(reports)) for reports in (1, 2, 3)]
     [1, 3, 7]
     """
-    found: dict[Pattern, None] = {}
+    distinct: dict[Pattern, None] = {}
     for first, second in product(_shares(reports), repeat=2):
         sizes = [sorted(Counter(labels).values(), reverse=True) for labels in (first, second)]
         ordered = sorted(first) == list(first) and [*Counter(first).values()] == sizes[0]
@@ -140,8 +140,8 @@ def patterns(reports: int) -> tuple[Pattern, ...]:
         cells = Counter(zip(first, second, strict=True))
         columns = sorted(tuple(cells[i, j] for i in range(len(sizes[0]))) for j in range(len(sizes[1])))
         matrix = [((i, j), count) for j, column in enumerate(columns) for i, count in enumerate(column) if count]
-        found[tuple(matrix)] = None
-    return tuple(found)
+        distinct[tuple(matrix)] = None
+    return tuple(distinct)
 
 
 def _shares(reports: int) -> Iterator[tuple[int, ...]]:
@@ -156,31 +156,32 @@ def _shares(reports: int) -> Iterator[tuple[int, ...]]:
 def _outcomes(
     seen: dict[tuple[int, int, int], Decimal], pattern: Pattern, sizes: tuple[int, int]
 ) -> tuple[Outcomes, Outcomes]:
-    found: tuple[Outcomes, Outcomes] = ([], [])
+    outcomes: tuple[Outcomes, Outcomes] = ([], [])
     for bits in product((0, 1), repeat=len(pattern)):
         for which, responses in enumerate(sizes):
             counts = [[0, 0] for _ in range(responses)]
             for (labels, reports), bit in zip(pattern, bits, strict=True):
                 counts[labels[which]][bit] += reports
-            found[which].append([(seen[0, ones, zeros], seen[1, ones, zeros]) for zeros, ones in counts])
-    return found
+            outcomes[which].append([(seen[0, ones, zeros], seen[1, ones, zeros]) for zeros, ones in counts])
+    return outcomes
 
 
 def _chances(outcomes: Outcomes, bits: Sequence[int]) -> list[Decimal]:
     """Probability of every outcome at a position whose bit in every response is given."""
     return [
-        math.prod((chances[bit] for chances, bit in zip(one, bits, strict=True)), start=Decimal(1)) for one in outcomes
+        math.prod((chances[bit] for chances, bit in zip(outcome, bits, strict=True)), start=Decimal(1))
+        for outcome in outcomes
     ]
 
 
 def _worst(over: list[Decimal], under: list[Decimal]) -> Decimal:
     """Largest ratio of the probabilities of an outcome."""
     worst = Decimal(0)
-    for one, other in zip(over, under, strict=True):
-        if one > worst * other:
-            if not other:
+    for likely, unlikely in zip(over, under, strict=True):
+        if likely > worst * unlikely:
+            if not unlikely:
                 return Decimal("Infinity")
-            worst = one / other
+            worst = likely / unlikely
     return worst
 
 
@@ -300,7 +301,7 @@ def _bound(rounds: Rounds, values: _Values, reports: int) -> float:
     blocks = reports if values.most is None else min(reports, values.most + 1)
     ones = min(values.bits, values.most_ones * blocks)
     position = Position.of(rounds, reports, blocks, single=values.disjoint)
-    worst = {(one, other): position.worst(one, other) for one, other in product(((0,), (0, 1)), repeat=2)}
+    worst = {pair: position.worst(*pair) for pair in product(((0,), (0, 1)), repeat=2)}
     totals = []
     for both in (max(0, 2 * ones - values.bits), ones):
         # Of `ones` bits in each history `both` coincide; the total is linear in `both`, so its ends are enough.

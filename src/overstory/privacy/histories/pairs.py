@@ -107,8 +107,8 @@ def worst_ratios(blocks: Blocks, symbols: Iterable[int], likelihood: Likelihood)
     with localcontext(PRECISE):
         # The worst outcome is constant in each block (see the proof above): go through the corners.
         for outcome in product(choices, repeat=len(blocks)):
-            one, other = (_probability(blocks, which, outcome, likelihood) for which in (0, 1))
-            ahead, behind = larger(ahead, (one, other)), larger(behind, (other, one))
+            first_chance, second_chance = (_probability(blocks, which, outcome, likelihood) for which in (0, 1))
+            ahead, behind = larger(ahead, (first_chance, second_chance)), larger(behind, (second_chance, first_chance))
     return ahead, behind
 
 
@@ -196,7 +196,7 @@ def _symbols_seen(rounds: SymbolRounds) -> Likelihood:
     def seen_given(symbol: int, seen: Mapping[int, int]) -> Decimal:
         if symbol == UNIFORM:
             return likely(("uniform",) * len(seen), tuple(seen.values()))
-        return likely(tuple("own" if one == symbol else "foreign" for one in seen), tuple(seen.values()))
+        return likely(tuple("own" if shown == symbol else "foreign" for shown in seen), tuple(seen.values()))
 
     return seen_given
 
@@ -274,8 +274,8 @@ def _worst_of_bits(rounds: Rounds, shapes: tuple[Shape, ...], reports: int, befo
 
 
 def _histories(old: int, new: int, reports: int, before: int) -> tuple[list[Entry], list[Entry]]:
-    kept: list[Entry] = [("a", old)] * before
-    return kept + [("a", old)] * (reports - before), kept + [("b", new)] * (reports - before)
+    before_it: list[Entry] = [("a", old)] * before
+    return before_it + [("a", old)] * (reports - before), before_it + [("b", new)] * (reports - before)
 
 
 def _total(shape: Shape, losses: list[tuple[Decimal, Decimal]], way: int) -> Decimal:

@@ -58,13 +58,13 @@ class Position:
         weights = float(rounds.permanent.raise_zero), float(rounds.permanent.keep_one)
         return cls(weights, ones, zeros, reports, blocks, single)
 
-    def worst(self, one: Sequence[int], other: Sequence[int]) -> float:
+    def worst(self, first: Sequence[int], second: Sequence[int]) -> float:
         """Return a bound on the log ratio where the true bits are among `one` in one history, `other` in the other."""
         # The log ratio is convex in the number of ones t, so t = 0 and t = n are enough.
-        ends = self._most(one, self.reports), self._most(one, 0)
-        floors = [self._floor(w, other) for w in self._tilts(other)]
+        ends = self._most(first, self.reports), self._most(first, 0)
+        floors = [self._floor(w, second) for w in self._tilts(second)]
         floors.append(
-            (min(self._mean(b, self.ones) for b in other), min(self._mean(b, self.zeros) for b in other), 0.0)
+            (min(self._mean(b, self.ones) for b in second), min(self._mean(b, self.zeros) for b in second), 0.0)
         )
         # Every choice of weights is a bound: take the best of them.
         bound = min(
@@ -73,8 +73,8 @@ class Position:
         )
         if self.reports > MOST_SHARED:
             return bound
-        least = self._least(other)
-        return min(bound, max(self._most(one, t) - least[t][self.reports - t] for t in range(self.reports + 1)))
+        least = self._least(second)
+        return min(bound, max(self._most(first, t) - least[t][self.reports - t] for t in range(self.reports + 1)))
 
     def _seen(self, bit: int, ones: int, zeros: int) -> float:
         """Logarithm of g."""

@@ -85,9 +85,9 @@ def _extremes(
                 if 0 <= symbol < len(held):
                     seen += alpha * gains[share[symbol]]
                 rest = tuple(count - taken for count, taken in zip(left, share, strict=True))
-                known = after.get(rest)
+                extremes = after.get(rest)
                 low, high = small * seen, large * seen
-                after[rest] = (min(low, known[0]), max(high, known[1])) if known else (low, high)
+                after[rest] = (min(low, extremes[0]), max(high, extremes[1])) if extremes else (low, high)
         reached = after
     return reached[(0,) * len(counts)]
 
@@ -110,6 +110,6 @@ def _bound(rounds: SymbolRounds, most_values: int, reports: int) -> float:
     return math.nextafter((most - max(floors)) * (1 + SLACK) + 1e-13 * reports, math.inf)
 
 
-def _log_sum(one: float, other: float) -> float:
-    top = max(one, other)
-    return top + math.log(math.exp(one - top) + math.exp(other - top))
+def _log_sum(first: float, second: float) -> float:
+    top = max(first, second)
+    return top + math.log(math.exp(first - top) + math.exp(second - top))

@@ -69,11 +69,11 @@ class SetDisclosure(Disclosure[SetMechanism]):
         for value in (*first, *second):
             self.mechanism.encoding.contains(0, value)  # says so when it is outside the domain
         responses = {entries for entries, _ in blocks_of([(v, 0) for v in first], [(v, 0) for v in second])}
-        pairs = [(one, other) for (one, _), (other, _) in responses]
-        if len({one for one, _ in pairs}) < len(pairs) or len({other for _, other in pairs}) < len(pairs):
+        pairs = [(first, second) for (first, _), (second, _) in responses]
+        if len({first for first, _ in pairs}) < len(pairs) or len({second for _, second in pairs}) < len(pairs):
             return float("inf")
         loss = Decimal(self.mechanism.epsilon_report)
-        return round_up(weighted_sum((1, loss) for one, other in pairs if one != other))
+        return round_up(weighted_sum((1, loss) for first, second in pairs if first != second))
 
     def evidence(self, reports: Sequence[Report]) -> Evidence:
         """Return the evidence of the one output that all reports are."""
@@ -93,7 +93,7 @@ class SetDisclosure(Disclosure[SetMechanism]):
             # Outputs of the one value's set alone, of the other's alone, of both, of neither.
             sizes = (own - shared, own - shared, shared, total - 2 * own + shared)
             likely = ((inside, outside), (outside, inside), (inside, inside), (outside, outside))
-            atoms = [(size * one, size * other) for size, (one, other) in zip(sizes, likely, strict=True)]
+            atoms = [(size * this, size * that) for size, (this, that) in zip(sizes, likely, strict=True)]
         success = Success(guess, true_positives(atoms))
         return Attack(values, success, success, exact=self.mechanism.encoding.subset_size is not None)
 

@@ -146,7 +146,7 @@ def weighted(parts: Iterable[tuple[float, int]]) -> Constant:
 def mixed(parts: Iterable[tuple[float, Constant]]) -> Constant:
     """Return a draw from one of several distributions over different outcomes."""
     return Constant(
-        tuple((count, each + math.log(share)) for share, one in parts if share for count, each in one.groups)
+        tuple((count, each + math.log(share)) for share, constant in parts if share for count, each in constant.groups)
     )
 
 

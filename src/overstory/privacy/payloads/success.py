@@ -139,13 +139,13 @@ def true_positives(atoms: Iterable[Atom]) -> float:
 
     The last of them is taken with the probability that uses the 1% up.
     """
-    pairs = [(one, other) for one, other in atoms if one or other]
+    pairs = [(this, that) for this, that in atoms if this or that]
     best = Decimal(0)
     with localcontext(PRECISE):
-        for way in (pairs, [(other, one) for one, other in pairs]):
+        for way in (pairs, [(that, this) for this, that in pairs]):
             left, recognized = as_decimal(FALSE_POSITIVES), Decimal(0)
-            for one, other in sorted(way, key=lambda atom: atom[1] / (atom[0] + atom[1])):
-                taken = min(left / other, Decimal(1)) if other else Decimal(1)
-                recognized, left = recognized + taken * one, left - taken * other
+            for this, that in sorted(way, key=lambda atom: atom[1] / (atom[0] + atom[1])):
+                taken = min(left / that, Decimal(1)) if that else Decimal(1)
+                recognized, left = recognized + taken * this, left - taken * that
             best = max(best, recognized)
     return min(round_up(best), 1.0)

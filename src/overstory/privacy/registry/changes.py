@@ -64,33 +64,33 @@ def compare_registries(old: MetricRegistry, new: MetricRegistry) -> list[Change]
     >>> [(change.what, str(change.kind)) for change in found][1:3]
     [('one report', 'weakens-privacy'), ('several reports of one unchanged value', 'weakens-privacy')]
     """
-    found = [*_of_the_whole(old, new)]
+    changes = [*_of_the_whole(old, new)]
     for name in dict.fromkeys((*old, *new)):
         if name not in new:
-            found.append(
+            changes.append(
                 Change(name, "metric", Kind.HARMLESS, "no longer listed: its reports are refused, counts stay")
             )
         elif name not in old:
-            found.append(Change(name, "metric", Kind.HARMLESS, "new: nothing is recorded before a person was asked"))
+            changes.append(Change(name, "metric", Kind.HARMLESS, "new: nothing is recorded before a person was asked"))
         else:
             order = list(Kind)
-            found += sorted(_of_a_metric(old[name], new[name]), key=lambda change: order.index(change.kind))
-    return found
+            changes += sorted(_of_a_metric(old[name], new[name]), key=lambda change: order.index(change.kind))
+    return changes
 
 
 def _of_the_whole(old: MetricRegistry, new: MetricRegistry) -> Iterator[Change]:
     if old.version != new.version:
         yield Change("", "registry", Kind.HARMLESS, f"version {old.version} becomes {new.version}")
     elif old.digest != new.digest:
-        said = (
+        detail = (
             f"still version {old.version}, though metrics changed: consent could not tell the two apart; give another"
         )
-        yield Change("", "registry", Kind.HARMLESS, said)
+        yield Change("", "registry", Kind.HARMLESS, detail)
     if old.budget != new.budget:
         before, after = (_limits(registry.budget) for registry in (old, new))
         weaker = old.budget is not None and (new.budget is None or new.budget.allows_more_than(old.budget))
-        said = f"{before} becomes {after}" + (": devices ask about every metric again" if weaker else "")
-        yield Change("", "budget", Kind.WEAKENS if weaker else Kind.HARMLESS, said)
+        detail = f"{before} becomes {after}" + (": devices ask about every metric again" if weaker else "")
+        yield Change("", "budget", Kind.WEAKENS if weaker else Kind.HARMLESS, detail)
 
 
 def _limits(budget: PersonBudget | None) -> str:
@@ -111,11 +111,11 @@ def _of_a_metric(old: Metric, new: Metric) -> Iterator[Change]:
         yield _of_the_candidates(new)
     for key in ("title", "description", "owner", "purpose", "attribute"):
         if getattr(old, key) != getattr(new, key):
-            said = f"{getattr(old, key)!r} becomes {getattr(new, key)!r}: devices ask about it again"
-            yield Change(new.id, key, Kind.HARMLESS, said)
+            detail = f"{getattr(old, key)!r} becomes {getattr(new, key)!r}: devices ask about it again"
+            yield Change(new.id, key, Kind.HARMLESS, detail)
     if old.window != new.window and "window" not in new.mechanism.parameters:
-        said = f"privacy is stated for {new.window or 'no'} reports, not for {old.window or 'none'}"
-        yield Change(new.id, "window", Kind.HARMLESS, said)
+        detail = f"privacy is stated for {new.window or 'no'} reports, not for {old.window or 'none'}"
+        yield Change(new.id, "window", Kind.HARMLESS, detail)
 
 
 def _of_the_mechanism(old: Metric, new: Metric) -> Iterator[Change]:
@@ -135,14 +135,14 @@ def _of_the_mechanism(old: Metric, new: Metric) -> Iterator[Change]:
     yield from _worse(new.id, "a change of value", CHANGES, before.change_leak, after.change_leak)
     if all(map(math.isfinite, permanent)):  # so neither's noise is all fresh
         total = add_up([(1, epsilon) for epsilon in permanent])
-        said = (
+        detail = (
             "devices that have reported draw new permanent responses, and the old ones are out: all reports of one "
-            f"value cost {_said(total)} together, where {_said(permanent[0])} was promised"
+            f"value cost {_epsilon(total)} together, where {_epsilon(permanent[0])} was promised"
         )
-        yield Change(new.id, "parameters", Kind.WEAKENS, said)
+        yield Change(new.id, "parameters", Kind.WEAKENS, detail)
     what = "oracle" if old.mechanism.name != new.mechanism.name else "parameters"
-    said = "reports made with the old parameters are refused, and the counts of both cannot be added up"
-    yield Change(new.id, what, Kind.BREAKS, said)
+    detail = "reports made with the old parameters are refused, and the counts of both cannot be added up"
+    yield Change(new.id, what, Kind.BREAKS, detail)
 
 
 def _always(epsilon: float) -> Callable[[int], float]:
@@ -158,11 +158,11 @@ def _worse(
     if risen:
         number, before, after = max(risen, key=lambda pair: pair[2] - pair[1])
         of = f"for {number} reports: " if number > 1 else ""
-        said = f"{of}epsilon {_said(before)} becomes {_said(after)}"
-        yield Change(name, what, Kind.WEAKENS, said)
+        detail = f"{of}epsilon {_epsilon(before)} becomes {_epsilon(after)}"
+        yield Change(name, what, Kind.WEAKENS, detail)
 
 
-def _said(epsilon: float) -> str:
+def _epsilon(epsilon: float) -> str:
     return epsilon_text(epsilon, "without bound")
 
 
@@ -170,17 +170,17 @@ def _of_the_domain(old: Metric, new: Metric) -> Iterator[Change]:
     """Other values for the symbols: of a value that had another one, two permanent responses are out."""
     forms = [{**metric.domain.canonical(), "ordered": None} for metric in (old, new)]
     if forms[0] == forms[1]:
-        said = "the categories' order has a meaning now, or has none any more: values keep their symbols"
-        yield Change(new.id, "domain", Kind.HARMLESS, said)
+        detail = "the categories' order has a meaning now, or has none any more: values keep their symbols"
+        yield Change(new.id, "domain", Kind.HARMLESS, detail)
         return
     terms, same = terms_of(new.mechanism), old.mechanism.digest == new.mechanism.digest
     if same and not terms.fresh and new.domain.renumbers(old.domain):  # of other parameters a line says so already
-        both = _said(add_up([(2, terms.epsilon_permanent)]))
-        said = (
+        both = _epsilon(add_up([(2, terms.epsilon_permanent)]))
+        detail = (
             "a value whose symbol is another now gets a second permanent response, and the first is out: all reports "
-            f"of it cost {both} together, where {_said(terms.epsilon_permanent)} was promised"
+            f"of it cost {both} together, where {_epsilon(terms.epsilon_permanent)} was promised"
         )
-        yield Change(new.id, "domain", Kind.WEAKENS, said)
+        yield Change(new.id, "domain", Kind.WEAKENS, detail)
     yield Change(new.id, "domain", Kind.BREAKS, "symbols stand for other values, and so do stored counts")
 
 
@@ -191,16 +191,18 @@ def _of_the_cap(old: Metric, new: Metric) -> Iterator[Change]:
         before, after = map(lifetime_epsilon, (old, new))
         more = caps[1] > caps[0] and (after > before or math.isinf(before))  # not above the domain's size
         shown = [metric.max_values or "any number" for metric in (old, new)]
-        lifetime = f"all that a device may ever report, epsilon {_said(before)} becomes {_said(after)}"
+        lifetime = f"all that a device may ever report, epsilon {_epsilon(before)} becomes {_epsilon(after)}"
         kind = Kind.WEAKENS if more else Kind.HARMLESS
-        said = f"{shown[0]} becomes {shown[1]}: {lifetime}"
-        yield Change(new.id, "max_values", kind, said)
+        detail = f"{shown[0]} becomes {shown[1]}: {lifetime}"
+        yield Change(new.id, "max_values", kind, detail)
     if old.over_cap != new.over_cap:
         worse = OVER_CAP.index(new.over_cap) > OVER_CAP.index(old.over_cap)
-        said = f"past the cap on values, {old.over_cap} becomes {new.over_cap}"
+        detail = f"past the cap on values, {old.over_cap} becomes {new.over_cap}"
         if worse:
-            said += ": they follow the value again" if new.over_cap == "nearest" else ": a response more tells of them"
-        yield Change(new.id, "over_cap", Kind.WEAKENS if worse else Kind.HARMLESS, said)
+            detail += (
+                ": they follow the value again" if new.over_cap == "nearest" else ": a response more tells of them"
+            )
+        yield Change(new.id, "over_cap", Kind.WEAKENS if worse else Kind.HARMLESS, detail)
 
 
 def most_responses(metric: Metric) -> int | None:
@@ -227,31 +229,33 @@ def lifetime_epsilon(metric: Metric) -> float:
 def _of_time(old: Metric, new: Metric) -> Iterator[Change]:
     if old.period != new.period:
         if new.period < old.period:
-            said = f"every {old.period} becomes every {new.period}: a device reports more often"
-            yield Change(new.id, "period", Kind.WEAKENS, said)
-        said = f"every {old.period} becomes every {new.period}: stored counts are numbered by other periods"
-        yield Change(new.id, "period", Kind.BREAKS, said)
+            detail = f"every {old.period} becomes every {new.period}: a device reports more often"
+            yield Change(new.id, "period", Kind.WEAKENS, detail)
+        detail = f"every {old.period} becomes every {new.period}: stored counts are numbered by other periods"
+        yield Change(new.id, "period", Kind.BREAKS, detail)
     if old.retention_days != new.retention_days:
         kind = Kind.WEAKENS if new.retention_days > old.retention_days else Kind.HARMLESS
-        said = f"reports are kept for {new.retention_days} days, not for {old.retention_days}"
-        yield Change(new.id, "retention_days", kind, said)
+        detail = f"reports are kept for {new.retention_days} days, not for {old.retention_days}"
+        yield Change(new.id, "retention_days", kind, detail)
     if old.grace_days != new.grace_days:
-        said = f"late reports are taken, and batch ids remembered, for {new.grace_days} days, not for {old.grace_days}"
+        detail = (
+            f"late reports are taken, and batch ids remembered, for {new.grace_days} days, not for {old.grace_days}"
+        )
         if new.grace_days > old.grace_days:
-            said += "; ids forgotten until now stay forgotten: an upload repeated from then would count twice"
-        yield Change(new.id, "grace_days", Kind.HARMLESS, said)
+            detail += "; ids forgotten until now stay forgotten: an upload repeated from then would count twice"
+        yield Change(new.id, "grace_days", Kind.HARMLESS, detail)
     if old.expires != new.expires:
         renewed = "renewed until" if new.expires > old.expires else "ends sooner, on"
-        said = f"{renewed} {new.expires}, not {old.expires}: " + (
+        detail = f"{renewed} {new.expires}, not {old.expires}: " + (
             "allowed, and to be reviewed; a device past the old end has destroyed its key, and reports no more"
             if new.expires > old.expires
             else "less is collected"
         )
-        yield Change(new.id, "expires", Kind.HARMLESS, said)
+        yield Change(new.id, "expires", Kind.HARMLESS, detail)
 
 
 def _of_the_candidates(new: Metric) -> Change:
     if new.counted_by_label:
-        said = "reports are counted by candidate as they come in: stored counts are of the old list"
-        return Change(new.id, "candidates", Kind.BREAKS, said)
+        detail = "reports are counted by candidate as they come in: stored counts are of the old list"
+        return Change(new.id, "candidates", Kind.BREAKS, detail)
     return Change(new.id, "candidates", Kind.HARMLESS, "stored counts can be decoded again with the new list")

@@ -104,11 +104,11 @@ def metric_page(metric: Metric, *, reports: int | None = None) -> MetricPage:
     How often: at most one report per device per week
     How many values: all 3 that there are
     """
-    said = metric_statement(metric)
-    return MetricPage(metric, tuple(_facts(metric, said)), said, metric_cost(metric, reports))
+    stated = metric_statement(metric)
+    return MetricPage(metric, tuple(_facts(metric, stated)), stated, metric_cost(metric, reports))
 
 
-def _facts(metric: Metric, said: PrivacyStatement) -> Iterator[tuple[str, str]]:
+def _facts(metric: Metric, stated: PrivacyStatement) -> Iterator[tuple[str, str]]:
     yield "Why", metric.purpose
     yield "Responsible", metric.owner
     if metric.attribute is not None:
@@ -123,7 +123,7 @@ def _facts(metric: Metric, said: PrivacyStatement) -> Iterator[tuple[str, str]]:
     yield "Kept for", _kept(metric)
     shown = metric.to_json()["parameters"].items()
     given = ", ".join(f"{key} = {value}" for key, value in shown)
-    yield "What could put a device's reports together", said.linkable.words()
+    yield "What could put a device's reports together", stated.linkable.words()
     yield "How", f"{metric.mechanism.name} ({given}); randomized on the device, which never sends the value itself"
 
 
@@ -149,6 +149,6 @@ def how_many_values(metric: Metric) -> str:
 
 def _kept(metric: Metric) -> str:
     days = f"{metric.retention_days} days" if metric.retention_days else "no time once they are counted"
-    kept = f"randomized reports: {days}; their counts: for good"
+    how_long = f"randomized reports: {days}; their counts: for good"
     late = f"; a report that comes up to {metric.grace_days} days late is still counted"
-    return kept + (late if metric.grace_days else "; a report that comes after its period is not counted")
+    return how_long + (late if metric.grace_days else "; a report that comes after its period is not counted")

@@ -51,14 +51,14 @@ def registry_warnings(registry: MetricRegistry, text: str, today: dt.date) -> li
     for path in where:
         if len(path) == 3 and path[0] == "metrics":
             keys.setdefault(path[1], set()).add(path[2])
-    found = []
+    faults = []
     for name, metric in registry.items():
         written = keys.get(name, set())
         warned = (*_expiry(metric, today), *_caps(metric, written), *_links(metric, today))
         for key, message in warned:
             path = ("metrics", name, key) if key in written else ("metrics", name)
-            found.append(Fault(where[path].line, f"metrics.{name}.{key}", message))
-    return sorted(found)
+            faults.append(Fault(where[path].line, f"metrics.{name}.{key}", message))
+    return sorted(faults)
 
 
 def _expiry(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
@@ -73,17 +73,17 @@ def _expiry(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
 def _links(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
     linkable, cohorts = linkability(metric.mechanism), metric.mechanism.num_cohorts
     if linkable.has_payload and metric.period.number(metric.expires_at) - metric.period.number(_midnight(today)) > 1:
-        said = (
+        sentence = (
             f"a device reports every {metric.period}, and the noise is drawn once: an unchanged value always sends the "
             f"same report ({linkable.unchanged.words()}), and a change is certain"
         )
         fresh = (
             "oracles of two rounds, such as l-osue and rappor, hide the change, and send reports that are only alike"
         )
-        yield "oracle", f"{said}; {fresh}"
+        yield "oracle", f"{sentence}; {fresh}"
     if cohorts > MOST_SEEDS:
-        said = f"each report carries its device's own of {cohorts:,} public numbers ({linkable.always.words()})"
-        yield "parameters", f"{said}: {_fewer(metric)}"
+        sentence = f"each report carries its device's own of {cohorts:,} public numbers ({linkable.always.words()})"
+        yield "parameters", f"{sentence}: {_fewer(metric)}"
 
 
 def _fewer(metric: Metric) -> str:
@@ -139,9 +139,9 @@ def registry_notes(registry: MetricRegistry) -> Iterator[str]:
         yield from (f"budget: {sentence}" for sentence in budget_words(registry.budget, registry.values()))
 
 
-def _together(names: list[str], registry: MetricRegistry, said: str) -> str:
+def _together(names: list[str], registry: MetricRegistry, what: str) -> str:
     total = add_up((1, registry[name].mechanism.epsilon_report) for name in names)
-    return f"{', '.join(names)} {said} one report of each costs epsilon {epsilon_text(total)} together"
+    return f"{', '.join(names)} {what} one report of each costs epsilon {epsilon_text(total)} together"
 
 
 def seed_notes(registry: MetricRegistry, text: str, going_on: MetricRegistry | None = None) -> Iterator[str]:

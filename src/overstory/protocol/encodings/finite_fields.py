@@ -97,8 +97,8 @@ class PowerField(Field):
     @cached_property
     def powers(self) -> tuple[int, ...]:
         """1, x, x^2, ..., x^(size - 2)."""
-        found = (powers_of_x(self.size + low, self.size, self.prime) for low in range(1, self.size))
-        return next(powers for powers in found if powers)
+        candidates = (powers_of_x(self.size + low, self.size, self.prime) for low in range(1, self.size))
+        return next(powers for powers in candidates if powers)
 
     @cached_property
     def polynomial(self) -> int:

@@ -1,4 +1,4 @@
-"""Hash families: which bits of a Bloom filter a string sets in a cohort. Named and versioned, for ever.
+"""Hash families: which bits of a Bloom filter a string sets in a cohort. Named and versioned.
 
 A family is part of what was collected: a collection is read with the family that its devices used, so a family is
 never changed, only joined by another.

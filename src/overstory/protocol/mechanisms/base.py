@@ -121,7 +121,7 @@ class LocalRandomizer(ABC):
         """Return the permanent response that `secret` gives to *no value*, independent of that to any value.
 
         A device that has no value to report sends it, so that whether there is a report never depends on the value.
-        Epsilon between it and any value is at most that between two values, in one report, in several, and for ever.
+        Epsilon between it and any value is at most that between two values, in any number of reports.
         """
 
     def response_key(self, value: Any, cohort: int) -> Hashable:  # noqa: ARG002 - where values share no response

@@ -150,7 +150,7 @@ def projective(
 
     Without `field_size`, the prime q of least variance among those near e^eps + 1 and those that waste fewest points;
     with `prime_powers`, the prime or prime power. What primes alone give stays the default, so that the same parameters
-    mean the same reports for ever.
+    always mean the same reports.
 
     References
     ----------
@@ -159,25 +159,27 @@ def projective(
     parameters = dict(locals())
     near = min(math.exp(min(check_epsilon("epsilon", epsilon), 10.0)) + 1, MAX_PRIME / 2)
     check_count("domain_size", domain_size, 2, MAX_SYMBOLS)
-    known = is_field_size if prime_powers else is_prime
-    sizes = [field_size] if field_size is not None else sorted({*_around(near, known), *_thrifty(domain_size, known)})
+    is_size = is_field_size if prime_powers else is_prime
+    sizes = (
+        [field_size] if field_size is not None else sorted({*_around(near, is_size), *_thrifty(domain_size, is_size)})
+    )
     return _best("projective", parameters, [Projective(domain_size, size) for size in sizes], epsilon)
 
 
-def _around(near: float, known: Callable[[int], bool]) -> list[int]:
+def _around(near: float, is_size: Callable[[int], bool]) -> list[int]:
     """Return the fields' sizes on both sides of `near`."""
-    below = next((n for n in range(int(near), 1, -1) if known(n)), 2)
-    above = next(n for n in range(int(near) + 1, 2 * int(near) + 3) if known(n))
+    below = next((n for n in range(int(near), 1, -1) if is_size(n)), 2)
+    above = next(n for n in range(int(near) + 1, 2 * int(near) + 3) if is_size(n))
     return [below, above]
 
 
-def _thrifty(domain_size: int, known: Callable[[int], bool]) -> list[int]:
+def _thrifty(domain_size: int, is_size: Callable[[int], bool]) -> list[int]:
     """Return, for every dimension, the size of the least field whose space has a point for every value."""
     sizes: list[int] = []
     for dimension in range(2, domain_size.bit_length() + 2):
         least = max(2, math.floor(domain_size ** (1 / (dimension - 1))) - 1)
-        found = (q for q in range(least, MAX_PRIME) if known(q) and (q**dimension - 1) // (q - 1) >= domain_size)
-        sizes.extend(q for q in [next(found, None)] if q is not None)
+        fitting = (q for q in range(least, MAX_PRIME) if is_size(q) and (q**dimension - 1) // (q - 1) >= domain_size)
+        sizes.extend(q for q in [next(fitting, None)] if q is not None)
     return sizes
 
 

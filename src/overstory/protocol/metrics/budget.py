@@ -128,8 +128,8 @@ def _is_epsilon(value: object) -> bool:
 
 def _check_first_reports(table: Fields, budget: PersonBudget, metrics: Mapping[str, Metric]) -> None:
     for name, metric in metrics.items():
-        one = metric.mechanism.epsilon_report
+        epsilon = metric.mechanism.epsilon_report
         for attribute, most in budget.limits_of(metric):
-            if one > most:
+            if epsilon > most:
                 key = "epsilon" if attribute is None else f"attributes.{attribute}"
-                table.fault(key, f"{most:g} is less than one report of {name} costs, {one:.4f}: give more")
+                table.fault(key, f"{most:g} is less than one report of {name} costs, {epsilon:.4f}: give more")

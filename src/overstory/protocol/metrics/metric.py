@@ -75,10 +75,10 @@ class Period:
         ParameterError
             When it is none.
         """
-        found = _WORDS.fullmatch(text) if isinstance(text, str) else None
-        if found is None or (found[1] in {None, "1"}) == bool(found[3]):
+        matched = _WORDS.fullmatch(text) if isinstance(text, str) else None
+        if matched is None or (matched[1] in {None, "1"}) == bool(matched[3]):
             raise ParameterError(f"{text!r} is no period: give {_EXAMPLES}")
-        return cls(int(found[1] or 1) * _UNITS[found[2]])
+        return cls(int(matched[1] or 1) * _UNITS[matched[2]])
 
     def __str__(self) -> str:
         for unit, length in reversed(_UNITS.items()):
@@ -161,7 +161,7 @@ class Metric:
     Attributes
     ----------
     id
-        Its name for ever: other parameters that reveal more, or a change of meaning, need another one.
+        Its name, which never changes: other parameters that reveal more, or a change of meaning, need another one.
     title, description, owner, purpose
         For people: what is collected, who answers for it, and a link to why.
     domain, mechanism
@@ -180,7 +180,7 @@ class Metric:
     candidates
         The lines of the candidate file, where there is one and it was read.
     attribute
-        What about the person it tells, as a short id that metrics share which tell of the same; None where none is
+        What it says about the person, as a short id that metrics share which say the same; None where none is
         given. It changes no report, so no digest of reports has it.
     """
 
@@ -213,7 +213,7 @@ class Metric:
 
     @property
     def nothing_is_spare(self) -> bool:
-        """Whether reporting nothing has a place of its own beside `max_values`; else it takes one of these."""
+        """Whether reporting nothing has a place of its own besides `max_values`; else it takes one of these."""
         return self.over_cap == "drop"
 
     @property

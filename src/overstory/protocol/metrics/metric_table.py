@@ -32,7 +32,7 @@ MOST_SHOWN: Final = 3
 
 
 def read_candidate_file(folder: Folder, name: str) -> tuple[str, ...]:
-    r"""Return the candidates of a file beside the registry.
+    r"""Return the candidates of a file in the registry's folder.
 
     The file is UTF-8 text, one candidate per line; lines end in ``\n`` or ``\r\n``, and blank lines count for nothing.
     """
@@ -121,7 +121,7 @@ def build_metric(fields: Fields, folder: Folder | None) -> Metric | None:
         fields.fault(
             None, f"{name!r:.100} cannot be an id: give up to 64 of a-z, 0-9, '.', '_' and '-', a-z or 0-9 first"
         )
-    words = {
+    texts = {
         "title": fields.text("title", "a few words that name it"),
         "description": fields.text("description", "what is collected, for the person it is collected from"),
         "owner": fields.text("owner", "who answers for it"),
@@ -142,7 +142,7 @@ def build_metric(fields: Fields, folder: Folder | None) -> Metric | None:
     _check_countable(fields, domain, built)
     if len(fields.faults) > before:
         return None
-    return Metric(id=name, **words, domain=domain, mechanism=built, **rest, candidates=candidates)  # type: ignore[arg-type]
+    return Metric(id=name, **texts, domain=domain, mechanism=built, **rest, candidates=candidates)  # type: ignore[arg-type]
 
 
 def read_domain(fields: Fields, folder: Folder | None) -> tuple[AnyDomain | None, tuple[str, ...] | None]:
@@ -250,8 +250,8 @@ def _completed(
         fields.fault("oracle", f"{oracle} takes strings, not symbols: choose one of {', '.join(_for_symbols())}")
         return None
     if complete.setdefault("domain_size", domain.size) != domain.size:
-        said = complete["domain_size"]
-        fields.fault("parameters.domain_size", f"{said!r:.100}, but the domain has {domain.size} symbols: leave it out")
+        size = complete["domain_size"]
+        fields.fault("parameters.domain_size", f"{size!r:.100}, but the domain has {domain.size} symbols: leave it out")
         return None
     return _with_window(fields, complete, accepted)
 
@@ -276,8 +276,8 @@ def _built(fields: Fields, oracle: str, parameters: Mapping[str, Any]) -> Mechan
     try:
         return mechanism(oracle, **parameters)
     except (ParameterError, TypeError, OverflowError) as error:
-        words = re.findall(r"\w+", str(error))
-        named = sorted(set(fields.table.get("parameters", {})).intersection(words), key=words.index)
+        named_words = re.findall(r"\w+", str(error))
+        named = sorted(set(fields.table.get("parameters", {})).intersection(named_words), key=named_words.index)
         fields.fault(f"parameters.{named[0]}" if named else "parameters", str(error))
         return None
 

@@ -278,8 +278,8 @@ def metric_from_json(entry: Mapping[str, Any]) -> Metric:
     try:
         name, domain = str(entry["id"]), dict(entry["domain"])
         table = {key: entry[key] for key in (*KEYS, EARLIER_NAME) if entry.get(key) is not None}
-        kept = {key: value for key, value in domain.items() if key != "domain" and value is not None}
-        table["domain"] = {"kind": domain["domain"], **kept}
+        given = {key: value for key, value in domain.items() if key != "domain" and value is not None}
+        table["domain"] = {"kind": domain["domain"], **given}
         table["expires"] = dt.date.fromisoformat(entry["expires"])
         stated = entry["digest"]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -304,12 +304,12 @@ def read_root(text: str, *, source: str | None = None) -> Fields:
 
 
 def _syntax(error: Exception, text: str) -> Fault:
-    said = "arrays or tables are nested too deeply" if isinstance(error, RecursionError) else str(error)
-    said = f"no TOML: {said[:1].lower()}{said[1:]}"
-    found = _AT_LINE.search(said)
-    if found:
-        return Fault(int(found[1]), "", f"{said[: found.start()]}, at column {found[2]}")
-    return Fault(text.count("\n") + 1, "", said)
+    message = "arrays or tables are nested too deeply" if isinstance(error, RecursionError) else str(error)
+    message = f"no TOML: {message[:1].lower()}{message[1:]}"
+    position = _AT_LINE.search(message)
+    if position:
+        return Fault(int(position[1]), "", f"{message[: position.start()]}, at column {position[2]}")
+    return Fault(text.count("\n") + 1, "", message)
 
 
 def _version(root: Fields) -> str | None:

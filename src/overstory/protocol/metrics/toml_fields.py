@@ -101,11 +101,11 @@ class Fields:
         line = self.positions[nearest].line if nearest else 1
         self.faults.append(Fault(line, ".".join(map(str, path)), message))
 
-    def unknown(self, known: Collection[str], earlier: str | None = None) -> None:
+    def unknown(self, keys: Collection[str], earlier: str | None = None) -> None:
         """Note every key that is not known, with the one that may have been meant; an earlier name is never meant."""
         for key in self.table:
-            if key not in known and key != earlier:
-                wanted = suggestion(key, known) or f"; the keys are {', '.join(known)}"
+            if key not in keys and key != earlier:
+                wanted = suggestion(key, keys) or f"; the keys are {', '.join(keys)}"
                 path = (*self.path, key)
                 self.faults.append(Fault(self.positions[path].line, ".".join(map(str, path)), f"no such key{wanted}"))
 

@@ -57,7 +57,7 @@ def positions(text: str) -> dict[Path, TomlPosition]:
     ... }
     True
     """
-    return _Scanner(text).found
+    return _Scanner(text).positions
 
 
 class _Scanner:
@@ -65,8 +65,8 @@ class _Scanner:
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
-        self.newlines = [found.start() for found in re.finditer("\n", text)]
-        self.found: dict[Path, TomlPosition] = {}
+        self.newlines = [newline.start() for newline in re.finditer("\n", text)]
+        self.positions: dict[Path, TomlPosition] = {}
         self._elements: dict[Path, int] = {}  # how many tables each array of tables has so far
         table: Path = ()
         self._skip(_BLANK)
@@ -78,10 +78,10 @@ class _Scanner:
             self._skip(_BLANK)
 
     def _skip(self, pattern: re.Pattern[str]) -> str:
-        found = pattern.match(self.text, self.at)
-        assert found is not None
-        self.at = found.end()
-        return found[0]
+        matched = pattern.match(self.text, self.at)
+        assert matched is not None
+        self.at = matched.end()
+        return matched[0]
 
     def _next_is(self, sign: str) -> bool:
         """Pass over `sign` if it is what comes next."""
@@ -91,12 +91,12 @@ class _Scanner:
         return here
 
     def _keep(self, path: Path, start: int, value: int) -> None:
-        self.found[path] = TomlPosition(bisect_right(self.newlines, start - 1) + 1, start, value, self.at)
+        self.positions[path] = TomlPosition(bisect_right(self.newlines, start - 1) + 1, start, value, self.at)
 
     def _keep_parents(self, path: Path, start: int) -> None:
         """Let tables that are only named on the way to a key stand where they were first named."""
         for depth in range(1, len(path)):
-            if path[:depth] not in self.found:
+            if path[:depth] not in self.positions:
                 self._keep(path[:depth], start, start)
 
     def _header(self) -> Path:

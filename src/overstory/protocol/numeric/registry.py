@@ -1,4 +1,4 @@
-"""The registry of what takes numbers, beside that of frequency oracles: a name, a randomizer.
+"""The registry of what takes numbers, next to that of frequency oracles: a name, a randomizer.
 
 These are no oracles over a finite domain: a mean has no candidates, and a range no single support count. What they
 share with one another, and with mechanisms, is what travels and what it costs: name, parameters, canonical form and
