@@ -23,7 +23,7 @@ from overstory.client.upload.sender import Collector
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.metrics import Metric
 from overstory.protocol.wire.reasons import Reason
-from overstory.protocol.wire.upload import HEADER, MAGIC
+from overstory.protocol.wire.upload import UPLOAD_HEADER, UPLOAD_MAGIC
 
 
 class GatewayError(OverstoryError):
@@ -198,12 +198,12 @@ def _scan(path: Path) -> tuple[set[bytes], int]:
         return set(), 0
     ids, end, size = set[bytes](), 0, path.stat().st_size
     with path.open("rb") as file:
-        while end + HEADER.size <= size:
+        while end + UPLOAD_HEADER.size <= size:
             file.seek(end)
-            magic, _, _, id_length, _, batch, _, length = HEADER.unpack(file.read(HEADER.size))
-            if magic != MAGIC:
+            magic, _, _, id_length, _, batch, _, length = UPLOAD_HEADER.unpack(file.read(UPLOAD_HEADER.size))
+            if magic != UPLOAD_MAGIC:
                 raise GatewayError(f"{path}: byte {end} starts no upload: this file is not a gateway's; name another")
-            after = end + HEADER.size + id_length + length
+            after = end + UPLOAD_HEADER.size + id_length + length
             if after > size:
                 break
             ids.add(batch)
@@ -215,7 +215,7 @@ def _scan(path: Path) -> tuple[set[bytes], int]:
 
 def _could_be_cut(path: Path) -> bool:
     with path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC[: path.stat().st_size]
+        return file.read(len(UPLOAD_MAGIC)) == UPLOAD_MAGIC[: path.stat().st_size]
 
 
 AT_ONCE: Final = 500

@@ -10,8 +10,8 @@ from overstory.privacy.text import plural
 from overstory.protocol.errors import WireError
 from overstory.protocol.mechanisms.base import Mechanism, Report
 from overstory.protocol.metrics.metric import Metric
-from overstory.protocol.wire import batch as ovsb
-from overstory.protocol.wire import upload as ovsu
+from overstory.protocol.wire.batch import Batch, cohort_width, decode_batch
+from overstory.protocol.wire.upload import Upload, decode_uploads
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def annotate(body: bytes, metric: Metric | None) -> tuple[Part, ...]:
         The bytes of one upload with one report.
     """
     upload, report = report_in(body)
-    batch = ovsb.decode_batch(upload.reports)
+    batch = decode_batch(upload.reports)
     cut = _Cutter(body)
     cut("format", 8, "an upload, version 1, and the length of the metric's name")
     with_id = "from this device's secret; a second copy of this report is known by it and not counted"
@@ -51,7 +51,7 @@ def annotate(body: bytes, metric: Metric | None) -> tuple[Part, ...]:
     cut("cohorts", 4, f"there {_are(batch.num_cohorts)} {batch.num_cohorts}")
     cut("reports", 4, "there is 1")
     cut("parameters", 16, _parameters(metric, batch.digest))
-    cut("cohort", ovsb.cohort_width(batch.num_cohorts), _cohort(report.cohort, batch.num_cohorts))
+    cut("cohort", cohort_width(batch.num_cohorts), _cohort(report.cohort, batch.num_cohorts))
     cut("report", (batch.num_bits + 7) // 8, _payload(metric, report, batch))
     cut("checksum", 4, "of the batch, against damage on the way")
     return tuple(cut.parts)
@@ -68,10 +68,10 @@ class _Cutter:
         self._at += length
 
 
-def report_in(body: bytes) -> tuple[ovsu.Upload, Report]:
+def report_in(body: bytes) -> tuple[Upload, Report]:
     """Return the upload, and the one report in it."""
-    (upload,) = ovsu.decode_uploads(body, 1)
-    reports = list(ovsb.decode_batch(upload.reports))
+    (upload,) = decode_uploads(body, 1)
+    reports = list(decode_batch(upload.reports))
     if len(reports) != 1:
         raise WireError("length", f"a device sends one report at a time; {len(reports)} are here")
     return upload, reports[0]
@@ -80,8 +80,8 @@ def report_in(body: bytes) -> tuple[ovsu.Upload, Report]:
 def matches(body: bytes, metric: Metric) -> bool:
     """Whether the bytes are one report that was made with the metric's present parameters."""
     try:
-        (upload,) = ovsu.decode_uploads(body, 1)
-        batch = ovsb.decode_batch(upload.reports)
+        (upload,) = decode_uploads(body, 1)
+        batch = decode_batch(upload.reports)
     except WireError:
         return False
     return batch.num_reports == 1 and batch.digest == metric.mechanism.digest
@@ -105,7 +105,7 @@ def _cohort(cohort: int, cohorts: int) -> str:
     return f"{cohort}: how this device encodes values; drawn from its secret, the same for ever"
 
 
-def _payload(metric: Metric | None, report: Report, batch: ovsb.Batch) -> str:
+def _payload(metric: Metric | None, report: Report, batch: Batch) -> str:
     if metric is None or batch.digest != metric.mechanism.digest:
         return "what the device says, after all noise"
     return f"what the device says, after all noise: {payload_words(metric.mechanism, report.bits, metric.labels)}"

@@ -20,8 +20,7 @@ from overstory.collector.store import Received
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.wire.batch import HEADER, MAGIC, TRAILER, VERSION, cohort_width
 from overstory.protocol.wire.reasons import Reason
-from overstory.protocol.wire.upload import HEADER as UPLOAD_HEADER
-from overstory.protocol.wire.upload import ID_BYTES
+from overstory.protocol.wire.upload import ID_BYTES, UPLOAD_HEADER
 
 FEW: Final = 16
 """Up to this many reports are checked one by one: that is faster than calling NumPy."""

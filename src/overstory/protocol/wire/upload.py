@@ -25,9 +25,9 @@ from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.wire.batch import cohort_width, encode_columns
 
 MEDIA_TYPE: Final = "application/vnd.overstory.reports"
-MAGIC: Final = b"OVSU"
-VERSION: Final = 1
-HEADER: Final = struct.Struct("<4sBBBB16siI")
+UPLOAD_MAGIC: Final = b"OVSU"
+UPLOAD_VERSION: Final = 1
+UPLOAD_HEADER: Final = struct.Struct("<4sBBBB16siI")
 ID_BYTES: Final = 16
 PERIODS: Final = range(-(1 << 31), 1 << 31)
 
@@ -71,7 +71,7 @@ def encode_upload(upload: Upload) -> bytes:
     if not isinstance(upload.period, int) or upload.period not in PERIODS:  # a range searches for a float one by one
         raise ParameterError(f"period = {upload.period!r}: give a 32-bit number")
     name, length = upload.metric.encode("ascii"), len(upload.reports)
-    header = HEADER.pack(MAGIC, VERSION, 0, len(name), 0, upload.batch, upload.period, length)
+    header = UPLOAD_HEADER.pack(UPLOAD_MAGIC, UPLOAD_VERSION, 0, len(name), 0, upload.batch, upload.period, length)
     return b"".join((header, name, upload.reports))
 
 
@@ -92,17 +92,17 @@ def _uploads(body: bytes, max_uploads: int) -> Iterator[Upload]:
 
 def _upload_at(body: bytes, at: int) -> tuple[Upload, int]:
     """Return the upload that starts at byte `at`, and where it ends."""
-    if len(body) - at < HEADER.size:
-        raise WireError("short", f"an upload's header has {HEADER.size} bytes; {len(body) - at} are here")
-    magic, version, zero, id_length, zero_too, batch, period, length = HEADER.unpack_from(body, at)
-    if magic != MAGIC:
-        raise WireError("magic", f"an upload starts with {MAGIC!r}, this with {magic!r}")
-    if version != VERSION or zero or zero_too:
-        raise WireError("version", f"this reads uploads of version {VERSION}, not {version}.{zero}.{zero_too}")
-    start = at + HEADER.size + id_length
+    if len(body) - at < UPLOAD_HEADER.size:
+        raise WireError("short", f"an upload's header has {UPLOAD_HEADER.size} bytes; {len(body) - at} are here")
+    magic, version, zero, id_length, zero_too, batch, period, length = UPLOAD_HEADER.unpack_from(body, at)
+    if magic != UPLOAD_MAGIC:
+        raise WireError("magic", f"an upload starts with {UPLOAD_MAGIC!r}, this with {magic!r}")
+    if version != UPLOAD_VERSION or zero or zero_too:
+        raise WireError("version", f"this reads uploads of version {UPLOAD_VERSION}, not {version}.{zero}.{zero_too}")
+    start = at + UPLOAD_HEADER.size + id_length
     if len(body) - start < length:
         raise WireError("length", f"the header announces {id_length} + {length} bytes; {len(body) - at} are here")
-    name = body[at + HEADER.size : start]
+    name = body[at + UPLOAD_HEADER.size : start]
     if _METRIC_BYTES.fullmatch(name) is None:
         raise WireError("metric", f"{name!r} is no metric's id")
     return Upload(batch, name.decode("ascii"), period, body[start : start + length]), start + length
