@@ -38,8 +38,8 @@ def distinct(domain: Domain, values: Any) -> tuple[Rows, NDArray[np.int64]]:
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise ParameterError(f"values must be a column, one for each device, not an array of shape {values.shape}")
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
-        found, index = np.unique(values, return_inverse=True)
-        return rows_of(domain, found), index.astype(np.int64)
+        different, index = np.unique(values, return_inverse=True)
+        return rows_of(domain, different), index.astype(np.int64)
     places: dict[Any, int] = {}
     index = np.fromiter((places.setdefault(value, len(places)) for value in values), np.int64)
     return rows_of(domain, list(places)), index
@@ -92,7 +92,7 @@ def byte_strings(rows: Rows) -> list[bytes]:
 def names_of(question: Question, rows: Rows) -> list[Any]:
     """Return what a question's mechanism is given for each prefix."""
     raw = byte_strings(rows)
-    return raw if question.domain_size is None else [question.name_of(one) for one in raw]
+    return raw if question.domain_size is None else [question.name_of(prefix) for prefix in raw]
 
 
 def are_values(domain: Domain, rows: Rows) -> NDArray[np.bool_]:

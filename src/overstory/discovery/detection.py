@@ -176,7 +176,7 @@ def adjusted(p_values: F64, tried: int, correction: Correction) -> F64:
 
 @dataclass(frozen=True, eq=False)
 class Tested:
-    """What one question says about values.
+    """Values that a question tested.
 
     Attributes
     ----------
@@ -226,5 +226,5 @@ def selection_level(result: Discovered) -> float:
 
     With k detected among m tried, Benjamini and Hochberg's rule asks for alpha k / m, Bonferroni's for alpha / m.
     """
-    found = int(np.count_nonzero(result.detected())) if result.correction == "fdr" else 1
-    return result.alpha * max(found, 1) / max(result.tried, found, 1)
+    detections = int(np.count_nonzero(result.detected())) if result.correction == "fdr" else 1
+    return result.alpha * max(detections, 1) / max(result.tried, detections, 1)

@@ -136,7 +136,7 @@ class Device:
         ConsentError
             When the person has not agreed.
         ParameterError
-            When the value is outside the domain: send `nothing()`, for silence would tell that it is.
+            When the value is outside the domain: send `nothing()`, for silence would show that it is.
         """
         self._check_consent()
         code = self.plan.domain.code(value)
@@ -164,7 +164,7 @@ class Device:
 
     @property
     def _mine(self) -> list[Offer]:
-        return [one for one in self._ledger.offers(self._secret, self._metric) if one.digest == self._digest]
+        return [offer for offer in self._ledger.offers(self._secret, self._metric) if offer.digest == self._digest]
 
     def _sent(self, tag: bytes, permanent: list[int]) -> Answer:
         """Charge the permanent responses, or take the first that were charged; return an answer of them."""

@@ -1,6 +1,6 @@
 """From the answers of all devices to heavy hitters, whatever the protocol.
 
-Prefix extension: count, keep the best, extend, and test what is left, beside the dictionary's values. The lecture's
+Prefix extension: count, keep the best, extend, and test what is left, with the dictionary's values. The lecture's
 Theorem 2: in every bucket, the likelier value of every bit.
 """
 
@@ -43,7 +43,7 @@ AT_ONCE = 1 << 24  # prefixes counted before the best of them are taken: memory 
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
+class Frontier:
     """The prefixes of one level with the most support."""
 
     rows: Rows  # the prefixes, most supported first
@@ -52,10 +52,10 @@ class Kept:
     total: int  # the sum of all supports that were counted
 
 
-def extend(question: Question, batch: ReportBatch, parents: Rows, keep: int, domain: Domain) -> Kept:
+def extend(question: Question, batch: ReportBatch, parents: Rows, keep: int, domain: Domain) -> Frontier:
     """Return the `keep` most supported extensions of `parents` by the question's step."""
     before, last = question.num_bits - question.step, question.num_bits == question.width
-    best = Kept(np.zeros((0, -(-question.num_bits // 8)), np.uint8), np.zeros(0, np.int64), 0, 0)
+    best = Frontier(np.zeros((0, -(-question.num_bits // 8)), np.uint8), np.zeros(0, np.int64), 0, 0)
     for some, counts in _counted(question, batch, parents):
         places = np.arange(counts.size)
         if last and isinstance(domain, Strings):
@@ -65,7 +65,7 @@ def extend(question: Question, batch: ReportBatch, parents: Rows, keep: int, dom
         rows = np.concatenate((best.rows, extensions(some, before, question.step, places[chosen])))
         merged = np.concatenate((best.supports, supports[chosen]))
         order = _largest(merged, keep)
-        best = Kept(rows[order], merged[order], best.tried + supports.size, best.total + int(supports.sum()))
+        best = Frontier(rows[order], merged[order], best.tried + supports.size, best.total + int(supports.sum()))
     return best
 
 
@@ -98,16 +98,16 @@ def _largest(numbers: NDArray[np.int64], keep: int) -> NDArray[np.intp]:
 class Trail:
     """A search as far as it came."""
 
-    levels: tuple[Level, ...]  # what each level tried and kept
+    levels: tuple[Level, ...]  # what each level tried and let through
     tree: tuple[F64, ...]  # the frequency estimates of what each level kept
-    last: Kept | None  # what the last level kept; None when a level had no reports
+    last: Frontier | None  # the last level's; None when a level had no reports
 
 
 def search(plan: PrefixPlan, reports: Sequence[GroupReports], keep: int, progress: Progress | None = None) -> Trail:
     """Extend prefixes level by level; the last level keeps `keep` values, the others the plan's beam."""
     levels: list[Level] = []
     tree: list[F64] = []
-    kept = Kept(np.zeros((1, 0), np.uint8), np.zeros(1, np.int64), 1, 0)
+    frontier = Frontier(np.zeros((1, 0), np.uint8), np.zeros(1, np.int64), 1, 0)
     for place, (question, group) in enumerate(zip(plan.levels, plan.level_groups, strict=True)):
         (batch,) = reports[group]
         if progress:
@@ -115,21 +115,21 @@ def search(plan: PrefixPlan, reports: Sequence[GroupReports], keep: int, progres
         if not len(batch):
             return Trail(tuple(levels), tuple(tree), None)
         wanted = keep if question.num_bits == question.width else plan.beam
-        kept = extend(question, batch, kept.rows, wanted, plan.domain)
-        estimates = frequencies_of(question.mechanism, kept.supports, len(batch))
-        levels.append(_level(question, batch, kept, estimates))
+        frontier = extend(question, batch, frontier.rows, wanted, plan.domain)
+        estimates = frequencies_of(question.mechanism, frontier.supports, len(batch))
+        levels.append(_level(question, batch, frontier, estimates))
         tree.append(estimates)
-    return Trail(tuple(levels), tuple(tree), kept)
+    return Trail(tuple(levels), tuple(tree), frontier)
 
 
-def _level(question: Question, batch: ReportBatch, kept: Kept, estimates: F64) -> Level:
-    left = kept.tried - estimates.size
-    rest = np.array([(kept.total - kept.supports.sum()) / max(left, 1)])
+def _level(question: Question, batch: ReportBatch, frontier: Frontier, estimates: F64) -> Level:
+    left = frontier.tried - estimates.size
+    rest = np.array([(frontier.total - frontier.supports.sum()) / max(left, 1)])
     return Level(
         name=question.name,
         num_bits=question.num_bits,
         num_reports=len(batch),
-        tried=kept.tried,
+        tried=frontier.tried,
         kept=estimates.size,
         standard_error=null_error(question.mechanism, len(batch)),
         cut=float(estimates.min(initial=np.inf)),
@@ -183,8 +183,8 @@ def _dictionary(
     supports = support_counts(question.mechanism, batch, [question.value(code) for code in [*codes, None]])
     elsewhere, error = counts_of(question.mechanism, supports[-1:], *sizes)
     rows = rows_of(plan.domain, [plan.domain.value(code) for code in codes])
-    found = _tested(question, rows, supports[:-1], sizes, len(codes), DICTIONARY)
-    return [found], (1 - float(elsewhere[0]) / num_devices, float(error[0]) / num_devices)
+    tested = _tested(question, rows, supports[:-1], sizes, len(codes), DICTIONARY)
+    return [tested], (1 - float(elsewhere[0]) / num_devices, float(error[0]) / num_devices)
 
 
 def _prefix_limits(plan: PrefixPlan, result: Discovered, trail: Trail) -> Discovered:
@@ -250,8 +250,8 @@ def find_bits(
             total += weight * counts.sum(axis=1)
             squares += weight**2 * (errors**2).sum(axis=1)
             nobody += 2 * (weight * len(batch) * null_error(question.mechanism, len(batch))) ** 2
-    found = _consistent(plan, rows, total, np.sqrt(squares), math.sqrt(nobody))
-    result = joined(plan, [found], num_devices, alpha, correction)
+    recovered = _consistent(plan, rows, total, np.sqrt(squares), math.sqrt(nobody))
+    result = joined(plan, [recovered], num_devices, alpha, correction)
     return _bit_limits(result, [(q.mechanism, len(b)) for q, b in zip(questions, batches, strict=True)], nobody)
 
 

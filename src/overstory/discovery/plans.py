@@ -32,7 +32,7 @@ OracleChoice = str | Callable[[float, int, str], Mechanism]
 """A registry name, or a function (epsilon, domain size, key) -> mechanism."""
 
 ELSEWHERE: Final = b""
-"""What stands for a value that the question is not about: shorter than any prefix."""
+"""Takes the place of a value that the question is not about: shorter than any prefix."""
 
 
 def build(oracle: OracleChoice, epsilon: float, domain_size: int, key: str) -> Mechanism:
@@ -235,7 +235,7 @@ class Plan:
         return (self.groups[index].threshold - before) / ONE
 
     def group_of(self, secret: bytes, metric: str) -> int:
-        """Return the group that a device's secret puts it in, for ever."""
+        """Return the group that a device's secret puts it in: always the same."""
         drawn = KeyedEntropy(check_secret(secret), context(metric, self.digest), purpose=b"discovery group").bits(32)
         return self.group_at(drawn)
 
@@ -262,8 +262,8 @@ class Plan:
             }
             for group in self.groups
         ]
-        known = digest({"known": [str(code) for code in sorted(self.known)]}).hex()
-        return digest({"domain": self.domain.canonical(), "groups": groups, "known": known})
+        dictionary = digest({"known": [str(code) for code in sorted(self.known)]}).hex()
+        return digest({"domain": self.domain.canonical(), "groups": groups, "known": dictionary})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,10 +292,10 @@ class PrefixPlan(Plan):
     @property
     def tried(self) -> tuple[int, ...]:
         """How many prefixes are counted at each level, at most."""
-        kept, counts = 1, []
+        parents, counts = 1, []
         for question in self.levels:
-            counts.append(kept << question.step)
-            kept = min(self.beam, counts[-1])
+            counts.append(parents << question.step)
+            parents = min(self.beam, counts[-1])
         return tuple(counts)
 
 

@@ -1,4 +1,4 @@
-"""The protocols: how users, or the budget, are divided over what has to be found out."""
+"""The protocols: how users, or the budget, are divided over the questions."""
 
 from __future__ import annotations
 
@@ -284,14 +284,14 @@ def _steps(width: int, lengths: Sequence[int]) -> list[int]:
 def _tried(steps: Sequence[int], beam: int, oracle: OracleChoice) -> list[int]:
     """Return how many prefixes each level counts, unless they are too many."""
     linear = oracle == "linear-hash"
-    most, kept, tried = MOST_TRIED if linear else MOST_SCANNED, 1, []
+    most, parents, tried = MOST_TRIED if linear else MOST_SCANNED, 1, []
     for step in steps:
-        if step > MAX_STEP or kept << step > most:
+        if step > MAX_STEP or parents << step > most:
             raise ParameterError(
-                f"{kept} prefixes extended by {step} bits are {kept * 2**step:,} to count; at most {most:,} are, in "
-                f"steps of at most {MAX_STEP} bits: give shorter steps or a smaller beam"
+                f"{parents} prefixes extended by {step} bits are {parents << step:,} to count; at most {most:,} are, "
+                f"in steps of at most {MAX_STEP} bits: give shorter steps or a smaller beam"
                 + ("" if linear else ", or the oracle linear-hash")
             )
-        tried.append(kept << step)
-        kept = min(beam, tried[-1])
+        tried.append(parents << step)
+        parents = min(beam, tried[-1])
     return tried

@@ -173,11 +173,11 @@ class Discovered:
         return self.confidence_interval(level)
 
     def order(self) -> NDArray[np.intp]:
-        """Return the values' indices, most frequent first: as they stand."""
+        """Return the values' indices, which are most frequent first."""
         return np.arange(len(self))
 
     def summary(self) -> dict[str, Any]:
-        """Return what is known about the discovery as a whole, ready for JSON."""
+        """Return the figures of the discovery, without its values, ready for JSON."""
         return {
             "reports": self.num_reports,
             "tried": self.tried,
@@ -269,31 +269,31 @@ FEW: Final = 10
 """Values that are drawn where none, or hardly any, was detected."""
 
 
-def rows_drawn(found: Discovered) -> int:
+def rows_drawn(result: Discovered) -> int:
     """Return how many values a picture shows: all that were detected, as far as there is room."""
-    return min(max(int(np.count_nonzero(found.detected())), FEW), MOST)
+    return min(max(int(np.count_nonzero(result.detected())), FEW), MOST)
 
 
-def plot_search(found: Discovered, ax: Any) -> Any:
+def plot_search(result: Discovered, ax: Any) -> Any:
     """Draw each level's kept estimates as dots, its cut as a dash, and the detected values as rings at the end."""
     if ax is None:
         from matplotlib import pyplot as plt
 
         ax = plt.gca()
-    for at, (level, kept) in enumerate(zip(found.levels, found.tree, strict=True)):
-        spread = at + np.linspace(-0.3, 0.3, max(kept.size, 1))[: kept.size]
-        ax.scatter(spread, np.sort(kept)[::-1], s=5, color="C0", alpha=0.5, label="kept" if not at else None)
+    for at, (level, estimates) in enumerate(zip(result.levels, result.tree, strict=True)):
+        spread = at + np.linspace(-0.3, 0.3, max(estimates.size, 1))[: estimates.size]
+        ax.scatter(spread, np.sort(estimates)[::-1], s=5, color="C0", alpha=0.5, label="kept" if not at else None)
         ax.hlines(level.cut, at - 0.35, at + 0.35, color="C3", linewidth=1, label="cut" if not at else None)
-    chosen = found.detected()
+    chosen = result.detected()
     if chosen.any():
-        end = np.full(int(chosen.sum()), float(len(found.levels)))
-        ax.scatter(end, found.frequencies[chosen], s=20, facecolors="none", edgecolors="C2", label="detected")
-    names = [level.name for level in found.levels]
+        end = np.full(int(chosen.sum()), float(len(result.levels)))
+        ax.scatter(end, result.frequencies[chosen], s=20, facecolors="none", edgecolors="C2", label="detected")
+    names = [level.name for level in result.levels]
     places = [float(at) for at in range(len(names))]
     if chosen.any():
-        places, names = [*places, float(len(found.levels))], [*names, "detected"]
+        places, names = [*places, float(len(result.levels))], [*names, "detected"]
     ax.set_xticks(places, names, rotation=45, parse_math=False)
     ax.set_ylabel("estimated frequency")
-    if found.levels:
+    if result.levels:
         ax.legend()
     return ax

@@ -85,21 +85,23 @@ def simulate(plan: Plan, values: Any, rng: Rng = None, *, progress: Progress | N
     drawn = rng.integers(0, 1 << 32, len(index), dtype=np.uint64)
     bounds = np.array([group.threshold for group in plan.groups], np.uint64)
     groups = np.searchsorted(bounds, drawn, side="right")
-    known = _known(plan, rows)
+    is_known = _are_known(plan, rows)
     reports = []
     for number, group in enumerate(plan.groups):
         if progress:
             progress("devices report", number / len(plan.groups))
         present, symbols = np.unique(index[groups == number], return_inverse=True)
         asked = (
-            respond(question.mechanism, _names(question, rows[present], known[present], plan), symbols, rng.bytes(32))
+            respond(
+                question.mechanism, _names(question, rows[present], is_known[present], plan), symbols, rng.bytes(32)
+            )
             for question in group.questions
         )
         reports.append(tuple(asked))
     return tuple(reports)
 
 
-def _known(plan: Plan, rows: Rows) -> NDArray[np.bool_]:
+def _are_known(plan: Plan, rows: Rows) -> NDArray[np.bool_]:
     width = plan.domain.width
     dictionary = {prefix_bytes(code, width, width) for code in plan.known}
     if not dictionary:
@@ -107,7 +109,7 @@ def _known(plan: Plan, rows: Rows) -> NDArray[np.bool_]:
     return np.array([raw in dictionary for raw in byte_strings(rows)], np.bool_)
 
 
-def _names(question: Question | BitQuestion, rows: Rows, known: NDArray[np.bool_], plan: Plan) -> Any:
+def _names(question: Question | BitQuestion, rows: Rows, is_known: NDArray[np.bool_], plan: Plan) -> Any:
     """Return what the mechanism is given for each code: `Plan.held`, then the question's value."""
     if isinstance(question, BitQuestion):
         bits = rows[:, question.bit // 8] >> (7 - question.bit % 8) & 1
@@ -116,7 +118,7 @@ def _names(question: Question | BitQuestion, rows: Rows, known: NDArray[np.bool_
     if plan.known:
         elsewhere = question.name_of(ELSEWHERE)
         names = [
-            name if k == (question.name == DICTIONARY) else elsewhere for name, k in zip(names, known, strict=True)
+            name if k == (question.name == DICTIONARY) else elsewhere for name, k in zip(names, is_known, strict=True)
         ]
     return names
 

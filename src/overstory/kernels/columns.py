@@ -85,7 +85,7 @@ def check_index(report_index: int) -> None:
 
 
 def are_few(count: int) -> bool:
-    """Whether so many blocks are to be drawn by NumPy; if so they are counted."""
+    """Whether NumPy is to draw these blocks; if so they are counted."""
     global _drawn_slowly  # noqa: PLW0603 - a tally of the process
     if COMPILER in sys.modules or _drawn_slowly + count > PATIENCE:
         return False

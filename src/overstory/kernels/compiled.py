@@ -36,6 +36,7 @@ SOURCES = _digest_of_sources()
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile on first call, without the interpreter's lock, and keep the code for the next process."""
     dispatcher = njit(nogil=True, cache=True)(function)
+    # Numba compares this stamp with the one it stored: the file's own, and ours over all sources.
     cache_file = getattr(dispatcher._cache, "_cache_file", None)  # noqa: SLF001  # absent where nothing can be written
     if cache_file is not None:
         cache_file._source_stamp = (cache_file._source_stamp, SOURCES)  # noqa: SLF001
@@ -72,6 +73,7 @@ def in_parts(
         What the calls returned, in the order of the rows; one call even when there are no rows.
     """
     parts = max(1, min(cores(threads), rows // smallest))
+    # Even parts, cut at multiples of `align`; the last takes what is left.
     cuts = [rows * part // parts // align * align for part in range(parts)] + [rows]
     if parts == 1:
         return [kernel(0, rows)]

@@ -190,7 +190,7 @@ def simulate_symbols(
     key : bytes
         32 bytes; the same key gives the same reports.
     first_device : int
-        Number of the first row's device; a device's report does not depend on the rows beside it.
+        Number of the first row's device; a device's report does not depend on the rows around it.
     report_index : int
         Which of the devices' reports.  The permanent symbol does not depend on it.
 
@@ -249,7 +249,7 @@ def simulate_subsets(
     key : bytes
         32 bytes; the same key gives the same subsets.
     first_device : int
-        Number of the first row's device; a device's subset does not depend on the rows beside it.
+        Number of the first row's device; a device's subset does not depend on the rows around it.
 
     Returns
     -------

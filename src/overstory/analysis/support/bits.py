@@ -119,7 +119,7 @@ class SampledSupport(OneHotSupport):
         return bits[:, : -(-asked // 64)]
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        """Count bits by cohort: which symbols they stand for is known when estimating."""
+        """Count bits by cohort: an estimate says which symbols they are of."""
         _whole(self.mechanism, values)
         return batch.accumulate()
 

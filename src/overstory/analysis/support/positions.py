@@ -85,8 +85,8 @@ def _bloom_kernel(encoding: Bloom, values: Sequence[Any]) -> NDArray[np.integer[
         positions = positions_google(offsets, octets, *shape)
     else:
         raise ParameterError(f"there is no bulk form of the hash family {encoding.family}")
-    found: NDArray[np.integer[Any]] = positions
-    return found
+    typed: NDArray[np.integer[Any]] = positions
+    return typed
 
 
 def words_of(encoding: LocalHash | SignMatrix | SeededHash, values: Sequence[Any]) -> NDArray[np.uint64]:
@@ -121,5 +121,5 @@ def _columns(values: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
         return offsets, np.frombuffer(octets or b"", np.uint8)
     raw = [value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass") for value in values]
     offsets = np.zeros(len(raw) + 1, np.int64)
-    np.cumsum([len(one) for one in raw], out=offsets[1:])
+    np.cumsum([len(text) for text in raw], out=offsets[1:])
     return offsets, np.frombuffer(b"".join(raw), np.uint8)

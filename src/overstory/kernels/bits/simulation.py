@@ -82,12 +82,12 @@ def encode_tile(positions: Any, symbols: Any, cohorts: Any, tile: Any, first_row
 def name_permanent(names: Any, symbols: Any, cohorts: Any, first_row: Any, device: Any) -> None:
     """Name the permanent blocks of a tile: device, cohort, symbol."""
     start, stop = max(0, -first_row), min(LANES, symbols.size - first_row)
-    those, whose = symbols[first_row + start : first_row + stop], cohorts[first_row + start : first_row + stop]
+    held, cohort_of = symbols[first_row + start : first_row + stop], cohorts[first_row + start : first_row + stop]
     for lane in range(stop - start):
         names[start + lane] = np.uint32(device + start + lane)
-        cohort = np.uint32(whose[lane]) << np.uint32(16)
+        cohort = np.uint32(cohort_of[lane]) << np.uint32(16)
         names[LANES + start + lane] = np.uint32((device + start + lane) >> 32) | cohort
-        names[2 * LANES + start + lane] = np.uint32(those[lane])
+        names[2 * LANES + start + lane] = np.uint32(held[lane])
 
 
 @kernel
@@ -109,7 +109,7 @@ def apply_channel(
     begins at row ``first`` of the first block, which ``words`` already holds if ``filled``.
     """
     _, key, rounds, thresholds, digits, depth = channel
-    tile, names, is_open, origin, kept = room
+    tile, names, is_open, origin, open_lanes = room
     # Before any digit every place with a threshold in 1 .. 2^32 - 1 is undecided: U and t agree so far.
     start_channel(tile, rows, valid, thresholds[0], thresholds[1])
     for lane in range(LANES):
@@ -125,10 +125,10 @@ def apply_channel(
         digit, block = digit + count, block + 1
         if ALWAYS_READ <= digit < depth:
             # After j digits w bits are all decided with probability (1 - 2^-j)^w: leave out finished devices.
-            still_open = find_open(tile, is_open, kept, rows, lanes)
+            still_open = find_open(tile, is_open, open_lanes, rows, lanes)
             if still_open <= lanes - lanes // 8:
                 store_results(tile, origin, rows, lanes)
-                compact_lanes(tile, names, origin, kept, rows, still_open)
+                compact_lanes(tile, names, origin, open_lanes, rows, still_open)
                 lanes, closed_up = still_open, True
             if still_open == 0:
                 break
@@ -148,6 +148,7 @@ def join(tile: Any, row: Any, lane: Any) -> Any:
 def write_tile(tile: Any, out: Any, first_row: Any, word: Any, rows: Any) -> None:
     """Turn a tile's columns into rows of packed reports; with one or two words LLVM does so by the vector."""
     start, stop, words = max(0, -first_row), min(LANES, out.shape[0] - first_row), out.shape[1]
+    # Two words, RAPPOR's usual 128 bits: four rows are read side by side, so LLVM can use vectors.
     if words == 2:
         pairs = out[first_row + start : first_row + stop].reshape(-1)
         for lane in range(stop - start):
@@ -162,6 +163,7 @@ def write_tile(tile: Any, out: Any, first_row: Any, word: Any, rows: Any) -> Non
 @kernel
 def group_size(words: Any) -> Any:
     """Words of the next group when ``words`` are left: 8, 4, 2 or 1."""
+    # A power of two divides the eight 64-bit words of a block evenly.
     size = GROUP
     while size > words:
         size //= 2
@@ -198,18 +200,19 @@ def simulate_rows(
         size = group_size(out.shape[1] - word)
         # Two 32-bit rows a word; `share` devices read one instantaneous block.
         rows, inside, share = 2 * size, valid[2 * word :], devices_in_a_block(size, fresh[5])
-        held = np.int64(-1)  # which tile of shared blocks `fresh_words` holds
+        shared_tile = np.int64(-1)  # which tile of shared blocks `fresh_words` holds
         for number in range(device // LANES, (device + out.shape[0] - 1) // LANES + 1):
             first_row = number * LANES - device
             encode_tile(positions, symbols, cohorts, tile, first_row, word, rows)
+            # The permanent channel's blocks are named by device, cohort and symbol; so a response repeats.
             if permanent[0]:
                 name_permanent(names, symbols, cohorts, first_row, number * LANES)
                 apply_channel(permanent, group, rows, inside, words, 0, False, room)
             if fresh[0]:
                 shared, first = number // share, number % share * (ROWS // share)
                 name_instantaneous(names, shared * LANES, index)
-                apply_channel(fresh, group, rows, inside, fresh_words, first, share > 1 and held == shared, room)
-                held = shared
+                apply_channel(fresh, group, rows, inside, fresh_words, first, share > 1 and shared_tile == shared, room)
+                shared_tile = shared
             write_tile(tile, out, first_row, word, rows)
         group, word = group + 1, word + size
 

@@ -1,12 +1,12 @@
 """Exact Bernoulli bits by the hundred: one channel applied to a tile of devices.
 
 A random bit is ``U < t`` for a 32-digit uniform ``U`` and a threshold ``t`` (docs/explanation/architecture.md).  Read
-``U`` from its most significant digit: at the first digit where ``U`` and ``t`` differ the bit is known, so after
+``U`` from its most significant digit: at the first digit where ``U`` and ``t`` differ the bit is decided, so after
 ``j`` digits a bit is still *undecided* with probability ``2 ** -j`` and a word of 64 bits needs about 7.5 random
 words, not 32 (the expected maximum of 64 geometric variables is 7.3).  The rest of the stream is never computed.
 Words keep their addresses, so stopping early changes no result: what reads all digits gets the same bits.
 
-A tile holds `LANES` devices as a structure of arrays, in four sections: the channel's input, what is known to be 1,
+A tile holds `LANES` devices as a structure of arrays, in four sections: the channel's input, what is decided as 1,
 what is undecided, and the output.  Row ``2 w + i`` of a section holds the low (i = 0) or high half of word ``w`` of
 every device.
 """
@@ -110,6 +110,7 @@ compare_8 = _compare_intrinsic(8)
 @kernel
 def compare_block(words: Any, first: Any, digits: Any, count: Any, tile: Any, rows: Any, lanes: Any) -> None:
     """Compare the next ``count`` digits of U, which lie ``rows`` rows apart from ``words[first]`` on, in every row."""
+    # One intrinsic per count of digits: the running result stays in registers between them.
     stride, part = rows * LANES, range(0, lanes, WIDTH)
     for row in range(0, stride, LANES):
         if count == 1:
@@ -127,8 +128,8 @@ def compare_block(words: Any, first: Any, digits: Any, count: Any, tile: Any, ro
 
 
 @kernel
-def find_open(tile: Any, is_open: Any, kept: Any, rows: Any, lanes: Any) -> Any:
-    """List in ``kept`` the columns with an undecided bit, and count them; ``is_open`` is room to work in."""
+def find_open(tile: Any, is_open: Any, open_lanes: Any, rows: Any, lanes: Any) -> Any:
+    """List in ``open_lanes`` the columns with an undecided bit, and count them; ``is_open`` is room to work in."""
     for lane in range(LANES):
         is_open[lane] = 0
     for row in range(rows):
@@ -138,14 +139,14 @@ def find_open(tile: Any, is_open: Any, kept: Any, rows: Any, lanes: Any) -> Any:
     # A branchless list: write every column, advance only past the open ones.
     total = np.uint64(0)
     for lane in range(lanes):
-        kept[total] = lane
+        open_lanes[total] = lane
         total += np.uint64(is_open[lane] != 0)
     return np.int64(total)
 
 
 @kernel
 def store_results(tile: Any, origin: Any, rows: Any, lanes: Any) -> None:
-    """Copy what is known of the first ``lanes`` columns to where their devices stand in the tile."""
+    """Copy the bits decided so far of the first ``lanes`` columns to their devices' places in the tile."""
     for row in range(rows):
         less, result = row_of(tile, LESS, row), row_of(tile, RESULT, row)
         for lane in range(lanes):
@@ -153,18 +154,23 @@ def store_results(tile: Any, origin: Any, rows: Any, lanes: Any) -> None:
 
 
 @kernel
-def compact_lanes(tile: Any, names: Any, origin: Any, kept: Any, rows: Any, still_open: Any) -> None:
-    """Move the ``still_open`` columns in ``kept`` together, so that no vector computes for the finished."""
+def compact_lanes(tile: Any, names: Any, origin: Any, open_lanes: Any, rows: Any, still_open: Any) -> None:
+    """Move the ``still_open`` columns in ``open_lanes`` together, so that no vector computes for the finished."""
+    # Places only move down, so a column is read before it is overwritten.
     for row in range(rows):
         bits, less, undecided = row_of(tile, BITS, row), row_of(tile, LESS, row), row_of(tile, UNDECIDED, row)
         for lane in range(still_open):
-            bits[lane], less[lane], undecided[lane] = bits[kept[lane]], less[kept[lane]], undecided[kept[lane]]
+            bits[lane], less[lane], undecided[lane] = (
+                bits[open_lanes[lane]],
+                less[open_lanes[lane]],
+                undecided[open_lanes[lane]],
+            )
     for word in range(3):
         name = names[word * LANES : (word + 1) * LANES]
         for lane in range(still_open):
-            name[lane] = name[kept[lane]]
+            name[lane] = name[open_lanes[lane]]
     for lane in range(still_open):
-        origin[lane] = origin[kept[lane]]
+        origin[lane] = origin[open_lanes[lane]]
 
 
 @kernel

@@ -98,6 +98,7 @@ def fill_blocks(key: Any, counter: Any, names: Any, out: Any, lanes: Any, rounds
     out : uint32[16 * LANES]
         Row ``i`` of ``(16, LANES)`` receives word ``i`` of every block.
     """
+    # WIDTH blocks fill one vector; what lies past `lanes` is computed and not read.
     if rounds == 20:
         for lane in range(0, lanes, WIDTH):
             chacha20_vector(key, np.uint32(counter), names, out, lane)

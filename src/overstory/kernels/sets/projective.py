@@ -146,7 +146,7 @@ def simulate_points(
     key : bytes
         32 bytes; the same key gives the same points.
     first_device : int
-        Number of the first row's device; a device's point does not depend on the rows beside it.
+        Number of the first row's device; a device's point does not depend on the rows around it.
 
     Returns
     -------

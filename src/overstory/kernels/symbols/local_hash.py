@@ -93,6 +93,7 @@ count_inside = count_intrinsic(_inside)
 def encode_rows(words: Any, symbols: Any, seeds: Any, hash_range: Any, out: Any) -> None:
     """Hash each device's value under its seed."""
     for row in range(out.size):
+        # symbol = hash_word(value, seed) g >> 32.
         hashed = np.uint64(hash_word(words[symbols[row]], seeds[row]))
         out[row] = np.uint32((hashed * np.uint64(hash_range)) >> np.uint64(32))
 
@@ -123,6 +124,7 @@ def support_rows(seeds: Any, reported: Any, low: Any, high: Any, hash_range: Any
     for row in range(0, seeds.size, BLOCK):
         stop = min(BLOCK, seeds.size - row)
         load_block(seeds[row : row + stop], reported[row : row + stop], hash_range, mixed, starts, widths)
+        # PAIR values a call share each load of the block.
         for value in range(0, out.size, PAIR):
             count_inside(mixed, starts, widths, stop, low, high, value, out)
 
@@ -154,6 +156,7 @@ def value_words(symbols: ArrayLike) -> NDArray[np.uint64]:
 def fill_words(symbols: Any, out: Any) -> None:
     """``mix32(2 v + 1) | mix32(2 v + 2) << 32``."""
     for i in range(out.size):
+        # 2 v + 1 and 2 v + 2: no number is mixed for two halves, of one value or of two.
         twice = 2 * symbols[i]
         out[i] = np.uint64(mix32(twice + 1)) | (np.uint64(mix32(twice + 2)) << np.uint64(32))
 

@@ -72,6 +72,7 @@ count_equal = count_intrinsic(_equal)
 def encode_rows(words: Any, symbols: Any, rows: Any, out: Any) -> None:
     """Look each device's sign up."""
     for i in range(out.size):
+        # Bit row mod 32 of w ^ w >> 16, w = hash_word(value, row // 32).
         row = np.uint32(rows[i])
         signs = folded(hash_word(words[symbols[i]], row >> np.uint32(5)))
         out[i] = np.uint32((signs >> (row & np.uint32(31))) & np.uint32(1))
