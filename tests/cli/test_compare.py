@@ -123,7 +123,7 @@ def test_the_same_seed_measures_the_same(folder):
         (("--epsilon", 1, "--data", "none.csv", "--column", "x"), "none.csv"),
         (("--epsilon", 1, "--data", "data.csv", "--column", "n", "--domain-size", 3), "has 5 different values"),
         ((*NEEDS, "--measure", 0), "--measure takes a whole number from 1"),
-        ((*NEEDS, "--seed", -1), "--seed -1: give a whole number from 0"),
+        ((*NEEDS, "--seed", -1), "--seed -1: give a whole number, 0 or more"),
         (("--domain-size", 1, "--epsilon", 1, "--reports", 5), "domain_size = 1"),
         (("--domain-size", 4, "--epsilon", 0, "--reports", 5), "epsilon = 0.0"),
         (("--domain-size", 4, "--epsilon", 1, "--reports", 0), "num_reports = 0"),

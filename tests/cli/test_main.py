@@ -79,7 +79,10 @@ def test_no_command_and_a_wrong_one(capsys: Any) -> None:
         ),
         (["demo", "--hashse", "2"], "overstory demo: error: there is no option --hashse; did you mean --num-hashes?"),
         (["help", "decdoe"], "overstory: error: there is no command 'decdoe'; did you mean decode?"),
-        (["metrics", "lint", "x", "y"], "overstory metrics lint: error: not expected: y (see overstory metrics lint "),
+        (
+            ["metrics", "lint", "x", "y"],
+            "overstory metrics lint: error: unexpected argument: y (see overstory metrics lint ",
+        ),
         (["plan", "--reports", "many"], "argument --reports: 'many' is not a whole number: give one such as 1000000, "),
         (["compare", "--epsilon", "1,5"], "argument --epsilon: '1,5' is not a number: give one such as 0.5"),
         (["privacy", "rapor"], "there is no mechanism 'rapor'; did you mean rappor? choose one of basic-rappor"),
@@ -206,8 +209,8 @@ def failing(monkeypatch: Any, error: Any) -> Any:
         (ModuleNotFoundError("No module named 'numpy'", name="numpy"), 2, 'pip install "overstory[analysis]"'),
         (ModuleNotFoundError("No module named 'scipy.linalg'", name="scipy.linalg"), 2, "overstory[analysis]"),
         (MemoryError(), 70, "not enough memory"),
-        (ZeroDivisionError("division by zero"), 70, "a fault of ours"),
-        (ImportError("cannot import name 'x'"), 70, "a fault of ours"),
+        (ZeroDivisionError("division by zero"), 70, "a bug in overstory"),
+        (ImportError("cannot import name 'x'"), 70, "a bug in overstory"),
         (KeyboardInterrupt(), 130, "interrupted"),
     ],
 )

@@ -80,8 +80,8 @@ def test_a_column_through_a_pipe(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "given", "says"),
     [
-        ("sum --params - --reports - -o c.csv", "", "standard input (-) can be read once: give it to one option"),
-        ("sum --params params.csv --reports - - -o c.csv", "", "standard input (-) can be read once"),
+        ("sum --params - --reports - -o c.csv", "", "standard input (-) can be read only once: give it to one option"),
+        ("sum --params params.csv --reports - - -o c.csv", "", "standard input (-) can be read only once"),
         ("map --params params.csv --candidates trees.txt -o - --json", "", "-o - and --json both write to standard"),
         ("sum --params params.csv --reports - -o c.csv", "", "standard input: the file is empty"),
         (

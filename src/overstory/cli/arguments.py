@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 OPTIONS: Final[dict[str, dict[str, Any]]] = {
-    "--alpha": {"type": float, "default": 0.05, "help": "a fraction (default: 0.05)"},
+    "--alpha": {"type": float, "default": 0.05, "help": "the bound, a fraction (default: 0.05)"},
     "--column": {"metavar": "C", "help": "the column with the values"},
     "--correction": {
         "choices": ("fdr", "bonferroni"),
         "default": "fdr",
-        "help": "what alpha bounds: the share of false detections, or the chance of any (default: fdr)",
+        "help": "what --alpha bounds: fdr, the share of false detections; bonferroni, the chance of any (default: fdr)",
     },
     "--epsilon": {
         "type": float,

@@ -1,4 +1,4 @@
-"""The command line: which command runs, and how what goes wrong is said. Nothing heavy is imported here."""
+"""The command line: find the command, run it, and report errors. Nothing heavy is imported here."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from overstory.cli.parser import Formatter, Parser
 from overstory.presentation.streams import PIPE_CLOSED, close_quietly, printable, write_anything
 
 SUMMARIES: Final = {
-    "demo": "collect real figures under local differential privacy: estimates and truth",
-    "plan": "parameters from needs, or what parameters achieve",
-    "compare": "oracles side by side at equal privacy",
+    "demo": "run a private collection of real figures, and show what is learned",
+    "plan": "choose parameters for your needs, or state what parameters achieve",
+    "compare": "rank oracles at equal privacy",
     "collect": "simulate a private collection on your own data",
     "privacy": "state what a metric or an oracle reveals, and why",
     "metrics": "write, check, show, compare and plan the metric registry",
-    "simulate": "a trial without people: simulated devices report",
-    "gateway": "report a meter's readings, once a period",
+    "simulate": "test a collection with simulated devices",
+    "gateway": "report a meter's readings, once per period",
     "encode": "randomize a file of true values into reports",
-    "sum": "add up reports into counts",
+    "sum": "count reports",
     "map": "hash candidates into a candidate map",
     "decode": "estimate how often each candidate was reported",
     "discover": "find frequent values without a list of candidates",
-    "reproduce": "a paper's figures and tables, next to the published numbers",
+    "reproduce": "recompute the papers' figures and tables, and compare them with the published ones",
     "serve": "collect reports over HTTP",
-    "store": "look after the collector's database",
-    "doctor": "say what is wrong with a collector",
-    "on": "agree to report: shows what is asked for, asks, and records that you agree",
-    "local": "record on this machine alone: you can look at it, and none of it is ever sent",
+    "store": "manage the collector's database",
+    "doctor": "check a collector for problems",
+    "on": "agree to report: show what is asked for, ask, and record your consent",
+    "local": "record on this machine only, for you to look at; nothing is sent",
     "off": "record nothing and send nothing",
     "forget": "delete the program's secret on this machine and everything that was recorded",
-    "status": "say what may be recorded and why, what waits, and what it has cost",
-    "view": "show what was recorded, exactly what is sent, and what that tells",
+    "status": "show what may be recorded and why, what waits, and its privacy cost",
+    "view": "show what was recorded, what exactly is sent, and what that reveals",
     "bench": "run the benchmarks of a source checkout, with ratios",
 }
 """Each command and what it does, so that listing them loads none.
@@ -62,7 +62,7 @@ EXTRAS: Final = {
     **dict.fromkeys(("numpy", "scipy", "numba", "llvmlite", "pyarrow", "matplotlib", "jinja2", "rich"), "analysis"),
     **dict.fromkeys(("fastapi", "starlette", "uvicorn", "sqlalchemy", "alembic", "prometheus_client"), "server"),
 }
-"""What installs a library that a command needs."""
+"""The extra that installs a library."""
 
 BAD_INPUT: Final = 2
 OUR_FAULT: Final = 70
@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _as_options(argv: list[str]) -> list[str]:
-    """Return `help`, `help COMMAND` and `version` as the options that they are meant as."""
+    """Return `help`, `help COMMAND` and `version` as options."""
     if argv[:1] == ["help"]:
         return [*argv[1:], "--help"]
     return ["--version", *argv[1:]] if argv[:1] == ["version"] else argv
@@ -140,7 +140,7 @@ def _parser(named: str, module: ModuleType | None, listed: Iterable[str]) -> arg
         "`overstory COMMAND --help` has an example for each command.",
         formatter_class=Formatter,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and leave")
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", prog=parser.prog)
     for name in listed:
         if module is None or MODULES.get(name) != MODULES.get(named):
@@ -151,7 +151,7 @@ def _parser(named: str, module: ModuleType | None, listed: Iterable[str]) -> arg
 
 
 class _Version(argparse.Action):
-    """Print the version, looked up only when it is asked for."""
+    """Print the version, which is looked up only now."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from overstory import __version__
@@ -161,7 +161,7 @@ class _Version(argparse.Action):
 
 
 def explain(error: Exception) -> tuple[int, str]:
-    """Return the exit status and the one sentence for an error.
+    """Return the exit status for an error, and one sentence.
 
     Examples
     --------
@@ -183,6 +183,6 @@ def explain(error: Exception) -> tuple[int, str]:
     if os.environ.get("OVERSTORY_TRACEBACK"):
         raise error
     return OUR_FAULT, (
-        f"this is a fault of ours, not of your input ({type(error).__name__}: {error}); please report it "
-        "with what you see when OVERSTORY_TRACEBACK=1 is set"
+        f"this is a bug in overstory, not in your input ({type(error).__name__}: {error}); please report it "
+        "with the output of the same command under OVERSTORY_TRACEBACK=1"
     )

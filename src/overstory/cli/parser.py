@@ -1,4 +1,4 @@
-"""The parser of every command: what is wrong with the command line is one sentence, with what may have been meant."""
+"""The parser of every command: a fault of the command line is one sentence, with a suggestion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POWER: Final = re.compile(r"([+-]?\d+(?:\.\d+)?)[eE]\+?(\d{1,2})")
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose subcommands speak for themselves; numbers may be written as people write them."""
+    """An argument parser whose subcommands report their own errors; numbers may be written 1,000,000 or 1e6."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -29,14 +29,14 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {printable(message)} (see {self.prog} --help)\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """Parse; unlike argparse's own, the command that does not know an argument says so, and not the one above."""
-        found, unknown = super().parse_known_args(args, namespace)
+        """Parse; the subcommand itself, and not its parent, reports an unknown argument."""
+        parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(_unknown(unknown, self._shown()))
-        return found, unknown
+        return parsed, unknown
 
     def _shown(self) -> list[str]:
-        """Return the options that the help lists: an earlier name is understood, and not suggested."""
+        """Return the options that the help lists: an earlier name is accepted, but not suggested."""
         shown = (option for option in self._actions if option.help != argparse.SUPPRESS)
         return [name for option in shown for name in option.option_strings]
 
@@ -52,14 +52,14 @@ class Parser(argparse.ArgumentParser):
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):
-    """Writes help as wide as the terminal; argparse asks `shutil`, which loads every kind of compression first."""
+    """Writes help as wide as the terminal, without argparse's `shutil`, which loads every kind of compression."""
 
     def __init__(self, prog: str, **kwargs: Any) -> None:
         super().__init__(prog, **{"width": terminal_width() - 2, **kwargs})
 
 
 def terminal_width() -> int:
-    """Return how many characters a line of the terminal has: what ``COLUMNS`` says, what the terminal says, or 80."""
+    """Return the width of a line: from ``COLUMNS``, from the terminal, or 80."""
     try:
         width = int(os.environ.get("COLUMNS", ""))
     except ValueError:
@@ -73,17 +73,17 @@ def terminal_width() -> int:
 
 
 def add_earlier_names(parser: argparse.ArgumentParser, names: Mapping[str, str]) -> None:
-    """Let options go by names that they had before; no help lists those."""
+    """Accept earlier names of options; no help lists them."""
     actions = {action.dest: action for action in parser._actions}  # noqa: SLF001 - argparse has no public way
     for name, destination in names.items():
         parser._option_string_actions[name] = actions[destination]  # noqa: SLF001
 
 
 def _unknown(arguments: Sequence[str], options: Iterable[str]) -> str:
-    named = [argument for argument in arguments if argument.startswith("-")]
-    if not named:
-        return f"not expected: {' '.join(arguments)}"
-    option = named[0].partition("=")[0]
+    flags = [argument for argument in arguments if argument.startswith("-")]
+    if not flags:
+        return f"unexpected argument: {' '.join(arguments)}"
+    option = flags[0].partition("=")[0]
     return f"there is no option {option}{suggestion(option, options)}"
 
 

@@ -62,13 +62,21 @@ def add_parser(subparsers: Any) -> None:
         "--device-column", metavar="D", help="column with the device's id: a device's rows are its reports"
     )
     parser.add_argument(
-        "--bins", type=float, nargs=3, metavar=("MIN", "MAX", "COUNT"), help="count numbers in equal bins"
+        "--bins",
+        type=float,
+        nargs=3,
+        metavar=("MIN", "MAX", "COUNT"),
+        help="count numbers in COUNT equal bins from MIN to MAX (default: chosen)",
     )
-    parser.add_argument("--candidates", metavar="FILE", help="the values to look for, one a line; others count as one")
+    parser.add_argument(
+        "--candidates", metavar="FILE", help="values to look for, one per line; all others count as one value"
+    )
     parser.add_argument(
         "--most-values", type=int, default=10_000, metavar="M", help="most distinct values (default 10,000)"
     )
-    parser.add_argument("--people", type=int, metavar="N", help="draw N people from the rows instead of one a row")
+    parser.add_argument(
+        "--people", type=int, metavar="N", help="draw N people from the rows, instead of one person per row"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed gives the same output")
     meaning = "folder for the results (default out/collect); -: only learned.csv, to standard output"
     parser.add_argument("-o", "--output", default="out/collect", metavar="DIR", help=meaning)

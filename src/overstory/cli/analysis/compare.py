@@ -34,12 +34,12 @@ overstory compare --domain-size 100 --epsilon 1 --reports 1000000
 
 def add_parser(subparsers: Any) -> None:
     """Add the command."""
-    parser = add_command(subparsers, "compare", "oracles side by side at equal privacy", more=MORE, example=EXAMPLE)
+    parser = add_command(subparsers, "compare", "rank oracles at equal privacy", more=MORE, example=EXAMPLE)
     parser.add_argument(
         "file",
         metavar="FILE",
         nargs="?",
-        help="true values to try the oracles on: CSV (gz too), JSON lines or Parquet; - for standard input",
+        help="true values to simulate: CSV (also .gz), JSON lines or Parquet; -: standard input",
     )
     parser.add_argument(
         "--epsilon",
@@ -49,12 +49,14 @@ def add_parser(subparsers: Any) -> None:
         help="privacy loss of one report (epsilon; smaller is more private)",
     )
     parser.add_argument(
-        "--epsilon-permanent", type=float, metavar="Y", help="what any number of reports of one value may reveal"
+        "--epsilon-permanent", type=float, metavar="Y", help="privacy loss of all reports of one value together"
     )
     parser.add_argument("--domain-size", type=int, metavar="D", help="number of values (default: those in FILE)")
-    parser.add_argument("--reports", type=int, metavar="N", help="devices that report once (default: FILE's rows)")
+    parser.add_argument(
+        "--reports", type=int, metavar="N", help="how many devices report, once each (default: the rows of FILE)"
+    )
     parser.add_argument("--data", help=argparse.SUPPRESS)  # what FILE was called
-    parser.add_argument("--column", metavar="C", help="FILE's column")
+    parser.add_argument("--column", metavar="C", help="the column of FILE with the values")
     add_form(parser)
     parser.add_argument(
         "--measure",
@@ -70,7 +72,7 @@ def add_parser(subparsers: Any) -> None:
         metavar=("MIN", "MAX"),
         help="compare randomizers of numbers in this range instead",
     )
-    parser.add_argument("--plot", metavar="FILE", help="draw the errors: .svg, .pdf or .png")
+    parser.add_argument("--plot", metavar="FILE", help="draw the errors into this file: .svg, .pdf or .png")
     parser.add_argument("--json", action="store_true", help="print the ranking as JSON")
 
 

@@ -80,7 +80,7 @@ def add_parser(commands: Any) -> None:
     )
     meaning = "folder for the results, required for files; -: only the CSV, to standard output"
     parser.add_argument("-o", "--output", metavar="DIR", help=meaning)
-    parser.add_argument("--plot", metavar="FILE", help="draw the estimates into a .svg, .pdf or .png file")
+    parser.add_argument("--plot", metavar="FILE", help="draw the estimates into this file: .svg, .pdf or .png")
     add_spreadsheet(parser)
     add_reporting(parser)
 
@@ -88,24 +88,26 @@ def add_parser(commands: Any) -> None:
 def _add_sources(parser: argparse.ArgumentParser) -> None:
     files = parser.add_argument_group("from files")
     add_params(files, required=False)
-    files.add_argument("--counts", metavar="FILE", help="counts, as `overstory sum` writes them")
-    files.add_argument("--map", metavar="FILE", help="candidate map, as `overstory map` writes it")
+    files.add_argument("--counts", metavar="FILE", help="counts, from `overstory sum`")
+    files.add_argument("--map", metavar="FILE", help="candidate map, from `overstory map`")
     add_hashing(files, note="; google-rappor-python rounds f")
     stored = parser.add_argument_group("from a store or a collector")
-    stored.add_argument("--store", metavar="URL", help="a store: a file's name, or postgresql://...")
-    stored.add_argument("--url", metavar="URL", help="a collector's address, read with an admin token")
-    stored.add_argument("--token", help="an admin token (default: the environment's OVERSTORY_ADMIN_TOKEN)")
+    stored.add_argument("--store", metavar="URL", help="a file, or postgresql://...")
+    stored.add_argument("--url", metavar="URL", help="a collector's address; it needs an admin token")
+    stored.add_argument("--token", help="an admin token (default: the variable OVERSTORY_ADMIN_TOKEN)")
     stored.add_argument("--metric", metavar="ID", help="the metric's id")
     stored.add_argument("--registry", metavar="FILE", help="the metric registry (not needed with --url)")
-    stored.add_argument("--from", dest="first", metavar="LABEL", help="first period, such as 2026-11-21 or 2026-W47")
-    stored.add_argument("--to", dest="last", metavar="LABEL", help="last period, included")
+    stored.add_argument(
+        "--from", dest="first", metavar="LABEL", help="the first period, such as 2026-11-21 or 2026-W47"
+    )
+    stored.add_argument("--to", dest="last", metavar="LABEL", help="the last period, included")
     reading = stored.add_mutually_exclusive_group()
     reading.add_argument("--per-period", action="store_true", help="estimate each period separately")
     reading.add_argument(
         "--cumulative", action="store_true", help="estimate each period together with all earlier ones"
     )
     stored.add_argument("--candidates", metavar="FILE", help="strings to look for, instead of the registry's list")
-    stored.add_argument("--steps", metavar="NAMES", help="post-processing, in order: norm-sub, base-cut, ...")
+    stored.add_argument("--steps", metavar="NAMES", help="post-processing steps, in order: norm-sub, base-cut, ...")
 
 
 def run(args: argparse.Namespace) -> int:

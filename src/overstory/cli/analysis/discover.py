@@ -1,4 +1,4 @@
-"""``overstory discover``: frequent values that nobody listed, found in reports of simulated devices."""
+"""``overstory discover``: find frequent values without a list, in reports of simulated devices."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.arguments import add_command, add_interval, add_reporting, check_plot, check_seed
+from overstory.cli.arguments import (
+    add_command,
+    add_interval,
+    add_option,
+    add_options,
+    add_reporting,
+    check_plot,
+    check_seed,
+)
 from overstory.cli.csv_options import add_form, add_spreadsheet, form_of, seekable
 from overstory.cli.progress import progress, reading_bar
 from overstory.protocol.errors import FormatError, ParameterError
@@ -17,9 +25,9 @@ if TYPE_CHECKING:
     from overstory.presentation.document import Block
 
 MORE = """\
-Each row of the column is one person's value. A device is simulated for each: it answers one question about its value
-through a randomizer at the whole epsilon, and the search sees the answers alone. So this is what would have been found.
---known names values that are expected: some devices are asked for those, the others for the rest."""
+Each row of the column is one person's value. A simulated device per row answers one question about its value, with the
+full epsilon, and the search sees only the answers. So this is what a real collection would find. --known names expected
+values: some devices are asked about those, the others about the rest."""
 
 
 def add_parser(commands: Any) -> None:
@@ -31,38 +39,26 @@ def add_parser(commands: Any) -> None:
         more=MORE,
         example="overstory discover crashes.csv --column address --epsilon 4 --bits 64",
     )
-    parser.add_argument("file", metavar="FILE", help="CSV (gz too), JSON lines or Parquet; - for standard input")
-    parser.add_argument("--column", required=True, metavar="C", help="the column that holds the values")
+    parser.add_argument("file", metavar="FILE", help="CSV (also .gz), JSON lines or Parquet; -: standard input")
+    add_option(parser, "--column", required=True)
     add_form(parser)
-    parser.add_argument(
-        "--epsilon",
-        type=float,
-        required=True,
-        metavar="E",
-        help="privacy loss of each device (epsilon; smaller is more private)",
-    )
+    loss = "privacy loss of each device (epsilon; smaller is more private)"
+    add_option(parser, "--epsilon", required=True, help=loss)
     kind = parser.add_mutually_exclusive_group()
-    kind.add_argument("--bits", type=int, metavar="B", help="integers of that many bits (default: 64)")
-    kind.add_argument("--bytes", type=int, metavar="B", help="text of up to that many bytes in UTF-8, at most 32")
-    parser.add_argument("--known", metavar="FILE", help="values that are expected, one per line")
-    parser.add_argument("--step", type=int, default=14, metavar="S", help="bits a level goes on by (default: 14)")
-    parser.add_argument("--beam", type=int, default=192, metavar="N", help="prefixes kept at a level (default: 192)")
-    parser.add_argument(
-        "--correction",
-        choices=("fdr", "bonferroni"),
-        default="fdr",
-        help="what alpha bounds: the share of false detections, or the chance of any (default: fdr)",
+    kind.add_argument("--bits", type=int, metavar="B", help="values are integers of B bits (default: 64)")
+    kind.add_argument(
+        "--bytes", type=int, metavar="B", help="values are texts of at most B bytes in UTF-8 (at most 32)"
     )
-    parser.add_argument("--alpha", type=float, default=0.05, help="a fraction (default: 0.05)")
+    parser.add_argument("--known", metavar="FILE", help="expected values, one per line")
+    parser.add_argument("--step", type=int, default=14, metavar="S", help="bits that each level adds (default: 14)")
+    parser.add_argument("--beam", type=int, default=192, metavar="N", help="prefixes per level (default: 192)")
+    add_options(parser, "--correction", "--alpha")
     add_interval(parser, "reports")
-    parser.add_argument("--seed", type=int, metavar="N", help="makes the simulation repeatable")
-    parser.add_argument("--csv", metavar="FILE", help="write every value that the last level kept there")
+    add_option(parser, "--seed")
+    parser.add_argument("--csv", metavar="FILE", help="write every value of the last level into this file")
     add_spreadsheet(parser)
-    parser.add_argument(
-        "--plot",
-        metavar="FILE",
-        help="draw the search, and the detected values with their intervals: .svg, .pdf or .png",
-    )
+    drawn = "draw the search and the detected values, with their intervals: .svg, .pdf or .png"
+    add_option(parser, "--plot", help=drawn)
     add_reporting(parser)
 
 

@@ -32,12 +32,16 @@ EPSILONS_SHOWN = (2, 5, 10)
 def add_parser(subparsers: Any) -> None:
     """Add the command."""
     parser = add_command(
-        subparsers, "plan", "parameters from needs, or what parameters achieve", more=MORE, example=EXAMPLE
+        subparsers,
+        "plan",
+        "choose parameters for your needs, or state what parameters achieve",
+        more=MORE,
+        example=EXAMPLE,
     )
-    parameters = parser.add_argument_group("from parameters")
+    parameters = parser.add_argument_group("for given parameters")
     add_params(parameters, required=False)
-    _add_needs(parser.add_argument_group("from needs"))
-    domain = parser.add_argument_group("an oracle for a known domain")
+    _add_needs(parser.add_argument_group("for given needs"))
+    domain = parser.add_argument_group("for a known domain")
     domain.add_argument("--domain-size", type=int, metavar="D", help="number of values; with --epsilon")
     parser.add_argument("--reports", type=int, required=True, metavar="N", help="number of devices; each reports once")
     parser.add_argument("--candidates", type=int, metavar="M", help="number of strings to look for")

@@ -1,4 +1,4 @@
-"""``overstory reproduce``: a paper's figure or table, with the published numbers next to ours."""
+"""``overstory reproduce``: recompute the papers' figures and tables, and compare them with the published ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.arguments import add_command
+from overstory.cli.arguments import Option, add_command
 from overstory.cli.parser import add_earlier_names
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from overstory.presentation.document import Block
 
 MORE = """\
-Writes every result into the folder: NAME.json with the published number, ours, its interval and the verdict; the
-pictures as PNG and SVG; index.html and summary.md with all results in the folder. Verdicts are computed, never written
-by hand. Finished results are not computed again unless --fresh."""
+Writes every result into the folder: NAME.json with the published numbers, ours, their intervals and the verdicts; the
+pictures as PNG and SVG; and index.html and summary.md with all results in the folder. A verdict is always computed.
+Finished results are not computed again, unless --fresh is given."""
 
 EXAMPLE = """\
 overstory reproduce --list
@@ -35,22 +35,26 @@ def add_parser(subparsers: Any) -> None:
     parser = add_command(
         subparsers,
         "reproduce",
-        "a paper's figures and tables, next to the published numbers",
+        "recompute the papers' figures and tables, and compare them with the published ones",
         more=MORE,
         example=EXAMPLE,
+        options=(
+            Option("names", nargs="*", metavar="NAME", help="what to reproduce (--list prints the names)"),
+            Option("--all", action="store_true", help="reproduce everything"),
+            Option("--list", action="store_true", help="list everything, and exit"),
+            Option("--quick", action="store_true", help="use smaller sizes and fewer replicates: seconds each"),
+            Option("--fresh", action="store_true", help="compute finished results again"),
+            Option("--value", metavar="TEXT", help="the value whose report is drawn (rappor-figure-1)"),
+            Option("--params", help="RAPPOR's parameters for --value: header k,h,m,p,q,f and one row"),
+            Option(
+                "--readings", metavar="FILE", help="real meter readings, instead of synthetic ones (protecting-...)"
+            ),
+            Option("--output", default="out/reproduce", metavar="DIR", help="folder (default: out/reproduce)"),
+            Option("--json", help="print the results as JSON"),
+            Option("--quiet", help="print no progress bar and no table"),
+        ),
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="what to reproduce (--list shows the names)")
-    parser.add_argument("--all", action="store_true", help="reproduce everything")
-    parser.add_argument("--list", action="store_true", help="list everything that can be reproduced, and stop")
-    parser.add_argument("--quick", action="store_true", help="smaller sizes and fewer replicates: seconds for each")
-    parser.add_argument("--fresh", action="store_true", help="compute finished results again")
-    parser.add_argument("--value", metavar="TEXT", help="the value whose report is drawn (rappor-figure-1)")
-    parser.add_argument("--params", metavar="FILE", help="RAPPOR's parameters for it: header k,h,m,p,q,f and one row")
-    parser.add_argument("--readings", metavar="FILE", help="real meter readings instead of the synthetic ones")
-    parser.add_argument("-o", "--output", default="out/reproduce", metavar="DIR", help="folder (default out/reproduce)")
     add_earlier_names(parser, {"--out": "output"})
-    parser.add_argument("--json", action="store_true", help="print the results as JSON")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar, no table")
     parser.set_defaults(run=run)
 
 
@@ -137,8 +141,8 @@ def _write_overview(args: argparse.Namespace, results: tuple[Result, ...]) -> No
     every = [computed.get(name) or load(name, folder) for name in EXPERIMENTS]
     there = [result for result in every if result is not None]
     given = ([f"--{name}", str(getattr(args, name))] for name in OPTIONS if getattr(args, name) is not None)
-    arguments = ["overstory", "reproduce", "--all", *(["--quick"] if args.quick else []), *chain.from_iterable(given)]
-    command = shlex.join(arguments)
+    words = ["overstory", "reproduce", "--all", *(["--quick"] if args.quick else []), *chain.from_iterable(given)]
+    command = shlex.join(words)
     with writing_text(folder / "index.html") as text:
         text.write(page(there, command))
     with writing_text(folder / "summary.md") as text:

@@ -27,7 +27,7 @@ def add_parser(commands: Any) -> None:
     parser = add_command(
         commands,
         "sum",
-        "add up reports into counts",
+        "count reports",
         more=MORE,
         example="overstory sum --params params.csv --reports monday.csv.gz tuesday.ovsb -o counts.csv",
     )

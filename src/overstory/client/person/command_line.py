@@ -8,12 +8,12 @@ from typing import Any, Final
 COMMANDS: Final = ("on", "local", "off", "forget", "status", "view")
 
 SUMMARIES: Final = {
-    "on": "agree to report: shows what is asked for, asks, and records that you agree",
-    "local": "record on this machine alone: you can look at it, and none of it is ever sent",
+    "on": "agree to report: show what is asked for, ask, and record your consent",
+    "local": "record on this machine only, for you to look at; nothing is sent",
     "off": "record nothing and send nothing",
     "forget": "delete the program's secret on this machine and everything that was recorded",
-    "status": "say what may be recorded and why, what waits, and what it has cost",
-    "view": "show what was recorded, exactly what is sent, and what that tells",
+    "status": "show what may be recorded and why, what waits, and its privacy cost",
+    "view": "show what was recorded, what exactly is sent, and what that reveals",
 }
 EXAMPLES: Final = {
     "on": "{0} on --app editor",
@@ -42,12 +42,12 @@ def add_commands(subparsers: Any, prog: str = "overstory", *, app: str | None = 
             epilog=f"example:\n  {EXAMPLES[name].format(prog)}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        parser.add_argument("--app", metavar="NAME", default=app, help="the application, where there are several")
-        parser.add_argument("--state", metavar="DIR", help="the folder of its state, where it is not the usual one")
+        parser.add_argument("--app", metavar="NAME", default=app, help="the application, if there are several")
+        parser.add_argument("--state", metavar="DIR", help="the folder of its state (default: the usual one)")
         parser.set_defaults(own_app=app)
         if not embedded:
             parser.add_argument(
-                "--registry", metavar="FILE", help="its registry, in place of the one that it left here"
+                "--registry", metavar="FILE", help="its registry (default: the one that it stored here)"
             )
         parser.add_argument("--json", action="store_true", help="print JSON")
         _add_own(parser, name, alone=app is not None)
@@ -55,20 +55,22 @@ def add_commands(subparsers: Any, prog: str = "overstory", *, app: str | None = 
 
 def _add_own(parser: argparse.ArgumentParser, name: str, *, alone: bool) -> None:
     if name in {"off", "status"} and not alone:
-        parser.add_argument("--all", action="store_true", help="all applications of this user on this machine")
+        parser.add_argument("--all", action="store_true", help="for all applications of this user on this machine")
     if name == "on":
-        parser.add_argument("--yes", action="store_true", help="agree without being asked, for scripts")
+        parser.add_argument("--yes", action="store_true", help="agree without being asked (for scripts)")
     if name in {"on", "local"}:
         parser.add_argument(
-            "--moved", action="store_true", help="this machine replaces the one where the state was begun"
+            "--moved", action="store_true", help="this machine replaces the machine on which the state was created"
         )
-        parser.add_argument("--server", metavar="URL", help="the collector that reports go to, where it is known")
+        parser.add_argument("--server", metavar="URL", help="the address of the collector")
     if name == "forget":
         parser.add_argument("--yes", action="store_true", help="do not ask")
     if name == "view":
         parser.add_argument(
             "--explain", action="append", default=[], metavar="METRIC=VALUE", help="explain a value; may be repeated"
         )
-        parser.add_argument("--reports", type=int, default=5, metavar="N", help="take apart N reports a metric (5)")
-        parser.add_argument("--html", metavar="FILE", help="write a page instead")
-        parser.add_argument("--web", action="store_true", help="show a page on this machine until Ctrl-C")
+        parser.add_argument(
+            "--reports", type=int, default=5, metavar="N", help="explain N reports of each metric (default: 5)"
+        )
+        parser.add_argument("--html", metavar="FILE", help="write an HTML page instead")
+        parser.add_argument("--web", action="store_true", help="serve the page on this machine until Ctrl-C")
