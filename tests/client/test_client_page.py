@@ -20,7 +20,7 @@ from overstory.protocol.wire.upload import decode_uploads
 from support.devices import DAY, DEFAULT, Clock, device, registry
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "client.md").read_text(encoding="utf-8")
-SETTINGS, OUTCOMES, FILES = "| setting | unless given |", "| outcome | meaning |", "| file | holds |"
+SETTINGS, OUTCOMES, FILES = "| setting | default |", "| outcome | meaning |", "| file | holds |"
 ABOUT = {
     "schema": "the schema's version",
     "fingerprint": "the secret's fingerprint",

@@ -23,7 +23,6 @@ from overstory.client.consent.consent import Choice, Consent
 from overstory.client.consent.policy import UNASKED, EffectiveChoice, Permission, PermissionSources
 from overstory.client.errors import Fault, StateError
 from overstory.client.outcomes import MADE, Flushed, Outcome, WarnsOnce
-from overstory.client.state.database import watch
 from overstory.client.state.paths import StatePaths, check_app, policy_file, state_folder
 from overstory.client.upload.uploader import UNENCRYPTED, Uploader, unencrypted_host
 from overstory.protocol.errors import ParameterError
@@ -48,8 +47,7 @@ class Client:
     app
         The application's name; its state lies in a folder of that name.
     registry
-        The metric registry that the program was built with: the file, also one inside a package
-        (``importlib.resources.files("notes") / "metrics.toml"``), or what was read from it.
+        The metric registry that the program was built with: a file, a package's too, or a `MetricRegistry`.
     server
         The collector's address; None: reports are queued, and not sent.
     token
@@ -142,7 +140,6 @@ class Client:
         self._closed = self._introduced = False
         self._session: Session | None = None  # None before anything was recorded or went wrong
         self._starting, self._process = threading.Lock(), os.getpid()
-        watch(self)
 
     def __repr__(self) -> str:
         return f"Client({self.app!r}, state={os.fspath(self.paths.folder)!r})"
@@ -155,8 +152,6 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    # --- what a program calls -------------------------------------------------------------------------------------
 
     def record(self, metric: str, value: Any) -> Outcome:
         """Record a value: randomize it and hold the report in memory; never waits for the network, and never raises.
@@ -281,8 +276,6 @@ class Client:
         """Return what may be recorded and sent to a collector that something other than this client sends to."""
         return Permission(self._sources, self.registry, server, self._state)
 
-    # --- recording ------------------------------------------------------------------------------------------------
-
     def _record(self, name: str, value: Any) -> Outcome:
         if self._closed:
             return Outcome.CLOSED
@@ -319,9 +312,11 @@ class Client:
     def _begun(self) -> Session:
         """Return the session; the first call makes it, and nothing is opened yet."""
         from overstory.client.session import Session
+        from overstory.client.state.database import watch
 
         with self._starting:
             if self._session is None:
+                watch(self)  # without a session, `_notice_fork` is enough
                 self._session = Session(self._state(), self.registry, self._end_clock, spread=self._spread)
                 atexit.register(self._at_exit)
             return self._session
@@ -330,8 +325,6 @@ class Client:
         from overstory.client.state.state import State
 
         return State(self.paths, bounds=self._bounds)
-
-    # --- forks, the end of the program, and errors ----------------------------------------------------------------
 
     def after_fork(self) -> None:
         """Continue in a child: its own locks, no thread, and none of the parent's queue."""
