@@ -26,8 +26,7 @@ from overstory.collector.store import open_store
 from overstory.collector.store.connection import connect
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import Metric, load_registry
-from overstory.protocol.wire.batch import encode_reports
-from overstory.protocol.wire.upload import ID_BYTES, MEDIA_TYPE, Upload, encode_upload
+from overstory.protocol.wire.upload import ID_BYTES, MEDIA_TYPE, Upload, encode_reports, encode_upload
 
 REGISTRY = """
 registry = "2026-11-21"

@@ -14,10 +14,10 @@ from overstory.analysis.comparison import rank
 from overstory.analysis.numeric.means import MeanOracle
 from overstory.client import Randomizer
 from overstory.planning.needs import plan_from_needs
-from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.numeric.means import Hybrid
+from overstory.protocol.sampling import SeededEntropy
 
 CLASSES = ["Third", "First", "Second"]
 TEXTS = ["First", "Third", "Third", "Second"] * 50

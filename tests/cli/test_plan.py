@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from overstory.cli.main import main
-from overstory.files.params import RapporParameters, read_params, write_params
+from overstory.files.rappor import RapporParameters, read_params, write_params
 from overstory.planning import plan_from_needs, plan_from_parameters
 from support.running import within
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from overstory.cli import main as command_line
-from overstory.files.params import RapporParameters, write_params
+from overstory.files.rappor import RapporParameters, write_params
 from overstory.privacy import statement
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism

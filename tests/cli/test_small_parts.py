@@ -13,7 +13,7 @@ from overstory.presentation.render_text import as_text
 from overstory.presentation.streams import printable
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.wire.batch import decode_batch
+from overstory.protocol.wire.upload import decode_batch
 
 
 def test_a_forgotten_device_comes_back_the_same() -> None:

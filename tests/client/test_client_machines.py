@@ -23,8 +23,7 @@ from overstory.client.state.outbox import Bounds, RowState
 from overstory.client.state.paths import StatePaths
 from overstory.client.state.state import State
 from overstory.privacy import Event, Ledger, Spend
-from overstory.protocol.wire.batch import decode_batch
-from overstory.protocol.wire.upload import decode_uploads
+from overstory.protocol.wire.upload import decode_batch, decode_uploads
 from support.devices import BINS, DAY, NOON, Clock, device, registry
 
 FEW = settings(max_examples=25, stateful_step_count=25, deadline=None)

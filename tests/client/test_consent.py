@@ -9,9 +9,8 @@ from datetime import date
 import pytest
 
 from overstory.client import Client, Outcome
-from overstory.client.consent.agreement import Agreement
 from overstory.client.consent.choice import choose
-from overstory.client.consent.consent import EARLIER, read_consent
+from overstory.client.consent.consent import EARLIER, Agreement, read_consent
 from overstory.client.errors import Fault, StateError
 from overstory.client.person.commands import main
 from overstory.client.person.status import read_status

@@ -10,7 +10,7 @@ from overstory.client import Outcome
 from overstory.client.budget import budget
 from overstory.client.consent.allowance import Allowance
 from overstory.client.state.state import State
-from overstory.privacy.payload_terms import terms_of
+from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.totals import charge, reports_until_the_end
 from overstory.protocol.metrics import MetricRegistry, PersonBudget
 from support import states_before

@@ -11,7 +11,7 @@ import pytest
 
 from overstory.cli.main import main
 from overstory.client import Client
-from overstory.privacy.payload_terms import epsilon_between
+from overstory.privacy.payloads.registry import epsilon_between
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.metrics import parse_registry
 from support.devices import Clock

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from overstory.client import Choice, ConsentError, Outcome
-from overstory.client.consent.agreement import Agreement
 from overstory.client.consent.choice import choose
-from overstory.client.consent.consent import read_consent
+from overstory.client.consent.consent import Agreement, read_consent
 from overstory.client.consent.policy import CI_VARIABLES, PermissionSources, effective, of_environment
 from overstory.client.state.paths import policy_file, state_folder
 from overstory.client.state.state import State

@@ -16,8 +16,7 @@ from overstory.client.state.outbox import RowState
 from overstory.client.state.paths import StatePaths
 from overstory.client.state.secret_file import read_secret
 from overstory.client.state.state import State
-from overstory.protocol.wire.batch import decode_batch
-from overstory.protocol.wire.upload import decode_uploads
+from overstory.protocol.wire.upload import decode_batch, decode_uploads
 from support.devices import NOON, REGISTRY, Clock, device
 from support.processes import in_child, output_of, start
 

@@ -8,10 +8,10 @@ from collections import Counter
 import pytest
 
 from overstory.client import Randomizer, new_secret
-from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.sampling import SeededEntropy
 
 SECRET = bytes(range(32))
 
@@ -48,7 +48,7 @@ def test_the_operating_system_is_asked_for_every_report(monkeypatch):
     """Nothing is drawn ahead: a buffer of randomness would be shared by a fork and its parent."""
     asked = []
     real = os.urandom
-    monkeypatch.setattr("overstory.protocol.entropy._from_system", lambda count: asked.append(count) or real(count))
+    monkeypatch.setattr("overstory.protocol.sampling._from_system", lambda count: asked.append(count) or real(count))
     one = device()
     for number in range(1, 4):
         one.report("value")
@@ -142,7 +142,7 @@ FOREIGN = """
 import sys, time
 before = set(sys.modules)
 start = time.perf_counter()
-import overstory.client, overstory.protocol.mechanisms.registry, overstory.protocol.wire.batch
+import overstory.client, overstory.protocol.mechanisms.registry, overstory.protocol.wire.upload
 took = time.perf_counter() - start
 loaded = {name.split(".")[0] for name in set(sys.modules) - before}
 print(took, ",".join(sorted(loaded - set(sys.stdlib_module_names) - {"overstory"})))

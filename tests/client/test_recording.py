@@ -17,8 +17,7 @@ from overstory.client.state.outbox import Bounds, RowState
 from overstory.client.state.state import State
 from overstory.client.upload.http import Response
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.wire.batch import decode_batch
-from overstory.protocol.wire.upload import decode_uploads
+from overstory.protocol.wire.upload import decode_batch, decode_uploads
 from support.devices import DAY, NOON, REGISTRY, Clock, device, registry
 
 

@@ -11,8 +11,8 @@ from overstory.client.budget import spent
 from overstory.client.randomizer import Randomizer
 from overstory.client.state.state import State
 from overstory.client.upload.http import Response
-from overstory.protocol.entropy import SystemEntropy
 from overstory.protocol.metrics import MetricRegistry
+from overstory.protocol.sampling import SystemEntropy
 from overstory.protocol.wire.upload import decode_uploads
 from support.collector_doubles import CountingCollector
 from support.devices import BINS, DAY, NOON, Clock, device, registry
@@ -176,7 +176,7 @@ def test_the_system_is_asked_for_randomness_once(tmp_path, monkeypatch):
     asked = []
     real = os.urandom
     monkeypatch.setattr(os, "urandom", lambda count: asked.append(count) or real(count))
-    monkeypatch.setattr("overstory.protocol.entropy._from_system", lambda count: asked.append(count) or real(count))
+    monkeypatch.setattr("overstory.protocol.sampling._from_system", lambda count: asked.append(count) or real(count))
     client = device(tmp_path, registry=registry())
     assert client.record("colour", "red") is Outcome.RECORDED
     assert client.record("engine", "x") is Outcome.RECORDED

@@ -10,7 +10,7 @@ from overstory.client.budget import budget, spent
 from overstory.client.recorder import MetricRecorder
 from overstory.client.state.secret_file import DeviceSecret, metric_key
 from overstory.client.state.state import State
-from overstory.privacy.payload_terms import terms_of
+from overstory.privacy.payloads.registry import terms_of
 from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
 from overstory.protocol.mechanisms.registry import REGISTRY as ORACLES
 from overstory.protocol.metrics import MetricRegistry, RegistryError

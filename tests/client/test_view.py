@@ -31,8 +31,7 @@ from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.registry import REGISTRY as MECHANISMS
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.metrics import MetricRegistry
-from overstory.protocol.wire.batch import encode_reports
-from overstory.protocol.wire.upload import Upload, encode_upload
+from overstory.protocol.wire.upload import Upload, encode_reports, encode_upload
 from support.collector_doubles import CountingCollector
 from support.devices import DAY, NOON, REGISTRY, Clock, device, registry
 

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from overstory.collector.ingest.ingest import SLACK, Ingest
 from overstory.collector.settings import Limits
 from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.wire.batch import Batch
 from overstory.protocol.wire.reasons import Reason
-from overstory.protocol.wire.upload import MEDIA_TYPE
+from overstory.protocol.wire.upload import MEDIA_TYPE, Batch
 from support.collector_in_process import DAY, METRICS, NOW, TODAY, batch_id, packed, sound, upload
 
 JSON = "application/json"
@@ -125,7 +124,7 @@ def test_one_refused_upload_leaves_the_others() -> None:
 
 
 def other_parameters(field: str) -> bytes:
-    from overstory.protocol.wire.batch import encode_columns
+    from overstory.protocol.wire.upload import encode_columns
 
     mechanism = METRICS["bloom"].mechanism
     given_ = {"digest": mechanism.digest, "num_bits": 20, "num_cohorts": 12}

@@ -22,8 +22,7 @@ import pytest
 
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import parse_registry
-from overstory.protocol.wire.batch import encode_reports
-from overstory.protocol.wire.upload import Upload, encode_upload
+from overstory.protocol.wire.upload import Upload, encode_reports, encode_upload
 from support.collector_in_process import ABOUT, REGISTRY, batch_id, sound
 from support.served import Wire, post
 

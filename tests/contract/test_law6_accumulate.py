@@ -15,7 +15,7 @@ from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.payloads import BitMechanism
-from overstory.protocol.wire.batch import decode_batch, encode_reports
+from overstory.protocol.wire.upload import decode_batch, encode_reports
 from support.contract_cases import TYPICAL_CASES, domain_of, is_counted_by_seed, some_values
 from support.contract_views import payloads
 

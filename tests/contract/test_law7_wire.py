@@ -13,7 +13,7 @@ from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.wire.batch import HEADER, MAGIC, TRAILER, Batch, decode_batch, encode_reports
+from overstory.protocol.wire.upload import HEADER, MAGIC, TRAILER, Batch, decode_batch, encode_reports
 from support.contract_cases import TYPICAL_CASES
 
 REASONS = {"short", "magic", "version", "length", "checksum", "cohort", "bits"}

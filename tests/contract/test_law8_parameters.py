@@ -10,12 +10,12 @@ from fractions import Fraction
 import pytest
 
 from overstory.client import Randomizer
-from overstory.protocol.canonical import canonical, digest
 from overstory.protocol.channels import BinaryChannel, Rounds, SymbolChannel
 from overstory.protocol.encodings.bits import Bloom, OneHot
 from overstory.protocol.encodings.seeds import BalancedHash
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.permanent_response import canonical, digest
 from support.contract_cases import SMALL_CASES, TWO, TYPICAL_CASES, Case
 
 ALL_CASES = SMALL_CASES + TYPICAL_CASES

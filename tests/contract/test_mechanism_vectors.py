@@ -7,7 +7,7 @@ import pytest
 
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.mechanisms.registry import REGISTRY
-from overstory.protocol.wire.batch import decode_batch
+from overstory.protocol.wire.upload import decode_batch
 from support.mechanism_vectors import FOLDER, answer
 
 

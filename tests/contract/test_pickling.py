@@ -8,9 +8,9 @@ from fractions import Fraction
 import pytest
 
 from overstory.client import Randomizer
-from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
+from overstory.protocol.sampling import SeededEntropy
 from support.contract_cases import SMALL_CASES, TYPICAL_CASES, some_values
 
 SECRET = bytes(range(32))

@@ -11,7 +11,7 @@ from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.encodings.bits import OneHot
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.registry import REGISTRY
-from overstory.protocol.wire.batch import decode_batch, encode_reports
+from overstory.protocol.wire.upload import decode_batch, encode_reports
 from support.contract_devices import sample_bulk, sample_devices, sample_strangers
 from support.contract_enumeration import exact_epsilon
 from support.contract_statistics import check_pairs, check_rates, check_repeats

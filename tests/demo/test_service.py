@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.files.params import RapporParameters
+from overstory.files.rappor import RapporParameters
 from overstory.protocol.metrics import Period
 from overstory.trial.demo.run import METRIC, write_registry
 from overstory.trial.demo.service import CollectorService, ServiceError

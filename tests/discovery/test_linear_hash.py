@@ -14,10 +14,10 @@ from overstory.analysis.support.registry import support_of
 from overstory.discovery.simulation import respond, support_counts
 from overstory.kernels.symbols.linear_hash import encode_linear, masks_of
 from overstory.protocol.encodings.symbols import LinearHash, matrix_rows
-from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.hash_sizes import best_hash_bits
 from overstory.protocol.mechanisms.symbols import linear_hash
+from overstory.protocol.sampling import SeededEntropy
 
 WORDS = st.integers(0, (1 << 64) - 1)
 

@@ -7,7 +7,7 @@ from overstory.data.covid import CONFIRMED
 from overstory.experiments.epidemic import attack, fit, respondents, shortcomings
 from overstory.experiments.registry import EXPERIMENTS
 from overstory.experiments.study import Context
-from overstory.protocol.entropy import SeededEntropy
+from overstory.protocol.sampling import SeededEntropy
 
 
 def context(name):

@@ -10,7 +10,7 @@ from overstory.experiments.rappor import attacker, averaging, coins, figure_1, f
 from overstory.experiments.rappor.collections import collected
 from overstory.experiments.registry import EXPERIMENTS
 from overstory.experiments.study import Context
-from overstory.files.params import RapporParameters, write_params
+from overstory.files.rappor import RapporParameters, write_params
 from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.mechanisms.rappor import rappor
 

@@ -13,12 +13,19 @@ from overstory.files import candidates
 from overstory.files import reports as reports_module
 from overstory.files.candidates import read_candidates, read_map, write_map
 from overstory.files.csv import Skipped
-from overstory.files.params import read_params, write_params
 from overstory.files.parquet import Label, read_parquet, write_parquet
-from overstory.files.rappor import Holding, read_counts, read_values, write_counts, write_values
+from overstory.files.rappor import (
+    Holding,
+    read_counts,
+    read_params,
+    read_values,
+    write_counts,
+    write_params,
+    write_values,
+)
 from overstory.files.reports import read_packed, read_reports, read_reports_csv, write_packed
 from overstory.protocol.errors import OverstoryError, WireError
-from overstory.protocol.wire.batch import decode_batch
+from overstory.protocol.wire.upload import decode_batch
 from support.samples import CANDIDATES, COUNTS, MECHANISM, PARAMETERS, ROWS, batch, reports_csv, rows_of
 
 LABEL = Label(12, 3, MECHANISM.canonical())

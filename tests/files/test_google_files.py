@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from overstory.files.candidates import read_map
-from overstory.files.params import RapporParameters, read_params
-from overstory.files.rappor import read_counts
+from overstory.files.rappor import RapporParameters, read_counts, read_params
 from overstory.files.reports import read_reports, sum_reports
 from overstory.protocol.errors import FormatError
 

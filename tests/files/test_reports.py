@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from overstory.files import arrow_csv
 from overstory.files import reports as module
 from overstory.files.csv import Skipped
-from overstory.files.params import RapporParameters
 from overstory.files.parquet import Label, read_label, read_parquet, write_parquet
+from overstory.files.rappor import RapporParameters
 from overstory.files.reports import (
     ReportRow,
     kind_of,
@@ -28,7 +28,7 @@ from overstory.files.reports import (
     write_reports_csv,
 )
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.wire.batch import decode_batch, encode_columns
+from overstory.protocol.wire.upload import decode_batch, encode_columns
 from support.samples import MECHANISM, PARAMETERS, ROWS, batch, reports_csv, rows_of
 
 LABEL = Label(12, 3, MECHANISM.canonical())
@@ -337,7 +337,7 @@ def test_reports_kinds() -> None:
 
 MEMORY = """
 import resource, sys
-from overstory.files.params import RapporParameters
+from overstory.files.rappor import RapporParameters
 from overstory.files.reports import read_reports, sum_reports
 
 parameters = RapporParameters(k=12, h=2, m=3, p=0.25, q=0.75, f=0.5)

@@ -16,8 +16,16 @@ from overstory.analysis.reports import SupportCounts
 from overstory.files import arrow_csv, candidates
 from overstory.files.candidates import hash_candidates, read_candidates, read_map, write_map
 from overstory.files.csv import Skipped, blocks
-from overstory.files.params import RapporParameters, read_params, write_params
-from overstory.files.rappor import Holding, read_counts, read_values, write_counts, write_values
+from overstory.files.rappor import (
+    Holding,
+    RapporParameters,
+    read_counts,
+    read_params,
+    read_values,
+    write_counts,
+    write_params,
+    write_values,
+)
 from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.errors import FormatError, ParameterError
 from support.samples import CANDIDATES, COUNTS, PARAMETERS

@@ -21,8 +21,7 @@ from overstory.gateway.sinks import CollectorSink, FileSink, GatewayError
 from overstory.privacy import epsilon_at, terms_of
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics import parse_registry
-from overstory.protocol.wire.batch import decode_batch
-from overstory.protocol.wire.upload import decode_uploads
+from overstory.protocol.wire.upload import decode_batch, decode_uploads
 from support.gateway_samples import FIRST, REGISTRY, at, bits, metric, reading, run, uploads, year
 
 

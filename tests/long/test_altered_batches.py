@@ -8,7 +8,7 @@ import pytest
 from overstory.protocol.errors import WireError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.wire.batch import TRAILER, decode_batch, encode_reports
+from overstory.protocol.wire.upload import TRAILER, decode_batch, encode_reports
 
 CASES = 1_000_000
 

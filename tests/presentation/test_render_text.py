@@ -10,16 +10,7 @@ from rich.text import Text
 
 from overstory.cli import parser
 from overstory.presentation import render_text
-from overstory.presentation.document import (
-    Figure,
-    Heading,
-    KeyValues,
-    Lines,
-    Link,
-    Paragraph,
-    Preformatted,
-    Table,
-)
+from overstory.presentation.document import Figure, Heading, KeyValues, Lines, Link, Paragraph, Preformatted, Table
 from overstory.presentation.render_text import Layout, as_text, print_document
 from overstory.presentation.svg import Picture
 

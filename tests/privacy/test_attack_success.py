@@ -13,11 +13,11 @@ from test_epsilons_of_tables import made
 from overstory.privacy import attack, statement
 from overstory.privacy.attacks.posterior import posterior
 from overstory.privacy.payloads.success import CANDIDATES, percent
-from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 from overstory.protocol.numeric.registry import NUMERIC
+from overstory.protocol.sampling import SeededEntropy
 from support.enumerated_tables import TableDevice
 
 FALSE_ALARM = 1e-6

@@ -8,7 +8,7 @@ import pytest
 
 from overstory.privacy.attacks.linkability import linkability
 from overstory.privacy.claims import claims_blocks, notes_of
-from overstory.privacy.payload_terms import terms_of
+from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.registry.page import metric_page, metric_statement
 from overstory.privacy.registry.warnings import registry_warnings

@@ -10,7 +10,7 @@ from test_referee import ALL, claims_of, faults, ids, of_size, truths_of
 
 from overstory.privacy import terms_of
 from overstory.privacy.histories import pairs
-from overstory.privacy.payload_terms import terms_from_json
+from overstory.privacy.payloads.registry import terms_from_json
 from overstory.privacy.terms import Terms
 from support.referee_cases import of_case, truth_of
 from support.referee_device import NOTHING, Truth

@@ -10,9 +10,16 @@ from overstory.collector.http.endpoint import error_response, refusal
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import parse_registry
-from overstory.protocol.wire.batch import decode_batch, encode_reports
 from overstory.protocol.wire.reasons import Reason, is_own_problem, problem_detail, problem_title, problem_type
-from overstory.protocol.wire.upload import METRIC_ID, Upload, decode_uploads, encode_upload, uploads_from_json
+from overstory.protocol.wire.upload import (
+    METRIC_ID,
+    Upload,
+    decode_batch,
+    decode_uploads,
+    encode_reports,
+    encode_upload,
+    uploads_from_json,
+)
 from support.upload_vectors import FILE
 from support.uploads_to_spoil import REASONS, outcome, outcomes
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from overstory.client.state.memo import Memo
-from overstory.privacy.payload_terms import terms_of
+from overstory.privacy.payloads.registry import terms_of
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.registry import REGISTRY as ORACLES
 from overstory.protocol.metrics import RegistryError, parse_registry

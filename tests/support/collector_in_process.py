@@ -12,8 +12,7 @@ from overstory.collector.store.compaction import Compacted
 from overstory.collector.store.store import Retained
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import Metric, parse_registry
-from overstory.protocol.wire.batch import encode_columns, encode_reports
-from overstory.protocol.wire.upload import Upload, encode_upload
+from overstory.protocol.wire.upload import Upload, encode_columns, encode_reports, encode_upload
 
 DAY = 86_400
 NOW = 20_778 * DAY + 1234.5

@@ -7,10 +7,10 @@ import math
 from typing import Any
 
 from overstory.client import Randomizer
-from overstory.protocol.entropy import SystemEntropy
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.registry import mechanism as build
+from overstory.protocol.sampling import SystemEntropy
 from support.contract_views import payloads
 
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.client import Randomizer
-from overstory.protocol.entropy import SystemEntropy
 from overstory.protocol.mechanisms.base import Mechanism, Report
-from overstory.protocol.wire.batch import decode_batch
+from overstory.protocol.sampling import SystemEntropy
+from overstory.protocol.wire.upload import decode_batch
 from support.contract_cases import domain_of, some_values
 from support.contract_statistics import Bits, Sample
 from support.contract_views import view_of

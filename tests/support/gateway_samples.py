@@ -10,8 +10,7 @@ from overstory.gateway.readings import BadLine, Layout, Reading, read_lines
 from overstory.gateway.run import Lines, replay
 from overstory.gateway.sinks import FileSink
 from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry
-from overstory.protocol.wire.batch import decode_batch
-from overstory.protocol.wire.upload import Upload, decode_uploads
+from overstory.protocol.wire.upload import Upload, decode_batch, decode_uploads
 
 HALF_HOUR = 1800
 START = 1_735_689_600  # 1 January 2025, UTC

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from overstory.client import Randomizer
-from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.mechanisms.payloads import as_googles_client
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.wire.batch import encode_reports
+from overstory.protocol.sampling import SeededEntropy
+from overstory.protocol.wire.upload import encode_reports
 from support.contract_views import view_of
 
 FOLDER = Path(__file__).parents[1] / "vectors" / "overstory-v1"

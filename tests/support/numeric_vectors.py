@@ -9,11 +9,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.numeric import LevelReport, RangeRandomizer
 from overstory.protocol.numeric.registry import numeric
-from overstory.protocol.wire.batch import encode_reports
+from overstory.protocol.sampling import SeededEntropy
+from overstory.protocol.wire.upload import encode_reports
 
 PATH = Path(__file__).parents[1] / "vectors" / "overstory-v1" / "numeric.json"
 

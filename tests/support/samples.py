@@ -8,7 +8,7 @@ import numpy as np
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.files.candidates import hash_candidates
-from overstory.files.params import RapporParameters
+from overstory.files.rappor import RapporParameters
 
 PARAMETERS = RapporParameters(k=12, h=2, m=3, p=0.25, q=0.75, f=0.5)
 MECHANISM = PARAMETERS.mechanism()

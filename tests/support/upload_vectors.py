@@ -11,8 +11,7 @@ from typing import Any
 
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import parse_registry
-from overstory.protocol.wire.batch import encode_reports
-from overstory.protocol.wire.upload import Upload, encode_upload
+from overstory.protocol.wire.upload import Upload, encode_reports, encode_upload
 
 FILE = Path(__file__).parents[1] / "vectors" / "uploads.json"
 

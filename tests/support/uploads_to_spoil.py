@@ -7,9 +7,17 @@ import random
 from overstory.protocol.errors import WireError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.protocol.wire.batch import decode_batch, encode_reports
 from overstory.protocol.wire.reasons import Reason
-from overstory.protocol.wire.upload import ID_BYTES, METRIC_ID, PERIODS, Upload, decode_uploads, encode_upload
+from overstory.protocol.wire.upload import (
+    ID_BYTES,
+    METRIC_ID,
+    PERIODS,
+    Upload,
+    decode_batch,
+    decode_uploads,
+    encode_reports,
+    encode_upload,
+)
 
 MOST = 4
 REASONS = {"short", "magic", "version", "metric", "length", "too-many"}

@@ -20,12 +20,12 @@ from overstory.analysis.support.simulation import Rng, SimulatedDevices, generat
 from overstory.analysis.tables.columns import Label, coded, label_text, labels_from, missing_values, read_column
 from overstory.analysis.variance import error_bound, frequency_variance
 from overstory.protocol.channels import BinaryChannel, SymbolChannel
-from overstory.protocol.entropy import Entropy
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism, Report
 from overstory.protocol.mechanisms.registry import REGISTRY
 from overstory.protocol.mechanisms.registry import mechanism as build_mechanism
-from overstory.protocol.wire.batch import Batch
+from overstory.protocol.sampling import Entropy
+from overstory.protocol.wire.upload import Batch
 
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate

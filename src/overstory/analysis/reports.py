@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.wire.batch import Batch, Sender, cohort_width, decode_batch, encode_columns, encode_reports
+from overstory.protocol.wire.upload import Batch, Sender, cohort_width, decode_batch, encode_columns, encode_reports
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

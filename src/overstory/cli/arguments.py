@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from overstory.cli.parser import Formatter
 
 if TYPE_CHECKING:
-    from overstory.files.params import RapporParameters
+    from overstory.files.rappor import RapporParameters
     from overstory.protocol.mechanisms.payloads import BitMechanism
 
 
@@ -173,7 +173,7 @@ def check_seed(seed: int | None) -> None:
 
 def read_mechanism(args: argparse.Namespace) -> tuple[RapporParameters, BitMechanism]:
     """Return the parameters that ``--params`` names, and their mechanism with the hash family asked for."""
-    from overstory.files.params import read_params
+    from overstory.files.rappor import read_params
 
     parameters = read_params(args.params)
     return parameters, parameters.mechanism(**hashing(args))

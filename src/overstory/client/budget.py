@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from overstory.client.state.memo import ALL_VALUES, NOTHING
 from overstory.privacy.accounts import Event, Spend
 from overstory.privacy.ledger import Ledger
-from overstory.privacy.payload_terms import terms_of
+from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.cost import MetricCost, metric_cost
 from overstory.privacy.registry.totals import TotalCost, total_so_far
 from overstory.privacy.terms import Terms

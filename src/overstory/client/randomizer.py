@@ -7,12 +7,11 @@ import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from overstory.protocol.canonical import context
 from overstory.protocol.encodings.base import check_count, whole_number
-from overstory.protocol.entropy import Entropy, KeyedEntropy, SystemEntropy, uniform_below
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism, Report
-from overstory.protocol.permanent_response import check_secret
+from overstory.protocol.permanent_response import check_secret, context
+from overstory.protocol.sampling import Entropy, KeyedEntropy, SystemEntropy, uniform_below
 from overstory.protocol.wire.upload import ID_BYTES
 
 if TYPE_CHECKING:
@@ -190,7 +189,7 @@ def refuse_weaker(offered: Mechanism, built_with: Mechanism) -> None:
     for reports in NUMBERS:
         _refuse_above(f"{reports} reports of one value", offered.epsilon_n(reports), built_with.epsilon_n(reports))
     _refuse_above("all reports of one value", offered.epsilon_permanent, built_with.epsilon_permanent)
-    from overstory.privacy.payload_terms import terms_of
+    from overstory.privacy.payloads.registry import terms_of
 
     terms = terms_of(offered), terms_of(built_with)
     for reports in CHANGES:

@@ -10,11 +10,10 @@ from overstory.client.errors import ConsentError
 from overstory.client.offers import Offer, OfferLedger
 from overstory.client.randomizer import Randomizer
 from overstory.discovery.plans import Plan
-from overstory.protocol.canonical import context
-from overstory.protocol.entropy import Entropy
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.permanent_response import check_secret
+from overstory.protocol.permanent_response import check_secret, context
+from overstory.protocol.sampling import Entropy
 
 NOTHING: Final = b"nothing"
 """The tag of the answer of a device that has no value."""

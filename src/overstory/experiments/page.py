@@ -8,17 +8,7 @@ from typing import Final
 
 from overstory.experiments.comparison import AGREES, AT_LEAST, AT_MOST, DIFFERS, NEW, Comparison, Published
 from overstory.experiments.study import Cell, Result
-from overstory.presentation.document import (
-    Block,
-    Column,
-    Figure,
-    Heading,
-    Lines,
-    Paragraph,
-    Preformatted,
-    Table,
-    Tone,
-)
+from overstory.presentation.document import Block, Column, Figure, Heading, Lines, Paragraph, Preformatted, Table, Tone
 from overstory.presentation.render_html import as_page
 
 COLUMNS = ("quantity", "published", "ours", "verdict")

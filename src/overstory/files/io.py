@@ -1,4 +1,7 @@
-"""Opening files: plain or gz, read in a stream, written completely or not at all."""
+"""Opening files: plain or gz, read in a stream, written completely or not at all.
+
+`writing_csv` can write for spreadsheets: no cell is a formula, and every value can be read back exactly.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TextIO, TypeAlias, cast
 
+from overstory.presentation.render_data import for_spreadsheet
 from overstory.protocol.errors import FormatError
 
 FilePath: TypeAlias = str | os.PathLike[str]
@@ -156,3 +160,16 @@ def writing_text(path: FilePath) -> Iterator[TextIO]:
             raise FormatError(f"this cannot be written as UTF-8 ({error.reason})", source=os.fspath(path)) from error
         finally:
             text.detach()  # whoever opened the file closes it
+
+
+@contextmanager
+def writing_csv(path: FilePath, *, spreadsheet: bool) -> Iterator[TextIO]:
+    """Open a file to write CSV into; with `spreadsheet`, no cell of what is written is a formula."""
+    with writing_text(path) as text:
+        if not spreadsheet:
+            yield text
+            return
+        lines = io.StringIO(newline="")
+        yield lines
+        lines.seek(0)
+        text.writelines(for_spreadsheet(lines))

@@ -14,11 +14,11 @@ import numpy as np
 
 from overstory.analysis.reports import ReportBatch
 from overstory.files.io import replacing
-from overstory.protocol.canonical import canonical
-from overstory.protocol.canonical import digest as digest_of
 from overstory.protocol.encodings.base import MAX_BITS, MAX_COHORTS, SEEDS
 from overstory.protocol.errors import FormatError
-from overstory.protocol.wire.batch import cohort_width
+from overstory.protocol.permanent_response import canonical
+from overstory.protocol.permanent_response import digest as digest_of
+from overstory.protocol.wire.upload import cohort_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,8 +1,12 @@
-"""counts.csv: no header; a row per cohort, its number of reports and then how often each bit was set, bit 0 first.
+"""The files of RAPPOR's public tools.
+
+params.csv: RAPPOR's six letters, header ``k,h,m,p,q,f`` and one row.
+
+counts.csv: no header; a row per cohort, its number of reports and then how often each bit was set, bit 0 first.
 
 values.csv: true values, before any randomizing; header ``client,cohort,value``. For tests and simulations.
 
-What decoding leaves behind: results.csv and metrics.json.
+results.csv and metrics.json: what decoding writes.
 """
 
 from __future__ import annotations
@@ -11,22 +15,89 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from overstory.analysis.reports import SupportCounts
-from overstory.files.csv import Parser, Skipped, integer, read_records, read_table, row_parser, short, utf8
-from overstory.files.io import Advance, FilePath, writing_text
-from overstory.files.spreadsheet import writing_csv
+from overstory.files.csv import Parser, Skipped, decimal, integer, read_records, read_table, row_parser, short, utf8
+from overstory.files.io import Advance, FilePath, writing_csv, writing_text
 from overstory.presentation.render_data import quoted
 from overstory.privacy import text as privacy_text
-from overstory.protocol.errors import FormatError
+from overstory.protocol.errors import FormatError, ParameterError
 
 if TYPE_CHECKING:
     from overstory.analysis.decoding import Decoded
-    from overstory.files.params import RapporParameters
     from overstory.protocol.mechanisms.payloads import BitMechanism
+
+
+LETTERS = ("k", "h", "m", "p", "q", "f")
+
+
+@dataclass(frozen=True)
+class RapporParameters:
+    """RAPPOR's parameters under their own letters, in the order of params.csv.
+
+    Parameters
+    ----------
+    f : float
+        Share of the permanent bits that are noise.
+
+    Examples
+    --------
+    >>> parameters = RapporParameters(k=128, h=2, m=16, p=0.5, q=0.75, f=0.5)
+    >>> round(parameters.mechanism().epsilon_report, 4)
+    1.0743
+    """
+
+    k: int
+    h: int
+    m: int
+    p: float
+    q: float
+    f: float
+
+    def __post_init__(self) -> None:
+        self.mechanism()
+
+    def mechanism(self, hash_family: str = "overstory-v1", hash_key: str = "") -> BitMechanism:
+        """Return the mechanism: the parameters with a hash family."""
+        from overstory.protocol.mechanisms.rappor import rappor
+
+        return rappor(
+            num_bits=self.k,
+            num_hashes=self.h,
+            num_cohorts=self.m,
+            f=self.f,
+            p=self.p,
+            q=self.q,
+            hash_family=hash_family,
+            hash_key=hash_key,
+        )
+
+
+def read_params(path: FilePath) -> RapporParameters:
+    """Read params.csv."""
+    parsers = dict.fromkeys("khm", partial(integer, low=1, high=1 << 16)) | dict.fromkeys("pqf", decimal)
+    rows = list(read_table(path, parsers, _checked))
+    if len(rows) != 1:
+        raise FormatError(f"expected one row under the header, found {len(rows)}", source=os.fspath(path))
+    return rows[0]
+
+
+def _checked(letters: list[Any]) -> RapporParameters:
+    try:
+        return RapporParameters(*letters)
+    except ParameterError as error:
+        raise FormatError(str(error)) from error
+
+
+def write_params(path: FilePath, parameters: RapporParameters) -> None:
+    """Write params.csv."""
+    with writing_text(path) as text:
+        text.write(",".join(LETTERS) + "\n")
+        text.write(",".join(map(repr, astuple(parameters))) + "\n")
 
 
 MOST = (1 << 62) - 1

@@ -23,7 +23,7 @@ from overstory.files.io import is_standard, reading, writing, writing_text
 from overstory.presentation.render_data import quoted
 from overstory.protocol.encodings.hashing import FAMILIES
 from overstory.protocol.errors import FormatError, ParameterError, WireError
-from overstory.protocol.wire.batch import HEADER, MAGIC, Batch, batch_length, decode_batch
+from overstory.protocol.wire.upload import HEADER, MAGIC, Batch, batch_length, decode_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from overstory.files.io import Advance, FilePath
-    from overstory.files.params import RapporParameters
+    from overstory.files.rappor import RapporParameters
 
 
 KINDS: Final = ("csv", "csv.gz", "ovsb", "ovsb.gz", "parquet")

@@ -25,7 +25,7 @@ from overstory.gateway.readings import Reading
 from overstory.gateway.sinks import GatewayError, Sink, dispatch
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.claims import finite
-from overstory.privacy.payload_terms import terms_of
+from overstory.privacy.payloads.registry import terms_of
 from overstory.protocol.metrics import Metric, MetricRegistry
 
 Clock = Literal["real", "readings"]

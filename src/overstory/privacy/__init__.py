@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from overstory.privacy.caveats import map_differences
     from overstory.privacy.claims import Claim
     from overstory.privacy.ledger import Ledger, OverspentError, Quote, across_devices, across_people
-    from overstory.privacy.payload_terms import attack, change_leak, epsilon_between, terms_of
+    from overstory.privacy.payloads.registry import attack, change_leak, epsilon_between, terms_of
     from overstory.privacy.payloads.success import Attack
     from overstory.privacy.statements import PrivacyStatement, statement
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from overstory.privacy.approximate import epsilon_at
 from overstory.privacy.histories.pairs import MOST_CHANGE_REPORTS
-from overstory.privacy.payload_terms import terms_from_json, terms_of
+from overstory.privacy.payloads.registry import terms_from_json, terms_of
 from overstory.privacy.terms import Terms, add_up
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer

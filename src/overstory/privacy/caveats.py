@@ -33,7 +33,7 @@ def cautions(mechanism: LocalRandomizer, terms: Terms) -> dict[str, str]:
     Examples
     --------
     >>> from overstory.protocol.mechanisms.symbols import random_matrix
-    >>> from overstory.privacy.payload_terms import terms_of
+    >>> from overstory.privacy.payloads.registry import terms_of
     >>> lecture = random_matrix(advantage=0.25)
     >>> cautions(lecture, terms_of(lecture))["report"]
     'The lecture calls 1/2 + 0.25 a 0.25-randomizer; its epsilon is ln(0.75 / 0.25) = 1.0987, 4.4 times as much.'

@@ -28,7 +28,7 @@ from overstory.privacy.claims import (
     by_number,
     finite,
 )
-from overstory.privacy.payload_terms import attack, disclosure_of, terms_of
+from overstory.privacy.payloads.registry import attack, disclosure_of, terms_of
 from overstory.privacy.payloads.success import Attack
 from overstory.privacy.terms import Terms
 from overstory.privacy.text import epsilon_text, sentences

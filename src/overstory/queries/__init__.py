@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING
 from overstory._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from overstory.queries.counts import (
-        CountsStore,
-        PeriodCounts,
-        parse_range,
-        read_store,
-    )
+    from overstory.queries.counts import CountsStore, PeriodCounts, parse_range, read_store
     from overstory.queries.estimates import EstimateOptions, EstimateSeries, PeriodEstimate, read_estimates
     from overstory.queries.remote import RemoteError, read_remote, read_remote_metric
 

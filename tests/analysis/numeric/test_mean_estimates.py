@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from overstory.analysis.numeric import MeanEstimate, MeanOracle, ReportSums
 from overstory.analysis.numeric.means import SPLIT, _sum_of_squares
 from overstory.analysis.numeric.simulation import positions
-from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, SquareWave
 from overstory.protocol.numeric.randomizer import NumericRandomizer
+from overstory.protocol.sampling import SeededEntropy
 from support.numeric_alarms import Alarm, check_cells, check_coverage, check_spread, check_unbiased
 
 KINDS = [SquareWave, Piecewise, Duchi, Hybrid]

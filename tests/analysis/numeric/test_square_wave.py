@@ -143,7 +143,7 @@ def test_a_distribution_answers_questions():
 
 
 def test_counts_merge_and_reports_are_payloads():
-    from overstory.protocol.entropy import SeededEntropy
+    from overstory.protocol.sampling import SeededEntropy
 
     oracle = SquareWaveOracle(SquareWave(1.0))
     reports = [oracle.randomizer.randomize(0.5, SeededEntropy(i)) for i in range(40)]

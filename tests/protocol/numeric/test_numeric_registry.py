@@ -11,16 +11,15 @@ import pytest
 
 from overstory.privacy import statement
 from overstory.privacy.accounts import Event, Spend
-from overstory.privacy.payload_terms import terms_from_json, terms_of
+from overstory.privacy.payloads.registry import terms_from_json, terms_of
 from overstory.protocol.channels import SymbolChannel
-from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.errors import FormatError, ParameterError, WireError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.unary import l_osue
 from overstory.protocol.numeric import RangeRandomizer, SquareWave, means, randomizer, windows
 from overstory.protocol.numeric.registry import NUMERIC, numeric
-from overstory.protocol.sampling import symbol_sampler
-from overstory.protocol.wire.batch import decode_batch, encode_reports
+from overstory.protocol.sampling import SeededEntropy, symbol_sampler
+from overstory.protocol.wire.upload import decode_batch, encode_reports
 from support.exact_draws import exact_distribution, worst_ratio
 from support.numeric_vectors import PATH, answer, travelling
 

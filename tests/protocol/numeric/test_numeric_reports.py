@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, LevelTree, Piecewise, RangeRandomizer, SquareWave
+from overstory.protocol.sampling import SeededEntropy
 
 RANDOMIZERS = [SquareWave, Piecewise, Duchi, Hybrid]
 SECRET = bytes(range(32))

@@ -201,7 +201,7 @@ def _written(summary: Summary, folder: Path, command: str, *, spreadsheet: bool)
 
 def _write_learned(summary: Summary, path: str, *, spreadsheet: bool) -> None:
     from overstory.analysis.tables.output import write_csv
-    from overstory.files.spreadsheet import writing_csv
+    from overstory.files.io import writing_csv
 
     with writing_csv(path, spreadsheet=spreadsheet) as text:
         write_csv(summary.result.shown, text, {"truth": summary.result.population.counts.tolist()})

@@ -22,7 +22,7 @@ from overstory.protocol.errors import ParameterError
 if TYPE_CHECKING:
     from overstory.analysis.decoding import Decoded
     from overstory.analysis.reports import SupportCounts
-    from overstory.files.params import RapporParameters
+    from overstory.files.rappor import RapporParameters
     from overstory.protocol.channels import Rounds
 
 
@@ -155,8 +155,8 @@ def _run_files(args: argparse.Namespace) -> int:
     check_pipes(args, "params", "counts", "map")
     from dataclasses import replace
 
+    from overstory.files.io import writing_csv
     from overstory.files.rappor import metrics, read_counts, write_results
-    from overstory.files.spreadsheet import writing_csv
 
     parameters, mechanism = read_mechanism(args)
     notes: list[str] = []

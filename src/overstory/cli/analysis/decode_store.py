@@ -30,7 +30,7 @@ def run_store(args: argparse.Namespace) -> int:
     if args.plot:
         _draw(args.plot, series)
     if args.output == "-":
-        from overstory.files.spreadsheet import writing_csv
+        from overstory.files.io import writing_csv
 
         with writing_csv(args.output, spreadsheet=args.spreadsheet) as text:
             text.writelines(series.csv_lines())
@@ -90,8 +90,7 @@ def _options(args: argparse.Namespace) -> EstimateOptions:
 
 def _write(folder: str, series: EstimateSeries, *, spreadsheet: bool) -> Path:
     """Write estimates.csv (every value) and estimates.json (the same, and the facts to read it by)."""
-    from overstory.files.io import writing_text
-    from overstory.files.spreadsheet import writing_csv
+    from overstory.files.io import writing_csv, writing_text
 
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)

@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     import numpy as np
 
     from overstory.cli.progress import progress
-    from overstory.files.params import RapporParameters
+    from overstory.files.rappor import RapporParameters
     from overstory.presentation.document import Paragraph
     from overstory.presentation.render_text import print_document
     from overstory.protocol.errors import ParameterError

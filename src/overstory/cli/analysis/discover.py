@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     check_seed(args.seed)
     plan, found = _discover(args)
     if args.csv:
-        from overstory.files.spreadsheet import writing_csv
+        from overstory.files.io import writing_csv
 
         with writing_csv(args.csv, spreadsheet=args.spreadsheet) as text:
             found.to_csv(text)

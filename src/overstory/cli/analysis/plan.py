@@ -148,7 +148,7 @@ def _need_candidates(args: argparse.Namespace) -> None:
 
 
 def _from_params(args: argparse.Namespace) -> Plan:
-    from overstory.files.params import read_params
+    from overstory.files.rappor import read_params
     from overstory.planning import plan_from_parameters
     from overstory.protocol.errors import ParameterError
 
@@ -183,7 +183,7 @@ def _from_needs(args: argparse.Namespace) -> Plan:
 
 
 def _write(path: str, plan: Plan) -> None:
-    from overstory.files.params import RapporParameters, write_params
+    from overstory.files.rappor import RapporParameters, write_params
 
     given = plan.parameters
     sizes = {letter: int(given[letter]) for letter in "khm"}

@@ -10,12 +10,11 @@ from typing import Final, cast
 
 from overstory.files.rappor import Holding
 from overstory.files.reports import ReportRow
-from overstory.protocol.canonical import context
-from overstory.protocol.entropy import KeyedEntropy, SystemEntropy
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.payloads import BitMechanism, as_googles_client
-from overstory.protocol.permanent_response import Responder, ResponseContext
-from overstory.protocol.wire.batch import encode_reports
+from overstory.protocol.permanent_response import Responder, ResponseContext, context
+from overstory.protocol.sampling import KeyedEntropy, SystemEntropy
+from overstory.protocol.wire.upload import encode_reports
 
 BATCH: Final = 1 << 16
 METRIC: Final = "encode"

@@ -91,7 +91,7 @@ def _write(path: str, fleet: Fleet, holdings: Iterator[Holding]) -> None:
     else:
         from overstory.analysis.reports import ReportBatch
         from overstory.files.parquet import Label, write_parquet
-        from overstory.protocol.wire.batch import decode_batch
+        from overstory.protocol.wire.upload import decode_batch
 
         label = Label(encoding.num_bits, encoding.num_cohorts, fleet.mechanism.canonical())
         write_parquet(path, (ReportBatch.from_wire(decode_batch(raw)) for raw in fleet.batches(holdings)), label)

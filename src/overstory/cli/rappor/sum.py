@@ -44,8 +44,7 @@ def run(args: argparse.Namespace) -> int:
     check_pipes(args, "params", "reports")
     from overstory.cli.progress import reading_bar, tell_skipped
     from overstory.files.csv import Skipped
-    from overstory.files.params import read_params
-    from overstory.files.rappor import write_counts
+    from overstory.files.rappor import read_params, write_counts
     from overstory.files.reports import read_reports, sum_reports
 
     parameters = read_params(args.params)

@@ -167,7 +167,7 @@ def _mechanism(args: argparse.Namespace) -> Mechanism | NumericMechanism:
     from overstory.protocol.errors import ParameterError
 
     if args.params:
-        from overstory.files.params import read_params
+        from overstory.files.rappor import read_params
 
         if args.oracle not in {None, "rappor"} or args.param:
             raise ParameterError(

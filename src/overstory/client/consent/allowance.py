@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from overstory.client.state.lifetimes import cap_of, wider
 from overstory.client.state.memo import NOTHING
-from overstory.privacy.payload_terms import terms_of
+from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.totals import charge
 from overstory.privacy.terms import Terms, add_up
 

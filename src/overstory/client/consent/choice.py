@@ -10,8 +10,7 @@ from datetime import date
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from overstory.client.consent.agreement import Agreement
-from overstory.client.consent.consent import Choice, Consent, origin, pinned, read_consent
+from overstory.client.consent.consent import Agreement, Choice, Consent, origin, pinned, read_consent
 from overstory.client.errors import ConsentError, Fault, StateError
 from overstory.client.state.files import make_folder, overwrite, refuse_foreign, sync_folder, write_atomically
 from overstory.client.state.paths import StatePaths

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from overstory.privacy.payload_terms import disclosure_of
+from overstory.privacy.payloads.registry import disclosure_of
 from overstory.privacy.text import plural
 from overstory.protocol.errors import WireError
 from overstory.protocol.mechanisms.base import Mechanism, Report
 from overstory.protocol.metrics.metric import Metric
-from overstory.protocol.wire.batch import Batch, cohort_width, decode_batch
-from overstory.protocol.wire.upload import Upload, decode_uploads
+from overstory.protocol.wire.upload import Batch, Upload, cohort_width, decode_batch, decode_uploads
 
 
 @dataclass(frozen=True)

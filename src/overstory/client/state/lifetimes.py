@@ -130,7 +130,7 @@ class Lifetimes:
             return frozenset(account for account, shared in accounts.items() if shared)
         if len(accounts) < 2:
             return frozenset()
-        from overstory.privacy.payload_terms import terms_of
+        from overstory.privacy.payloads.registry import terms_of
 
         listed = {metric.mechanism.digest: terms_of(metric.mechanism) for metric in metrics.values()}
 

@@ -156,8 +156,8 @@ class Memo:
         """Keep what a mechanism's privacy rests on: the ledger outlives the registry."""
         row = self._connection.execute("SELECT 1 FROM terms WHERE mechanism = ?", (mechanism.digest,)).fetchone()
         if row is None:
-            from overstory.privacy.payload_terms import terms_of
-            from overstory.protocol.canonical import canonical
+            from overstory.privacy.payloads.registry import terms_of
+            from overstory.protocol.permanent_response import canonical
 
             text = canonical(terms_of(mechanism).canonical())
             self._connection.execute("INSERT INTO terms VALUES (?, ?)", (mechanism.digest, text))
@@ -166,7 +166,7 @@ class Memo:
         """Return what the privacy of a mechanism with this digest rests on; None where an earlier version kept none."""
         import json
 
-        from overstory.privacy.payload_terms import terms_from_json
+        from overstory.privacy.payloads.registry import terms_from_json
 
         row = self._connection.execute("SELECT terms FROM terms WHERE mechanism = ?", (mechanism,)).fetchone()
         return None if row is None else terms_from_json(json.loads(row[0]))

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from overstory.collector.store import Received
 from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.wire.batch import HEADER, MAGIC, TRAILER, VERSION, cohort_width
 from overstory.protocol.wire.reasons import Reason
-from overstory.protocol.wire.upload import ID_BYTES, UPLOAD_HEADER
+from overstory.protocol.wire.upload import HEADER, ID_BYTES, MAGIC, TRAILER, UPLOAD_HEADER, VERSION, cohort_width
 
 FEW: Final = 16
 """Up to this many reports are checked one by one: that is faster than calling NumPy."""
@@ -79,7 +78,7 @@ class ReportFormat:
         return cohort_width(self.num_cohorts)
 
     def read(self, raw: bytes) -> Columns | Reason:
-        """Read a packed batch (`overstory.protocol.wire.batch`), or return why all of it is refused.
+        """Read a packed batch (`overstory.protocol.wire.upload`), or return why all of it is refused.
 
         Of an undamaged batch, reports that the metric cannot have are refused, and the others are taken.
         """

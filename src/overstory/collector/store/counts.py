@@ -56,7 +56,7 @@ def keys_of(connection: Connection, table: Table, *where: ColumnElement[bool]) -
 def join_rows(rows: Sequence[Row[Any]]) -> ReportBatch:
     """Return the reports of rows of one key, in the rows' order."""
     from overstory.analysis.reports import ReportBatch
-    from overstory.protocol.wire.batch import Batch, cohort_width
+    from overstory.protocol.wire.upload import Batch, cohort_width
 
     first = rows[0]
     cohorts, bits = b"".join([row.cohorts for row in rows]), b"".join([row.bits for row in rows])
@@ -97,14 +97,14 @@ def full_chunk(num_bits: int, num_cohorts: int) -> int:
     >>> full_chunk(128, 64)
     58254
     """
-    from overstory.protocol.wire.batch import cohort_width
+    from overstory.protocol.wire.upload import cohort_width
 
     return max(1, CHUNK_BYTES // (cohort_width(num_cohorts) + -(-num_bits // 8)))
 
 
 def chunk_rows(key: Key, batch: ReportBatch) -> list[dict[str, Any]]:
     """Return the rows that hold these reports."""
-    from overstory.protocol.wire.batch import cohort_width
+    from overstory.protocol.wire.upload import cohort_width
 
     size, octets = full_chunk(batch.num_bits, batch.num_cohorts), batch.octets()
     cohorts = batch.cohorts.astype(f"<u{cohort_width(batch.num_cohorts)}", copy=False)

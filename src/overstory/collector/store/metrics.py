@@ -63,7 +63,7 @@ class StoredMetric:
     def no_reports(self) -> ReportBatch:
         """A batch without reports."""
         from overstory.analysis.reports import ReportBatch
-        from overstory.protocol.wire.batch import Batch
+        from overstory.protocol.wire.upload import Batch
 
         of = self.mechanism
         return ReportBatch.from_wire(Batch(of.digest, of.payload_bits, of.num_cohorts, 0, b"", b""))

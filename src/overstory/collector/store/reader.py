@@ -14,13 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Table, func, select, union
 
 from overstory.collector.auth import Token
 from overstory.collector.store import backup as backups
-from overstory.collector.store.counts import (
-    count_reports,
-    counts_of_key,
-    keys_of,
-    read_batches,
-    shuffled,
-)
+from overstory.collector.store.counts import count_reports, counts_of_key, keys_of, read_batches, shuffled
 from overstory.collector.store.database import Database
 from overstory.collector.store.metrics import StoredMetric, StoredMetrics, read_stored_metrics
 from overstory.collector.store.schema import (

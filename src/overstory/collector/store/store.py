@@ -43,7 +43,7 @@ class Received(NamedTuple):
     num_bits, num_cohorts, num_reports
         The payload bits of a report, the mechanism's cohorts, and the reports in the batch.
     cohorts, bits
-        Its columns as they travel; see `overstory.protocol.wire.batch.Batch`.
+        Its columns as they travel; see `overstory.protocol.wire.upload.Batch`.
     forget_after
         Unix time in seconds after which no copy of the batch can be accepted any more.
 
@@ -283,7 +283,7 @@ def _inbox_rows(batches: Iterable[Received]) -> list[dict[str, Any]]:
 
 
 def _inbox_row(group: Sequence[Received]) -> dict[str, Any]:
-    from overstory.protocol.wire.batch import cohort_width  # who only reads a store has no use for it
+    from overstory.protocol.wire.upload import cohort_width  # who only reads a store has no use for it
 
     first, num_reports = group[0], sum(batch.num_reports for batch in group)
     cohorts, bits = b"".join([batch.cohorts for batch in group]), b"".join([batch.bits for batch in group])

@@ -20,8 +20,8 @@ from overstory.experiments.study import Context, Study, Table, letters
 from overstory.presentation import figures
 from overstory.privacy.attacks.posterior import evidence_of, posterior
 from overstory.protocol.channels import BinaryChannel, Rounds
-from overstory.protocol.entropy import SeededEntropy
 from overstory.protocol.mechanisms.payloads import BitMechanism
+from overstory.protocol.sampling import SeededEntropy
 
 CANDIDATES: Final = tuple(f"value {i}" for i in range(100))
 SEEN: Final = (1, 3, 10, 30, 100, 300, 1000)

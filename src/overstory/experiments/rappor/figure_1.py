@@ -13,10 +13,10 @@ from overstory.client import Randomizer
 from overstory.experiments import drawing
 from overstory.experiments.comparison import LEVEL, Comparison, Published
 from overstory.experiments.study import Context, Study, Table, letters
-from overstory.files.params import RapporParameters, read_params
+from overstory.files.rappor import RapporParameters, read_params
 from overstory.presentation import figures
-from overstory.protocol.entropy import KeyedEntropy, SeededEntropy
 from overstory.protocol.mechanisms.payloads import BitMechanism
+from overstory.protocol.sampling import KeyedEntropy, SeededEntropy
 
 VALUE = "68"
 PAPERS = RapporParameters(k=256, h=4, m=1, p=0.5, q=0.75, f=0.5)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from overstory.privacy.payload_terms import disclosure_of
+from overstory.privacy.payloads.registry import disclosure_of
 from overstory.privacy.payloads.shared import MILLION, NO_LIKENESS, Constant, Likeness, bits_text
 from overstory.protocol.mechanisms.base import LocalRandomizer
 

@@ -20,8 +20,8 @@ from decimal import Decimal, localcontext
 from typing import Any, TypeVar
 
 from overstory.privacy.histories.pairs import PRECISE
-from overstory.privacy.payload_terms import disclosure_of
 from overstory.privacy.payloads.base import Evidence
+from overstory.privacy.payloads.registry import disclosure_of
 from overstory.protocol.encodings.base import check_cohort
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism, Report

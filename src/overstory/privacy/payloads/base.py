@@ -1,7 +1,7 @@
 """What the reports of a mechanism disclose: the questions that a kind of payload answers.
 
-A kind of payload is one subclass of `Disclosure`, and one line in `overstory.privacy.payload_terms`. Nothing else in
-this package, nor above it, asks what kind of payload a mechanism has.
+A kind of payload is one subclass of `Disclosure` and one line in `overstory.privacy.payloads.registry`. Nothing else
+in this package, nor above it, asks what kind of payload a mechanism has.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from overstory.privacy.payload_terms import terms_of
+from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.terms import add_up
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget

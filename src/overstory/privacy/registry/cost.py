@@ -14,7 +14,7 @@ from typing import Any, Final
 from overstory.privacy.caveats import cautions
 from overstory.privacy.claims import CHANGE, FRESH, MEMO, NO_CEILING, PERMANENT, REPORT, SAME_PATTERN, Claim, finite
 from overstory.privacy.ledger import Ledger
-from overstory.privacy.payload_terms import terms_of
+from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.changes import most_responses
 from overstory.privacy.terms import Terms, add_up
 from overstory.privacy.text import CERTAIN as PRACTICALLY

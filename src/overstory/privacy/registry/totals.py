@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from overstory.privacy.claims import SAME_PATTERN, finite
 from overstory.privacy.ledger import Ledger
-from overstory.privacy.payload_terms import terms_of
+from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.cost import ALWAYS, ANY, PATTERN, CostLine, MetricCost
 from overstory.privacy.terms import Terms, add_up
 from overstory.privacy.text import plural

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 
 from overstory.privacy.attacks.linkability import linkability
-from overstory.privacy.payload_terms import terms_of
+from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.changes import lifetime_epsilon
 from overstory.privacy.registry.totals import budget_words
 from overstory.privacy.terms import add_up

@@ -9,14 +9,7 @@ from itertools import product
 from typing import Any, ClassVar
 
 from overstory.protocol.channels import Differences
-from overstory.protocol.encodings.base import (
-    MAX_BITS,
-    MAX_COHORTS,
-    BaseEncoding,
-    Shape,
-    check_count,
-    check_symbol,
-)
+from overstory.protocol.encodings.base import MAX_BITS, MAX_COHORTS, BaseEncoding, Shape, check_count, check_symbol
 from overstory.protocol.encodings.hashing import HashFamily, OverstoryV1, hash_family
 from overstory.protocol.errors import ParameterError
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 from overstory.protocol.encodings.base import MAX_SYMBOLS, AnyEncoding, BaseEncoding, check_count, check_symbol
 from overstory.protocol.encodings.bits import OneHot
 from overstory.protocol.encodings.finite_fields import MAX_PRIME, Field, field_of
-from overstory.protocol.entropy import Entropy, uniform_below
+from overstory.protocol.sampling import Entropy, uniform_below
 
 
 class SetSystem(AnyEncoding, Protocol):

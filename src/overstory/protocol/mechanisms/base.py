@@ -10,12 +10,11 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from overstory.protocol.canonical import digest
 from overstory.protocol.channels import BinaryChannel, SymbolChannel
 from overstory.protocol.encodings.base import whole_number
-from overstory.protocol.entropy import Entropy, uniform_below
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.sampling import Draw
+from overstory.protocol.permanent_response import digest
+from overstory.protocol.sampling import Draw, Entropy, uniform_below
 
 
 class Report(NamedTuple):

@@ -11,11 +11,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
-from overstory.protocol.canonical import context
 from overstory.protocol.channels import BinaryChannel, Rounds, SymbolChannel
 from overstory.protocol.encodings.base import Encoding, bits_at, check_cohort, encode, whole_number
 from overstory.protocol.encodings.symbols import SymbolEncoding
-from overstory.protocol.entropy import Entropy, KeyedEntropy, uniform_below
 from overstory.protocol.mechanisms.base import Mechanism, Report
 from overstory.protocol.permanent_response import (
     GoogleClientPermanence,
@@ -24,9 +22,18 @@ from overstory.protocol.permanent_response import (
     Permanence,
     ResponseContext,
     check_secret,
+    context,
 )
 from overstory.protocol.probability import ONE
-from overstory.protocol.sampling import Draw, SymbolRounds, bit_sampler, symbol_sampler
+from overstory.protocol.sampling import (
+    Draw,
+    Entropy,
+    KeyedEntropy,
+    SymbolRounds,
+    bit_sampler,
+    symbol_sampler,
+    uniform_below,
+)
 
 _NOTHING: Final = b"nothing"  # after a digest's 16 bytes: no mechanism has this digest
 

@@ -14,14 +14,7 @@ from typing import Any
 from overstory.protocol.channels import MAX_EPSILON, SymbolChannel
 from overstory.protocol.encodings.base import MAX_SYMBOLS, SEEDS, check_count
 from overstory.protocol.encodings.seeds import MOST_SYMBOLS
-from overstory.protocol.encodings.symbols import (
-    Direct,
-    HadamardRow,
-    LinearHash,
-    LocalHash,
-    SignMatrix,
-    SymbolEncoding,
-)
+from overstory.protocol.encodings.symbols import Direct, HadamardRow, LinearHash, LocalHash, SignMatrix, SymbolEncoding
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.calibration import check_epsilon
 from overstory.protocol.mechanisms.hash_sizes import (

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal
 
-from overstory.protocol.canonical import context, digest
 from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.encodings.base import MAX_COHORTS
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.permanent_response import context, digest
 
 MINUTE: Final = 60
 HOUR: Final = 60 * MINUTE

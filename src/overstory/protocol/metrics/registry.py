@@ -15,13 +15,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.protocol.canonical import digest
 from overstory.protocol.errors import FormatError, ParameterError, suggestion
 from overstory.protocol.metrics.budget import PersonBudget, read_budget
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.metrics.metric_table import EARLIER_NAME, KEYS, RENAME, Folder, build_metric
 from overstory.protocol.metrics.toml_fields import Fault, Fields, RegistryError
 from overstory.protocol.metrics.toml_positions import TomlPosition, positions
+from overstory.protocol.permanent_response import digest
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable

@@ -26,11 +26,10 @@ from typing import Any
 
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.encodings.base import check_symbol
-from overstory.protocol.entropy import Entropy, uniform_below
 from overstory.protocol.numeric.randomizer import Interval, NumericRandomizer
 from overstory.protocol.numeric.windows import WindowChannel
 from overstory.protocol.probability import ONE, THRESHOLD_BITS
-from overstory.protocol.sampling import symbol_sampler
+from overstory.protocol.sampling import Entropy, symbol_sampler, uniform_below
 
 
 @dataclass(frozen=True)

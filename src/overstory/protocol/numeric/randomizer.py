@@ -9,15 +9,14 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
-from overstory.protocol.canonical import context
 from overstory.protocol.domains.numbers import finite, limits, refusal
 from overstory.protocol.encodings.base import check_cohort, check_count
-from overstory.protocol.entropy import Entropy, KeyedEntropy, uniform_below
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Report
 from overstory.protocol.numeric.windows import MAX_RESOLUTION, check_numeric_epsilon
-from overstory.protocol.permanent_response import check_secret
+from overstory.protocol.permanent_response import check_secret, context
 from overstory.protocol.probability import log_ratio, round_up
+from overstory.protocol.sampling import Entropy, KeyedEntropy, uniform_below
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,10 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 from overstory.protocol.encodings.base import check_cohort, check_count, check_symbol
-from overstory.protocol.entropy import Entropy, uniform_below
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism, Report
 from overstory.protocol.mechanisms.unary import oue
-from overstory.protocol.sampling import Draw
+from overstory.protocol.sampling import Draw, Entropy, uniform_below
 
 MAX_DOMAIN = 1 << 20
 
@@ -115,7 +114,7 @@ class RangeRandomizer(LocalRandomizer):
 
     Examples
     --------
-    >>> from overstory.protocol.entropy import SeededEntropy
+    >>> from overstory.protocol.sampling import SeededEntropy
     >>> ranges = RangeRandomizer(64, 1.0)
     >>> ranges.randomize(63, SeededEntropy(1), level=1).report.bits < 2 ** 4
     True

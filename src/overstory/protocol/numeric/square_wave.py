@@ -12,9 +12,9 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from overstory.protocol.entropy import Entropy
 from overstory.protocol.numeric.randomizer import NumericRandomizer
 from overstory.protocol.numeric.windows import WindowChannel
+from overstory.protocol.sampling import Entropy
 
 
 def half_width(epsilon: float) -> float:

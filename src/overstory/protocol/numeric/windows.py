@@ -19,9 +19,9 @@ from fractions import Fraction
 from functools import cached_property
 
 from overstory.protocol.encodings.base import check_count, check_symbol
-from overstory.protocol.entropy import Entropy, uniform_below
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.probability import ONE, THRESHOLD_BITS, check_probability, log_ratio, round_up
+from overstory.protocol.sampling import Entropy, uniform_below
 
 MAX_RESOLUTION = 1 << 32
 

@@ -23,8 +23,7 @@ from overstory.collector.store import open_store
 from overstory.data.covid import ATTRIBUTION, CONFIRMED
 from overstory.files.candidates import hash_candidates, read_map, write_map
 from overstory.files.io import writing_text
-from overstory.files.params import RapporParameters, write_params
-from overstory.files.rappor import metrics, read_counts, write_counts, write_results
+from overstory.files.rappor import RapporParameters, metrics, read_counts, write_counts, write_params, write_results
 from overstory.files.reports import write_packed
 from overstory.planning.detection import count_error
 from overstory.protocol.encodings.bits import Bloom

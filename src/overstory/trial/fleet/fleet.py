@@ -20,8 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from overstory.client.consent.agreement import Agreement
-from overstory.client.consent.consent import Choice, Consent
+from overstory.client.consent.consent import Agreement, Choice, Consent
 from overstory.client.consent.policy import EffectiveChoice
 from overstory.client.outcomes import MADE
 from overstory.client.session import Session
