@@ -5,7 +5,9 @@ a later `on`. `off` records nothing. Nobody asked is like `off`, and says so.
 
 A choice covers what was shown: every metric with its words, its privacy, how long its reports are kept and until when
 it is collected; the collector that reports go to; the budget. Where one of these is another, or allows more, the
-program asks again. A choice that names no collector is for the first one that reports could go to after it. An `Agreement` is what a person agreed to about one metric.
+program asks again. A choice that names no collector is for the first one that reports could go to after it.
+
+An `Agreement` is what a person agreed to about one metric.
 """
 
 from __future__ import annotations
