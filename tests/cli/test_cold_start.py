@@ -155,7 +155,7 @@ def test_files_of_few_rows_load_no_compiler(started, line):
         ("compare --data words.csv --column word --epsilon 1 --json", ["numpy"]),
         ("status --state state --json", []),
         (f"{DECODE} --json", ["numpy"]),
-        (DECODE, ["numpy", "rich"]),
+        (DECODE, ["numpy"]),
         (f"{DECODE} --method lasso --json", ["numpy"]),
     ],
 )

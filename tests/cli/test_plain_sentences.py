@@ -46,7 +46,7 @@ SENTENCES = [
     r"the store took nothing",
     r"over states that have cases",
 ]
-FEW_LEFT = {r"^symbol \{": {"analysis/support/positions.py", "client/person/report_bytes.py"}}
+FEW_LEFT = {r"^symbol \{": {"analysis/support/positions.py", "privacy/payloads/symbols.py"}}
 """A symbol that stands for no value, such as a hash's, has nothing but its number; nor has one that is refused."""
 
 

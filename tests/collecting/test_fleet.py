@@ -10,7 +10,7 @@ import pytest
 
 from overstory.client import Client
 from overstory.client.consent.consent import Choice
-from overstory.client.session import RecordPermission, Session
+from overstory.client.session import Session
 from overstory.client.state.outbox import RowState
 from overstory.client.state.secret_file import DeviceSecret, read_secret
 from overstory.client.upload.http import Response
@@ -167,9 +167,9 @@ def test_a_budget_is_kept_and_what_was_not_made_is_counted():
 def test_the_next_device_in_the_same_memory_knows_nothing_of_the_one_before():
     state, other = MemoryState(DeviceSecret.of_root(bytes(32))), DeviceSecret.of_root(b"\1" * 32)
     session = Session(state, REGISTRY, lambda: NOW)
-    permission = RecordPermission(local=False, consent_id="simulated", due=0.0)
-    session.record(REGISTRY["colour"], "red", 2968, permission)
-    assert session.flush(fleet(Collector()), 0.0) == {"queued": 1}
+    people = fleet(Collector())
+    session.record(REGISTRY["colour"], "red", NOW, people.now())
+    assert session.flush(people, 0.0) == {"queued": 1}
     state.renew(other)
     fresh = MemoryState(other)
     for one in (state, fresh):

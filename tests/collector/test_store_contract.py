@@ -361,7 +361,7 @@ def fresh_url(request: Any, shared_folder: Path) -> Any:
 
 def test_a_backup_overwrites_nothing(store: Store, tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
-    with pytest.raises(StoreError, match="there is a file of this name"):
+    with pytest.raises(StoreError, match="this file exists: give the backup another name"):
         store.backup(tmp_path / "letter.txt")
     with pytest.raises(StoreError, match="there is no folder"):
         store.backup(tmp_path / "no" / "backup.db")

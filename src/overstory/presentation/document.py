@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from overstory.presentation.formats import Format
-from overstory.presentation.svg import Picture
+
+if TYPE_CHECKING:
+    from overstory.presentation.svg import Picture
 
 Row = Mapping[str, Any]
 Tone = Literal["", "good", "bad", "faint"]

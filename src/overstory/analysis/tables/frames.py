@@ -17,7 +17,6 @@ import numpy as np
 from overstory.analysis.tables import output
 from overstory.analysis.tables.columns import label_text, lookup_key
 from overstory.presentation.document import Lines, Paragraph
-from overstory.presentation.render_html import as_html
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -164,6 +163,8 @@ class Frame:
 
     def _repr_html_(self: Any) -> str:
         """Return what a notebook shows: a headline, the picture, the table and the notes; a value is only ever text."""
+        from overstory.presentation.render_html import as_html
+
         rows = output.rows(self, SHOWN)
         left = len(self.values) - len(rows)
         notes = [*([f"{left:,} more values are not shown"] if left else []), *self.notes]

@@ -173,6 +173,7 @@ def attack(mechanism: LocalRandomizer, values: int | None = None) -> Attack:
     Examples
     --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
+    >>> from overstory.privacy.payloads.success import percent
     >>> grr = attack(mechanism("grr", domain_size=4, epsilon=1.0))
     >>> percent(grr.prior), percent(grr.report.guess), percent(grr.report.true_positives)
     ('25.00%', '47.54%', '2.72%')

@@ -73,7 +73,7 @@ class SetMechanism(Mechanism):
     @property
     def permanent_support(self) -> tuple[float, float, float]:
         """See `Mechanism.permanent_support`: the output is sent as it is."""
-        return float(self.p_star), float(self.q_star), 1.0
+        return float(self.p_star), float(self.q_star), 1
 
     def epsilon_n(self, reports: int) -> float:  # noqa: ARG002 - one memoized output, however often it is sent
         """Exact epsilon: an output inside the set against the same output outside another's, rounded up."""
