@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 help:
 	@echo "make demo      collect real figures under local differential privacy and see what is learned"
-	@echo "make test      the tests (under ten minutes on two cores)"
+	@echo "make test      the tests (about five minutes on two cores)"
 	@echo "make test-all  the long tests too"
 	@echo "make google-rappor-files CHECKOUT=DIR  read the files of a google/rappor checkout"
 	@echo "make lint      ruff, mypy, import contracts"
