@@ -79,7 +79,7 @@ def test_estimates_are_read_without_the_registry(operator, serving):
 def test_people_read_what_is_collected(serving):
     request = urllib.request.Request(f"{serving.url}/", headers={"Accept": "text/html"})
     with urllib.request.urlopen(request, timeout=10) as page:
-        assert '<h2 id="theme">Theme</h2>' in page.read().decode()
+        assert '<h2 id="theme">Theme (theme)</h2>' in page.read().decode()
 
 
 def test_doctor_looks_at_everything(operator, serving):

@@ -1,24 +1,22 @@
 """What travels: packed batches of reports, and uploads that carry them.
 
-A *packed batch*: columns of one mechanism's reports, self-describing, checked, nothing spare.
+A *packed batch*: columns of one mechanism's reports. All integers, here and below, are little-endian.
 
     magic "OVSB" | version u8 | zero u8 | num_bits u16 | num_cohorts u32 | num_reports u32 | digest 16 bytes
     cohort column  u16 x num_reports (u32 when there are more than 2**16 cohorts: hash seeds, matrix rows)
     bit column     ceil(num_bits / 8) bytes x num_reports, bit i of a report in byte i // 8, place i % 8
     CRC-32 of all the above, u32
 
-All integers are little-endian. The decoder consumes everything or refuses: trailing bytes, a cohort that does not
-exist, a bit past the last one, and any damage are one `WireError` each.
+The decoder consumes everything or refuses: trailing bytes, a cohort that does not exist, a bit past the last one, and
+any damage are one `WireError` each.
 
 An *upload* is a batch of one metric and period. A request's body is one or more uploads, back to back.
 
     magic "OVSU" | version u8 | zero u8 | length of the metric's id u8 | zero u8 | batch id 16 bytes
     period i32 | length of the batch u32 | the metric's id, ASCII | a packed batch
 
-All integers are little-endian. The batch id is uniform bits, from a device's secret or drawn, and stays with its bytes:
-a retry is the very same upload, and is counted once. Nothing in it says who sent it, or when.
-
-Programs in other languages may send JSON instead::
+The batch id is uniform bits, from a device's secret or drawn, and stays with its bytes: a retry is the same upload,
+and is counted once. Nothing in it says who sent it, or when. Programs in other languages may send JSON instead::
 
     {"uploads": [{"batch": "<32 hex digits>", "metric": "<id>", "period": "2026-11-21", "digest": "<32 hex digits>",
                   "reports": [[<cohort>, "<the payload's little-endian bytes in hex>"], ...]}]}
