@@ -128,8 +128,7 @@ class Client:
         self._spread = None if spread is None else settings.seconds("spread", spread, 0.0, settings.WEEK)
         interval = settings.seconds("interval", interval, 0.01, settings.WEEK)
         self._background = settings.Background(self, interval) if background else None
-        policy = policy_file(environ) if policy is None else Path(policy)
-        self._sources = PermissionSources(self.paths, environ, policy)
+        self._sources = PermissionSources(self.paths, environ, policy_file(environ) if policy is None else Path(policy))
         self._permission = self.permission(server)
         self._warn, self._strict = WarnsOnce(), strict
         host = unencrypted_host(server)

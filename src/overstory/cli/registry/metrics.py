@@ -55,21 +55,7 @@ def add_parser(subparsers: Any) -> None:
             Option("--json", help="print faults and warnings as JSON"),
         ),
     )
-    show = add_command(
-        actions,
-        "show",
-        "print a metric's public page: what is collected, why, and what it can reveal",
-        more="Without METRIC, print the pages of all metrics.",
-        example="overstory metrics show metrics.toml --markdown > privacy.md",
-        options=(
-            REGISTRY,
-            Option("metric", metavar="METRIC", nargs="?", help="a metric's id"),
-            Option("--reports", type=int, metavar="N", help="state epsilon for N reports (default: the window, or 30)"),
-        ),
-    )
-    form = show.add_mutually_exclusive_group()
-    form.add_argument("--markdown", action="store_true", help="print Markdown")
-    add_option(form, "--json", help="print JSON")
+    _add_show(actions)
     add_command(
         actions,
         "diff",
@@ -94,6 +80,24 @@ def add_parser(subparsers: Any) -> None:
             Option("--json", help="print the planned parameters as JSON"),
         ),
     )
+
+
+def _add_show(actions: Any) -> None:
+    show = add_command(
+        actions,
+        "show",
+        "print a metric's public page: what is collected, why, and what it can reveal",
+        more="Without METRIC, print the pages of all metrics.",
+        example="overstory metrics show metrics.toml --markdown > privacy.md",
+        options=(
+            REGISTRY,
+            Option("metric", metavar="METRIC", nargs="?", help="a metric's id"),
+            Option("--reports", type=int, metavar="N", help="state epsilon for N reports (default: the window, or 30)"),
+        ),
+    )
+    form = show.add_mutually_exclusive_group()
+    form.add_argument("--markdown", action="store_true", help="print Markdown")
+    add_option(form, "--json", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
