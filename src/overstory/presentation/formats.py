@@ -36,8 +36,14 @@ def percent(share: float | None) -> str:
 
 
 def p_value(probability: float) -> str:
-    """Return a p-value or a q-value: its power of ten is what matters."""
-    return f"{probability:.1e}"
+    """Return a p-value or a q-value: its power of ten is what matters.
+
+    Examples
+    --------
+    >>> p_value(0.00123), p_value(0.0)  # a float has no room for the second
+    ('1.2e-03', '<1e-300')
+    """
+    return f"{probability:.1e}" if probability else "<1e-300"
 
 
 def detection(detected: bool) -> str:  # noqa: FBT001 - it is the format of a column
