@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from overstory.data.covid import ATTRIBUTION, CONFIRMED
+from overstory.experiments.data.covid import ATTRIBUTION, CONFIRMED
 from overstory.protocol.errors import ParameterError
 from overstory.trial.demo.run import choose_states, draw_population
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from overstory.data.covid import CONFIRMED
+from overstory.experiments.data.covid import CONFIRMED
 from overstory.experiments.epidemic import attack, fit, respondents, shortcomings
 from overstory.experiments.registry import EXPERIMENTS
 from overstory.experiments.study import Context

@@ -31,6 +31,8 @@ class Column:
     is_left: bool = False  # text is aligned to the left, numbers to the right
     is_code: bool = False  # bits and bytes
     tone: Callable[[Any], Tone] | None = None  # what a value of the column means, for its colour
+    link: Callable[[Row], str] | None = None  # where a page's cell leads; "" for nowhere
+    picture: Callable[[Row], Picture | None] | None = None  # what a page draws in the cell, in place of its text
 
     @property
     def title(self) -> str:
@@ -102,6 +104,57 @@ class Link:
 
 
 @dataclass(frozen=True)
+class Links:
+    """Places to go to, by their texts: other views, downloads; the current one is marked."""
+
+    label: str  # what they are, for a screen reader
+    places: tuple[tuple[str, str], ...]  # text and address
+    current: str = ""  # the text of the place that the reader is at
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A sentence that must not be overlooked: an alarm, a warning, a result."""
+
+    text: str
+    tone: Tone = "bad"
+    address: str = ""  # where to read more
+
+
+@dataclass(frozen=True)
+class Field:
+    """One value that a form asks for.
+
+    A ``slider`` is a number that can be dragged, too; ``lines`` is a text of several lines; ``hidden`` is not shown.
+    """
+
+    name: str
+    label: str
+    value: str = ""
+    kind: Literal["text", "number", "slider", "date", "choice", "switch", "lines", "file", "hidden"] = "text"
+    choices: tuple[tuple[str, str], ...] = ()  # value and text, of a ``choice``
+    least: float | None = None
+    most: float | None = None
+    step: float | None = None
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a reader can ask of a page. Only pages show forms: text and Markdown leave them out.
+
+    ``get`` leads to another address of the same view; ``post`` changes something or sends a file.
+    """
+
+    label: str  # what it is for, for a screen reader
+    fields: tuple[Field, ...]
+    submit: str
+    action: str = ""  # the address; by default that of the page
+    method: Literal["get", "post"] = "get"
+    is_live: bool = False  # with the script, the page follows every change
+
+
+@dataclass(frozen=True)
 class Table:
     """Rows under named columns."""
 
@@ -142,4 +195,4 @@ class Figure:
     picture: Picture
 
 
-Block = Heading | Paragraph | Lines | KeyValues | Preformatted | Link | Table | Figure
+Block = Heading | Paragraph | Lines | KeyValues | Preformatted | Link | Links | Notice | Form | Table | Figure

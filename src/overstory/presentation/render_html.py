@@ -16,16 +16,20 @@ from overstory.presentation.document import (
     Block,
     Column,
     Figure,
+    Form,
     Heading,
     KeyValues,
     Lines,
     Link,
+    Links,
+    Notice,
     Paragraph,
     Preformatted,
     Row,
     Table,
 )
-from overstory.presentation.streams import printable
+from overstory.presentation.html_form import as_form
+from overstory.presentation.html_text import escaped, escaped_lines, linked, safe_address
 from overstory.presentation.svg import inline
 
 STYLE: Final = (Path(__file__).parent / "style.css").read_text("utf-8")
@@ -49,7 +53,7 @@ def as_page(content: Iterable[Block], *, title: str | None = None, contents: boo
     blocks = list(content)
     headings = ((_anchor(block, i), block) for i, block in enumerate(blocks) if isinstance(block, Heading))
     links = "".join(
-        f'<li><a href="#{name}">{_text(block.text)}</a></li>' for name, block in headings if block.level == 2
+        f'<li><a href="#{name}">{escaped(block.text)}</a></li>' for name, block in headings if block.level == 2
     )
     chapters = f'<nav aria-label="Contents"><ol>{links}</ol></nav>\n' if contents and links else ""
     named = title or next((block.text for block in blocks if isinstance(block, Heading)), "Overstory")
@@ -58,7 +62,7 @@ def as_page(content: Iterable[Block], *, title: str | None = None, contents: boo
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="referrer" content="no-referrer">\n'
-        f"<title>{_text(named)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f"<title>{escaped(named)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
         f'<a class="skip" href="#main">To the content</a>\n{chapters}<main id="main" tabindex="-1">\n'
         f"{as_html(blocks)}</main>\n</body>\n</html>\n"
     )
@@ -75,7 +79,7 @@ def _parts(blocks: Sequence[Block]) -> Iterator[str]:
         if isinstance(block, Heading) and block.level == 2:
             yield f'{"</section>" if open_section else ""}\n<section aria-labelledby="{_anchor(block, i)}">\n'
             open_section = True
-        yield (f"{_heading(block, i)}" if isinstance(block, Heading) else _html(block)) + "\n"
+        yield (_heading(block, i) if isinstance(block, Heading) else _html(block)) + "\n"
     yield "</section>\n" if open_section else ""
 
 
@@ -84,54 +88,64 @@ def _anchor(heading: Heading, number: int) -> str:
 
 
 def _heading(heading: Heading, number: int) -> str:
-    return f'<h{heading.level} id="{_anchor(heading, number)}">{_text(heading.text)}</h{heading.level}>'
+    return f'<h{heading.level} id="{_anchor(heading, number)}">{escaped(heading.text)}</h{heading.level}>'
 
 
 def _html(block: Block) -> str:
     match block:
-        case Paragraph(text, is_lead):
-            html = f"<p{_class('lead' if is_lead else '')}>{_text(text)}</p>"
-        case Lines(texts):
-            html = f'<ul class="lines">{"".join(f"<li>{_text(text)}</li>" for text in texts)}</ul>'
-        case KeyValues():
-            html = _key_values(block)
         case Table():
-            html = _folding(block) if block.fold else as_table(block)
-        case Link(text, address):
-            html = f'<p><a href="{_text(address)}">{_text(text)}</a></p>'
+            return _folding(block) if block.fold else as_table(block)
+        case KeyValues():
+            return _key_values(block)
+        case Links():
+            return _links(block)
+        case Form():
+            return as_form(block)
         case Figure(picture):
-            html = f"<figure>{inline(picture)}<figcaption>{_text(picture.caption)}</figcaption></figure>"
-        case Heading():
-            html = _heading(block, 0)
+            return f"<figure>{inline(picture)}<figcaption>{escaped(picture.caption)}</figcaption></figure>"
+    return _sentences(block)
+
+
+def _sentences(block: Block) -> str:
+    match block:
+        case Paragraph(text, is_lead):
+            return f"<p{_class('lead' if is_lead else '')}>{escaped(text)}</p>"
+        case Lines(texts):
+            return f'<ul class="lines">{"".join(f"<li>{escaped(text)}</li>" for text in texts)}</ul>'
+        case Link(text, address):
+            return f"<p>{linked(text, address)}</p>"
+        case Notice(text, tone, address):
+            return f'<p{_class("notice", tone)} role="note">{linked(text, address)}</p>'
         case Preformatted(text):
-            html = f"<pre><code>{_lines(text)}</code></pre>"
-    return html
+            return f"<pre><code>{escaped_lines(text)}</code></pre>"
+    return ""
 
 
-def _lines(text: str) -> str:
-    return "\n".join(map(_text, text.split("\n")))
+def _links(block: Links) -> str:
+    places = (f"<li>{linked(text, address, is_current=text == block.current)}</li>" for text, address in block.places)
+    return f'<nav class="links" aria-label="{escaped(block.label)}"><ul>{"".join(places)}</ul></nav>'
 
 
 def _key_values(block: KeyValues) -> str:
     if block.kind == "figures":
-        pairs = (f"<div><dt>{_text(name)}</dt><dd>{_text(text)}</dd></div>" for name, text in block.pairs)
+        pairs = (f"<div><dt>{escaped(name)}</dt><dd>{escaped(text)}</dd></div>" for name, text in block.pairs)
         return f'<dl class="figures">{"".join(pairs)}</dl>'
-    return f"<dl>{''.join(f'<dt>{_text(name)}</dt><dd>{_linked(text)}</dd>' for name, text in block.pairs)}</dl>"
+    return f"<dl>{''.join(f'<dt>{escaped(name)}</dt><dd>{_linked(text)}</dd>' for name, text in block.pairs)}</dl>"
 
 
 def _folding(table: Table) -> str:
     is_open = " open" if table.fold == "open" else ""
-    return f"<details{is_open}><summary>{_text(table.caption)}</summary>{as_table(table)}</details>"
+    return f"<details{is_open}><summary>{escaped(table.caption)}</summary>{as_table(table)}</details>"
 
 
 def as_table(table: Table) -> str:
     """Return a table that scrolls by itself, and that a keyboard can scroll; the first cell of each row names it."""
-    head = "".join(f'<th scope="col"{_class(_side(column))}>{_text(column.title)}</th>' for column in table.columns)
+    head = "".join(f'<th scope="col"{_class(_side(column))}>{escaped(column.title)}</th>' for column in table.columns)
     body = "".join(
         f"<tr{_class('faint' if number in table.faint else '')}>{''.join(_cells(table.columns, row))}</tr>\n"
         for number, row in enumerate(table.rows)
     )
-    caption = _text(table.caption)
+    caption = escaped(table.caption)
     return (
         f'<div class="wide" tabindex="0" role="region" aria-label="{caption or "Table"}"><table>'
         f"{f'<caption>{caption}</caption>' if caption else ''}\n<thead><tr>{head}</tr></thead>\n"
@@ -141,9 +155,12 @@ def as_table(table: Table) -> str:
 
 def _cells(columns: Sequence[Column], row: Row) -> Iterator[str]:
     for number, column in enumerate(columns):
-        text = _text(column.cell(row))
+        text = escaped(column.cell(row))
         tone = column.tone(row[column.data_keys[0]]) if column.tone else ""
-        shown = f"<code>{text}</code>" if column.is_code else text
+        drawn = column.picture(row) if column.picture else None
+        shown = inline(drawn) if drawn else f"<code>{text}</code>" if column.is_code else text
+        address = column.link(row) if column.link else ""
+        shown = f'<a href="{safe_address(address)}">{shown}</a>' if address else shown
         kind = 'th scope="row"' if not number and not column.is_code else "td"
         yield f"<{kind}{_class(_side(column), tone)}>{shown}</{kind[:2]}>"
 
@@ -159,11 +176,6 @@ def _class(*names: str) -> str:
 
 def _linked(text: str) -> str:
     """Escape a text; one that is a web address becomes a link."""
-    shown = _text(text)
+    shown = escaped(text)
     is_address = text.startswith(("https://", "http://")) and text.isprintable() and not any(map(str.isspace, text))
     return f'<a href="{shown}" rel="noreferrer">{shown}</a>' if is_address else shown
-
-
-def _text(text: str) -> str:
-    """Return text as HTML shows it: nothing in it is markup, and nothing turns its letters round."""
-    return escape(printable(text))

@@ -5,7 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from overstory.presentation.document import Block, Figure, Heading, KeyValues, Lines, Link, Paragraph, Table
+from overstory.presentation.document import (
+    Block,
+    Figure,
+    Form,
+    Heading,
+    KeyValues,
+    Lines,
+    Link,
+    Links,
+    Notice,
+    Paragraph,
+    Preformatted,
+    Table,
+)
 from overstory.presentation.streams import printable
 
 
@@ -19,26 +32,39 @@ def as_markdown(blocks: Iterable[Block]) -> str:
     <BLANKLINE>
     5 \< 6 \| \<b>
     """
-    return "\n\n".join("\n".join(_lines(block)) for block in blocks) + "\n"
+    return "\n\n".join("\n".join(_lines(block)) for block in blocks if not isinstance(block, Form)) + "\n"
 
 
-def _lines(block: Block) -> Iterator[str]:
-    if isinstance(block, Heading):
-        yield f"{'#' * block.level} {escaped(block.text)}"
-    elif isinstance(block, Paragraph):
-        yield escaped(block.text)
-    elif isinstance(block, Lines):
+def _lines(block: Block) -> Iterable[str]:
+    if isinstance(block, Table):
+        return _table(block)
+    if isinstance(block, Preformatted):
+        return (f"    {printable(line)}" for line in block.text.split("\n"))
+    return _lists(block) if isinstance(block, Lines | KeyValues | Links) else (_line(block),)
+
+
+def _line(block: Block) -> str:
+    match block:
+        case Heading(level, text):
+            return f"{'#' * level} {escaped(text)}"
+        case Paragraph(text):
+            return escaped(text)
+        case Notice(text):
+            return f"**{escaped(text)}**"
+        case Link(text, address):
+            return f"[{escaped(text)}]({address})"
+        case Figure(picture):
+            return f"![{escaped(picture.alt)}]({picture.name}.svg)"
+    return ""
+
+
+def _lists(block: Lines | KeyValues | Links) -> Iterator[str]:
+    if isinstance(block, Lines):
         yield from (f"- {escaped(text)}" for text in block.texts)
     elif isinstance(block, KeyValues):
         yield from (f"- **{escaped(name)}**: {_linked(text)}" for name, text in block.pairs)
-    elif isinstance(block, Link):
-        yield f"[{escaped(block.text)}]({block.address})"
-    elif isinstance(block, Table):
-        yield from _table(block)
-    elif isinstance(block, Figure):
-        yield f"![{escaped(block.picture.alt)}]({block.picture.name}.svg)"
     else:
-        yield from (f"    {printable(line)}" for line in block.text.split("\n"))
+        yield from (f"- [{escaped(text)}]({address})" for text, address in block.places)
 
 
 def _table(table: Table) -> Iterator[str]:

@@ -15,7 +15,20 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final
 
-from overstory.presentation.document import Block, Figure, Heading, KeyValues, Lines, Link, Paragraph, Table
+from overstory.presentation.document import (
+    Block,
+    Figure,
+    Form,
+    Heading,
+    KeyValues,
+    Lines,
+    Link,
+    Links,
+    Notice,
+    Paragraph,
+    Preformatted,
+    Table,
+)
 from overstory.presentation.streams import printable, wrapped
 
 FORCING: Final = ("FORCE_COLOR", "TTY_COMPATIBLE")
@@ -74,6 +87,8 @@ def as_text(blocks: Iterable[Block], layout: Layout | None = None) -> str:
     chosen, lines = layout or Layout(), []
     before: Block | None = None
     for block in blocks:
+        if isinstance(block, Form):
+            continue
         if before is not None and (not isinstance(before, Heading) or isinstance(block, Heading)):
             lines.append("")
         lines += [line.rstrip() for line in _lines(block, chosen)]
@@ -87,21 +102,30 @@ def _lines(block: Block, layout: Layout) -> Iterator[str]:
         yield layout.bold(text)
         if block.level < 3:
             yield "=-"[block.level - 1] * _width(text)
-    elif isinstance(block, Paragraph):
-        yield from layout.sentence(block.text)
-    elif isinstance(block, Lines):
-        for text in block.texts:
-            yield from layout.sentence(text)
     elif isinstance(block, KeyValues):
         yield from _unbroken(block.pairs) if block.kind == "lines" else _pairs(block.pairs, layout)
     elif isinstance(block, Table):
         yield from _table(block, layout)
-    elif isinstance(block, Link):
-        yield from layout.sentence(f"{block.text}: {block.address}")
-    elif isinstance(block, Figure):
-        yield from layout.sentence(f"{block.picture.caption} {block.picture.alt}")
-    else:
+    elif isinstance(block, Preformatted):
         yield from map(printable, block.text.split("\n"))
+    else:
+        for sentence in _sentences(block):
+            yield from layout.sentence(sentence)
+
+
+def _sentences(block: Block) -> Sequence[str]:
+    match block:
+        case Paragraph(text) | Notice(text):
+            return (text,)
+        case Lines(texts):
+            return texts
+        case Link(text, address):
+            return (f"{text}: {address}",)
+        case Links(_, places):
+            return [f"{text}: {address}" for text, address in places]
+        case Figure(picture):
+            return (f"{picture.caption} {picture.alt}",)
+    return ()
 
 
 def _unbroken(pairs: Sequence[tuple[str, str]]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.data.covid import CONFIRMED
+from overstory.experiments.data.covid import CONFIRMED
 from overstory.experiments.rappor.collections import collected
 from overstory.protocol.mechanisms.payloads import BitMechanism
 

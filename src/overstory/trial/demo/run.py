@@ -20,7 +20,7 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.support.simulation import SimulatedDevices
 from overstory.collector.store import open_store
-from overstory.data.covid import ATTRIBUTION, CONFIRMED
+from overstory.experiments.data.covid import ATTRIBUTION, CONFIRMED
 from overstory.files.candidates import hash_candidates, read_map, write_map
 from overstory.files.io import writing_text
 from overstory.files.rappor import RapporParameters, metrics, read_counts, write_counts, write_params, write_results

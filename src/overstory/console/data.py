@@ -1,0 +1,74 @@
+"""What the screens read: a registry, a store, the time, and estimates of closed and running periods."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Literal
+
+from overstory.console.view import ScreenError
+from overstory.protocol.errors import ParameterError
+from overstory.queries.counts import parse_range, read_store
+from overstory.queries.estimates import EstimateOptions, read_estimates
+
+if TYPE_CHECKING:
+    from overstory.collector.store import StoreReader
+    from overstory.protocol.metrics import Metric, MetricRegistry
+    from overstory.queries.counts import PeriodCounts
+    from overstory.queries.estimates import Aggregation, EstimateSeries
+
+PeriodState = Literal["running", "settling", "final"]
+"""A running period is not over; a settling one is over and still takes late reports; a final one takes none."""
+
+
+class ConsoleData:
+    """A registry and a store, as the screens read them.
+
+    Parameters
+    ----------
+    registry
+        The metrics, with their candidates.
+    store
+        The open store; it is only read.
+    clock
+        Returns the unix time.
+    """
+
+    def __init__(self, registry: MetricRegistry, store: StoreReader, clock: Callable[[], float] = time.time) -> None:
+        self.registry, self.store, self.clock = registry, store, clock
+
+    def metric(self, name: str) -> Metric:
+        """Return a metric; raise `ScreenError` 404 when the registry has none of that name."""
+        if name in self.registry:
+            return self.registry[name]
+        near = get_close_matches(name, list(self.registry), n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ScreenError(404, f"the registry has no metric {name!r}{hint}")
+
+    def periods(self, metric: Metric, first: str | None, last: str | None) -> tuple[int | None, int | None]:
+        """Return the numbers of a range's ends, from labels; raise `ScreenError` 400 where they cannot be read."""
+        try:
+            return parse_range(metric, first, last)
+        except ParameterError as error:
+            raise ScreenError(400, str(error)) from error
+
+    def state(self, metric: Metric, period: int) -> PeriodState:
+        """Return whether a period is running, settling or final."""
+        now = self.clock()
+        if now < metric.period.start(period + 1):
+            return "running"
+        return "settling" if now < metric.accept_until(period) else "final"
+
+    def counts(self, metric: Metric, first: int | None = None, last: int | None = None) -> PeriodCounts:
+        """Return the support counts of a range of periods, by default of all that have reports."""
+        return read_store(self.store, metric, first, last)
+
+    def estimates(
+        self, counts: PeriodCounts, reading: Aggregation = "total", options: EstimateOptions | None = None
+    ) -> EstimateSeries:
+        """Return estimates of counts; raise `ScreenError` 400 where an option does not fit the metric."""
+        try:
+            return read_estimates(counts, reading, options)
+        except ParameterError as error:
+            raise ScreenError(400, str(error)) from error

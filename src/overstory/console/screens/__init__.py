@@ -1,0 +1,1 @@
+"""The console's screens: what each shows, and at which addresses."""

@@ -1,0 +1,9 @@
+"""All screens of the console: a screen is added by one class and one line."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from overstory.console.view import Screen
+
+SCREENS: Final[tuple[Screen, ...]] = ()

@@ -1,0 +1,153 @@
+"""What every screen is: its address, who may open it, what its address may ask, and the view it answers with.
+
+A view is made once and shown in five forms: the page, and the downloads of the same address.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from urllib.parse import urlencode
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+if TYPE_CHECKING:
+    from overstory.console.data import ConsoleData
+    from overstory.presentation.document import Block, Table
+    from overstory.presentation.svg import Picture
+
+Viewer = Literal["viewer", "analyst", "admin"]
+"""Who may open a screen; each may open what those before may."""
+
+
+class ScreenError(Exception):
+    """A page that cannot be shown, for a reason that its reader can act on."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.status, self.detail = status, detail
+
+
+class Query(BaseModel):
+    """What the address of a screen may ask for after its question mark; anything else is refused.
+
+    Examples
+    --------
+    >>> class Weeks(Query):
+    ...     every: int = 1
+    >>> read_query(Weeks, [("every", "4")]).address("/m/colour", every=2)
+    '/m/colour?every=2'
+    >>> Weeks(every=4).address("/m/colour", every=1)
+    '/m/colour'
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
+
+    def address(self, path: str, **changes: Any) -> str:
+        """Return the address of the same screen with other values; those that are the default are left out."""
+        chosen = type(self)(**{**self.model_dump(), **changes}).model_dump(exclude_defaults=True, by_alias=True)
+        query = urlencode({name: _text(value) for name, value in chosen.items()}, doseq=True)
+        return f"{path}?{query}" if query else path
+
+
+def _text(value: Any) -> Any:
+    """Return a value as an address writes it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return [str(item) for item in value] if isinstance(value, tuple) else value
+
+
+AnyQuery = TypeVar("AnyQuery", bound=Query)
+
+
+def read_query(kind: type[AnyQuery], pairs: Iterable[tuple[str, str]]) -> AnyQuery:
+    """Read the names and values of an address; a tuple takes every value of its name, anything else only one.
+
+    An empty value counts as absent: a form without a script sends each of its fields.
+
+    Raises
+    ------
+    ScreenError
+        With status 400, when a name is unknown, occurs twice, or its value cannot be read.
+
+    Examples
+    --------
+    >>> read_query(Query, [("weeks", "3")])
+    Traceback (most recent call last):
+    overstory.console.view.ScreenError: weeks: this page has no such parameter
+    """
+    several = {
+        info.alias or name for name, info in kind.model_fields.items() if str(info.annotation).startswith("tuple")
+    }
+    given: dict[str, Any] = {}
+    for name, value in pairs:
+        if not value:
+            continue
+        if name in several:
+            given[name] = (*given.get(name, ()), value)
+        elif name in given:
+            raise ScreenError(400, f"{name}: give it once")
+        else:
+            given[name] = value
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        raise ScreenError(400, "; ".join(map(_problem, error.errors()))) from error
+
+
+def _problem(error: Any) -> str:
+    name = ".".join(map(str, error["loc"][:1]))
+    unknown = error["type"] == "extra_forbidden"
+    return f"{name}: {'this page has no such parameter' if unknown else error['msg']}"
+
+
+@dataclass(frozen=True)
+class View:
+    """What a screen shows.
+
+    Attributes
+    ----------
+    title
+        The page's title.
+    blocks
+        The page, from its first heading on; `table` and `picture` are among them.
+    table
+        The rows of the ``.csv`` and ``.parquet`` downloads; None where the screen has none.
+    picture
+        The drawing of the ``.svg`` download; None where the screen has none.
+    facts
+        What the ``.json`` download says next to the rows, as JSON values.
+    status
+        The HTTP status.
+    refresh
+        Seconds after which the page asks again by itself; 0: never.
+    """
+
+    title: str
+    blocks: tuple[Block, ...]
+    table: Table | None = None
+    picture: Picture | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    status: int = 200
+    refresh: int = 0
+
+
+class Screen(ABC):
+    """One screen of the console; `screens.registry` lists them all."""
+
+    name: ClassVar[str]  # what links to it say
+    path: ClassVar[str]  # its address, as Starlette writes patterns: /m/{metric}/compare
+    viewer: ClassVar[Viewer | None] = "viewer"  # who may open it; None: anybody
+    query: ClassVar[type[Query]] = Query
+
+    @abstractmethod
+    def view(self, data: ConsoleData, query: Any, **path: str) -> View:
+        """Return what it shows, for a query of `query` and the parts of its address.
+
+        Raises
+        ------
+        ScreenError
+            When there is no such metric or period, or the query does not fit it.
+        """
