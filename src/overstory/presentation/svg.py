@@ -44,6 +44,9 @@ VARIABLES: Final = {
 }
 """From the colours of a drawing to the page's variables."""
 
+COLOUR: Final = re.compile(rf"""(["'] ?|: ?)({"|".join(VARIABLES)})\b""", re.IGNORECASE)
+"""A colour of a drawing, where it is a value: a text that looks like one is escaped or between other signs."""
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -54,6 +57,7 @@ class Picture:
     alt: str  # what it shows, for a reader who does not see it
     svg: str
     png: bytes = b""  # empty where a page is all that shows it
+    narrow: str = ""  # the same for a narrow page, where its text would be too small
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values: the files' names, not their contents."""
@@ -65,19 +69,30 @@ def inline(picture: Picture) -> str:
     """Return a picture as an element that a screen reader can name and a style sheet can colour.
 
     Its styles become attributes, so that a strict Content-Security-Policy allows them; its identifiers begin with its
-    name, so that two pictures on one page share none.
+    name, so that two pictures on one page share none. A picture with a narrow drawing becomes two elements, of the
+    classes ``on-wide`` and ``on-narrow``: a style sheet shows one of them.
     """
-    text = picture.svg[picture.svg.index("<svg") :]
-    for colour, variable in VARIABLES.items():
-        text = re.sub(re.escape(colour), f"var(--{variable})", text, flags=re.IGNORECASE)
+    if not picture.narrow:
+        return _element(picture, picture.svg, picture.name, "")
+    wide = _element(picture, picture.svg, picture.name, 'class="on-wide" ')
+    return wide + _element(picture, picture.narrow, f"{picture.name}-narrow", 'class="on-narrow" ')
+
+
+def _element(picture: Picture, svg: str, name: str, attributes: str) -> str:
+    text = COLOUR.sub(lambda match: f"{match[1]}var(--{VARIABLES[match[2].lower()]})", svg[svg.index("<svg") :])
     text = re.sub(r"<style.*?</style>", "", text, flags=re.DOTALL)
     text = re.sub(r'\bstyle="([^"]*)"', lambda style: as_attributes(style[1]), text)
     text = re.sub(r'<svg ([^>]*?)width="[^"]*"', r"<svg \1", text, count=1)
     text = re.sub(r'<svg ([^>]*?)height="[^"]*"', r"<svg \1", text, count=1)
-    label = f"<title>{escape(printable(picture.caption))}</title><desc>{escape(printable(picture.alt))}</desc>"
     joins = 'stroke-linejoin="round"'  # matplotlib says so in the style sheet that was left out
-    text = re.sub(r"<svg ([^>]*)>", lambda opening: f'<svg role="img" {joins} {opening[1]}>{label}', text, count=1)
-    return with_own_names(text, picture.name)
+    return with_own_names(labelled(picture, text, f"{attributes}{joins}"), name)
+
+
+def labelled(picture: Picture, svg: str, attributes: str) -> str:
+    """Return an SVG element with a title and a description; its caption and its text alternative."""
+    label = f"<title>{escape(printable(picture.caption))}</title><desc>{escape(printable(picture.alt))}</desc>"
+    opening, rest = svg.split(">", 1)
+    return f'<svg role="img" {attributes} {opening.removeprefix("<svg ")}>{label}{rest}'
 
 
 def as_attributes(style: str) -> str:

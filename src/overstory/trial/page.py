@@ -13,7 +13,9 @@ from overstory.analysis.tables.output import not_detected, share_interval
 from overstory.files.io import writing_text
 from overstory.planning.sample_size import smallest_share
 from overstory.presentation import svg
-from overstory.presentation.charts import Chart, Scale, against_truth, apart, text_width
+from overstory.presentation.charts.drawing import Chart
+from overstory.presentation.charts.scale import Scale, apart, text_width
+from overstory.presentation.charts.truth import against_truth
 from overstory.presentation.document import (
     Block,
     Column,

@@ -13,7 +13,7 @@ from overstory.experiments.rappor import figure_1
 from overstory.files.io import writing_text
 from overstory.planning import plan_from_parameters
 from overstory.presentation import figures
-from overstory.presentation.charts import against_truth
+from overstory.presentation.charts.truth import against_truth
 from overstory.presentation.document import (
     Block,
     Column,

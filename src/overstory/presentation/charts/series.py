@@ -1,0 +1,279 @@
+"""Shares over time: a line with a band for each value, gaps where nobody reported, releases and incidents.
+
+What was not detected is dashed and hollow, on any printer and for any eye. Series differ in colour and in the shape of
+their marks, and have their name at their end. Shares below zero are drawn below the zero line: they are estimates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import pairwise
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from overstory.presentation.charts.drawing import Chart, drawable
+from overstory.presentation.charts.scale import F64, Scale, apart, shortened
+from overstory.presentation.charts.sheet import NARROW, WIDE, Sheet, cursor_numbers, percent_tick, percentages
+from overstory.presentation.formats import interval, percent
+from overstory.presentation.svg import INK, MUTED, PAPER, SERIES, VERMILION, Picture
+
+MOST_COLUMNS: Final = 400
+"""A page has no room for more; who has more periods adds their counts up."""
+MOST_MARKS: Final = 60
+"""With more columns, only some have marks."""
+EVENT_ROWS: Final = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """The shares of a value over time.
+
+    Attributes
+    ----------
+    name
+        Of the value.
+    shares, low, high : ndarray of float64, shape (columns,)
+        The estimates and the ends of their intervals, between about 0 and 1; NaN where there are no reports.
+    detected : ndarray of bool, shape (columns,)
+        Where the value was detected.
+    """
+
+    name: str
+    shares: F64
+    low: F64
+    high: F64
+    detected: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Event:
+    """A release or an incident: a line from top to bottom, at a column."""
+
+    column: float
+    text: str
+    kind: Literal["release", "incident"] = "release"
+
+
+def over_time(
+    name: str,
+    caption: str,
+    labels: Sequence[str],
+    lines: Sequence[Line],
+    *,
+    events: Sequence[Event] = (),
+    xlabel: str = "",
+) -> Picture:
+    """Draw the shares of at most seven values over time.
+
+    Parameters
+    ----------
+    labels
+        The columns' names, at most `MOST_COLUMNS`.
+    xlabel
+        What a column is.
+
+    Raises
+    ------
+    ValueError
+        With more columns or lines than a picture shows.
+    """
+    if len(labels) > MOST_COLUMNS or len(lines) > len(SERIES):
+        raise ValueError(f"{len(labels)} columns of {len(lines)} lines: at most {MOST_COLUMNS} and {len(SERIES)}")
+    wide, narrow = (_drawing(sheet, labels, lines, events, xlabel) for sheet in (WIDE, NARROW))
+    return Picture(name, caption, "".join(_described(labels, lines, events)), wide, narrow=narrow)
+
+
+def _described(labels: Sequence[str], lines: Sequence[Line], events: Sequence[Event]) -> Iterator[str]:
+    """Say what the picture shows."""
+    yield f"{len(lines)} line(s) over {len(labels)} column(s)"
+    yield f", {labels[0]} to {labels[-1]}. " if labels else ". "
+    for line in lines:
+        last = np.flatnonzero(np.isfinite(line.shares))
+        if last.size:
+            place = int(last[-1])
+            ends = interval(percent)(float(line.low[place]), float(line.high[place]))
+            missing = "" if line.detected[place] else ", not detected"
+            yield f"{line.name}, {labels[place]}: {percent(float(line.shares[place]))} ({ends}){missing}. "
+    for event in events:
+        yield f"{event.kind.capitalize()}: {event.text}. "
+
+
+def _drawing(sheet: Sheet, labels: Sequence[str], lines: Sequence[Line], events: Sequence[Event], xlabel: str) -> str:
+    chart = _plot(sheet, len(labels), lines, events)
+    chart.axes(xlabel, columns=named_columns(chart, sheet, labels), number=percent_tick)
+    zero = chart.y.at(0)
+    chart.add(f'<path d="M{chart.x.start:.1f} {zero:.1f}H{chart.x.stop:.1f}" stroke="{INK}" data-zero="{zero:.1f}"/>')
+    _draw_events(chart, sheet, events)
+    for number, line in enumerate(lines):
+        chart.add("".join(_line(chart, number, line)))
+    (_draw_legend if sheet.is_narrow else _draw_names)(chart, sheet, lines)
+    _draw_key(chart, sheet)
+    if not sheet.is_narrow:  # once is enough
+        chart.add(cursor_numbers(labels, [_numbers(line) for line in lines]))
+    return chart.svg()
+
+
+def _numbers(line: Line) -> dict[str, object]:
+    ends = {"share": line.shares, "low": line.low, "high": line.high}
+    return {"name": line.name, **{key: percentages(column) for key, column in ends.items()}, "detected": line.detected}
+
+
+def _plot(sheet: Sheet, columns: int, lines: Sequence[Line], events: Sequence[Event]) -> Chart:
+    """Return the empty plot: zero is always on its upright axis."""
+    ends = np.concatenate([np.zeros(1), *(end for line in lines for end in (line.low, line.high, line.shares))])
+    ends = ends[np.isfinite(ends)]
+    least, most = float(ends.min()), float(ends.max())
+    margin = 0.04 * (most - least) or 0.01
+    rows = min(len(events), EVENT_ROWS)
+    above = 34 + 16 * rows + ((len(lines) + 1) // 2 * 18 + 22 if sheet.is_narrow else 0)
+    height = above + (260 if sheet.is_narrow else 290) + 3.6 * sheet.font
+    names = 0 if sheet.is_narrow else max((sheet.text_width(sheet.name(line.name)) for line in lines), default=0) + 22
+    first, last = (0, columns - 1) if columns > 1 else (-1, 1)
+    x = Scale(first, last, 5 + sheet.text_width("-0.25%"), sheet.width - 14 - names)
+    y = Scale(least - margin * (least < 0), most + margin, height - 3.6 * sheet.font, above)
+    chart = sheet.chart(height, x, y)
+    chart.numbers["cursor"] = f"x {x.at(0):.1f} {x.at(max(columns - 1, 0)):.1f}"
+    return chart
+
+
+def named_columns(chart: Chart, sheet: Sheet, labels: Sequence[str]) -> list[tuple[float, str]]:
+    """Return the columns whose name has room at the axis, equally far apart; the newest is one of them."""
+    room = max((sheet.text_width(label) for label in labels), default=0) + 2 * sheet.font
+    most = max(2, int((chart.x.stop - chart.x.start) / room) + 1)
+    step = max(1, -(-(len(labels) - 1) // (most - 1)))
+    return [(place, labels[place]) for place in range(len(labels) - 1, -1, -step)]
+
+
+def _draw_events(chart: Chart, sheet: Sheet, events: Sequence[Event]) -> None:
+    """Draw events; a text that has no room in three rows stays in the line's own title, and in the description."""
+    taken = [-np.inf] * EVENT_ROWS
+    for event in sorted(events, key=lambda event: event.column):
+        x, colour = chart.x.at(event.column), VERMILION if event.kind == "incident" else MUTED
+        dashes = "6 2 1 2" if event.kind == "incident" else "2 3"
+        words = shortened(drawable(event.text), 30)
+        width = sheet.text_width(words)
+        start = min(x - 3, chart.width - width - 2)
+        row = next((row for row in range(EVENT_ROWS) if taken[row] < start - 8), None)
+        top = chart.y.stop - (2 if row is None else 4 + 16 * row)
+        chart.add(
+            f'<path d="M{x:.1f} {chart.y.start:.1f}V{top:.1f}" stroke="{colour}" stroke-dasharray="{dashes}">'
+            f"<title>{escape(drawable(f'{event.kind}: {event.text}'))}</title></path>"
+        )
+        if row is not None:
+            taken[row] = start + width
+            chart.text(start, top - 7, words, colour)
+
+
+def _line(chart: Chart, number: int, line: Line) -> Iterator[str]:
+    """Yield a line's band, its pieces and its marks."""
+    colour = SERIES[number]
+    x = chart.x.places(np.arange(line.shares.size, dtype=np.float64))
+    y, low, high = (chart.y.places(column) for column in (line.shares, line.low, line.high))
+    yield f'<g data-series="{number}" fill="{colour}" stroke="{colour}">'
+    for start, stop, detected in pieces(line.shares, line.detected):
+        here = slice(start, stop)
+        yield _band(x[here], low[here], high[here], detected=detected)
+        if stop - start > 1:
+            look = 'stroke-width="1.8"' if detected else 'stroke-width="1.4" stroke-dasharray="4 3"'
+            yield f'<polyline fill="none" {look} points="{_points(x[here], y[here])}"/>'
+    yield from _marks(number, x, y, line)
+    yield "</g>"
+
+
+def pieces(shares: F64, detected: NDArray[np.bool_]) -> Iterator[tuple[int, int, bool]]:
+    """Yield the pieces of a line, each detected or not: first column, the one behind the last, which of the two.
+
+    Neighbouring pieces share a column; a stretch between a detected column and another that is not, is not.
+
+    Examples
+    --------
+    >>> list(pieces(np.array([.1, .2, .1, np.nan, .3]), np.array([True, True, False, False, True])))
+    [(0, 2, True), (1, 3, False), (4, 5, True)]
+    """
+    here = np.isfinite(shares)
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], here, [False]]).astype(np.int8)))
+    for first, behind in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        if behind - first == 1:
+            yield first, behind, bool(detected[first])
+            continue
+        both = detected[first : behind - 1] & detected[first + 1 : behind]
+        turns = [0, *(np.flatnonzero(np.diff(both.astype(np.int8))) + 1).tolist(), both.size]
+        for start, stop in pairwise(turns):
+            yield first + start, first + stop + 1, bool(both[start])
+
+
+def _band(x: F64, low: F64, high: F64, *, detected: bool) -> str:
+    if x.size == 1:
+        return f'<path stroke-opacity="0.6" d="M{x[0]:.1f} {low[0]:.1f}V{high[0]:.1f}"/>'
+    look = 'stroke="none" fill-opacity="0.16"' if detected else 'fill-opacity="0.04" stroke-opacity="0.3"'
+    return f'<path {look} d="M{_points(x, high)}L{_points(x[::-1], low[::-1])}Z"/>'
+
+
+def _points(x: F64, y: F64) -> str:
+    return " ".join([f"{a:.1f},{b:.1f}" for a, b in zip(x.tolist(), y.tolist(), strict=True)])
+
+
+def _marks(number: int, x: F64, y: F64, line: Line) -> Iterator[str]:
+    """Yield the marks: filled or hollow; where columns are many, the series take turns."""
+    step = -(-x.size // MOST_MARKS)
+    chosen = np.isfinite(y) & ((np.arange(x.size) + number) % step == 0)
+    chosen |= np.isfinite(y) & (np.arange(x.size) == x.size - 1)
+    for detected in (True, False):
+        places = np.flatnonzero(chosen & (line.detected == detected)).tolist()
+        marks = "".join(mark(number, float(x[place]), float(y[place])) for place in places)
+        if marks:
+            inside = "" if detected else f' fill="{PAPER}"'
+            yield f'<path data-detected="{int(detected)}"{inside} d="{marks}"/>'
+
+
+SHAPES: Final = (
+    "m-3 0a3 3 0 1 0 6 0a3 3 0 1 0-6 0z",  # circle
+    "m-2.7-2.7h5.4v5.4h-5.4z",  # square
+    "m0-3.8l3.8 3.8l-3.8 3.8l-3.8-3.8z",  # diamond
+    "m0-3.5l3.5 6h-7z",  # triangle
+    "m0 3.5l3.5-6h-7z",  # triangle on its tip
+    "m-3.4 0h6.8v1h-6.8z",  # dash
+    "m-.8-3.4h1.6v6.8h-1.6z",  # bar
+)
+
+
+def mark(number: int, x: float, y: float) -> str:
+    """Return the path of a series' mark at a place."""
+    return f"M{x:.1f} {y:.1f}{SHAPES[number % len(SHAPES)]}"
+
+
+def _draw_names(chart: Chart, sheet: Sheet, lines: Sequence[Line]) -> None:
+    """Write each line's name at its end."""
+    ends = [line.shares[np.isfinite(line.shares)] for line in lines]
+    wanted = [chart.y.at(float(end[-1])) if end.size else chart.y.start for end in ends]
+    for number, place in enumerate(apart(wanted, 1.25 * sheet.font)):
+        _draw_name(chart, sheet, number, lines[number], chart.x.stop + 12, place)
+
+
+def _draw_legend(chart: Chart, sheet: Sheet, lines: Sequence[Line]) -> None:
+    """Write the lines' names above the plot, two in a row."""
+    for number, line in enumerate(lines):
+        _draw_name(chart, sheet, number, line, 12 + (number % 2) * chart.width / 2, 44 + 18 * (number // 2))
+
+
+def _draw_name(chart: Chart, sheet: Sheet, number: int, line: Line, x: float, y: float) -> None:
+    chart.add(f'<path fill="{SERIES[number]}" stroke="{SERIES[number]}" d="{mark(number, x, y)}"/>')
+    chart.text(x + 8, y, sheet.name(line.name))
+
+
+def _draw_key(chart: Chart, sheet: Sheet) -> None:
+    """Explain band and dashes."""
+    x, y = (4, 14) if sheet.is_narrow else (chart.x.start, 12)
+    band = f'fill="{MUTED}" fill-opacity="0.3" d="M{x:.1f} {y - 5:.1f}h24v10h-24z"'
+    line = f'stroke="{MUTED}" stroke-width="1.8" d="M{x:.1f} {y:.1f}h24"'
+    chart.add(f"<path {band}/><path {line}/>")
+    words = "estimate, 95% interval"
+    chart.text(x + 30, y, words)
+    x += 48 + sheet.text_width(words)
+    chart.add(f'<path stroke="{MUTED}" stroke-width="1.4" stroke-dasharray="4 3" d="M{x:.1f} {y:.1f}h24"/>')
+    chart.add(f'<path fill="{PAPER}" stroke="{MUTED}" d="{mark(0, x + 12, y)}"/>')
+    chart.text(x + 30, y, "not detected")

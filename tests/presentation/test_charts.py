@@ -1,0 +1,250 @@
+"""Charts: what is drawn is what was counted, to half a pixel, on wide and on narrow pages and in files."""
+
+import json
+import re
+from html import unescape
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+
+from overstory.presentation.charts.bars import counts_over_time, sparkline
+from overstory.presentation.charts.intervals import differences, dots
+from overstory.presentation.charts.scale import Scale
+from overstory.presentation.charts.series import MOST_COLUMNS, Event, Line, over_time
+from overstory.presentation.charts.sheet import NARROW, WIDE
+from overstory.presentation.document import Figure
+from overstory.presentation.render_html import as_html
+from overstory.presentation.render_svg import DRAWING_POLICY, DRAWING_STYLE, as_svg
+from overstory.presentation.svg import COLOUR
+
+SVG = "{http://www.w3.org/2000/svg}"
+EVIL = '</metadata><script>alert(1)</script>" onload=x \u202e =cmd() "#0072b2"'
+COLUMNS = 104
+
+
+def lines(columns=COLUMNS, names=("dark", "light", "sepia", "solar", "rare")):
+    """Return five lines: two gaps, a lone column between gaps, a value that nobody has."""
+    random = np.random.default_rng(20261122)
+    made = []
+    for name, share in zip(names, (0.4, 0.25, 0.1, 0.03, 0.0), strict=True):
+        shares = share + random.normal(0, 0.01, columns)
+        shares[[3, 5, 6, 40 % columns]] = np.nan
+        made.append(Line(name, shares, shares - 0.0196, shares + 0.0196, np.nan_to_num(shares) > 0.03))
+    return made
+
+
+def labels(columns=COLUMNS):
+    return [f"2024-W{place:03d}" for place in range(columns)]
+
+
+def drawn(svg):
+    """Return the drawing, and its scales as it carries them."""
+    tree = ET.fromstring(svg)
+    return tree, *(Scale(*map(float, tree.get(f"data-{axis}").split())) for axis in ("x", "y"))
+
+
+def ends(path):
+    return [tuple(map(float, pair.split(","))) for pair in re.findall(r"-?[\d.]+,-?[\d.]+", path)]
+
+
+def half_pixel(scale):
+    return 0.5 * abs((scale.high - scale.low) / (scale.stop - scale.start))
+
+
+@pytest.mark.parametrize("columns", [COLUMNS, MOST_COLUMNS])
+@pytest.mark.parametrize("part", ["svg", "narrow"])
+def test_the_coordinates_of_lines_and_bands_are_the_numbers(part, columns):
+    given = lines(columns)
+    tree, x, y = drawn(getattr(over_time("p", "c", labels(columns), given), part))
+    groups = [group for group in tree.iter(f"{SVG}g") if group.get("data-series")]
+    assert len(groups) == len(given)
+    for group in groups:
+        line = given[int(group.get("data-series"))]
+        places = set()
+        for polyline in group.iter(f"{SVG}polyline"):
+            for across, up in ends(polyline.get("points")):
+                column = round(x.number(across))
+                assert abs(x.at(column) - across) <= 0.5
+                assert abs(y.number(up) - line.shares[column]) <= half_pixel(y)
+                places.add(column)
+        band_places = set()
+        for path in group.iter(f"{SVG}path"):
+            if "fill-opacity" in path.attrib:
+                around = ends(path.get("d"))
+                edges = [(line.high, around[: len(around) // 2]), (line.low, around[len(around) // 2 :])]
+                for column_ends, edge in edges:
+                    for across, up in edge:
+                        column = round(x.number(across))
+                        assert abs(y.number(up) - column_ends[column]) <= half_pixel(y)
+                        band_places.add(column)
+        joined = {place for place in np.flatnonzero(np.isfinite(line.shares)).tolist() if place != 4}
+        assert places == band_places == joined
+
+
+@pytest.mark.parametrize("part", ["svg", "narrow"])
+def test_what_is_below_zero_is_drawn_below_the_zero_line(part):
+    given = lines()
+    tree, x, _ = drawn(getattr(over_time("p", "c", labels(), given), part))
+    (zero,) = (float(path.get("data-zero")) for path in tree.iter(f"{SVG}path") if path.get("data-zero"))
+    (rare,) = (group for group in tree.iter(f"{SVG}g") if group.get("data-series") == "4")
+    points = [point for polyline in rare.iter(f"{SVG}polyline") for point in ends(polyline.get("points"))]
+    below = {round(x.number(across)) for across, up in points if up > zero + 0.1}
+    expected = {place for place in range(COLUMNS) if given[4].shares[place] < -0.001}
+    assert len(expected) > 30
+    assert expected <= below
+    assert not below & {place for place in range(COLUMNS) if given[4].shares[place] > 0}
+    bottom = max(float(up) for path in rare.iter(f"{SVG}path") for _, up in ends(path.get("d")))
+    assert bottom == pytest.approx(
+        drawn(getattr(over_time("p", "c", labels(), given), part))[2].at(np.nanmin(given[4].low)), abs=0.5
+    )
+
+
+def test_what_was_not_detected_is_dashed_and_hollow():
+    shares = np.full(8, 0.2)
+    detected = np.array([True] * 4 + [False] * 4)
+    picture = over_time("p", "c", labels(8), [Line("oak", shares, shares - 0.1, shares + 0.1, detected)])
+    tree, x, _ = drawn(picture.svg)
+    (group,) = (group for group in tree.iter(f"{SVG}g") if group.get("data-series"))
+    dashed = {"stroke-dasharray" in line.attrib: ends(line.get("points")) for line in group.iter(f"{SVG}polyline")}
+    assert [round(x.number(across)) for across, _ in dashed[False]] == [0, 1, 2, 3]
+    assert [round(x.number(across)) for across, _ in dashed[True]] == [3, 4, 5, 6, 7]
+    marks = {path.get("data-detected"): path for path in group.iter(f"{SVG}path") if path.get("data-detected")}
+    assert marks["0"].get("fill") not in (None, group.get("fill"))
+    assert marks["1"].get("fill") is None
+    assert [marks[key].get("d").count("M") for key in "10"] == [4, 4]
+
+
+@pytest.mark.parametrize("part", ["svg", "narrow"])
+def test_rows_of_intervals_and_of_differences_are_the_numbers(part):
+    shares = np.array([0.3, 0.05, -0.01, np.nan])
+    low, high, sure = shares - 0.03, shares + 0.04, np.array([True, True, False, False])
+    names = ["a", "b", "c", "d"]
+    pictures = [
+        dots("p", "c", names, shares=shares, low=low, high=high, detected=sure, tags=["", "new", "", ""]),
+        differences("q", "c", names, difference=shares, low=low, high=high, changed=sure),
+    ]
+    for picture in pictures:
+        tree, x, y = drawn(getattr(picture, part))
+        rows = [group for group in tree.iter(f"{SVG}g") if group.get("data-row")]
+        assert [int(row.get("data-row")) for row in rows] == [0, 1, 2]
+        for row, group in enumerate(rows):
+            bar, dot = group.findall(f"{SVG}path")
+            start, up, stop = map(float, re.fullmatch(r"M([\d.]+) ([\d.]+)H([\d.]+)", bar.get("d")).groups())
+            at = float(re.match(r"M([\d.]+)", dot.get("d"))[1])
+            assert [x.number(place) for place in (start, at, stop)] == pytest.approx(
+                [low[row], shares[row], high[row]], abs=half_pixel(x)
+            )
+            assert round(y.number(up)) == row
+            assert ("stroke-dasharray" in bar.attrib) == (not sure[row])
+        assert float(re.match(r"M([\d.]+)", rows[2].findall(f"{SVG}path")[1].get("d"))[1]) < x.at(0)
+    assert drawn(getattr(pictures[1], part))[1].low == -drawn(getattr(pictures[1], part))[1].high
+
+
+def test_bars_and_the_small_line_are_the_numbers():
+    counts = np.array([10.0, 0.0, 25.0])
+    tree, x, y = drawn(counts_over_time("p", "c", labels(3), counts).svg)
+    (bars,) = (path for path in tree.iter(f"{SVG}path") if path.get("data-bars"))
+    tops = re.findall(r"M([\d.]+) [\d.]+V([\d.]+)h([\d.]+)", bars.get("d"))
+    middles = [round(x.number(float(start) + float(width) / 2)) for start, _, width in tops]
+    assert middles == [0, 2]
+    assert [y.number(float(top)) for _, top, _ in tops] == pytest.approx([10, 25], abs=half_pixel(y))
+    tree, x, y = drawn(sparkline("s", "c", np.array([1.0, np.nan, 3.0, -2.0])).svg)
+    (path,) = tree.findall(f"{SVG}path")
+    assert path.get("d").count("M") == 2
+    assert [y.number(float(up)) for _, up in re.findall(r"([\d.]+) ([\d.]+)", path.get("d"))] == pytest.approx(
+        [1, 3, -2], abs=half_pixel(y)
+    )
+
+
+@pytest.mark.parametrize("columns", [0, 1, 2])
+def test_few_columns_are_a_picture_too(columns):
+    empty = [Line("oak", *(np.full(columns, share) for share in (0.1, 0.0, 0.2)), np.ones(columns, bool))]
+    tree, *_ = drawn(over_time("p", "c", labels(columns), empty, events=[Event(0, "first")]).svg)
+    assert sum(path.get("d").count("M") for path in tree.iter(f"{SVG}path") if path.get("data-detected")) == columns
+    drawn(counts_over_time("p", "c", labels(columns), np.ones(columns)).svg)
+    drawn(sparkline("p", "c", np.ones(columns)).svg)
+    nothing = np.zeros(0)
+    drawn(dots("p", "c", [], shares=nothing, low=nothing, high=nothing, detected=np.zeros(0, bool)).svg)
+
+
+def test_a_picture_carries_its_numbers_for_a_script():
+    given = lines()
+    picture = over_time("p", "c", labels(), given)
+    values = json.loads(ET.fromstring(picture.svg).find(f"{SVG}metadata").text)
+    assert values["labels"] == labels()
+    for line, read in zip(given, values["series"], strict=True):
+        assert read["name"] == line.name
+        assert [np.nan if share is None else share for share in read["share"]] == pytest.approx(
+            100 * line.shares, abs=0.005, nan_ok=True
+        )
+        assert [flag == "1" for flag in read["detected"]] == line.detected.tolist()
+    first, last = map(float, ET.fromstring(picture.svg).get("data-cursor").split()[1:])
+    _, x, _ = drawn(picture.svg)
+    assert (x.number(first), x.number(last)) == pytest.approx((0, COLUMNS - 1), abs=0.01)
+
+
+def test_events_are_lines_with_their_text():
+    events = [Event(10, "release 1"), Event(10.5, "release 2"), Event(60, "outage", "incident"), Event(61, EVIL)]
+    tree, x, _ = drawn(over_time("p", "c", labels(), lines(), events=events).svg)
+    titled = [path for path in tree.iter(f"{SVG}path") if path.find(f"{SVG}title") is not None]
+    assert [x.number(float(path.get("d")[1:].split()[0])) for path in titled] == pytest.approx(
+        [10, 10.5, 60, 61], abs=0.1
+    )
+    assert [path.find(f"{SVG}title").text for path in titled][:3] == [
+        "release: release 1",
+        "release: release 2",
+        "incident: outage",
+    ]
+    assert {"release 1", "release 2", "outage"} <= {text.text for text in tree.iter(f"{SVG}text")}
+    assert len({path.get("stroke-dasharray") for path in titled}) == 2
+
+
+def test_words_in_a_picture_are_text():
+    names = [EVIL, "light", "sepia", "solar", "rare"]
+    picture = over_time("p", EVIL, labels(), lines(names=names), events=[Event(3, EVIL)], xlabel=EVIL)
+    for svg in (picture.svg, picture.narrow, as_svg(picture)):
+        tree = ET.fromstring(svg)
+        assert {element.tag.removeprefix(SVG) for element in tree.iter()} <= {
+            "svg", "path", "g", "polyline", "text", "title", "desc", "metadata", "style",
+        }  # fmt: skip
+        assert not any(name.startswith("on") or name == "style" for element in tree.iter() for name in element.attrib)
+        assert "\u202e" not in unescape(svg)
+    html = as_html([Figure(picture)])
+    assert "<script" not in html
+    assert "style=" not in html
+    assert json.loads(ET.fromstring(picture.svg).find(f"{SVG}metadata").text)["series"][0]["name"].endswith('"#0072b2"')
+    assert "&quot;#0072b2&quot;" in html  # a colour in a text is a text
+
+
+def test_text_is_legible_at_390_pixels_and_on_a_page_of_56_rem():
+    assert NARROW.font * (390 - 2 * 20) / NARROW.width >= 11
+    assert WIDE.font * (50 * 16 - 2 * 20) / WIDE.width >= 11
+    picture = over_time("p", "c", labels(), lines())
+    for sheet, svg in ((WIDE, picture.svg), (NARROW, picture.narrow)):
+        tree = ET.fromstring(svg)
+        assert tree.get("viewBox").split()[2] == str(sheet.width)
+        assert {float(text.get("font-size")) for text in tree.iter(f"{SVG}text")} == {sheet.font}
+    html = as_html([Figure(picture)])
+    assert html.count('class="on-wide"') == html.count('class="on-narrow"') == 1
+
+
+def test_a_file_has_light_colours_of_its_own_and_the_dark_ones_in_its_style():
+    picture = over_time("p", "The caption", labels(), lines())
+    tree = ET.fromstring(as_svg(picture))
+    assert tree.find(f"{SVG}title").text == "The caption"
+    assert tree.find(f"{SVG}desc").text.startswith("5 line(s) over 104 column(s), 2024-W000 to 2024-W103. dark, ")
+    assert tree.find(f"{SVG}style").text == DRAWING_STYLE
+    assert "sha256-" in DRAWING_POLICY
+    assert "unsafe" not in DRAWING_POLICY
+    used = {value for element in tree.iter() for key, value in element.attrib.items() if key in {"fill", "stroke"}}
+    assert all(f'fill="{colour}"' in DRAWING_STYLE for colour in used - {"none"})
+    assert "var(" not in as_svg(picture)
+    assert not COLOUR.search(as_html([Figure(picture)]).replace("&quot;", ""))
+
+
+def test_the_size_of_five_series_stays_small():
+    assert len(as_html([Figure(over_time("p", "c", labels(), lines()))])) < 100_000
+    assert len(as_html([Figure(over_time("p", "c", labels(MOST_COLUMNS), lines(MOST_COLUMNS)))])) < 250_000
+    with pytest.raises(ValueError, match="401 columns of 5 lines: at most 400 and 7"):
+        over_time("p", "c", labels(401), lines(401))
