@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache, partial
 from statistics import NormalDist
 
 from overstory.analysis.variance import frequency_variance
@@ -162,12 +163,14 @@ def learning_limit(mechanism: BitMechanism, num_reports: float, num_candidates: 
 
 def detectable_frequency(mechanism: BitMechanism, num_reports: float, num_candidates: int, quantile: float) -> float:
     """Return the smallest share whose expected count reaches `quantile` standard errors; above 1 when none does."""
+    error = _error_below(mechanism, num_reports, num_candidates)
+    return root(lambda frequency: frequency - quantile * error(frequency) / num_reports)
 
-    def excess(frequency: float) -> float:
-        fitted = fitted_candidates(mechanism, num_candidates, min(1.0, frequency))
-        return frequency - quantile * count_error(mechanism, num_reports, 0.0, fitted) / num_reports
 
-    return root(excess)
+def _error_below(mechanism: Mechanism, num_reports: float, num_candidates: int) -> Callable[[float], float]:
+    """Return the error of a string nobody has by the frequency below which none is looked for, computed once a F."""
+    error = cache(partial(count_error, mechanism, num_reports, 0.0))
+    return lambda frequency: error(fitted_candidates(mechanism, num_candidates, min(1.0, frequency)))
 
 
 def rare_error(mechanism: BitMechanism, num_reports: float, num_candidates: int, alpha: float) -> float:
@@ -178,13 +181,12 @@ def rare_error(mechanism: BitMechanism, num_reports: float, num_candidates: int,
 
 def detectable_frequency_fdr(mechanism: BitMechanism, num_reports: float, num_candidates: int, alpha: float) -> float:
     """Return the smallest share that a false discovery rate of alpha would let pass; see `critical_value_fdr`."""
-
-    def excess(frequency: float) -> float:
-        fitted = fitted_candidates(mechanism, num_candidates, min(1.0, frequency))
-        error = count_error(mechanism, num_reports, 0.0, fitted) / num_reports
-        return frequency - critical_value_fdr(alpha, num_candidates, frequency) * error
-
-    return root(excess)
+    error = _error_below(mechanism, num_reports, num_candidates)
+    return root(
+        lambda frequency: (
+            frequency - critical_value_fdr(alpha, num_candidates, frequency) * (error(frequency) / num_reports)
+        )
+    )
 
 
 def reports_needed(mechanism: BitMechanism, num_candidates: int, frequency: float, quantile: float) -> int:

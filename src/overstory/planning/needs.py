@@ -23,11 +23,12 @@ from overstory.planning.detection import (
     learning_limit,
     rare_error,
     reports_needed,
+    root,
 )
 from overstory.planning.plan import AtShare, Comparison, Plan, letters
 from overstory.privacy import statement
 from overstory.protocol.encodings.base import check_count, whole_number
-from overstory.protocol.encodings.bits import OneHot
+from overstory.protocol.encodings.bits import Bloom, OneHot
 from overstory.protocol.encodings.hashing import GoogleRapporPython
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.payloads import BitMechanism
@@ -227,7 +228,11 @@ def _allowed(num_hashes: int | Sequence[int] | None, num_bits: int | None) -> Se
 
 def resized(mechanism: BitMechanism, num_bits: int, num_cohorts: int) -> BitMechanism:
     """Return the same channels over a filter of another size: privacy does not depend on it."""
-    return rappor(**{**mechanism.parameters, "num_bits": num_bits, "num_cohorts": num_cohorts})
+    parameters = {**mechanism.parameters, "num_bits": num_bits, "num_cohorts": num_cohorts}
+    filters = Bloom(
+        *(parameters[name] for name in ("num_bits", "num_hashes", "num_cohorts", "hash_family", "hash_key"))
+    )
+    return replace(mechanism, parameters=parameters, encoding=filters)
 
 
 def _sized(
@@ -272,13 +277,31 @@ def paper_design(epsilon_report: float, epsilon_permanent: float, like: BitMecha
     def build(f: int) -> BitMechanism:
         return rappor(**{**like.parameters, **PAPER, "f": f / GRID})
 
-    low, high = 0, GRID - 1
+    def fits(f: int) -> bool:
+        tried = build(f)
+        return tried.epsilon_report <= epsilon_report and tried.epsilon_permanent <= epsilon_permanent
+
+    near = _paper_share(epsilon_report, epsilon_permanent)
+    low, high = max(0, near - 4), min(GRID - 1, near + 4)
+    if fits(low) or not fits(high):
+        low, high = 0, GRID - 1
     while high - low > 1:
         middle = (low + high) // 2
-        tried = build(middle)
-        fits = tried.epsilon_report <= epsilon_report and tried.epsilon_permanent <= epsilon_permanent
-        low, high = (low, middle) if fits else (middle, high)
+        low, high = (low, middle) if fits(middle) else (middle, high)
     return build(high)
+
+
+def _paper_share(epsilon_report: float, epsilon_permanent: float) -> int:
+    """Return about the least f, times `GRID`, that keeps both budgets: in floats, where the search begins."""
+    hashes, p, q = PAPER["num_hashes"], PAPER["p"], PAPER["q"]
+
+    def spare(f: float) -> float:
+        to_one, to_zero = q - (q - p) * f / 2, p + (q - p) * f / 2
+        odds = to_one * (1 - to_zero) / (to_zero * (1 - to_one))
+        return epsilon_report - hashes * math.log(odds)
+
+    kept = 2 / (1 + math.exp(epsilon_permanent / (2 * hashes)))
+    return round(GRID * max(kept, min(1.0, root(spare))))
 
 
 def _compare(plan: Plan, epsilon_report: float, epsilon_permanent: float) -> Comparison | None:

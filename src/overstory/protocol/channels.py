@@ -117,6 +117,13 @@ class Rounds:
         """Worst log ratio of `reports` reports of one bit: (was 1 against was 0, was 0 against was 1)."""
         if not isinstance(reports, int) or isinstance(reports, bool) or reports < 1:
             raise ParameterError(f"reports = {reports!r}: give a whole number, at least 1")
+        return self._losses_of_one if reports == 1 else self._losses(reports)
+
+    @cached_property
+    def _losses_of_one(self) -> tuple[Decimal, Decimal]:
+        return self._losses(1)
+
+    def _losses(self, reports: int) -> tuple[Decimal, Decimal]:
         later = self.instantaneous
         ones = power(later.keep_one, reports), power(later.raise_zero, reports)
         zeros = power(1 - later.keep_one, reports), power(1 - later.raise_zero, reports)
