@@ -29,7 +29,7 @@ from overstory.experiments.smart_homes.distances import (
     wasserstein,
 )
 from overstory.protocol.domains import Bins
-from overstory.protocol.mechanisms.unary import oue
+from overstory.protocol.mechanisms.bits import oue
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, RangeRandomizer, SquareWave
 
 EPSILON, BINS, LEAVES = 1.0, 100, 1024

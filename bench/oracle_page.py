@@ -18,7 +18,7 @@ from typing import Any
 import overstory
 from overstory.analysis.comparison import report_bits
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.privacy.attacks.linkability import linkability
+from overstory.privacy.attacks import linkability
 from overstory.protocol.channels import BinaryChannel, SymbolChannel
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism

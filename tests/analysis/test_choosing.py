@@ -19,7 +19,7 @@ from overstory.analysis.comparison import (
     zipf,
 )
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.privacy.attacks.linkability import linkability
+from overstory.privacy.attacks import linkability
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import REGISTRY
 

@@ -24,7 +24,7 @@ from overstory.client.state.state import State
 from overstory.client.upload.http import Response
 from overstory.presentation.document import Heading, KeyValues, Paragraph, Table
 from overstory.presentation.render_text import Layout, as_text
-from overstory.privacy.attacks.posterior import posterior
+from overstory.privacy.attacks import posterior
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.mechanisms.base import Report

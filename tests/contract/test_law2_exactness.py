@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from overstory.protocol import permanent_response, sampling
 from overstory.protocol import sampling as entropy
 from overstory.protocol import sampling as symbol_rounds
-from overstory.protocol.channels import BinaryChannel, SymbolChannel
+from overstory.protocol.channels import ONE, BinaryChannel, SymbolChannel
 from overstory.protocol.encodings import sets
-from overstory.protocol.probability import ONE
 from overstory.protocol.sampling import ChannelSampler, bit_sampler, symbol_sampler, uniform_below
 from support.contract_cases import SMALL_CASES, TYPICAL_CASES
 

@@ -15,7 +15,7 @@ from overstory.discovery.simulation import respond, support_counts
 from overstory.kernels.symbols.linear_hash import encode_linear, masks_of
 from overstory.protocol.encodings.symbols import LinearHash, matrix_rows
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.hash_sizes import best_hash_bits
+from overstory.protocol.mechanisms.calibration import best_hash_bits
 from overstory.protocol.mechanisms.symbols import linear_hash
 from overstory.protocol.sampling import SeededEntropy
 

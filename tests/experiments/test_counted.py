@@ -7,7 +7,7 @@ import pytest
 
 from overstory.experiments.rappor import collections
 from overstory.experiments.rappor.collections import collect_counts, collect_reports
-from overstory.protocol.mechanisms.rappor import rappor, rappor_one_time
+from overstory.protocol.mechanisms.bits import rappor, rappor_one_time
 
 NAMES = ["ash", "elm", "oak", "nobody's"]
 SHARES = np.array([0.6, 0.3, 0.1, 0.0])

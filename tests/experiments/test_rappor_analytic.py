@@ -12,7 +12,7 @@ from overstory.experiments.registry import EXPERIMENTS
 from overstory.experiments.study import Context
 from overstory.files.rappor import RapporParameters, write_params
 from overstory.protocol.channels import BinaryChannel, Rounds
-from overstory.protocol.mechanisms.rappor import rappor
+from overstory.protocol.mechanisms.bits import rappor
 
 
 def run(name, **options):
@@ -96,7 +96,7 @@ def test_the_coins_posterior_is_the_ratio_of_their_likelihoods():
 
 def test_figure_7_says_what_selecting_simulated_reports_gives():
     from overstory.analysis.oracle import FrequencyOracle
-    from overstory.privacy.attacks.posterior import false_discovery_rate
+    from overstory.privacy.attacks import false_discovery_rate
 
     mechanism = rappor(num_bits=128, num_hashes=2, num_cohorts=1, f=0.25)
     values, number = ["v", "w"], 200_000

@@ -12,7 +12,7 @@ from overstory.planning.design import best_channel, design, sufficient_permanent
 from overstory.planning.needs import paper_design
 from overstory.privacy import statement
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.rappor import rappor
+from overstory.protocol.mechanisms.bits import rappor
 
 PAPER_BUDGETS = (1.0742858641667283, 4.394449154672439)
 BUDGETS = st.tuples(st.floats(0.01, 6), st.floats(1, 8)).map(lambda pair: (pair[0], pair[0] * pair[1]))

@@ -11,8 +11,8 @@ from test_any_histories import ALL, NOTHING, strings, tables
 from test_epsilons_of_tables import made
 
 from overstory.privacy import attack, statement
-from overstory.privacy.attacks.posterior import posterior
-from overstory.privacy.payloads.success import CANDIDATES, percent
+from overstory.privacy.attacks import posterior
+from overstory.privacy.payloads.base import CANDIDATES, percent
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.privacy.attacks.posterior import (
+from overstory.privacy.attacks import (
     evidence_of,
     false_discovery_rate,
     missed_share,

@@ -8,7 +8,7 @@ from test_epsilons import CASES as BLOOM_CASES
 
 from overstory.privacy import change_leak, epsilon_between, statement, terms_of
 from overstory.protocol.channels import SymbolChannel
-from overstory.protocol.mechanisms import sets, symbols, unary
+from overstory.protocol.mechanisms import bits, sets, symbols
 from overstory.protocol.mechanisms.payloads import BitMechanism, SymbolMechanism
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 from overstory.protocol.mechanisms.sets import SetMechanism
@@ -58,7 +58,7 @@ CASES = [case for case in CASES if case[0] != "dbitflip" or "dbitflip" in REGIST
 
 def made(name, **parameters):
     """Build a mechanism by its function, whether or not it is registered."""
-    found = (getattr(module, name.replace("-", "_"), None) for module in (symbols, sets, unary))
+    found = (getattr(module, name.replace("-", "_"), None) for module in (symbols, sets, bits))
     build = next((function for function in found if function), None)
     return build(**parameters) if build else mechanism(name, **parameters)
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from overstory.privacy import Event, Ledger, OverspentError, Spend, across_devices, across_people, statement, terms_of
 from overstory.privacy.accounts import Account
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.mechanisms import rappor, sets, symbols, unary
+from overstory.protocol.mechanisms import bits, sets, symbols
+from overstory.protocol.mechanisms import bits as unary
 from overstory.protocol.sampling import symbol_sampler
 from support.enumerated_tables import TableDevice, log_worst, symbol_table, worst_of_pattern
 
@@ -25,7 +26,7 @@ MECHANISMS = {
     "symbols": CHAIN,
     "sets": sets.subset(domain_size=5, epsilon=1.0),
     "fresh": unary.opt_wb(domain_size=5, epsilon=1.0, window=3),
-    "strings": rappor.rappor(),
+    "strings": bits.rappor(),
 }
 spends = st.builds(
     lambda kind, event, reports, number: Spend.of(

@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from overstory.privacy.attacks.linkability import linkability
+from overstory.privacy.attacks import linkability
 from overstory.privacy.payloads.shared import Likeness
 from overstory.protocol.encodings.base import encode
 from overstory.protocol.errors import ParameterError

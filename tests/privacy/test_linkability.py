@@ -9,14 +9,15 @@ from fractions import Fraction
 import pytest
 
 from overstory.client.randomizer import Randomizer
-from overstory.privacy.attacks.linkability import Constant, linkability
+from overstory.privacy.attacks import linkability
+from overstory.privacy.payloads.shared import Constant
+from overstory.protocol.channels import ONE
 from overstory.protocol.encodings.base import encode
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.payloads import SymbolMechanism
 from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
 from overstory.protocol.mechanisms.sets import SetMechanism
 from overstory.protocol.numeric.registry import numeric
-from overstory.protocol.probability import ONE
 from support.privacy_cases import some_mechanism
 
 OLD = {"num_seeds": 1 << 31}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from overstory.privacy.attacks.linkability import linkability
+from overstory.privacy.attacks import linkability
 from overstory.privacy.claims import claims_blocks, notes_of
 from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.cost import metric_cost

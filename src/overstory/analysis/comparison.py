@@ -22,8 +22,9 @@ from overstory.analysis.oracle import FrequencyOracle, frequency_oracle
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.support.registry import support_of
 from overstory.analysis.variance import frequency_variance
-from overstory.privacy.attacks.linkability import MILLION, Linkability, bits_text, linkability
+from overstory.privacy.attacks import Linkability, linkability
 from overstory.privacy.payloads.registry import change_leak
+from overstory.privacy.payloads.shared import MILLION, bits_text
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.encodings.base import check_count, whole_number
 from overstory.protocol.errors import ParameterError

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from overstory.discovery.domains import Domain
+from overstory.protocol.channels import ONE
 from overstory.protocol.encodings.base import SEEDS
 from overstory.protocol.encodings.hashing import OverstoryV1
 from overstory.protocol.encodings.symbols import LinearHash
@@ -21,7 +22,6 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism as build_mechanism
 from overstory.protocol.permanent_response import check_secret, context, digest
-from overstory.protocol.probability import ONE
 from overstory.protocol.sampling import KeyedEntropy
 
 BUCKETS: Final = 1 << 20

@@ -63,7 +63,7 @@ class RapporParameters:
 
     def mechanism(self, hash_family: str = "overstory-v1", hash_key: str = "") -> BitMechanism:
         """Return the mechanism: the parameters with a hash family."""
-        from overstory.protocol.mechanisms.rappor import rappor
+        from overstory.protocol.mechanisms.bits import rappor
 
         return rappor(
             num_bits=self.k,

@@ -13,8 +13,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from overstory.protocol.mechanisms.bits import rappor
 from overstory.protocol.mechanisms.payloads import BitMechanism
-from overstory.protocol.mechanisms.rappor import rappor
 
 GRID: Final = 10**9  # parameters are written with nine decimals
 

@@ -31,8 +31,8 @@ from overstory.protocol.encodings.base import check_count, whole_number
 from overstory.protocol.encodings.bits import Bloom, OneHot
 from overstory.protocol.encodings.hashing import GoogleRapporPython
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.bits import rappor
 from overstory.protocol.mechanisms.payloads import BitMechanism
-from overstory.protocol.mechanisms.rappor import rappor
 
 EPSILON_REPORTS: Final = (1, 2, 3, 5, 10, 20, 100)
 MOST: Final = 1 << 62

@@ -11,7 +11,7 @@ from overstory.analysis.variance import frequency_variance
 from overstory.planning.detection import critical_value
 from overstory.planning.needs import plan_from_needs
 from overstory.planning.sample_size import smallest_share
-from overstory.privacy.attacks.linkability import Linkability, linkability
+from overstory.privacy.attacks import Linkability, linkability
 from overstory.protocol.domains import AnyDomain
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from overstory.privacy.caveats import map_differences
     from overstory.privacy.claims import Claim
     from overstory.privacy.ledger import Ledger, OverspentError, Quote, across_devices, across_people
+    from overstory.privacy.payloads.base import Attack
     from overstory.privacy.payloads.registry import attack, change_leak, epsilon_between, terms_of
-    from overstory.privacy.payloads.success import Attack
     from overstory.privacy.statements import PrivacyStatement, statement
 
 __all__ = [
@@ -44,7 +44,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "Attack": "privacy.payloads.success",
+        "Attack": "privacy.payloads.base",
         "Claim": "privacy.claims",
         "Event": "privacy.accounts",
         "Ledger": "privacy.ledger",

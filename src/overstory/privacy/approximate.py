@@ -28,8 +28,8 @@ from typing import Final, NamedTuple
 
 from overstory.privacy.histories.pairs import SLACK
 from overstory.privacy.terms import Terms
+from overstory.protocol.channels import ONE
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.probability import ONE
 
 DELTA: Final = 1e-6
 """The chance that statements name unless asked for another."""

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from overstory.privacy.approximate import DELTA, epsilon_at
-from overstory.privacy.attacks.linkability import Linkability, linkability
+from overstory.privacy.attacks import Linkability, linkability
 from overstory.privacy.caveats import Positions, cautions
 from overstory.privacy.claims import (
     ANY_BOUND,
@@ -28,8 +28,8 @@ from overstory.privacy.claims import (
     by_number,
     finite,
 )
+from overstory.privacy.payloads.base import Attack
 from overstory.privacy.payloads.registry import attack, disclosure_of, terms_of
-from overstory.privacy.payloads.success import Attack
 from overstory.privacy.terms import Terms
 from overstory.privacy.text import epsilon_text, sentences
 from overstory.protocol.mechanisms.base import LocalRandomizer

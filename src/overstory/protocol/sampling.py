@@ -18,9 +18,17 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Protocol
 
-from overstory.protocol.channels import BinaryChannel, SymbolChannel
+from overstory.protocol.channels import (
+    ONE,
+    THRESHOLD_BITS,
+    BinaryChannel,
+    SymbolChannel,
+    log_ratio,
+    mix,
+    power,
+    round_up,
+)
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.probability import ONE, THRESHOLD_BITS, log_ratio, mix, power, round_up
 
 _from_system = os.urandom
 _as_integer = int.from_bytes

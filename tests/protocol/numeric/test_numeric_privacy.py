@@ -7,8 +7,7 @@ import pytest
 
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, RangeRandomizer, SquareWave, means, windows
-from overstory.protocol.numeric.square_wave import half_width
-from overstory.protocol.numeric.windows import WindowChannel
+from overstory.protocol.numeric.windows import WindowChannel, half_width
 from overstory.protocol.sampling import uniform_below
 from support.exact_draws import exact_distribution, worst_ratio
 

@@ -15,7 +15,7 @@ from overstory.privacy.payloads.registry import terms_from_json, terms_of
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.errors import FormatError, ParameterError, WireError
 from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.mechanisms.unary import l_osue
+from overstory.protocol.mechanisms.bits import l_osue
 from overstory.protocol.numeric import RangeRandomizer, SquareWave, means, randomizer, windows
 from overstory.protocol.numeric.registry import NUMERIC, numeric
 from overstory.protocol.sampling import SeededEntropy, symbol_sampler

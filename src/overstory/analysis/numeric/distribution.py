@@ -25,8 +25,7 @@ from overstory.analysis.reports import SupportCounts
 from overstory.analysis.support.simulation import Rng
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
-from overstory.protocol.numeric.square_wave import SquareWave
-from overstory.protocol.numeric.windows import WindowChannel
+from overstory.protocol.numeric.windows import SquareWave, WindowChannel
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

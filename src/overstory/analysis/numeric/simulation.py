@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from overstory.analysis.support.simulation import Rng, generator
+from overstory.protocol.channels import ONE
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric.means import Duchi, Hybrid, Piecewise
 from overstory.protocol.numeric.randomizer import NumericRandomizer
-from overstory.protocol.numeric.square_wave import SquareWave
-from overstory.protocol.numeric.windows import WindowChannel
-from overstory.protocol.probability import ONE
+from overstory.protocol.numeric.windows import SquareWave, WindowChannel
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

@@ -18,11 +18,11 @@ from overstory.analysis.support.positions import symbols_of
 from overstory.kernels.columns import are_few
 from overstory.kernels.few import below
 from overstory.kernels.random.chacha import blocks, key_words
+from overstory.protocol.channels import ONE
 from overstory.protocol.encodings.finite_fields import Field, is_prime
 from overstory.protocol.encodings.sets import Projective, Subsets
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.sets import SetMechanism
-from overstory.protocol.probability import ONE
 
 
 class SetSupport(Support[SetMechanism]):

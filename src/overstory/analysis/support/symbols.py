@@ -14,12 +14,12 @@ from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.support.base import Cohorts, StreamKey, Support, Words, chosen, pooled
 from overstory.analysis.support.positions import symbols_of, words_of
 from overstory.analysis.variance import error_bound
+from overstory.protocol.channels import ONE
 from overstory.protocol.encodings.base import MAX_SYMBOLS, SEEDS, check_symbol
 from overstory.protocol.encodings.seeds import SeededHash
 from overstory.protocol.encodings.symbols import LinearHash, LocalHash, SignMatrix
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.payloads import SymbolMechanism
-from overstory.protocol.probability import ONE
 
 
 class SymbolSupport(Support[SymbolMechanism]):

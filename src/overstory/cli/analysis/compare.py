@@ -239,7 +239,7 @@ def _columns(*, is_measured: bool) -> tuple[Column, ...]:
 
 
 def _row(choice: Choice, first: Choice, measured: Measured | None) -> dict[str, Any]:
-    from overstory.privacy.attacks.linkability import bits_text
+    from overstory.privacy.payloads.shared import bits_text
 
     error = "" if measured is None else f"{measured.error:.3e}"
     spread = "" if measured is None or measured.standard_error is None else f" +/- {measured.standard_error:.1e}"

@@ -12,7 +12,7 @@ from overstory.client.person.explanation import Explanation, Inference
 from overstory.client.person.status import Status
 from overstory.client.person.view import MetricView, ReportView
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph, Table
-from overstory.privacy.attacks.linkability import linkability
+from overstory.privacy.attacks import linkability
 from overstory.privacy.registry.page import how_many_values, how_often
 from overstory.privacy.registry.totals import TotalCost
 from overstory.privacy.text import plural, share

@@ -15,7 +15,7 @@ from overstory.client.randomizer import Randomizer, new_secret
 from overstory.client.recorder import Tagger
 from overstory.client.state.secret_file import MetricKey, metric_key, read_secret
 from overstory.client.state.state import State
-from overstory.privacy.attacks.posterior import posterior
+from overstory.privacy.attacks import posterior
 from overstory.privacy.payloads.registry import disclosure_of
 from overstory.privacy.registry.cost import unchanged_cost
 from overstory.privacy.text import plural

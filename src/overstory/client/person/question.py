@@ -13,7 +13,7 @@ from overstory.client.consent.consent import Choice, Consent, origin, pinned, re
 from overstory.client.errors import ConsentError, StateError
 from overstory.client.state.state import State
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
-from overstory.privacy.attacks.linkability import linkability
+from overstory.privacy.attacks import linkability
 from overstory.privacy.registry.cost import CostLine, MetricCost, metric_cost
 from overstory.privacy.registry.page import how_many_values, how_often
 from overstory.privacy.registry.totals import TotalCost, budget_words, total_costs

@@ -22,7 +22,7 @@ from overstory.planning.design import design
 from overstory.planning.sample_size import variance_per_person
 from overstory.presentation import figures
 from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.rappor import rappor
+from overstory.protocol.mechanisms.bits import rappor
 from overstory.protocol.mechanisms.registry import mechanism
 
 F64 = NDArray[np.float64]

@@ -32,10 +32,10 @@ from overstory.experiments.rappor.collections import rates
 from overstory.experiments.study import Context, Study, Table, mean
 from overstory.files.candidates import hash_candidates
 from overstory.presentation import figures
-from overstory.privacy.attacks.posterior import posterior
+from overstory.privacy.attacks import posterior
 from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.mechanisms.bits import rappor_one_time
 from overstory.protocol.mechanisms.payloads import BitMechanism
-from overstory.protocol.mechanisms.rappor import rappor_one_time
 
 F64 = NDArray[np.float64]
 SAMPLE: Final = 1_000_000

@@ -11,7 +11,7 @@ from overstory.experiments.comparison import Comparison, Published, at_least, at
 from overstory.experiments.rappor.collections import collected
 from overstory.experiments.study import Context, Study, Table
 from overstory.presentation import figures
-from overstory.privacy.attacks.posterior import false_discovery_rate, missed_share, nothing_to_learn, posterior_of_bits
+from overstory.privacy.attacks import false_discovery_rate, missed_share, nothing_to_learn, posterior_of_bits
 
 SHARES_OF_NOISE = (0.0, 0.25, 0.5, 0.75, 0.9)
 USUAL = 0.5

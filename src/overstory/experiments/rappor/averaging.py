@@ -18,7 +18,7 @@ from overstory.experiments.comparison import Comparison, Published, at_most, exa
 from overstory.experiments.rappor.collections import collected
 from overstory.experiments.study import Context, Study, Table, letters
 from overstory.presentation import figures
-from overstory.privacy.attacks.posterior import evidence_of, posterior
+from overstory.privacy.attacks import evidence_of, posterior
 from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.sampling import SeededEntropy

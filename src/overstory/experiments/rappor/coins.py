@@ -14,7 +14,7 @@ from overstory.experiments import drawing
 from overstory.experiments.comparison import Published, exact, printed
 from overstory.experiments.study import Context, Study, Table
 from overstory.presentation import figures
-from overstory.privacy.attacks.posterior import posterior
+from overstory.privacy.attacks import posterior
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.payloads import SymbolMechanism

@@ -27,8 +27,8 @@ from overstory.analysis.support.simulation import SimulatedDevices
 from overstory.analysis.variance import reports_per_device
 from overstory.experiments.study import accumulate
 from overstory.files.candidates import hash_candidates
+from overstory.protocol.mechanisms.bits import rappor
 from overstory.protocol.mechanisms.payloads import BitMechanism
-from overstory.protocol.mechanisms.rappor import rappor
 
 F64 = NDArray[np.float64]
 

@@ -10,8 +10,8 @@ from overstory.experiments.rappor.collections import collected
 from overstory.experiments.study import Context, Study, Table
 from overstory.presentation import figures
 from overstory.privacy.statements import statement
+from overstory.protocol.mechanisms.bits import basic_rappor_one_time
 from overstory.protocol.mechanisms.payloads import BitMechanism
-from overstory.protocol.mechanisms.rappor import basic_rappor_one_time
 
 NOISE = (0.25, 0.5, 0.75)
 REPORTS = (1, 2, 3, 5, 10, 30, 100)

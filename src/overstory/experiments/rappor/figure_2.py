@@ -23,8 +23,8 @@ from overstory.experiments.rappor.figure_5 import NAMES, REPORTS
 from overstory.experiments.study import Context, Study, Table
 from overstory.files.candidates import hash_candidates
 from overstory.presentation import figures
+from overstory.protocol.mechanisms.bits import rappor_one_time
 from overstory.protocol.mechanisms.payloads import BitMechanism
-from overstory.protocol.mechanisms.rappor import rappor_one_time
 
 LETTERS: Final = {"k": "bits k", "h": "hashes h", "m": "cohorts m"}
 SIZES, HASHES, COHORTS = (128, 256, 512, 1024), (1, 2, 4, 8, 16), (8, 16, 32, 64)

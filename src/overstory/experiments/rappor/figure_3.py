@@ -14,8 +14,8 @@ from overstory.experiments.comparison import Comparison, Published, about, exact
 from overstory.experiments.study import Context, Study, Table
 from overstory.planning.detection import critical_value, learning_limit, reports_needed
 from overstory.presentation import figures
+from overstory.protocol.mechanisms.bits import basic_rappor_one_time
 from overstory.protocol.mechanisms.payloads import BitMechanism
-from overstory.protocol.mechanisms.rappor import basic_rappor_one_time
 
 ALPHA = 0.05
 Q, P = 0.75, 0.5

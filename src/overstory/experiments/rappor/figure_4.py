@@ -17,7 +17,7 @@ from overstory.experiments.comparison import Comparison, Published, exact, print
 from overstory.experiments.rappor.collections import F64
 from overstory.experiments.study import Context, Study, Table, each, mean
 from overstory.presentation import figures
-from overstory.protocol.mechanisms.rappor import basic_rappor_one_time
+from overstory.protocol.mechanisms.bits import basic_rappor_one_time
 
 MEAN, DEVIATION = 50, 10
 VALUES: Final = 101

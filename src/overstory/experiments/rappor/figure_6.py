@@ -36,8 +36,8 @@ from overstory.planning.detection import (
     reports_needed,
 )
 from overstory.presentation import figures
+from overstory.protocol.mechanisms.bits import basic_rappor_one_time
 from overstory.protocol.mechanisms.payloads import BitMechanism
-from overstory.protocol.mechanisms.rappor import basic_rappor_one_time
 
 REPORTS: Final = 14_000_000
 CLAIMED: Final = 0.001

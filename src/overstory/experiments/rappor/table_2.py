@@ -37,8 +37,8 @@ from overstory.experiments.rappor.collections import (
 from overstory.experiments.study import Context, Study, Table, each, letters, mean
 from overstory.planning.detection import count_error, critical_value, detectable_frequency, detectable_frequency_fdr
 from overstory.presentation import figures
+from overstory.protocol.mechanisms.bits import basic_rappor_one_time
 from overstory.protocol.mechanisms.payloads import BitMechanism
-from overstory.protocol.mechanisms.rappor import basic_rappor_one_time
 
 TOLD: Final = f"{DEFAULT}, told what is shared"
 TOLD_MOST: Final = f"{DEFAULT}, told 18.4 per machine"

@@ -25,9 +25,8 @@ from typing import Final, NamedTuple
 
 from overstory.privacy.histories.pairs import PRECISE, SLACK, Worst, crowded
 from overstory.privacy.histories.positions import Position
-from overstory.protocol.channels import Rounds
+from overstory.protocol.channels import Rounds, log_ratio, mix, power, round_up
 from overstory.protocol.encodings.base import Shape
-from overstory.protocol.probability import log_ratio, mix, power, round_up
 
 MOST_DISJOINT: Final = 4
 """Up to as many reports of one-hot values the worst pair of histories is searched."""

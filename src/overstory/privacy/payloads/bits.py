@@ -15,17 +15,34 @@ from typing import Any, ClassVar
 from overstory.privacy.caveats import Positions, map_differences
 from overstory.privacy.histories.bits import worst_of_bits
 from overstory.privacy.histories.pairs import PRECISE, Worst, bit_losses, bits_change
-from overstory.privacy.payloads.base import Disclosure, Evidence
+from overstory.privacy.payloads.base import (
+    Atom,
+    Attack,
+    Disclosure,
+    Evidence,
+    Success,
+    most_guess,
+    share,
+    true_positives,
+)
 from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, unary
-from overstory.privacy.payloads.success import Atom, Attack, Success, most_guess, share, true_positives
 from overstory.privacy.terms import Terms
 from overstory.privacy.text import plural
-from overstory.protocol.channels import BinaryChannel, Rounds
+from overstory.protocol.channels import (
+    ONE,
+    BinaryChannel,
+    Rounds,
+    as_decimal,
+    log_ratio,
+    mix,
+    power,
+    round_up,
+    weighted_sum,
+)
 from overstory.protocol.encodings.base import Shape
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.payloads import BitMechanism
-from overstory.protocol.probability import ONE, as_decimal, log_ratio, mix, power, round_up, weighted_sum
 
 Pair = tuple[int, int]
 

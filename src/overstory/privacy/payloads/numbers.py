@@ -7,13 +7,12 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from overstory.privacy.histories.pairs import check_reports
-from overstory.privacy.payloads.base import Disclosure
+from overstory.privacy.payloads.base import Attack, Disclosure, bounded
 from overstory.privacy.payloads.shared import Constant, weighted
-from overstory.privacy.payloads.success import Attack, bounded
 from overstory.privacy.terms import Terms
+from overstory.protocol.channels import log_ratio, round_up
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric.randomizer import NumericRandomizer
-from overstory.protocol.probability import log_ratio, round_up
 
 Pair = tuple[int, int]
 

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from overstory.privacy.payloads.base import Disclosure
+from overstory.privacy.payloads.base import CANDIDATES, Attack, Disclosure, bounded
 from overstory.privacy.payloads.bits import BitDisclosure
 from overstory.privacy.payloads.numbers import NumberDisclosure, NumberTerms
 from overstory.privacy.payloads.sets import SetDisclosure
 from overstory.privacy.payloads.shared import Constant, Likeness, mixed
-from overstory.privacy.payloads.success import CANDIDATES, Attack, bounded
 from overstory.privacy.payloads.symbols import SymbolDisclosure
 from overstory.privacy.terms import Terms
 from overstory.protocol.errors import FormatError, ParameterError
@@ -173,7 +172,7 @@ def attack(mechanism: LocalRandomizer, values: int | None = None) -> Attack:
     Examples
     --------
     >>> from overstory.protocol.mechanisms.registry import mechanism
-    >>> from overstory.privacy.payloads.success import percent
+    >>> from overstory.privacy.payloads.base import percent
     >>> grr = attack(mechanism("grr", domain_size=4, epsilon=1.0))
     >>> percent(grr.prior), percent(grr.report.guess), percent(grr.report.true_positives)
     ('25.00%', '47.54%', '2.72%')

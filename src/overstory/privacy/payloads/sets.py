@@ -9,14 +9,13 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from overstory.privacy.histories.pairs import PRECISE, blocks_of, check_reports
-from overstory.privacy.payloads.base import Disclosure, Evidence
+from overstory.privacy.payloads.base import Attack, Disclosure, Evidence, Success, share, true_positives
 from overstory.privacy.payloads.shared import Constant, weighted
-from overstory.privacy.payloads.success import Attack, Success, share, true_positives
 from overstory.privacy.terms import Terms
+from overstory.protocol.channels import ONE, as_decimal, log_ratio, round_up, weighted_sum
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.sets import SetMechanism, set_epsilon
-from overstory.protocol.probability import ONE, as_decimal, log_ratio, round_up, weighted_sum
 
 
 @dataclass(frozen=True)

@@ -198,7 +198,7 @@ class Likeness:
 
     Examples
     --------
-    >>> from overstory.privacy.attacks.linkability import linkability
+    >>> from overstory.privacy.attacks import linkability
     >>> from overstory.protocol.mechanisms.registry import mechanism
     >>> two_rounds = mechanism("l-osue", domain_size=1000, epsilon_permanent=2.0, epsilon_report=1.0)
     >>> likeness = linkability(two_rounds).likeness

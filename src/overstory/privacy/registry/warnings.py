@@ -10,7 +10,7 @@ import datetime as dt
 import math
 from collections.abc import Iterator
 
-from overstory.privacy.attacks.linkability import linkability
+from overstory.privacy.attacks import linkability
 from overstory.privacy.payloads.registry import terms_of
 from overstory.privacy.registry.changes import lifetime_epsilon
 from overstory.privacy.registry.totals import budget_words

@@ -8,8 +8,9 @@ from typing import Any, Final, TypeVar
 
 from overstory.protocol.encodings.base import whole_number
 from overstory.protocol.errors import ParameterError, suggestion
-from overstory.protocol.mechanisms import rappor, sets, symbols, unary
-from overstory.protocol.mechanisms import unary as sampled
+from overstory.protocol.mechanisms import bits, sets, symbols
+from overstory.protocol.mechanisms import bits as sampled
+from overstory.protocol.mechanisms import bits as unary
 from overstory.protocol.mechanisms.base import REBUILD, Mechanism
 
 REGISTRY: Final[dict[str, Callable[..., Mechanism]]] = {
@@ -23,10 +24,10 @@ REGISTRY: Final[dict[str, Callable[..., Mechanism]]] = {
     "subset": sets.subset,
     "projective": sets.projective,
     "random-matrix": symbols.random_matrix,
-    "rappor": rappor.rappor,
-    "rappor-one-time": rappor.rappor_one_time,
-    "basic-rappor": rappor.basic_rappor,
-    "basic-rappor-one-time": rappor.basic_rappor_one_time,
+    "rappor": bits.rappor,
+    "rappor-one-time": bits.rappor_one_time,
+    "basic-rappor": bits.basic_rappor,
+    "basic-rappor-one-time": bits.basic_rappor_one_time,
     "wb": unary.wb,
     "opt-wb": unary.opt_wb,
     "opt-dr": unary.opt_dr,

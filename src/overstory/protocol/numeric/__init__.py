@@ -3,7 +3,7 @@
 from overstory.protocol.numeric.means import Duchi, Hybrid, Piecewise
 from overstory.protocol.numeric.randomizer import Interval, NumericRandomizer
 from overstory.protocol.numeric.ranges import LevelReport, LevelTree, RangeRandomizer
-from overstory.protocol.numeric.square_wave import SquareWave
+from overstory.protocol.numeric.windows import SquareWave
 
 __all__ = [
     "Duchi",

@@ -24,11 +24,10 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from overstory.protocol.channels import SymbolChannel
+from overstory.protocol.channels import ONE, THRESHOLD_BITS, SymbolChannel
 from overstory.protocol.encodings.base import check_symbol
 from overstory.protocol.numeric.randomizer import Interval, NumericRandomizer
 from overstory.protocol.numeric.windows import WindowChannel
-from overstory.protocol.probability import ONE, THRESHOLD_BITS
 from overstory.protocol.sampling import Entropy, symbol_sampler, uniform_below
 
 

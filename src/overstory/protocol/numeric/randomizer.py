@@ -9,14 +9,25 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
+from overstory.protocol.channels import log_ratio, round_up
 from overstory.protocol.domains.numbers import finite, limits, refusal
 from overstory.protocol.encodings.base import check_cohort, check_count
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Report
-from overstory.protocol.numeric.windows import MAX_RESOLUTION, check_numeric_epsilon
 from overstory.protocol.permanent_response import check_secret, context
-from overstory.protocol.probability import log_ratio, round_up
 from overstory.protocol.sampling import Entropy, KeyedEntropy, uniform_below
+
+MAX_RESOLUTION = 1 << 32
+
+
+def check_numeric_epsilon(epsilon: float) -> float:
+    """Return `epsilon`, or raise ParameterError unless it is a number from 0.001 to 20.
+
+    Below, the window's width would be lost in rounding; above, 2**-32 is too coarse for the rest's probability.
+    """
+    if not isinstance(epsilon, int | float) or isinstance(epsilon, bool) or not 0.001 <= epsilon <= 20:
+        raise ParameterError(f"epsilon = {epsilon!r}: give a number from 0.001 to 20")
+    return float(epsilon)
 
 
 @dataclass(frozen=True)

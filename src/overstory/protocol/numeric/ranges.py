@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 from overstory.protocol.encodings.base import check_cohort, check_count, check_symbol
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.mechanisms.base import LocalRandomizer, Mechanism, Report
-from overstory.protocol.mechanisms.unary import oue
+from overstory.protocol.mechanisms.bits import oue
 from overstory.protocol.sampling import Draw, Entropy, uniform_below
 
 MAX_DOMAIN = 1 << 20

@@ -14,7 +14,7 @@ from overstory.protocol.mechanisms.registry import build_from
 from overstory.protocol.numeric.means import Duchi, Hybrid, MeanRandomizer, Piecewise
 from overstory.protocol.numeric.randomizer import Interval, NumericRandomizer
 from overstory.protocol.numeric.ranges import RangeRandomizer
-from overstory.protocol.numeric.square_wave import SquareWave
+from overstory.protocol.numeric.windows import SquareWave
 
 NumericMechanism = NumericRandomizer | RangeRandomizer
 

@@ -1,1 +1,0 @@
-"""What an attacker can conclude: a value, whether a device is the same one, and how often he is right."""
