@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "metrics.toml").write_text(REGISTRY)
     metric, rng = registry()["colour"], random.Random(1)
     done = within("store", "create", "reports.db", "--registry", "metrics.toml", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "sqlite:///reports.db: created, schema 0001\n")
+    assert (done.returncode, done.stdout) == (0, "sqlite:///reports.db: created, schema 0002\n")
     with open_store(str(tmp_path / "reports.db")) as store:
         store.add(
             [received(metric, DAY, reports(metric, 10, rng)), received(metric, DAY + 1, reports(metric, 20, rng))]
@@ -42,8 +42,8 @@ def answer(folder: Path, *arguments: object) -> Any:
 
 
 def test_a_store_is_made_once(folder: Path) -> None:
-    assert answer(folder, "create", "reports.db") == {"url": "sqlite:///reports.db", "schema": "0001", "made": False}
-    assert answer(folder, "migrate", "reports.db") == {"url": "sqlite:///reports.db", "from": "0001", "to": "0001"}
+    assert answer(folder, "create", "reports.db") == {"url": "sqlite:///reports.db", "schema": "0002", "made": False}
+    assert answer(folder, "migrate", "reports.db") == {"url": "sqlite:///reports.db", "from": "0002", "to": "0002"}
 
 
 def test_compact_retain_and_summary(folder: Path) -> None:
@@ -172,3 +172,41 @@ def test_as_a_process_of_its_own(folder: Path) -> None:
     done = overstory("store", "compact", "reports.db", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "30 reports counted and shuffled, 2 expired batch ids deleted\n"
+
+
+def test_notes_are_added_listed_and_removed(folder: Path) -> None:
+    adding = "notes", "add", "reports.db", "Version 3 is out"
+    release = answer(folder, *adding, "--kind", "release", "--day", "2026-11-16", "--metric", "colour")
+    assert {**release, "id": ""} == {
+        "id": "",
+        "metric": "colour",
+        "day": "2026-11-16",
+        "kind": "release",
+        "text": "Version 3 is out",
+    }
+    plain = within("store", *adding, "--day", "2026-11-17", cwd=folder).stdout.strip()
+    listed = within("store", "notes", "list", "reports.db", cwd=folder).stdout
+    assert f"{release['id']}  2026-11-16  release   colour: Version 3 is out\n" in listed
+    assert f"{plain}  2026-11-17  note      all metrics: Version 3 is out\n" in listed
+    assert answer(folder, "summary", "reports.db")["notes"] == 2
+    assert "0 collectors seen within a week, 2 notes" in within("store", "summary", "reports.db", cwd=folder).stdout
+    assert answer(folder, "notes", "remove", "reports.db", release["id"]) == {"removed": release["id"]}
+    assert [note["id"] for note in answer(folder, "notes", "list", "reports.db", "--metric", "colour")["notes"]] == [
+        plain
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("add", "reports.db", "x", "--day", "yesterday"), "--day yesterday: give a date such as 2026-11-21"),
+        (("add", "reports.db", "x", "--day", "2026-W47"), "--day 2026-W47: give a date such as 2026-11-21"),
+        (("add", "reports.db", "x", "--kind", "rumour"), "a note is of kind release, incident or note; not 'rumour'"),
+        (("add", "reports.db", "x", "--metric", "tree"), "the store remembers no metric tree: it remembers colour"),
+        (("add", "reports.db", "two\nlines"), "a note is one line of printable characters"),
+        (("remove", "reports.db", "00"), "there is no note 00: overstory store notes list shows the ids"),
+    ],
+)
+def test_a_note_that_makes_no_sense_is_refused_in_a_sentence(folder: Path, arguments: Any, why: str) -> None:
+    done = within("store", "notes", *arguments, cwd=folder)
+    assert (done.returncode, why in done.stderr, done.stderr.count("\n")) == (2, True, 1)

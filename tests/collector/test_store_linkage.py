@@ -10,7 +10,7 @@ from sqlalchemy import inspect, select, text
 from sqlalchemy.exc import OperationalError
 
 from overstory.collector.store import open_store
-from overstory.collector.store.schema import BATCH_IDS, METADATA
+from overstory.collector.store.schema import BATCH_IDS, COLLECTORS, METADATA, NOTES, TALLIES
 from overstory.protocol.mechanisms.base import Report
 from support.store_samples import DAY, NOW, received, registry, reports
 
@@ -26,12 +26,27 @@ def test_ids_lie_alone_with_a_day() -> None:
         assert table is BATCH_IDS or "forget_after" not in names
 
 
+def test_a_refusal_has_a_day_or_a_metric_and_nothing_of_who_sent_it() -> None:
+    assert set(TALLIES.c.keys()) == {"metric", "period", "reason", "refused"}
+    # One number for both: with a metric it is that of the metric's period, so a row has no place for a day as well.
+    assert {column.name for column in TALLIES.primary_key} == {"metric", "period", "reason"}
+
+
+def test_a_collector_is_a_random_id_and_has_no_machine_and_no_address() -> None:
+    assert set(COLLECTORS.c.keys()) == {"id", "version", "started", "last_seen", "waiting", "commit_p95"}
+
+
+def test_a_note_has_no_author_and_no_time_of_writing() -> None:
+    assert set(NOTES.c.keys()) == {"id", "metric", "day", "kind", "text"}
+
+
 def test_no_database_has_other_columns(store_url: str) -> None:
     with open_store(store_url, create=True) as store, store._database.engine.connect() as connection:
         found = inspect(connection)
         tables = set(found.get_table_names()) - {"alembic_version", "sqlite_sequence"}
         assert tables == set(METADATA.tables)
-        assert {column["name"] for column in found.get_columns("batch_ids")} == {"id", "forget_after"}
+        for name, table in METADATA.tables.items():
+            assert {column["name"] for column in found.get_columns(name)} == set(table.c.keys())
 
 
 def test_the_day_of_an_id_is_that_of_every_metric(store_url: str) -> None:

@@ -1,6 +1,6 @@
 """``overstory store``: create, maintain, back up and read the collector's database.
 
-``overstory store tokens``: make, list and revoke tokens.
+``overstory store tokens``: make, list and revoke tokens. `overstory.cli.service.store_notes` has the notes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.cli.arguments import add_command, tell
+from overstory.cli.service.store_notes import add_notes
 
 if TYPE_CHECKING:
     from overstory.collector.store import Store, Token
@@ -162,6 +163,7 @@ def add_parser(subparsers: Any) -> None:
     _add_restore(actions)
     _add_export(actions)
     add_tokens(actions)
+    add_notes(actions)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -265,6 +267,11 @@ def _summary(args: argparse.Namespace) -> int:
             f"  {metric.metric} ({metric.mechanism or 'unknown mechanism'} {metric.digest[:8]}), {span}: "
             f"{metric.counted:,} reports counted, {metric.kept:,} of them still stored, {metric.waiting:,} in the inbox"
         )
+    if summary.refused:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(summary.refused.items()))
+        lines.append(f"  refused: {reasons}")
+    if summary.collectors or summary.notes:
+        lines.append(f"  {summary.collectors:,} collectors seen within a week, {summary.notes:,} notes")
     tell(args, summary.to_json(), "\n".join(lines))
     return 0
 

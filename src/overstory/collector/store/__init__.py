@@ -4,12 +4,16 @@ from overstory.collector.auth import Token
 from overstory.collector.store.backup import restore
 from overstory.collector.store.compaction import Compacted
 from overstory.collector.store.database import StoreError
+from overstory.collector.store.operations import CollectorState, Note, Refusals
 from overstory.collector.store.reader import StoreReader, Summary
 from overstory.collector.store.store import Received, Retained, Store, open_store
 
 __all__ = [
+    "CollectorState",
     "Compacted",
+    "Note",
     "Received",
+    "Refusals",
     "Retained",
     "Store",
     "StoreError",

@@ -34,6 +34,9 @@ from overstory.collector.store.sqlite import SqliteDatabase, create_private_file
 ROWS: Final = 1000
 """Rows copied at a time."""
 
+EMPTY: Final = blake2b(digest_size=32).hexdigest()
+"""The digest of a table without rows."""
+
 FEW: Final = 16
 """The same, where a row is some megabytes of reports."""
 
@@ -172,7 +175,8 @@ def _check_seal(database: Database) -> None:
         sealed = {row.key.removeprefix(TABLE_DIGEST): row.value for row in rows}
         if not sealed:  # a store, or a backup by an earlier program: nothing to hold it against
             return
-        differing = sorted(name for name, value in _digests(connection).items() if sealed.get(name) != value)
+        # A table that came with a later schema was empty when the backup was made.
+        differing = sorted(name for name, value in _digests(connection).items() if sealed.get(name, EMPTY) != value)
     if differing:
         raise StoreError(
             f"{database.url}: {', '.join(differing)}: not what was backed up: the file is damaged, or was used as a "

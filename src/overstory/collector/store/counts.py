@@ -12,7 +12,7 @@ from __future__ import annotations
 import secrets
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from operator import add as plus
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -22,9 +22,11 @@ from sqlalchemy import ColumnElement, Connection, Row, Table, and_, func, select
 from overstory.collector.store.database import RecountError, StoreError
 from overstory.collector.store.metrics import StoredMetric
 from overstory.collector.store.schema import CHUNKS, COUNTS
+from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.analysis.reports import ReportBatch, SupportCounts
+    from overstory.collector.store.store import Received
 
 
 CHUNK_BYTES: Final = 1 << 20
@@ -100,6 +102,39 @@ def full_chunk(num_bits: int, num_cohorts: int) -> int:
     from overstory.protocol.wire.upload import cohort_width
 
     return max(1, CHUNK_BYTES // (cohort_width(num_cohorts) + -(-num_bits // 8)))
+
+
+def inbox_rows(batches: Iterable[Received]) -> list[dict[str, Any]]:
+    """Return one row of the inbox for each (metric, period, digest) that there are reports of."""
+    groups: dict[tuple[str, int, bytes, int, int], list[Received]] = {}
+    for batch in batches:
+        key = batch.metric, batch.period, batch.digest, batch.num_bits, batch.num_cohorts
+        groups.setdefault(key, []).append(batch)
+    rows = [_inbox_row(group) for group in groups.values()]
+    return [row for row in rows if row["num_reports"]]
+
+
+def _inbox_row(group: Sequence[Received]) -> dict[str, Any]:
+    from overstory.protocol.wire.upload import cohort_width
+
+    first, num_reports = group[0], sum(batch.num_reports for batch in group)
+    cohorts, bits = b"".join([batch.cohorts for batch in group]), b"".join([batch.bits for batch in group])
+    lengths = num_reports * cohort_width(first.num_cohorts), num_reports * (-(-first.num_bits // 8))
+    if (len(cohorts), len(bits)) != lengths:
+        raise ParameterError(
+            f"{first.metric}: {num_reports} reports of {first.num_bits} bits and {first.num_cohorts} cohorts do not "
+            f"have columns of {len(cohorts)} and {len(bits)} bytes"
+        )
+    return {
+        "metric": first.metric,
+        "period": first.period,
+        "digest": first.digest,
+        "num_bits": first.num_bits,
+        "num_cohorts": first.num_cohorts,
+        "num_reports": num_reports,
+        "cohorts": cohorts,
+        "bits": bits,
+    }
 
 
 def chunk_rows(key: Key, batch: ReportBatch) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -17,6 +17,14 @@ from overstory.collector.store import backup as backups
 from overstory.collector.store.counts import count_reports, counts_of_key, keys_of, read_batches, shuffled
 from overstory.collector.store.database import Database
 from overstory.collector.store.metrics import StoredMetric, StoredMetrics, read_stored_metrics
+from overstory.collector.store.operations import (
+    CollectorState,
+    Note,
+    Refusals,
+    read_collectors,
+    read_notes,
+    read_refusals,
+)
 from overstory.collector.store.schema import (
     ABOUT,
     BATCH_IDS,
@@ -72,6 +80,10 @@ class Summary:
         Number of stored batch ids; while an id is stored, no batch with this id is counted again.
     metrics
         A summary for each metric and mechanism.
+    refused
+        Reports, batches and requests that were refused, by reason, over all days that are stored.
+    collectors, notes
+        Numbers of collecting processes seen within a week, and of notes.
     """
 
     url: str
@@ -80,6 +92,9 @@ class Summary:
     size: int
     batch_ids: int
     metrics: tuple[MetricSummary, ...]
+    refused: dict[str, int] = field(default_factory=dict)
+    collectors: int = 0
+    notes: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary as JSON values."""
@@ -204,7 +219,11 @@ class StoreReader:
             batch_ids = connection.execute(select(func.count()).select_from(BATCH_IDS)).scalar_one()
             metrics = tuple(_metric_summaries(connection, entries))
             size = self._database.size(connection)
-        return Summary(self.url, self._database.kind, REVISION, size, batch_ids, metrics)
+            refused: Counter[str] = Counter()
+            for (_, reason), count in read_refusals(connection).by_day.items():
+                refused[reason] += count
+            seen, written = len(read_collectors(connection)), len(read_notes(connection))
+        return Summary(self.url, self._database.kind, REVISION, size, batch_ids, metrics, dict(refused), seen, written)
 
     def collected(self) -> list[tuple[StoredMetric, int]]:
         """Return each metric and mechanism that the store has reports of, with the number of reports."""
@@ -213,6 +232,21 @@ class StoreReader:
             sums = [_sums(connection, table) for table in (COUNTS, INBOX)]
         reports = {key: sum(of_table.get(key, _NONE)[0] for of_table in sums) for key in entries}
         return [(entry, reports[key]) for key, entry in entries.items() if reports[key]]
+
+    def refusals(self) -> Refusals:
+        """Return how much was refused and why, by day and by metric."""
+        with self._database.snapshot() as connection:
+            return read_refusals(connection)
+
+    def collectors(self) -> list[CollectorState]:
+        """Return the last sign of life of each collecting process, the last one seen first."""
+        with self._database.snapshot() as connection:
+            return read_collectors(connection)
+
+    def notes(self, metric: str | None = None) -> list[Note]:
+        """Return the notes on a metric and those on all metrics; without a metric, every note. The oldest first."""
+        with self._database.snapshot() as connection:
+            return read_notes(connection, metric)
 
     def last_day(self) -> int | None:
         """Return the last day, counted from 1970, on which expired batch ids were deleted; None: never."""

@@ -7,6 +7,9 @@
     metrics     what a mechanism's digest stands for, so that counting and retention need no registry
     tokens      SHA-256 of bearer tokens
     about       facts about the store itself, under the keys below
+    tallies     how much was refused and why: by day, or by metric and the metric's period
+    collectors  the last sign of life of each collecting process
+    notes       what an operator or analyst wrote down about a day
 
 Nothing joins `batch_ids` to reports: it has no number, no time of arrival, no metric, and in SQLite no row id.
 A column here changes only together with a migration (`migrations/versions`); a test compares the two.
@@ -16,9 +19,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import BigInteger, Column, Double, Index, Integer, LargeBinary, MetaData, Table, Text
 
-REVISION: Final = "0001"
+REVISION: Final = "0002"
 """The schema that this program reads and writes."""
 
 METADATA: Final = MetaData()
@@ -100,6 +103,37 @@ ABOUT: Final = Table(
     METADATA,
     Column("key", Text, primary_key=True),
     Column("value", Text, nullable=False),
+)
+
+TALLIES: Final = Table(
+    "tallies",
+    METADATA,
+    # Empty: `period` is a day, counted from 1970. Never a day with a metric: its period may be a week.
+    Column("metric", Text, primary_key=True),
+    Column("period", Integer, primary_key=True, autoincrement=False),
+    Column("reason", Text, primary_key=True),
+    Column("refused", BigInteger, nullable=False),
+)
+
+COLLECTORS: Final = Table(
+    "collectors",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("version", Text, nullable=False),
+    Column("started", BigInteger, nullable=False),
+    Column("last_seen", BigInteger, nullable=False),
+    Column("waiting", BigInteger, nullable=False),
+    Column("commit_p95", Double),
+)
+
+NOTES: Final = Table(
+    "notes",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("metric", Text, nullable=False),  # empty: all metrics
+    Column("day", Integer, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("text", Text, nullable=False),
 )
 
 # Keys of the table `about`. A key that ends in a space is followed by the name of a table, or by a token's id.

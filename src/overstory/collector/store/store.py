@@ -6,21 +6,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, delete, update
 
 from overstory.collector.auth import Role, make_token
 from overstory.collector.settings import DAY
 from overstory.collector.store.compaction import Compacted, InboxAges, compact
 from overstory.collector.store.connection import check, connect, migrate
+from overstory.collector.store.counts import inbox_rows
 from overstory.collector.store.database import Database
 from overstory.collector.store.metrics import StoredMetrics, read_stored_metrics, save_metrics
+from overstory.collector.store.operations import (
+    CollectorState,
+    Note,
+    Refused,
+    delete_note,
+    make_note,
+    retain_operations,
+    write_note,
+    write_state,
+    write_token_days,
+)
 from overstory.collector.store.reader import StoreReader
-from overstory.collector.store.schema import ABOUT, CHUNKS, INBOX, TOKEN_USED, TOKENS
+from overstory.collector.store.schema import CHUNKS, INBOX, TOKENS
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -134,7 +146,7 @@ class Store(StoreReader):
         def work(connection: Connection) -> list[bool]:
             inserted = self._database.insert_ids(connection, forget_after)
             new = [first[batch.batch] == place and batch.batch in inserted for place, batch in enumerate(received)]
-            rows = _inbox_rows(compress(received, new))
+            rows = inbox_rows(compress(received, new))
             if rows:
                 connection.execute(INBOX.insert(), rows)
             return new
@@ -176,11 +188,16 @@ class Store(StoreReader):
         return compact(self._database, self._metrics, now, self._inbox_ages, within, forgetting=forgetting)
 
     def retain(self, now: float) -> Retained:
-        """Delete the reports that are past their metric's retention at unix time `now`. Their counts stay."""
+        """Delete the reports that are past their metric's retention at unix time `now`. Their counts stay.
+
+        Refusals are deleted with their metric's reports, those by day after 400 days; the row of a collector a week
+        after its last sign of life.
+        """
         with self._database.snapshot() as connection:
-            entries = read_stored_metrics(connection, self._metrics).values()
+            entries = read_stored_metrics(connection, self._metrics)
         # The registry's metrics come last: the registry decides how long a metric's reports are stored.
-        expired = {entry.metric: entry.last_expired(now) for entry in entries}
+        expired = {entry.metric: entry.last_expired(now) for entry in entries.values()}
+        self._database.write(lambda connection: retain_operations(connection, entries, now))
         sizes = [size for metric, last in expired.items() for size in self._delete_chunks(metric, last)]
         self._database.release_free_space()
         return Retained(sum(sizes), len(sizes), self._database.erase_deleted({CHUNKS.name} if sizes else ()))
@@ -208,6 +225,33 @@ class Store(StoreReader):
             When a metric is counted by candidate, and its candidates were not read.
         """
         self._metrics = save_metrics(self._database, registry.values())
+
+    def report_state(self, state: CollectorState | None, refused: Refused) -> None:
+        """Store a collector's sign of life, and add to the refusals, in one transaction."""
+        self._database.write(lambda connection: write_state(connection, state, refused))
+
+    def add_note(self, text: str, day: int, kind: str = "note", metric: str | None = None) -> Note:
+        """Store a note about a day, counted from 1970; see `Note`.
+
+        Raises
+        ------
+        ParameterError
+            When the text is empty, too long or more than a line, or the kind or the metric is unknown.
+        """
+        note = make_note(text, day, kind, metric)
+        self._database.write(lambda connection: write_note(connection, note))
+        return note
+
+    def remove_note(self, note_id: str) -> None:
+        """Delete a note.
+
+        Raises
+        ------
+        ParameterError
+            When no note has this id.
+        """
+        if not self._database.write(lambda connection: delete_note(connection, note_id)):
+            raise ParameterError(f"there is no note {note_id}: overstory store notes list shows the ids")
 
     def serve_alone(self) -> None:
         """Lock an embedded database against other serving processes, until this process ends.
@@ -243,18 +287,7 @@ class Store(StoreReader):
 
     def note_token_days(self, days: Mapping[str, int]) -> None:
         """Store the last day, counted from 1970, on which each token was used, by the tokens' ids."""
-
-        def note(connection: Connection) -> None:
-            self._database.lock(connection)  # of two collectors, only one may make the row
-            for token, day in sorted(days.items()):
-                of_token = ABOUT.c.key == TOKEN_USED + token
-                last = connection.execute(select(ABOUT.c.value).where(of_token)).scalar()
-                if last is None:
-                    connection.execute(ABOUT.insert(), [{"key": TOKEN_USED + token, "value": str(day)}])
-                elif int(last) < day:
-                    connection.execute(update(ABOUT).where(of_token).values(value=str(day)))
-
-        self._database.write(note)
+        self._database.write(lambda connection: write_token_days(self._database, connection, days))
 
     def revoke_token(self, token_id: str) -> None:
         """Refuse a token from now on.
@@ -270,39 +303,6 @@ class Store(StoreReader):
             return
         if all(token.id != token_id for token in self.tokens()):
             raise ParameterError(f"there is no token {token_id}: overstory store tokens list shows the ids")
-
-
-def _inbox_rows(batches: Iterable[Received]) -> list[dict[str, Any]]:
-    """Return one row of the inbox for each (metric, period, digest) that there are reports of."""
-    groups: dict[tuple[str, int, bytes, int, int], list[Received]] = {}
-    for batch in batches:
-        key = batch.metric, batch.period, batch.digest, batch.num_bits, batch.num_cohorts
-        groups.setdefault(key, []).append(batch)
-    rows = [_inbox_row(group) for group in groups.values()]
-    return [row for row in rows if row["num_reports"]]
-
-
-def _inbox_row(group: Sequence[Received]) -> dict[str, Any]:
-    from overstory.protocol.wire.upload import cohort_width  # who only reads a store has no use for it
-
-    first, num_reports = group[0], sum(batch.num_reports for batch in group)
-    cohorts, bits = b"".join([batch.cohorts for batch in group]), b"".join([batch.bits for batch in group])
-    lengths = num_reports * cohort_width(first.num_cohorts), num_reports * (-(-first.num_bits // 8))
-    if (len(cohorts), len(bits)) != lengths:
-        raise ParameterError(
-            f"{first.metric}: {num_reports} reports of {first.num_bits} bits and {first.num_cohorts} cohorts do not "
-            f"have columns of {len(cohorts)} and {len(bits)} bytes"
-        )
-    return {
-        "metric": first.metric,
-        "period": first.period,
-        "digest": first.digest,
-        "num_bits": first.num_bits,
-        "num_cohorts": first.num_cohorts,
-        "num_reports": num_reports,
-        "cohorts": cohorts,
-        "bits": bits,
-    }
 
 
 def open_store(url: str, registry: MetricRegistry | None = None, *, create: bool = False) -> Store:

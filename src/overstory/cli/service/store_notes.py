@@ -1,0 +1,85 @@
+"""``overstory store notes``: what an operator or analyst writes down about a day: releases, incidents, notes."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+from typing import Any, Final
+
+from overstory.cli.arguments import add_command, tell
+
+MORE: Final = """\
+Notes of kind release are drawn as markers on the console's charts. A note is about one metric, or about all. Everybody
+who may read the store's counts can read its notes, and they stay when reports are deleted: write no names into them.
+Who wrote a note, and when, is not stored."""
+
+
+def add_notes(actions: Any) -> None:
+    """Add the action and its own."""
+    example = 'overstory store notes add reports.db --kind release --day 2026-11-21 "Version 3.1 is out"'
+    notes = add_command(actions, "notes", "add, list and remove notes about a day", more=MORE, example=example)
+    verbs = notes.add_subparsers(dest="verb", metavar="ACTION", title="actions", required=True)
+    add = _add_verb(verbs, "add", "add a note", _write, example)
+    add.add_argument("text", metavar="TEXT", help="one line of at most 500 characters")
+    add.add_argument("--metric", metavar="ID", help="the metric that it is about (default: all metrics)")
+    add.add_argument("--day", metavar="DATE", help="the day that it is about, in UTC (default: today)")
+    add.add_argument("--kind", default="note", metavar="KIND", help="release, incident or note (default: note)")
+    show = _add_verb(verbs, "list", "list notes, the oldest day first", _list, "overstory store notes list reports.db")
+    show.add_argument("--metric", metavar="ID", help="only notes about this metric, and those about all metrics")
+    example = "overstory store notes remove reports.db 5f3a9c01"
+    remove = _add_verb(verbs, "remove", "remove a note", _remove, example)
+    remove.add_argument("id", metavar="ID", help="the note's id, as `list` shows it")
+
+
+def _add_verb(verbs: Any, name: str, summary: str, act: Any, example: str) -> argparse.ArgumentParser:
+    parser = add_command(verbs, name, summary, example=example)
+    parser.add_argument("url", metavar="URL", help="the store")
+    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
+    parser.set_defaults(act=act, quiet=False)
+    return parser
+
+
+def _write(args: argparse.Namespace) -> int:
+    from overstory.collector.store import open_store
+
+    day = _today() if args.day is None else _parsed_day(args.day)
+    with open_store(args.url) as store:
+        note = store.add_note(args.text, day, args.kind, args.metric)
+    tell(args, note.to_json(), note.id)
+    return 0
+
+
+def _today() -> int:
+    return dt.datetime.now(dt.UTC).date().toordinal() - dt.date(1970, 1, 1).toordinal()
+
+
+def _parsed_day(date: str) -> int:
+    from overstory.protocol.errors import ParameterError
+    from overstory.protocol.metrics import Period
+
+    try:
+        return Period.parse("day").parse_label(date)
+    except ParameterError:
+        raise ParameterError(f"--day {date}: give a date such as 2026-11-21") from None
+
+
+def _list(args: argparse.Namespace) -> int:
+    from overstory.collector.store import open_store
+
+    with open_store(args.url) as store:
+        notes = [note.to_json() for note in store.notes(args.metric)]
+    lines = [
+        f"{note['id']}  {note['day']}  {note['kind']:8}  {note['metric'] or 'all metrics'}: {note['text']}"
+        for note in notes
+    ]
+    tell(args, {"notes": notes}, "\n".join(lines) or "there are no notes")
+    return 0
+
+
+def _remove(args: argparse.Namespace) -> int:
+    from overstory.collector.store import open_store
+
+    with open_store(args.url) as store:
+        store.remove_note(args.id)
+    tell(args, {"removed": args.id}, f"note {args.id} is removed")
+    return 0

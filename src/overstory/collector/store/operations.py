@@ -1,0 +1,223 @@
+"""What operators watch and write down: refusals, collectors' signs of life, notes.
+
+Refusals are stored by day without the metric, and by metric in the metric's own periods. Never by both: a day with a
+metric of weeks would be a time finer than its period.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from sqlalchemy import Connection, delete, select, text, update
+
+from overstory.collector.settings import DAY
+from overstory.collector.store.database import Database
+from overstory.collector.store.metrics import StoredMetrics
+from overstory.collector.store.schema import ABOUT, COLLECTORS, METRICS, NOTES, TALLIES, TOKEN_USED
+from overstory.protocol.errors import ParameterError
+
+NOTE_KINDS: Final = ("release", "incident", "note")
+
+NOTE_CHARACTERS: Final = 500
+"""The longest text of a note."""
+
+SILENT: Final = 60
+"""Seconds without a sign of life after which a collector is silent."""
+
+TALLY_DAYS: Final = 400
+"""Days for which refusals by day are stored; those of a metric are deleted with its reports."""
+
+DEAD_DAYS: Final = 7
+"""Days without a sign of life after which a collector's row is deleted."""
+
+_ADD: Final = text(
+    "INSERT INTO tallies (metric, period, reason, refused) VALUES (:metric, :period, :reason, :refused) "
+    "ON CONFLICT (metric, period, reason) DO UPDATE SET refused = tallies.refused + excluded.refused"
+)
+_BEAT: Final = text(
+    "INSERT INTO collectors (id, version, started, last_seen, waiting, commit_p95) "
+    "VALUES (:id, :version, :started, :last_seen, :waiting, :commit_p95) "
+    "ON CONFLICT (id) DO UPDATE SET last_seen = excluded.last_seen, waiting = excluded.waiting, "
+    "commit_p95 = excluded.commit_p95"
+)
+
+Refused = Mapping[tuple[str | None, int, str], int]
+"""Numbers of refusals, by (None, day from 1970, reason) and by (metric, number of its period, reason)."""
+
+
+@dataclass(frozen=True)
+class CollectorState:
+    """The last sign of life of a collecting process.
+
+    Parameters
+    ----------
+    id
+        Random, drawn when the process starts: it names no machine and no address.
+    version
+        The version of overstory.
+    started, last_seen
+        Unix times in seconds.
+    waiting
+        Reports that were waiting for their commit.
+    commit_p95
+        Seconds within which 95 of 100 commits of the last five minutes ended, rounded up to a bound of the histogram,
+        at most 5; None when there were none.
+
+    Examples
+    --------
+    >>> state = CollectorState("5f3a9c01", "0.2.0", 1_800_000_000, 1_800_000_600, 0, 0.01)
+    >>> state.silent(1_800_000_630), state.silent(1_800_000_661)
+    (False, True)
+    """
+
+    id: str
+    version: str
+    started: int
+    last_seen: int
+    waiting: int
+    commit_p95: float | None = None
+
+    def silent(self, now: float) -> bool:
+        """Whether it has given no sign of life for a minute."""
+        return now - self.last_seen > SILENT
+
+
+@dataclass(frozen=True)
+class Note:
+    """What somebody wrote down about a day.
+
+    Parameters
+    ----------
+    id
+        Random.
+    metric
+        The metric that it is about; None: all.
+    day
+        Counted from 1970, in UTC.
+    kind
+        ``release``, ``incident`` or ``note``.
+    text
+        One line of at most 500 characters. It comes from a person: escape it wherever it is shown.
+    """
+
+    id: str
+    metric: str | None
+    day: int
+    kind: str
+    text: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the note as JSON values, the day as a date."""
+        import datetime as dt
+
+        day = dt.datetime.fromtimestamp(self.day * DAY, dt.UTC).date().isoformat()
+        return {**asdict(self), "day": day}
+
+
+@dataclass(frozen=True)
+class Refusals:
+    """How much was refused, by `Reason`.
+
+    Attributes
+    ----------
+    by_day
+        Reports, batches and requests, by day (counted from 1970) and reason.
+    by_metric
+        Reports and batches that name a metric of the registry, by metric, reason, and the metric's period in which they
+        were refused; which period they were reports of is not stored.
+    """
+
+    by_day: Mapping[tuple[int, str], int] = field(default_factory=dict)
+    by_metric: Mapping[tuple[str, int, str], int] = field(default_factory=dict)
+
+
+def write_state(connection: Connection, state: CollectorState | None, refused: Refused) -> None:
+    """Add refusals, and replace a collector's last sign of life."""
+    rows = [
+        {"metric": metric or "", "period": period, "reason": str(reason), "refused": count}
+        for (metric, period, reason), count in refused.items()
+    ]
+    if rows:  # in one order: of two collectors that write the same rows, one waits
+        connection.execute(_ADD, sorted(rows, key=lambda row: (row["metric"], row["period"], row["reason"])))
+    if state is not None:
+        connection.execute(_BEAT, asdict(state))
+
+
+def read_refusals(connection: Connection) -> Refusals:
+    """Return all stored refusals, the oldest first."""
+    columns = TALLIES.c
+    rows = connection.execute(select(TALLIES).order_by(columns.metric, columns.period, columns.reason)).all()
+    return Refusals(
+        {(row.period, row.reason): row.refused for row in rows if not row.metric},
+        {(row.metric, row.period, row.reason): row.refused for row in rows if row.metric},
+    )
+
+
+def read_collectors(connection: Connection) -> list[CollectorState]:
+    """Return the collectors, the last one seen first."""
+    rows = connection.execute(select(COLLECTORS).order_by(COLLECTORS.c.last_seen.desc(), COLLECTORS.c.id))
+    return [CollectorState(**row._mapping) for row in rows]  # noqa: SLF001 - public
+
+
+def read_notes(connection: Connection, metric: str | None = None) -> list[Note]:
+    """Return the notes on a metric and those on all metrics; without a metric, every note. The oldest first."""
+    wanted = select(NOTES).order_by(NOTES.c.day, NOTES.c.kind, NOTES.c.text, NOTES.c.id)
+    if metric is not None:
+        wanted = wanted.where(NOTES.c.metric.in_(["", metric]))
+    return [Note(row.id, row.metric or None, row.day, row.kind, row.text) for row in connection.execute(wanted)]
+
+
+def make_note(words: str, day: int, kind: str, metric: str | None) -> Note:
+    """Check what a note says, and return it with a new id.
+
+    Examples
+    --------
+    >>> make_note("Version 3 is out", 20_778, "release", None).kind
+    'release'
+    """
+    if kind not in NOTE_KINDS:
+        raise ParameterError(f"a note is of kind {', '.join(NOTE_KINDS[:-1])} or {NOTE_KINDS[-1]}; not {kind!r}")
+    words = words.strip()
+    if not 1 <= len(words) <= NOTE_CHARACTERS:
+        raise ParameterError(f"a note has 1 to {NOTE_CHARACTERS} characters; this one has {len(words)}")
+    if not words.isprintable():
+        raise ParameterError("a note is one line of printable characters: no line breaks, tabs or invisible characters")
+    return Note(secrets.token_hex(4), metric, day, kind, words)
+
+
+def write_note(connection: Connection, note: Note) -> None:
+    """Store a note about all metrics, or about one that the store remembers."""
+    metrics = set(connection.execute(select(METRICS.c.metric)).scalars())
+    if note.metric is not None and note.metric not in metrics:
+        have = f"it remembers {', '.join(sorted(metrics))}" if metrics else "it remembers none yet"
+        raise ParameterError(f"the store remembers no metric {note.metric}: {have}")
+    connection.execute(NOTES.insert(), [{**asdict(note), "metric": note.metric or ""}])
+
+
+def delete_note(connection: Connection, note_id: str) -> bool:
+    """Delete a note; False when there is none with this id."""
+    return bool(connection.execute(delete(NOTES).where(NOTES.c.id == note_id)).rowcount)
+
+
+def retain_operations(connection: Connection, entries: StoredMetrics, now: float) -> None:
+    """Delete refusals past retention and the rows of collectors that ended long ago. Notes stay."""
+    expired = {"": int(now // DAY) - TALLY_DAYS - 1}
+    expired |= {entry.metric: entry.last_expired(now) for entry in entries.values()}
+    for metric, last in sorted(expired.items()):
+        connection.execute(delete(TALLIES).where(TALLIES.c.metric == metric, TALLIES.c.period <= last))
+    connection.execute(delete(COLLECTORS).where(COLLECTORS.c.last_seen < int(now) - DEAD_DAYS * DAY))
+
+
+def write_token_days(database: Database, connection: Connection, days: Mapping[str, int]) -> None:
+    """Store the last day on which each token was used, unless a later one is stored."""
+    database.lock(connection)  # of two collectors, only one may make the row
+    for token, day in sorted(days.items()):
+        of_token = ABOUT.c.key == TOKEN_USED + token
+        last = connection.execute(select(ABOUT.c.value).where(of_token)).scalar()
+        if last is None:
+            connection.execute(ABOUT.insert(), [{"key": TOKEN_USED + token, "value": str(day)}])
+        elif int(last) < day:
+            connection.execute(update(ABOUT).where(of_token).values(value=str(day)))
