@@ -156,6 +156,9 @@ class FakeStore:
     def checkpoint(self) -> None:
         """Nothing to copy."""
 
+    def report_state(self, state: object, refused: object) -> None:
+        """Nothing to show."""
+
     def close(self) -> None:
         self.closed = True
 

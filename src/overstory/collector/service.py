@@ -16,7 +16,7 @@ from overstory.collector.http.pages import PublicPages
 from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.settings import DAY, Limits, UpkeepIntervals
 from overstory.collector.store import Store
-from overstory.collector.telemetry import Telemetry
+from overstory.collector.telemetry import StateReporter, Telemetry
 from overstory.collector.upkeep import ClockWatch, Task, Upkeep, steady
 from overstory.protocol.metrics import MetricRegistry
 
@@ -58,6 +58,7 @@ class Collector:
             Ingest(registry, self.limits), self.committer, self.tokens, self.telemetry, clock
         )
         self.telemetry.queue = lambda: (self.committer.reports, self.committer.size)
+        self._reporter = StateReporter(self.telemetry, store, lambda: self.registry, clock)
         self._upkeep = Upkeep(self.telemetry)
         self._started = False
         self._remains = 0  # compactions in a row after which deleted rows could still be read
@@ -91,6 +92,8 @@ class Collector:
             Task(
                 "checkpoint", intervals.checkpoint, 30.0, needed=True, thread="checkpoint", work=self.store.checkpoint
             ),
+            # A thread of its own: a long compaction is no reason to fall silent.
+            Task("state", intervals.state, 7200.0, needed=False, thread="state", work=self._reporter.report),
         )
         warm_up = Task("warm_up", 0.0, 0.0, needed=False, thread="upkeep", work=self.store.warm_up)
         self._upkeep.start((task for task in tasks if task.seconds), first=[warm_up] if intervals.compact else [])
@@ -109,8 +112,9 @@ class Collector:
         self.endpoint.closing = True
         await self.committer.drain()
         await self._upkeep.stop()
-        with suppress(Exception):  # a missing day of use must not stop the rest
-            await asyncio.to_thread(self._note_uses)
+        for last in (self._note_uses, self._reporter.report):
+            with suppress(Exception):  # a missing day of use, or the last refusals, must not stop the rest
+                await asyncio.to_thread(last)
         await asyncio.to_thread(self.store.close)
 
     def _compact(self) -> None:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import secrets
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
+from overstory import __version__
 from overstory.collector.committer import Committed
 from overstory.collector.ingest.ingest import Decision
+from overstory.collector.settings import DAY
+from overstory.collector.store import CollectorState
+from overstory.protocol.metrics import MetricRegistry
 from overstory.protocol.wire.reasons import Reason
 
 SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-UPKEEP: Final = ("tokens", "compact", "retain", "uses", "checkpoint")
+UPKEEP: Final = ("tokens", "compact", "retain", "uses", "checkpoint", "state")
 SIZES: Final = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 
 
@@ -49,6 +55,25 @@ class Histogram:
             buckets.append((str(bound), float(so_far)))
         return [(bound, int(count)) for bound, count in buckets]
 
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many observations fell between each two bounds, so far."""
+        return tuple(self._counts)
+
+    def bound_of(self, share: float, counts: Sequence[int]) -> float | None:
+        """Return the bound that this share of `counts` lies below, or the last one; None without any.
+
+        Examples
+        --------
+        >>> Histogram((1, 10)).bound_of(0.95, (90, 5, 5)), Histogram((1, 10)).bound_of(0.95, (0, 0, 0))
+        (10, None)
+        """
+        total = sum(counts)
+        if not total:
+            return None
+        place = bisect_left(list(accumulate(counts)), share * total)
+        return self._bounds[min(place, len(self._bounds) - 1)]
+
 
 class Telemetry(Collector):
     """All counters and histograms. They do not reveal who sent a report, or when.
@@ -60,6 +85,7 @@ class Telemetry(Collector):
         self.accepted: Counter[str] = Counter()
         self.duplicates: Counter[str] = Counter()
         self.rejected: Counter[Reason] = Counter()
+        self.rejected_of: Counter[tuple[str, Reason]] = Counter()  # of the registry's metrics: never a sender's words
         self.requests: Counter[int] = Counter()
         self.commits = Histogram(SECONDS)
         self.commit_reports = Histogram(SIZES)
@@ -79,9 +105,13 @@ class Telemetry(Collector):
             self.rejected[decision.refused] += 1
         for result in decision.results:
             if result.rejected:
-                self.rejected.update(Counter(reason for _, reason in result.rejected))
+                for reason, count in Counter(reason for _, reason in result.rejected).items():
+                    self.rejected[reason] += count
+                    self.rejected_of[result.metric, reason] += count
             elif result.reason is not None:
                 self.rejected[result.reason] += 1
+                if result.reason is not Reason.UNKNOWN_METRIC:
+                    self.rejected_of[result.metric, result.reason] += 1
 
     def stored(self, decision: Decision, new: Iterable[bool]) -> None:
         """Count the batches of a decision that were committed, as new or as duplicates."""
@@ -142,3 +172,66 @@ def _counter(name: str, description: str, label: str, counts: dict[str, int] | C
 def _histogram(name: str, description: str, histogram: Histogram) -> HistogramMetricFamily:
     buckets = [(bound, float(count)) for bound, count in histogram.buckets()]
     return HistogramMetricFamily(f"overstory_{name}", description, buckets=buckets, sum_value=histogram.total)
+
+
+BEAT: Final = 15.0
+"""Seconds between two signs of life; refusals are stored whenever there are new ones."""
+
+RECENT: Final = 20
+"""Signs of life over which the duration of commits is stated: five minutes."""
+
+
+class StateReporter:
+    """Stores this process's refusals and its sign of life, every few seconds.
+
+    The event loop counts refusals in plain integers that only grow; here the difference to what was stored is added to
+    the store. What was counted since is lost when the process is killed.
+
+    Parameters
+    ----------
+    store
+        Has `Store.report_state`.
+    registry
+        Returns the registry of the moment.
+    clock
+        Unix time in seconds.
+    """
+
+    def __init__(
+        self, telemetry: Telemetry, store: Any, registry: Callable[[], MetricRegistry], clock: Callable[[], float]
+    ) -> None:
+        self._telemetry, self._store, self._registry, self._clock = telemetry, store, registry, clock
+        self._id, self._started = secrets.token_hex(8), int(clock())
+        self._stored: Counter[Reason] = Counter()
+        self._stored_of: Counter[tuple[str, Reason]] = Counter()
+        self._commits: deque[tuple[int, ...]] = deque([telemetry.commits.counts], maxlen=RECENT)
+        self._beat_at = float("-inf")
+
+    def report(self) -> None:
+        """Store what is new; after an error, the next call stores it."""
+        now, telemetry = self._clock(), self._telemetry
+        # One list is made of a counter at a time, which no other thread can interrupt.
+        total = {reason: telemetry.rejected[reason] for reason in Reason}
+        total_of = {key: telemetry.rejected_of[key] for key in list(telemetry.rejected_of)}
+        refused: dict[tuple[str | None, int, str], int] = {}
+        for reason, count in total.items():
+            if count > self._stored[reason]:
+                refused[None, int(now // DAY), reason] = count - self._stored[reason]
+        for (name, reason), count in total_of.items():
+            metric, new = self._registry().metrics.get(name), count - self._stored_of[name, reason]
+            if new and metric is not None:
+                refused[name, metric.period.number(now), reason] = new
+        due = not 0 <= now - self._beat_at < BEAT
+        if refused or due:
+            self._store.report_state(self._state(now) if due else None, refused)
+        self._stored, self._stored_of = Counter(total), Counter(total_of)
+        if due:
+            self._beat_at = now
+            self._commits.append(telemetry.commits.counts)
+
+    def _state(self, now: float) -> CollectorState:
+        commits = self._telemetry.commits
+        recent = [count - before for count, before in zip(commits.counts, self._commits[0], strict=True)]
+        waiting, _ = self._telemetry.queue()
+        p95 = commits.bound_of(0.95, recent)
+        return CollectorState(self._id, __version__, self._started, int(now), waiting, p95)

@@ -1,0 +1,224 @@
+"""What a collector stores about itself: refusals outlive it, its sign of life is there, and neither names a sender."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from overstory.collector.committer import Committed
+from overstory.collector.ingest.ingest import Decision, Ingest, Result
+from overstory.collector.store import CollectorState, StoreError, StoreReader, open_store
+from overstory.collector.telemetry import StateReporter, Telemetry
+from overstory.protocol.mechanisms.base import Report
+from overstory.protocol.metrics import Period, parse_registry
+from overstory.protocol.wire.reasons import Reason
+from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_upload
+from support.collector_in_process import NOW, REGISTRY, TODAY, batch_id, packed
+from support.collector_processes import CollectorProcess
+from support.served import Wire, post
+from support.store_databases import fresh
+
+WEEKLY = REGISTRY.replace('period = "day"', 'period = "week"')
+METRICS = parse_registry(WEEKLY)
+
+
+class Rows:
+    """A store that remembers what it was given, or fails."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[CollectorState | None, dict[Any, int]]] = []
+        self.fails = False
+
+    def report_state(self, state: CollectorState | None, refused: dict[Any, int]) -> None:
+        if self.fails:
+            raise StoreError("the disk is full")
+        self.written.append((state, dict(refused)))
+
+
+class Clock:
+    now = NOW
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def parts() -> tuple[Telemetry, Rows, Clock, StateReporter]:
+    telemetry, rows, clock = Telemetry(), Rows(), Clock()
+    return telemetry, rows, clock, StateReporter(telemetry, rows, lambda: METRICS, clock)
+
+
+def refuse(telemetry: Telemetry, metric: str, reason: Reason) -> None:
+    telemetry.decided(Decision(results=[Result(bytes(16), metric, reason=reason)]))
+
+
+def test_a_refusal_is_stored_by_day_and_by_the_metrics_period_and_never_by_both(parts) -> None:
+    telemetry, rows, _, reporter = parts
+    refuse(telemetry, "bloom", Reason.PERIOD_CLOSED)
+    telemetry.rejected[Reason.NO_TOKEN] += 2
+    reporter.report()
+    assert rows.written[0][1] == {
+        (None, TODAY, "period-closed"): 1,
+        (None, TODAY, "no-token"): 2,
+        ("bloom", Period.parse("week").number(NOW), "period-closed"): 1,
+    }
+
+
+def test_the_period_is_that_of_the_refusal_and_not_what_a_sender_names() -> None:
+    """Otherwise a sender would decide how many rows there are."""
+    telemetry, rows, ingest = Telemetry(), Rows(), Ingest(METRICS)
+    raw = packed(METRICS["bloom"], [Report(0, 0)])
+    for period in (1, 7, 99, 2_000_000):
+        body = encode_upload(Upload(batch_id(), "bloom", period, raw))
+        telemetry.decided(ingest.decide(body, MEDIA_TYPE, NOW))
+    StateReporter(telemetry, rows, lambda: METRICS, Clock()).report()
+    week = METRICS["bloom"].period.number(NOW)
+    of_metric = {key: count for key, count in rows.written[0][1].items() if key[0] is not None}
+    assert of_metric == {("bloom", week, "period-closed"): 3, ("bloom", week, "period-future"): 1}
+
+
+def test_a_metric_that_no_registry_lists_is_not_written_down() -> None:
+    """Its name is whatever a sender wrote."""
+    telemetry, rows, ingest = Telemetry(), Rows(), Ingest(METRICS)
+    body = encode_upload(Upload(batch_id(), "alice.smith", TODAY, packed(METRICS["bloom"], [Report(0, 0)])))
+    telemetry.decided(ingest.decide(body, MEDIA_TYPE, NOW))
+    StateReporter(telemetry, rows, lambda: METRICS, Clock()).report()
+    assert rows.written[0][1] == {(None, TODAY, "unknown-metric"): 1}
+
+
+def test_what_a_failing_store_did_not_take_comes_with_the_next(parts) -> None:
+    telemetry, rows, clock, reporter = parts
+    reporter.report()
+    refuse(telemetry, "bloom", Reason.BITS)
+    rows.fails = True
+    with pytest.raises(StoreError):
+        reporter.report()
+    rows.fails, clock.now = False, NOW + 5
+    refuse(telemetry, "bloom", Reason.BITS)
+    reporter.report()
+    reporter.report()
+    assert [refused.get((None, TODAY, "bits"), 0) for _, refused in rows.written] == [0, 2]
+
+
+def test_a_sign_of_life_comes_every_quarter_minute_and_after_a_clock_was_set_back(parts) -> None:
+    telemetry, rows, clock, reporter = parts
+    seen = []
+    for moment in (0, 5, 10, 15, 20, -3600, -3595):
+        clock.now = NOW + moment
+        if moment == 15:
+            for seconds in [0.004] * 96 + [0.3] * 4:
+                telemetry.committed(Committed(1, 1, seconds, failed=False))
+        reporter.report()
+        seen.append(len(rows.written))
+    assert seen == [1, 1, 1, 2, 2, 3, 3]
+    states = [state for state, _ in rows.written]
+    assert [state.commit_p95 for state in states] == [None, 0.005, 0.005]
+    assert len({state.id for state in states}) == 1
+
+
+def test_the_duration_of_commits_is_that_of_the_last_minutes(parts) -> None:
+    telemetry, rows, clock, reporter = parts
+    telemetry.committed(Committed(1, 1, 3.0, failed=False))
+    for minute in range(8):
+        clock.now = NOW + 60 * minute / 2
+        reporter.report()
+    for moment in range(25):
+        clock.now = NOW + 300 + 15 * moment
+        reporter.report()
+    assert rows.written[0][0].commit_p95 == 5.0
+    assert rows.written[-1][0].commit_p95 is None
+
+
+# --- with real processes --------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def collectors(folder: Path, url: str, number: int) -> Iterator[list[CollectorProcess]]:
+    (folder / "metrics.toml").write_text(WEEKLY)
+    running = [CollectorProcess(folder / "metrics.toml", url) for _ in range(number)]
+    try:
+        for process in running:
+            process.start()
+        yield running
+    finally:
+        for process in running:
+            process.kill()
+
+
+def wait_for(store: StoreReader, condition: Callable[[StoreReader], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition(store):
+        assert time.monotonic() < deadline, (store.refusals(), store.collectors())
+        time.sleep(0.1)
+
+
+def spoiled_uploads() -> list[bytes]:
+    """1,000 uploads that are refused, for three reasons."""
+    bloom, rng = METRICS["bloom"], random.Random(7)
+    week = bloom.period.number(time.time())
+    raw, wrong_cohort = packed(bloom, [Report(0, 0)]), packed(bloom, [Report(4000, 0)])
+    bodies = [encode_upload(Upload(batch_id(), "bloom", week - 90, raw)) for _ in range(500)]
+    bodies += [encode_upload(Upload(batch_id(), "bloom", week, wrong_cohort)) for _ in range(300)]
+    bodies += [b"OVUP" + rng.randbytes(60) for _ in range(200)]
+    return bodies
+
+
+@pytest.mark.slow
+def test_refusals_survive_a_collector_that_is_killed(tmp_path: Path) -> None:
+    url = str(tmp_path / "store.db")
+    days = set()
+    with collectors(tmp_path, url, 1) as (process,):
+        with Wire(process.address) as wire:
+            days.add(int(time.time()) // 86_400)
+            statuses = {wire.send(post(body)).answer()[0] for body in spoiled_uploads()}
+            days.add(int(time.time()) // 86_400)
+        assert statuses == {400, 410}
+        with open_store(url) as store:
+            wait_for(store, lambda store: sum(store.refusals().by_day.values()) == 1000)
+        process.kill()
+        process.start()
+        with open_store(url) as store:
+            wait_for(store, lambda store: len(store.collectors()) == 2)
+            refusals = store.refusals()
+    by_reason = {"period-closed": 500, "cohort": 300, "damaged": 200}
+    assert {day for day, _ in refusals.by_day} <= days
+    assert {
+        reason: sum(n for (_, of), n in refusals.by_day.items() if of == reason) for reason in by_reason
+    } == by_reason
+    assert {reason: sum(n for (*_, of), n in refusals.by_metric.items() if of == reason) for reason in by_reason} == {
+        "period-closed": 500,
+        "cohort": 300,
+        "damaged": 0,
+    }
+
+
+@pytest.mark.slow
+def test_the_last_refusals_are_stored_when_a_collector_stops(tmp_path: Path) -> None:
+    url = str(tmp_path / "store.db")
+    with collectors(tmp_path, url, 1) as (process,):
+        with Wire(process.address) as wire:
+            for _ in range(3):
+                assert wire.send(post(b"OVUP")).answer()[0] == 400
+        assert process.stop() == 0
+    with open_store(url) as store:
+        assert sum(store.refusals().by_day.values()) == 3
+
+
+@pytest.mark.slow
+def test_two_collectors_of_one_database_both_appear(tmp_path: Path, shared_folder: Path) -> None:
+    with (
+        fresh("postgresql", shared_folder) as url,
+        open_store(url, create=True) as store,
+        collectors(tmp_path, url, 2) as running,
+    ):
+        for process in running:
+            with Wire(process.address) as wire:
+                assert wire.send(post(b"OVUP")).answer()[0] == 400
+        wait_for(store, lambda store: len(store.collectors()) == 2 and sum(store.refusals().by_day.values()) == 2)
+        assert not any(state.silent(time.time()) for state in store.collectors())
