@@ -20,8 +20,8 @@ from overstory.analysis.estimate import Estimate
 from overstory.analysis.numeric import MeanOracle, RangeOracle, SquareWaveOracle
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.likelihood import MaximumLikelihood
-from overstory.analysis.postprocess.processed import postprocess
-from overstory.experiments.smart_homes.distances import (
+from overstory.analysis.postprocess.steps import postprocess
+from overstory.experiments.smart_homes.measurement import (
     jensen_shannon,
     maximum_error,
     mean_squared_error,

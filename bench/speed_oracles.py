@@ -23,7 +23,7 @@ from _timing import seconds
 from overstory.kernels.bits.popcount import count_bits
 from overstory.kernels.compiled import cores
 from overstory.kernels.devices import assign_cohorts, assign_seeds, simulate_bits, simulate_subsets, simulate_symbols
-from overstory.kernels.sets.projective import count_plane_support, simulate_points
+from overstory.kernels.sets.simulation import count_plane_support, simulate_points
 from overstory.kernels.small_hashes import encode_hadamard
 from overstory.kernels.symbols.hadamard import count_hadamard_support
 from overstory.kernels.symbols.local_hash import count_hash_support, encode_hash, value_words

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from overstory.analysis.difference import Difference, difference
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.oracle import FrequencyOracle
-    from overstory.analysis.postprocess.processed import postprocess
+    from overstory.analysis.postprocess.steps import postprocess
     from overstory.analysis.reports import ReportBatch, SupportCounts
     from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
     from overstory.trial.survey import Survey, survey
@@ -53,7 +53,7 @@ __getattr__, __dir__ = lazy_names(
         "SupportCounts": "analysis.reports",
         "Survey": "trial.survey",
         "difference": "analysis.difference",
-        "postprocess": "analysis.postprocess.processed",
+        "postprocess": "analysis.postprocess.steps",
         "survey": "trial.survey",
     },
 )

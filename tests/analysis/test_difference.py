@@ -16,7 +16,7 @@ import overstory
 from overstory.analysis.decoding import decode
 from overstory.analysis.difference import Difference, difference
 from overstory.analysis.estimate import Estimate
-from overstory.analysis.postprocess.processed import postprocess
+from overstory.analysis.postprocess.steps import postprocess
 from overstory.analysis.reports import SupportCounts
 from overstory.protocol.errors import ParameterError
 from support.random_collections import FALSE_ALARM, random_map, report

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import jensenshannon
 from scipy.stats import wasserstein_distance
 
-from overstory.experiments.smart_homes.distances import (
+from overstory.experiments.smart_homes.measurement import (
     DISTANCES,
     jensen_shannon,
     maximum_error,

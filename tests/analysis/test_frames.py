@@ -14,7 +14,7 @@ import pytest
 
 import overstory
 from overstory.analysis.estimate import Estimate
-from overstory.analysis.postprocess.processed import postprocess
+from overstory.analysis.postprocess.steps import postprocess
 from overstory.analysis.tables import output
 from overstory.analysis.tables.frames import Row
 from overstory.protocol.errors import ParameterError

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from overstory.analysis.candidates import CandidateMap
 from overstory.analysis.decoding import decode
 from overstory.analysis.estimate import Estimate
-from overstory.analysis.postprocess.processed import STEPS, postprocess
+from overstory.analysis.postprocess.steps import STEPS, postprocess
 from overstory.analysis.reports import SupportCounts
 
 REPORTS = 100

@@ -16,9 +16,18 @@ from overstory.analysis.postprocess.likelihood import (
     likeliest_of_bits,
     likeliest_of_symbols,
 )
-from overstory.analysis.postprocess.processed import STEPS, Processed, postprocess
-from overstory.analysis.postprocess.steps import BaseCut, EstFreq, Smooth, least_risk, project_simplex, shrinkage
-from overstory.experiments.smart_homes.distances import mean_squared_error
+from overstory.analysis.postprocess.steps import (
+    STEPS,
+    BaseCut,
+    EstFreq,
+    Processed,
+    Smooth,
+    least_risk,
+    postprocess,
+    project_simplex,
+    shrinkage,
+)
+from overstory.experiments.smart_homes.measurement import mean_squared_error
 from overstory.protocol.errors import ParameterError
 
 COUNTS = st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=20)

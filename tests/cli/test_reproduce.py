@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from overstory.experiments.registry import EXPERIMENTS
+from overstory.experiments.run import EXPERIMENTS
 from support.running import within
 
 SMALL = "rappor-75-of-100"

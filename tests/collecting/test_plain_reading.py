@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.files.columns import plain, reader
+from overstory.files.columns import blocks as plain
+from overstory.files.columns import reader
 from overstory.files.columns.layout import Form, layout_of
 from overstory.files.columns.reader import NO_NUMBERS, blocks
 from overstory.protocol.errors import FormatError

@@ -9,7 +9,7 @@ from scipy.stats import binom, chi2
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch
-from overstory.analysis.support.simulation import SimulatedDevices
+from overstory.analysis.support.registry import SimulatedDevices
 from overstory.analysis.variance import clustering, design_effect, reports_per_device
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from support.contract_cases import DEBIASED_CASES, SMALL_CASES, domain_of, is_counted_by_seed, some_values

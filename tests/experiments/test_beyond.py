@@ -9,8 +9,8 @@ import pytest
 from overstory.experiments.beyond import oracles, people_needed
 from overstory.experiments.beyond.oracles import ONE, PERMANENT, REPORT, WINDOW, contenders
 from overstory.experiments.comparison import AGREES, DIFFERS
-from overstory.experiments.epidemic import respondents
-from overstory.experiments.registry import EXPERIMENTS
+from overstory.experiments.epidemic import fit
+from overstory.experiments.run import EXPERIMENTS
 from overstory.experiments.study import Context
 from overstory.planning import sample_size
 from overstory.protocol.mechanisms.registry import REGISTRY
@@ -34,7 +34,7 @@ def test_the_populations_are_those_of_the_papers():
     assert [len(shares) for shares in (strings, meters, states)] == [100, 100, 26]
     assert all(math.isclose(shares.sum(), 1) for shares in (strings, meters, states))
     assert strings[0] / strings[-1] == pytest.approx(math.exp(5))
-    assert states == pytest.approx(respondents.CASES / respondents.CASES.sum())
+    assert states == pytest.approx(fit.CASES / fit.CASES.sum())
 
 
 def test_a_wrong_theory_is_noticed():

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from overstory.experiments.data.covid import CONFIRMED
-from overstory.experiments.epidemic import attack, fit, respondents, shortcomings
-from overstory.experiments.registry import EXPERIMENTS
+from overstory.experiments.epidemic import attack, fit, shortcomings
+from overstory.experiments.epidemic import fit as respondents
+from overstory.experiments.run import EXPERIMENTS
 from overstory.experiments.study import Context
 from overstory.protocol.sampling import SeededEntropy
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from overstory.experiments.lecture import bounds, reduction
-from overstory.experiments.registry import experiment
+from overstory.experiments.run import experiment
 from overstory.experiments.study import Context
 
 

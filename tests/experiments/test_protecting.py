@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from overstory.experiments.registry import experiment
+from overstory.experiments.run import experiment
 from overstory.experiments.smart_homes import homes, measurement
 from overstory.experiments.smart_homes.double_randomization import NAMES, built
 from overstory.experiments.smart_homes.window_based import TABLE_6, variance_of_one

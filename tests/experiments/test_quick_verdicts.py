@@ -14,7 +14,7 @@ from scipy.stats import t
 
 from overstory.experiments.comparison import LEVEL, simulated
 from overstory.experiments.page import row, section
-from overstory.experiments.registry import EXPERIMENTS
+from overstory.experiments.run import EXPERIMENTS
 from overstory.experiments.study import Context
 from overstory.presentation import figures
 from overstory.presentation.svg import VARIABLES

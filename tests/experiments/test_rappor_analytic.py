@@ -8,7 +8,7 @@ import pytest
 
 from overstory.experiments.rappor import attacker, averaging, coins, figure_1, figure_3
 from overstory.experiments.rappor.collections import collected
-from overstory.experiments.registry import EXPERIMENTS
+from overstory.experiments.run import EXPERIMENTS
 from overstory.experiments.study import Context
 from overstory.files.rappor import RapporParameters, write_params
 from overstory.protocol.channels import BinaryChannel, Rounds

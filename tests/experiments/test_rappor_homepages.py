@@ -5,7 +5,7 @@ import pytest
 
 from overstory.experiments.rappor import figure_6
 from overstory.experiments.rappor.collections import collected
-from overstory.experiments.registry import EXPERIMENTS
+from overstory.experiments.run import EXPERIMENTS
 from overstory.experiments.study import Context
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from overstory.experiments.rappor import figure_2, figure_4, figure_5, table_1
 from overstory.experiments.rappor.collections import collected
-from overstory.experiments.registry import EXPERIMENTS
+from overstory.experiments.run import EXPERIMENTS
 from overstory.experiments.study import Context
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from overstory.experiments import run
 from overstory.experiments.page import markdown, page
-from overstory.experiments.registry import EXPERIMENTS, experiment
-from overstory.experiments.run import key_of, load, reproduce
+from overstory.experiments.run import EXPERIMENTS, experiment, key_of, load, reproduce
 from overstory.experiments.study import Context
 from overstory.protocol.errors import ParameterError
 

@@ -6,7 +6,7 @@ from overstory.experiments.comparison import AGREES, DIFFERS
 from overstory.experiments.epidemic import fit
 from overstory.experiments.rappor import epsilons, figure_4, figure_5, figure_6, table_1, table_2
 from overstory.experiments.rappor.collections import collected
-from overstory.experiments.registry import EXPERIMENTS
+from overstory.experiments.run import EXPERIMENTS
 from overstory.experiments.smart_homes import double_randomization, homes, window_based
 from overstory.experiments.study import Context
 from overstory.protocol.mechanisms.base import Mechanism

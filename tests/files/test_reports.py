@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.files import arrow_csv
 from overstory.files import reports as module
+from overstory.files.columns import blocks as arrow_csv
 from overstory.files.csv import Skipped
 from overstory.files.parquet import Label, read_label, read_parquet, write_parquet
 from overstory.files.rappor import RapporParameters

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from overstory.analysis.candidates import CandidateMap
 from overstory.analysis.reports import SupportCounts
-from overstory.files import arrow_csv, candidates
+from overstory.files import candidates
 from overstory.files.candidates import hash_candidates, read_candidates, read_map, write_map
+from overstory.files.columns import blocks as arrow_csv
 from overstory.files.csv import Skipped, blocks
 from overstory.files.rappor import (
     Holding,

@@ -8,7 +8,7 @@ import pytest
 
 from overstory.analysis.support import sets
 from overstory.kernels import columns, devices
-from overstory.kernels.sets.projective import count_plane_support, simulate_points
+from overstory.kernels.sets.simulation import count_plane_support, simulate_points
 from overstory.protocol.encodings.sets import Projective
 
 KEY = bytes(range(32))

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.kernels.sets.finite_fields import characteristic, inverse, opposite, plus, times
-from overstory.kernels.sets.finite_fields import field_of as field_table
-from overstory.kernels.sets.projective import count_plane_support, simulate_points
+from overstory.kernels.sets.planes import characteristic, inverse, opposite, plus, times
+from overstory.kernels.sets.planes import field_of as field_table
+from overstory.kernels.sets.simulation import count_plane_support, simulate_points
 from overstory.protocol.encodings.finite_fields import field_of, is_prime
 from overstory.protocol.encodings.sets import Projective
 from support.kernel_twins import chacha_block

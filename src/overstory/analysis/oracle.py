@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.support.base import Support
-from overstory.analysis.support.registry import support_of
-from overstory.analysis.support.simulation import Rng, SimulatedDevices, generator
+from overstory.analysis.support.registry import Rng, SimulatedDevices, generator, support_of
 from overstory.analysis.tables.columns import Label, coded, label_text, labels_from, missing_values, read_column
 from overstory.analysis.variance import error_bound, frequency_variance
 from overstory.protocol.channels import BinaryChannel, SymbolChannel

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch
-from overstory.analysis.support.registry import support_of
-from overstory.analysis.support.simulation import Rng, SimulatedDevices, generator
+from overstory.analysis.support.registry import Rng, SimulatedDevices, generator, support_of
 from overstory.analysis.support.symbols import LinearSupport
 from overstory.discovery.codes import Rows, buckets_of, byte_strings, distinct, names_of, prefixes
 from overstory.discovery.device import Answer

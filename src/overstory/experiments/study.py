@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from overstory.analysis.oracle import FrequencyOracle
     from overstory.analysis.reports import SupportCounts
-    from overstory.analysis.support.simulation import SimulatedDevices
+    from overstory.analysis.support.registry import SimulatedDevices
     from overstory.protocol.mechanisms.payloads import BitMechanism
 
 SEED: Final = 20140814

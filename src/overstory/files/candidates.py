@@ -16,7 +16,7 @@ import numpy as np
 
 from overstory.analysis.candidates import CandidateMap
 from overstory.analysis.support.positions import positions_of
-from overstory.files.arrow_csv import SMALLEST, read_block
+from overstory.files.columns.blocks import SMALLEST, read_block
 from overstory.files.csv import Block, Parser, blocks, integer, parse_field, read_records, records, row_parser, utf8
 from overstory.files.io import reading, writing_text
 from overstory.presentation.render_data import quoted

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 import numpy as np
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.files.arrow_csv import SMALLEST, read_block
+from overstory.files.columns.blocks import SMALLEST, read_block
 from overstory.files.csv import Block, Skipped, bit_string, blocks, integer, records, row_parser, split_header
 from overstory.files.io import is_standard, reading, writing, writing_text
 from overstory.presentation.render_data import quoted

@@ -272,7 +272,7 @@ def simulate_subsets(
     given = key_words(key, b"subsets1"), domain_size, subset_size, inside
 
     def compiled() -> Core:
-        from overstory.kernels.sets.subsets import subset_core
+        from overstory.kernels.sets.simulation import subset_core
 
         return subset_core(*given)
 

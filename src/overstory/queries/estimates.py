@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.postprocess.processed import postprocess
+from overstory.analysis.postprocess.steps import postprocess
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.tables.output import CSV, records
 from overstory.analysis.variance import check_reports_per_device, clustering

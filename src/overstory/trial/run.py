@@ -13,7 +13,7 @@ import numpy as np
 from overstory.analysis.comparison import Choice, rank, recommend
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.postprocess.processed import Processed, postprocess
+from overstory.analysis.postprocess.steps import Processed, postprocess
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.variance import check_reports_per_device
 from overstory.planning.needs import plan_from_needs

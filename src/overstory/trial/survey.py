@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.postprocess.processed import Processed
-from overstory.analysis.support.simulation import Rng, generator
+from overstory.analysis.postprocess.steps import Processed
+from overstory.analysis.support.registry import Rng, generator
 from overstory.analysis.tables.columns import Label, coded, label_text, labels_from, read_column, read_numbers
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.domains import Bins

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.analysis.numeric import MeanEstimate, MeanOracle, ReportSums
-from overstory.analysis.numeric.means import SPLIT, _sum_of_squares
-from overstory.analysis.numeric.simulation import positions
+from overstory.analysis.numeric.means import SPLIT, _sum_of_squares, positions
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, SquareWave
 from overstory.protocol.numeric.randomizer import NumericRandomizer

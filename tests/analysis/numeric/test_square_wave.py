@@ -12,7 +12,7 @@ from overstory.analysis.numeric import SquareWaveOracle
 from overstory.analysis.numeric.distribution import bucket_edges, transition_table
 from overstory.analysis.postprocess.likelihood import expectation_maximization, smoothed
 from overstory.analysis.reports import SupportCounts
-from overstory.experiments.smart_homes.distances import wasserstein
+from overstory.experiments.smart_homes.measurement import wasserstein
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric import Interval, SquareWave
 from overstory.protocol.numeric.windows import WindowChannel

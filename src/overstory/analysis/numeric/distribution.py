@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from overstory.analysis.numeric.means import as_payloads
-from overstory.analysis.numeric.simulation import simulate
+from overstory.analysis.numeric.means import as_payloads, simulate
 from overstory.analysis.postprocess.likelihood import expectation_maximization
 from overstory.analysis.reports import SupportCounts
-from overstory.analysis.support.simulation import Rng
+from overstory.analysis.support.registry import Rng
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.numeric.windows import SquareWave, WindowChannel

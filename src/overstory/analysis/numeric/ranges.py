@@ -25,7 +25,7 @@ import numpy as np
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.selection import normal_reach
 from overstory.analysis.support.positions import symbols_of
-from overstory.analysis.support.simulation import Rng, generator
+from overstory.analysis.support.registry import Rng, generator
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric.ranges import LevelReport, LevelTree, RangeRandomizer
 

@@ -1,6 +1,6 @@
 """Support of reports that are drawn from the value's set: subset selection, projective geometry.
 
-Projective geometry response by NumPy alone while devices are few: the points of `overstory.kernels.sets.projective`.
+Projective geometry response by NumPy alone while devices are few: the points of `overstory.kernels.sets.simulation`.
 """
 
 from __future__ import annotations
@@ -110,11 +110,11 @@ U32 = NDArray[np.uint32]
 
 
 def simulate_points(symbols: NDArray[Any], space: Projective, inside: int, key: bytes, *, first_device: int = 0) -> U32:
-    """Return one point from each of many devices; see `overstory.kernels.sets.projective.simulate_points`."""
+    """Return one point from each of many devices; see `overstory.kernels.sets.simulation.simulate_points`."""
     if not _is_small(space) or not are_few(len(symbols)):
-        from overstory.kernels.sets import projective
+        from overstory.kernels.sets import simulation
 
-        points: U32 = projective.simulate_points(
+        points: U32 = simulation.simulate_points(
             symbols, space.field_size, space.dimension, inside, key, first_device=first_device
         )
         return points

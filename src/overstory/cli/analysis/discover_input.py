@@ -8,8 +8,8 @@ import numpy as np
 
 from overstory.discovery import Integers, Strings
 from overstory.discovery.domains import MAX_BYTES
+from overstory.files.columns.blocks import is_json
 from overstory.files.columns.layout import line_of
-from overstory.files.columns.plain import is_json
 from overstory.files.columns.reader import blocks, is_parquet
 from overstory.presentation.streams import printable
 from overstory.protocol.errors import FormatError, ParameterError

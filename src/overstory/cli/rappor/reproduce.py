@@ -60,7 +60,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    from overstory.experiments.registry import EXPERIMENTS
+    from overstory.experiments.run import EXPERIMENTS
 
     if args.list:
         _list(args, tuple(EXPERIMENTS.values()))
@@ -88,7 +88,7 @@ def _list(args: argparse.Namespace, experiments: tuple[Experiment, ...]) -> None
 
 
 def _chosen(args: argparse.Namespace) -> tuple[Experiment, ...]:
-    from overstory.experiments.registry import EXPERIMENTS, experiment
+    from overstory.experiments.run import EXPERIMENTS, experiment
     from overstory.protocol.errors import ParameterError
 
     if args.all == bool(args.names):
@@ -133,8 +133,7 @@ def _within(reach: Callable[[float, str], object], number: int, name: str) -> Ca
 def _write_overview(args: argparse.Namespace, results: tuple[Result, ...]) -> None:
     """Write index.html and summary.md of all that the folder holds, what was computed before included."""
     from overstory.experiments.page import markdown, page
-    from overstory.experiments.registry import EXPERIMENTS
-    from overstory.experiments.run import load
+    from overstory.experiments.run import EXPERIMENTS, load
     from overstory.files.io import writing_text
 
     folder, computed = Path(args.output), {result.name: result for result in results}

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from overstory.analysis.comparison import WIDER, report_bits
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.experiments.comparison import LEVEL, Comparison, Published, stated
-from overstory.experiments.epidemic.respondents import CASES
+from overstory.experiments.epidemic.fit import CASES
 from overstory.experiments.rappor.collections import PRESENT, exponential
 from overstory.experiments.smart_homes.homes import BINS, binned, frequencies, made_up
 from overstory.experiments.study import Context, Study, Table

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from overstory.analysis.decoding import decode
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch
-from overstory.experiments import drawing
 from overstory.experiments.comparison import (
     Comparison,
     Published,
@@ -27,7 +26,7 @@ from overstory.experiments.comparison import (
     simulated,
     stated,
 )
-from overstory.experiments.epidemic.respondents import CLOSE, PICKED, STATES, asked, fitted, mechanism
+from overstory.experiments.epidemic.fit import CLOSE, PICKED, STATES, asked, fitted, mechanism
 from overstory.experiments.rappor.collections import rates
 from overstory.experiments.study import Context, Study, Table, mean
 from overstory.files.candidates import hash_candidates
@@ -173,7 +172,7 @@ def _draw(survey: Rebuilt, hits: dict[int, list[bool]], bare: list[bool]) -> fig
 
 def _draw_frequencies(axes: Any, survey: Rebuilt) -> None:
     order, at = np.argsort(-survey.truth), np.arange(len(STATES))
-    drawing.bars(axes, at, 100 * survey.truth[order], figures.MUTED, width=0.8)
+    figures.bars(axes, at, 100 * survey.truth[order], figures.MUTED, width=0.8)
     for colour, name in ((figures.VERMILION, WITH), (figures.OURS, WITHOUT)):
         axes.plot(at, 100 * survey.by[name][order], "o", color=colour, markersize=4)
     top = max(100 * max(float(survey.truth.max()), float(survey.by[WITH].max())), 1.0)
@@ -182,7 +181,7 @@ def _draw_frequencies(axes: Any, survey: Rebuilt) -> None:
         (0.91, f"rebuilt from reports {WITH}", figures.VERMILION),
         (0.84, "rebuilt from reports without it", figures.OURS),
     )
-    drawing.key(axes, 7, [(y * top, text, colour) for y, text, colour in entries])
+    figures.key(axes, 7, [(y * top, text, colour) for y, text, colour in entries])
     axes.set_xticks(at, [STATES[i] for i in order], rotation=60, ha="right", fontsize=8)
     axes.set(ylabel="share of the infected (%)", xlim=(-0.8, len(STATES) - 0.2))
     figures.panel_title(axes, "Frequencies, from reports taken for permanent responses")
@@ -192,14 +191,14 @@ def _draw_persons(axes: Any, hits: dict[int, list[bool]], bare: float) -> None:
     axes.set(xscale="log")
     shares = [100 * mean(right) for right in hits.values()]
     low, high = 100 * np.array([clopper_pearson(sum(right), len(right)) for right in hits.values()]).T
-    drawing.interval(axes, SEEN, low, high, figures.VERMILION)
-    drawing.line(axes, SEEN, shares, figures.VERMILION, marker="o", linewidth=1.7, markersize=4)
+    figures.interval(axes, SEEN, low, high, figures.VERMILION)
+    figures.line(axes, SEEN, shares, figures.VERMILION, marker="o", linewidth=1.7, markersize=4)
     figures.label(axes, SEEN[0], shares[0], "both rounds", figures.VERMILION, xytext=(4, 14))
     for y, name, colour, up in (
         (100 * bare, "one report without the round", figures.OURS, 7),
         (100 / len(STATES), "by chance", figures.MUTED, -8),
     ):
-        drawing.level(axes, y, colour, name, SEEN[0], linewidth=1.2, place={"xytext": (4, up)})
+        figures.level(axes, y, colour, name, SEEN[0], linewidth=1.2, place={"xytext": (4, up)})
     axes.minorticks_off()
     axes.set_xticks(SEEN, [str(n) for n in SEEN])
     top = 1.15 * max(100 * bare, high[-1])

@@ -8,9 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.experiments import drawing
 from overstory.experiments.comparison import Comparison, exact, simulated
-from overstory.experiments.epidemic.respondents import CASES, STATES, asked, mechanism
+from overstory.experiments.epidemic.fit import CASES, STATES, asked, mechanism
 from overstory.experiments.study import Context, Study, Table
 from overstory.planning.needs import plan_from_needs
 from overstory.presentation import figures
@@ -127,10 +126,10 @@ def _draw(shares: dict[int, list[float]]) -> figures.Picture:
     axes.set(xscale="log", yscale="log")
     for colour, (reports, least) in zip(figures.SERIES, shares.items(), strict=False):
         name = f"{reports:,}\nrespondents"
-        drawing.line(axes, EPSILONS, 100 * np.array(least), colour, name, marker="o", linewidth=1.7, markersize=4)
+        figures.line(axes, EPSILONS, 100 * np.array(least), colour, name, marker="o", linewidth=1.7, markersize=4)
     name = f"the smallest state: {STATES[int(CASES.argmin())]}"
     place = {"xytext": (2, -8)}
-    drawing.level(axes, 100 * SMALLEST, figures.MUTED, name, EPSILONS[0], linewidth=1.1, place=place)
+    figures.level(axes, 100 * SMALLEST, figures.MUTED, name, EPSILONS[0], linewidth=1.1, place=place)
     axes.minorticks_off()
     axes.set_yticks(PERCENT, [f"{share:g}" for share in PERCENT])
     axes.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.oracle import FrequencyOracle, frequency_oracle
-from overstory.experiments import drawing
 from overstory.experiments.comparison import Comparison, Published, at_most, exact, proportion
 from overstory.experiments.study import Cell, Context, Study, Table, each
 from overstory.presentation import figures
@@ -187,7 +186,7 @@ def _draw(errors: list[Errors]) -> figures.Picture:
         for colour, advantage, shift in zip(figures.SERIES, ADVANTAGES, (0.8, 1.0, 1.25), strict=False):
             chosen = [one for one in errors if one.protocol == protocol and one.advantage == advantage]
             sizes, bounds = each(chosen, "num_reports"), [one.bound(0.05) for one in chosen]
-            drawing.line(panel, sizes, bounds, colour, linewidth=1.4, linestyle="--")
+            figures.line(panel, sizes, bounds, colour, linewidth=1.4, linestyle="--")
             for one in chosen:
                 dots = np.abs(one.errors).ravel() + 0.5
                 at = np.full(dots.size, one.num_reports * shift)

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from overstory.analysis.variance import error_bound
 from overstory.discovery import BitPlan, Integers, bitwise, find, simulate
 from overstory.discovery.codes import buckets_of, rows_of
-from overstory.experiments import drawing
 from overstory.experiments.comparison import Comparison, Published, at_most, exact
 from overstory.experiments.study import Context, Study, Table, each, mean
 from overstory.presentation import figures
@@ -132,11 +131,11 @@ def _draw(num_reports: int, literal: list[Outcome], divided: list[Outcome], runs
     totals = [epsilon * WIDTH for epsilon in EPSILONS]
     bounds = [2 * _tau(epsilon, num_reports) for epsilon in EPSILONS]
     axes.set(yscale="log")
-    drawing.line(axes, totals, bounds, figures.THEIRS, "2 tau (Theorem 2)", linestyle="--", linewidth=1.6)
+    figures.line(axes, totals, bounds, figures.THEIRS, "2 tau (Theorem 2)", linestyle="--", linewidth=1.6)
     for outcomes, colour, name in ((literal, figures.OURS, "literal"), (divided, figures.GREEN, "users divided")):
         errors = np.array(each(outcomes, "worst")).reshape(len(EPSILONS), runs)
-        drawing.line(axes, totals, errors.mean(axis=1), colour, linewidth=2, marker="o", markersize=4)
-        drawing.spread(axes, totals, errors, colour)
+        figures.line(axes, totals, errors.mean(axis=1), colour, linewidth=2, marker="o", markersize=4)
+        figures.spread(axes, totals, errors, colour)
         figures.label(axes, totals[-1], float(errors[-1].mean()), name, colour)
     axes.set(xlabel="epsilon spent by each user, in all", ylabel="largest error (fraction of n)")
     axes.margins(x=0.25)

@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from overstory.experiments import drawing
 from overstory.experiments.comparison import Comparison, Published, at_least, at_most, exact, stated
 from overstory.experiments.rappor.collections import collected
 from overstory.experiments.study import Context, Study, Table
@@ -83,9 +82,9 @@ def _draw_discoveries() -> figures.Picture:
     for colour, f, at in zip(figures.SERIES, SHARES_OF_NOISE, places, strict=False):
         mechanism = collected(f)
         rates = [false_discovery_rate(mechanism, x) for x in frequencies.tolist()]
-        drawing.line(axes, frequencies, rates, colour)
+        figures.line(axes, frequencies, rates, colour)
         figures.label(axes, at, false_discovery_rate(mechanism, at), f"f = {f:g}", colour, xytext=(0, 0), ha="center")
-    drawing.line(axes, [0, 1], [1, 0], figures.MUTED, linewidth=1, linestyle=drawing.DASHED)
+    figures.line(axes, [0, 1], [1, 0], figures.MUTED, linewidth=1, linestyle=figures.DASHED)
     figures.label(axes, 0.6, 0.4, "knowing nothing", figures.MUTED, xytext=(8, 8))
     axes.set(xlabel="frequency of the string v", ylabel="false discovery rate", xlim=(0, 1), ylim=(0, 1.02))
     return figures.picture(
@@ -105,8 +104,8 @@ def _draw_posteriors() -> figures.Picture:
         mechanism = collected(f)
         for colour, (ones, name) in zip((figures.GREEN, figures.ORANGE, figures.VERMILION), BITS.items(), strict=True):
             held = np.array([posterior_of_bits(mechanism, x, ones) for x in frequencies.tolist()])
-            drawing.line(panel, frequencies, held, colour, linewidth=1.9)
-            drawing.line(panel, frequencies, 1 - held, colour, linewidth=1.3, linestyle=(0, (4, 2)))
+            figures.line(panel, frequencies, held, colour, linewidth=1.9)
+            figures.line(panel, frequencies, 1 - held, colour, linewidth=1.3, linestyle=(0, (4, 2)))
             figures.label(panel, 0.25, held[50], name, colour, xytext=(0, 0), ha="center")
         panel.axvline(RARE, color=figures.MUTED, linewidth=0.8)
         figures.panel_title(panel, f"f = {f:g}")

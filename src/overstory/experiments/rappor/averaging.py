@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.client import Randomizer
-from overstory.experiments import drawing
 from overstory.experiments.comparison import Comparison, Published, at_most, exact, simulated, stated
 from overstory.experiments.rappor.collections import collected
 from overstory.experiments.study import Context, Study, Table, letters
@@ -125,9 +124,9 @@ def _draw(with_round: Attacked, without: Attacked) -> figures.Picture:
         (figures.VERMILION, without, "noise drawn afresh", (5, 0)),
     ):
         low, middle, high = np.quantile(attacked.believed, [0.1, 0.5, 0.9], axis=0)
-        drawing.interval(axes, SEEN, low, high, colour)
-        drawing.line(axes, SEEN, middle, colour, name, place={"xytext": place}, marker="o", linewidth=1.9, markersize=4)
-    drawing.level(axes, 1 / len(CANDIDATES), figures.MUTED, "before: 1%", SEEN[0], place={"xytext": (2, -9)})
+        figures.interval(axes, SEEN, low, high, colour)
+        figures.line(axes, SEEN, middle, colour, name, place={"xytext": place}, marker="o", linewidth=1.9, markersize=4)
+    figures.level(axes, 1 / len(CANDIDATES), figures.MUTED, "before: 1%", SEEN[0], place={"xytext": (2, -9)})
     axes.set(xlabel="reports of one device seen", ylabel="P(true value | reports)", xlim=(1, 1000), ylim=(-0.05, 1.03))
     return figures.picture(
         figure,

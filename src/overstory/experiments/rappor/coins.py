@@ -10,7 +10,6 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 
-from overstory.experiments import drawing
 from overstory.experiments.comparison import Published, exact, printed
 from overstory.experiments.study import Context, Study, Table
 from overstory.presentation import figures
@@ -76,10 +75,10 @@ def posterior_no(yes: int, answers: int) -> float:
 def _draw(posteriors: list[float], memoized: float) -> figures.Picture:
     figure, axes = figures.panels(height=3.4)
     axes.set(yscale="log")
-    drawing.line(axes, range(len(posteriors)), posteriors, figures.OURS, linewidth=2)
+    figures.line(axes, range(len(posteriors)), posteriors, figures.OURS, linewidth=2)
     place = {"xytext": (0, -9), "ha": "right"}
     name = "one answer, kept for ever"
-    drawing.level(axes, memoized, figures.VERMILION, name, 100, place=place, linewidth=1.6, linestyle="-")
+    figures.level(axes, memoized, figures.VERMILION, name, 100, place=place, linewidth=1.6, linestyle="-")
     figures.label(axes, 25, 1e-14, "noise drawn afresh\nfor each answer", figures.OURS, xytext=(12, 0))
     axes.plot([YES], [posteriors[YES]], "o", color=figures.OURS)
     figures.label(axes, YES, posteriors[YES], f"75 of 100: {posteriors[YES]:.3g}", xytext=(8, 4))

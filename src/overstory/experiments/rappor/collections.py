@@ -23,7 +23,7 @@ from overstory.analysis.decoding import Decoded, decode
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.support.positions import positions_of
-from overstory.analysis.support.simulation import SimulatedDevices
+from overstory.analysis.support.registry import SimulatedDevices
 from overstory.analysis.variance import reports_per_device
 from overstory.experiments.study import accumulate
 from overstory.files.candidates import hash_candidates

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from overstory.experiments import drawing
 from overstory.experiments.comparison import Comparison, Published, exact, printed
 from overstory.experiments.rappor.collections import collected
 from overstory.experiments.study import Context, Study, Table
@@ -76,10 +75,10 @@ def _draw() -> figures.Picture:
     numbers = list(range(1, MOST + 1))
     for colour, f in zip((figures.GREEN, figures.BLUE, figures.VERMILION), NOISE, strict=True):
         mechanism = collected(f)
-        drawing.line(axes, numbers, [mechanism.epsilon_n(n) for n in numbers], colour, linewidth=1.9)
-        drawing.level(axes, mechanism.epsilon_permanent, colour, f"f = {f:g}", MOST)
+        figures.line(axes, numbers, [mechanism.epsilon_n(n) for n in numbers], colour, linewidth=1.9)
+        figures.level(axes, mechanism.epsilon_permanent, colour, f"f = {f:g}", MOST)
     fresh = collected(0.5).epsilon_report
-    drawing.line(axes, [1, 9], [fresh, 9 * fresh], figures.MUTED, linewidth=1.2)
+    figures.line(axes, [1, 9], [fresh, 9 * fresh], figures.MUTED, linewidth=1.2)
     name = "without a permanent round:\nn times epsilon (f = 0.5)"
     figures.label(axes, 5.5, 5.5 * fresh, name, figures.MUTED, xytext=(12, 0))
     axes.set(xlabel="reports n of one value", ylabel="epsilon (nats)", xlim=(1, MOST), ylim=(0, 8.6))

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.client import Randomizer
-from overstory.experiments import drawing
 from overstory.experiments.comparison import LEVEL, Comparison, Published
 from overstory.experiments.study import Context, Study, Table, letters
 from overstory.files.rappor import RapporParameters, read_params
@@ -133,7 +132,7 @@ def draw(mechanism: BitMechanism, life: Life) -> figures.Picture:
         axes.plot([width / 2, bit + 0.5], [-1.25, -0.42], color=figures.MUTED, linewidth=0.8)
     axes.text(width / 2, -1.3, f"value {life.value[:40]!r}", ha="center", va="bottom", color=figures.INK, fontsize=10)
     place = {"xytext": (6, 0), "fontsize": 8}
-    drawing.level(axes, 1.5, figures.MUTED, "the device's edge", width, place=place, linewidth=0.8)
+    figures.level(axes, 1.5, figures.MUTED, "the device's edge", width, place=place, linewidth=0.8)
     for row, bits in enumerate(rows):
         figures.label(axes, width, row, f"{bits.bit_count()} of {width}", xytext=(6, 0))
     axes.set_yticks(range(len(rows)), names)

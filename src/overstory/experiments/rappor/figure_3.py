@@ -9,7 +9,6 @@ from typing import Final
 import numpy as np
 
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.experiments import drawing
 from overstory.experiments.comparison import Comparison, Published, about, exact, simulated
 from overstory.experiments.study import Context, Study, Table
 from overstory.planning.detection import critical_value, learning_limit, reports_needed
@@ -122,9 +121,9 @@ def _draw(basic: BitMechanism) -> figures.Picture:
         limits = [limit(basic, n, cardinality) for n in reports]
         power = round(math.log10(cardinality))
         place = {"xytext": {5: (5, 6), 6: (5, -1), 7: (5, -9)}.get(power, (5, 0))}
-        drawing.line(axes, reports, limits, colour, f"M = $10^{{{power}}}$", place=place)
+        figures.line(axes, reports, limits, colour, f"M = $10^{{{power}}}$", place=place)
     rule = np.sqrt(reports) / 10
-    drawing.line(axes, reports, rule, figures.MUTED, linewidth=1, linestyle=drawing.DASHED, zorder=3)
+    figures.line(axes, reports, rule, figures.MUTED, linewidth=1, linestyle=figures.DASHED, zorder=3)
     figures.label(axes, 2e7, math.sqrt(2e7) / 10, r"dashed: $\sqrt{N}/10$", figures.MUTED, xytext=(20, -14))
     axes.set(xlabel="reports N", ylabel="most strings that can be detected", xlim=(1e4, 1e11), ylim=(5, 1e5))
     return figures.picture(

@@ -11,8 +11,7 @@ from scipy.special import ndtr
 
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.postprocess.processed import postprocess
-from overstory.experiments import drawing
+from overstory.analysis.postprocess.steps import postprocess
 from overstory.experiments.comparison import Comparison, Published, exact, printed, simulated, stated
 from overstory.experiments.rappor.collections import F64
 from overstory.experiments.study import Context, Study, Table, each, mean
@@ -160,13 +159,13 @@ def _draw(shown: list[Learned]) -> figures.Picture:
 def _draw_panel(axes: Any, size: int, learned: Learned) -> None:
     values, raw = np.arange(VALUES), learned.estimate.raw_counts / 1000
     error = learned.estimate.standard_errors / 1000
-    drawing.bars(axes, values, raw, figures.GREEN, alpha=0.45)
-    drawing.interval(axes, values.tolist(), raw - error, raw + error, figures.GREEN)
-    drawing.line(axes, values, learned.smoothed / 1000, figures.BLUE, linewidth=1.2, linestyle=(0, (4, 2)))
-    drawing.line(axes, values, learned.truth / 1000, figures.INK, linewidth=1.4)
+    figures.bars(axes, values, raw, figures.GREEN, alpha=0.45)
+    figures.interval(axes, values.tolist(), raw - error, raw + error, figures.GREEN)
+    figures.line(axes, values, learned.smoothed / 1000, figures.BLUE, linewidth=1.2, linestyle=(0, (4, 2)))
+    figures.line(axes, values, learned.truth / 1000, figures.INK, linewidth=1.4)
     figures.panel_title(axes, f"{size:,} reports")
     if size == SIZES[-1]:
         top = learned.truth.max() / 1000
         entries = ((1.0, "true", figures.INK), (0.92, "estimated", figures.GREEN), (0.84, "smoothed", figures.BLUE))
-        drawing.key(axes, 2, [(y * top, name, colour) for y, name, colour in entries])
+        figures.key(axes, 2, [(y * top, name, colour) for y, name, colour in entries])
     axes.set(xlabel="value", xlim=(0, 100))

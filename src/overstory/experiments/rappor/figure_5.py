@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.experiments import drawing
 from overstory.experiments.comparison import Comparison, Published, about, at_most, exact, simulated
 from overstory.experiments.rappor.collections import (
     DEFAULT,
@@ -232,11 +231,11 @@ def _draw(decodings: Decodings) -> figures.Picture:
 def _draw_population(axes: Any, decoding: Decoding) -> None:
     shares = 100 * exponential()
     strings = np.arange(1, shares.size + 1)
-    drawing.bars(axes, strings, shares, figures.MUTED)
-    drawing.bars(axes, strings, np.where(decoding.detected, shares, 0), figures.VERMILION, alpha=None)
+    figures.bars(axes, strings, shares, figures.MUTED)
+    figures.bars(axes, strings, np.where(decoding.detected, shares, 0), figures.VERMILION, alpha=None)
     wrong = strings[PRESENT:][decoding.detected[PRESENT:]]
     axes.plot(wrong, np.full(wrong.size, 0.12), "x", color=figures.INK, markersize=6)
-    drawing.key(axes, 60, [(2.2, f"{decoding.true} found, {decoding.false} false", figures.VERMILION)])
+    figures.key(axes, 60, [(2.2, f"{decoding.true} found, {decoding.false} false", figures.VERMILION)])
     figures.label(axes, 150, 0.55, "nobody has these", figures.MUTED, xytext=(0, 0), ha="center")
     axes.set(xlabel="string", ylabel="frequency (%)", xlim=(0, 200), ylim=(0, 5.2))
 
@@ -248,7 +247,7 @@ def _draw_frontier(axes: Any, decodings: Decodings) -> None:
         (figures.GREEN, REDESIGNED, "oracle, h = 1,\nthe same epsilons"),
     ):
         false, true, _ = frontier(decodings[procedure])
-        drawing.line(axes, false, true, colour, linewidth=1.6)
+        figures.line(axes, false, true, colour, linewidth=1.6)
         end = int(np.argmin(np.abs(false - 6.5)))
         figures.label(axes, float(false[end]), float(true[end]), name, colour, xytext=(0, -22), ha="center")
     for colour, procedure, name, place in (

@@ -9,7 +9,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.experiments import drawing
 from overstory.experiments.comparison import Comparison, about, at_least, at_most, clopper_pearson, exact, simulated
 from overstory.experiments.rappor.collections import (
     DEFAULT,
@@ -232,7 +231,7 @@ def _draw_detected(axes: Any, one: Found) -> None:
     axes.plot(at, scale * one.held[rows], "_", color=figures.INK, markersize=7, markeredgewidth=1.6)
     figures.panel_title(axes, f"{rows.size} of {HOMEPAGES:,} candidates found")
     marks = (4.6, "bars: estimated", figures.OURS), (4.25, "marks: true (at zero: nobody's)", figures.INK)
-    drawing.key(axes, 12, marks)
+    figures.key(axes, 12, marks)
     axes.set(xlabel="homepage, by estimate", ylabel="share of reports (%)", ylim=(-0.08, 5.6))
 
 
@@ -244,14 +243,14 @@ def _draw_limit(axes: Any, mechanism: BitMechanism, probes: list[Found]) -> None
     ):
         hits = np.round(trials * np.mean([one.rates(name) for one in probes], axis=0))
         low, high = 100 * np.array([clopper_pearson(int(hit), trials) for hit in hits]).T
-        drawing.interval(axes, shares, low, high, colour)
-        drawing.line(axes, shares, 100 * hits / trials, colour, marker="o", linewidth=1.7, markersize=4)
+        figures.interval(axes, shares, low, high, colour)
+        figures.line(axes, shares, 100 * hits / trials, colour, marker="o", linewidth=1.7, markersize=4)
         middle = float(np.interp(0.6, hits / trials, PROBED))
         figures.label(axes, 100 * middle, 60, name, colour, xytext=place, ha=align)
     error = 100 * share_error(mechanism)
     axes.axvspan(0, error, color=figures.MUTED, alpha=0.15, linewidth=0)
     figures.label(axes, error, 91, "one standard\nerror", figures.MUTED)
-    axes.axvline(100 * CLAIMED, color=figures.THEIRS, linewidth=1.2, linestyle=drawing.DASHED)
+    axes.axvline(100 * CLAIMED, color=figures.THEIRS, linewidth=1.2, linestyle=figures.DASHED)
     figures.label(axes, 100 * CLAIMED, 76, "the paper: 0.1%", figures.THEIRS)
     figures.panel_title(axes, "What share can be found")
     axes.set(xlabel="true share of reports (%)", ylabel="strings found (%)", xlim=(0, 1.2), ylim=(-2, 102))

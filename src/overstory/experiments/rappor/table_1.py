@@ -9,7 +9,6 @@ from typing import Final
 import numpy as np
 from scipy.stats import chi2, t
 
-from overstory.experiments import drawing
 from overstory.experiments.comparison import LEVEL, Comparison, Published, exact, printed, simulated
 from overstory.experiments.rappor.collections import F64, collect_counts, collected, exponential
 from overstory.experiments.rappor.figure_5 import NAMES, PAPERS_CHOICES, REPORTS
@@ -145,8 +144,8 @@ def _draw(decoded: list[Found]) -> figures.Picture:
     figure, axes = figures.panels(width=7.4, height=4.6)
     middle, half = _bands(decoded)
     order, at = np.argsort(STRINGS), np.arange(len(PRINTED))
-    drawing.interval(axes, at.tolist(), (middle - half)[order] / 1000, (middle + half)[order] / 1000, figures.OURS)
-    drawing.line(axes, at, middle[order] / 1000, figures.OURS, linewidth=1.6)
+    figures.interval(axes, at.tolist(), (middle - half)[order] / 1000, (middle + half)[order] / 1000, figures.OURS)
+    figures.line(axes, at, middle[order] / 1000, figures.OURS, linewidth=1.6)
     errors = 1.96 * ERRORS[order] / 1000
     axes.errorbar(at, ESTIMATES[order] / 1000, yerr=errors, fmt="o", markersize=4.5, color=figures.THEIRS)
     axes.plot(at, TRUTHS[order] / 1000, "_", color=figures.INK, markersize=11, markeredgewidth=1.6)

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from overstory.analysis.variance import design_effect
-from overstory.experiments import drawing
 from overstory.experiments.comparison import LEVEL, Comparison, Published, about, exact, printed, simulated
 from overstory.experiments.rappor.collections import (
     DEFAULT,
@@ -226,7 +225,7 @@ def _draw(mechanism: BitMechanism, run: Decodings) -> figures.Picture:
         (7.7, "thin line: 95% if each machine\nsent one name 18 times", figures.SKY),
         (8.8, "star: the paper's estimate", figures.THEIRS),
     )
-    drawing.key(axes, 10_600, entries)
+    figures.key(axes, 10_600, entries)
     axes.set(xlabel="reports", xlim=(0, 15_500))
     return figures.picture(
         figure,

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from overstory.experiments import drawing
 from overstory.experiments.comparison import Comparison
 from overstory.experiments.smart_homes import window_based
 from overstory.experiments.smart_homes.double_randomization import built
@@ -103,8 +102,8 @@ def _draw(steps: Steps) -> figures.Picture:
     ends = []
     for colour, (name, label) in zip(figures.SERIES, NAMES.items(), strict=False):
         errors = np.array([each(run, "mse") for run in steps[name]])
-        drawing.line(axes, numbers, errors.mean(axis=0), colour, linewidth=2)
-        drawing.spread(axes, numbers, errors.T, colour)
+        figures.line(axes, numbers, errors.mean(axis=0), colour, linewidth=2)
+        figures.spread(axes, numbers, errors.T, colour)
         ends.append((float(errors[:, -1].mean()), label, colour))
     figures.labels(axes, READINGS, ends)
     axes.set(xlabel="reports of each home", ylabel="mean squared error of a frequency")

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from overstory.experiments import drawing
 from overstory.experiments.comparison import Comparison, about, at_most, exact, simulated
 from overstory.experiments.smart_homes.homes import BINS, homes_of
 from overstory.experiments.smart_homes.measurement import Distances, Key, by_size, inputs, mean_ratio, measured, table
@@ -148,13 +147,13 @@ def _draw_percent(distances: Mapping[Key, list[Distances]], sizes: Sequence[int]
         ends = []
         for colour, (other, label) in zip(figures.SERIES[1:], list(NAMES.items())[1:], strict=False):
             changes, low, high = 100 * np.array([_change(distances, other, n, measure) for n in sizes]).T
-            drawing.interval(axis, sizes, low, high, colour)
-            drawing.line(axis, sizes, changes, colour, marker="o", markersize=4, linewidth=None)
+            figures.interval(axis, sizes, low, high, colour)
+            figures.line(axis, sizes, changes, colour, marker="o", markersize=4, linewidth=None)
             ends.append((float(changes[-1]), label, colour))
         if axis is axes[1]:
             figures.labels(axis, sizes[-1], ends)
-        drawing.level(axis, 0, figures.MUTED, linestyle="-")
-        drawing.level(axis, claim, figures.INK, linestyle="--")
+        figures.level(axis, 0, figures.MUTED, linestyle="-")
+        figures.level(axis, claim, figures.INK, linestyle="--")
         figures.panel_title(axis, name)
         axis.set(xlabel="homes (N)")
     axes[0].set_ylabel("OPT-DR against the other (%)")

@@ -8,7 +8,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.experiments import drawing
 from overstory.experiments.comparison import simulated
 from overstory.experiments.smart_homes.cumulative import EPSILON, strategy
 from overstory.experiments.smart_homes.homes import MOST_KWH, Symbols, binned, made_up
@@ -80,8 +79,8 @@ def _draw(distances: Mapping[tuple[str, str, int], list[Distances]], bins: tuple
     places = np.arange(len(SHAPES))
     for place, (colour, (name, label)) in enumerate(zip(figures.SERIES, NAMES.items(), strict=False)):
         by_bins = np.array([each(distances[name, "meters", d], "jsd") for d in bins])
-        drawing.spread(left, bins, by_bins, colour)
-        drawing.line(left, bins, by_bins.mean(axis=1), colour, marker="o", markersize=4, linewidth=None)
+        figures.spread(left, bins, by_bins, colour)
+        figures.line(left, bins, by_bins.mean(axis=1), colour, marker="o", markersize=4, linewidth=None)
         ends.append((float(by_bins[-1].mean()), label, colour))
         by_shape = np.array([each(distances[name, shape, 100], "jsd") for shape in SHAPES])
         at = places + 0.2 * (place - 1.5)

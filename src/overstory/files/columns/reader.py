@@ -14,9 +14,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.files.arrow_csv import SMALLEST
+from overstory.files.columns.blocks import SMALLEST, Fields, is_json, keys_of, numbers_of, read_plain, texts_of
 from overstory.files.columns.layout import Form, Layout, check_columns, fault, layout_of
-from overstory.files.columns.plain import Fields, is_json, keys_of, numbers_of, read_plain, texts_of
 from overstory.files.io import Advance, reading
 from overstory.presentation.streams import printable
 from overstory.protocol.errors import FormatError

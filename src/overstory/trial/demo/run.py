@@ -18,7 +18,7 @@ import numpy as np
 from overstory.analysis.decoding import Decoded, decode
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import SupportCounts
-from overstory.analysis.support.simulation import SimulatedDevices
+from overstory.analysis.support.registry import SimulatedDevices
 from overstory.collector.store import open_store
 from overstory.experiments.data.covid import ATTRIBUTION, CONFIRMED
 from overstory.files.candidates import hash_candidates, read_map, write_map
