@@ -396,7 +396,7 @@ def test_tokens_are_found_by_hash_expire_and_are_revoked(store: Store) -> None:
 
 
 def test_tokens_that_are_none(store: Store) -> None:
-    with pytest.raises(ParameterError, match="write or admin, not 'root'"):
+    with pytest.raises(ParameterError, match="write, viewer, analyst or admin, not 'root'"):
         store.add_token("root", "trees")  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="name of the application"):
         store.add_token("write", " ")

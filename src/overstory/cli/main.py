@@ -29,6 +29,7 @@ SUMMARIES: Final = {
     "discover": "find frequent values without a list of candidates",
     "reproduce": "recompute the papers' figures and tables, and compare them with the published ones",
     "serve": "collect reports over HTTP",
+    "console": "show a store in a browser",
     "store": "maintain the collector's database",
     "doctor": "check a collector and its settings",
     "on": "agree to report: show what is asked for, ask, and record your consent",
@@ -51,7 +52,7 @@ _FOLDERS: Final = {
     "analysis": ("bench", "collect", "compare", "decode", "demo", "discover", "plan"),
     "rappor": ("encode", "map", "reproduce", "sum"),
     "registry": ("metrics", "privacy"),
-    "service": ("doctor", "gateway", "serve", "simulate", "store"),
+    "service": ("console", "doctor", "gateway", "serve", "simulate", "store"),
 }
 MODULES: Final = {command: f"{folder}.{command}" for folder, commands in _FOLDERS.items() for command in commands} | (
     dict.fromkeys(("on", "local", "off", "forget", "status", "view"), "person")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -27,6 +26,7 @@ from overstory.collector.http.endpoint import (
     refusal,
     request_timeout,
 )
+from overstory.collector.http.listening import is_loopback
 from overstory.collector.http.openapi import ERROR, VERSION, describe
 from overstory.collector.http.pages import POLICY
 from overstory.collector.http.responses import AccessError, as_page, handle_errors, json_page, text_page
@@ -146,12 +146,7 @@ def _need_admin(collector: Collector, request: Request) -> None:
 
 def _is_local(request: Request) -> bool:
     """Whether a request comes from this machine; the address is not used for anything else."""
-    if request.client is None:  # a socket in the file system
-        return True
-    try:
-        return ipaddress.ip_address(request.client.host).is_loopback
-    except ValueError:
-        return False
+    return request.client is None or is_loopback(request.client.host)  # None: a socket in the file system
 
 
 def _add_admin_pages(app: FastAPI, collector: Collector) -> None:

@@ -18,12 +18,14 @@ from overstory.collector.settings import DAY
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.wire.reasons import Reason
 
-Role = Literal["write", "admin"]
+Role = Literal["write", "viewer", "analyst", "admin"]
 
 WRITE: Final = "write"
+VIEWER: Final = "viewer"
+ANALYST: Final = "analyst"
 ADMIN: Final = "admin"
 
-PREFIX: Final[Mapping[str, str]] = MappingProxyType({WRITE: "ovw_", ADMIN: "ova_"})
+PREFIX: Final[Mapping[str, str]] = MappingProxyType({WRITE: "ovw_", VIEWER: "ovv_", ANALYST: "ovn_", ADMIN: "ova_"})
 """The first characters of a token, so that it can be recognised in a file where it should not be."""
 
 _BEARER: Final = re.compile(rb"(?i:bearer) +([A-Za-z0-9._~+/-]+=*) *")
@@ -40,7 +42,8 @@ class Token:
     sha256
         Its SHA-256, 32 bytes. A token has 256 random bits: no salt and no slow hash is needed.
     role
-        ``write`` for programs that report, ``admin`` for those that read counts.
+        ``write`` for programs that report, ``admin`` for those that read counts; ``viewer`` and ``analyst`` for people
+        who log in to the console.
     application
         The id of the application that uses it.
     created
@@ -80,7 +83,9 @@ def sha256(token: str) -> bytes:
 def make_token(role: Role, application: str, expires: int | None) -> tuple[str, Token]:
     """Return a new token, and what is stored of it."""
     if role not in get_args(Role):
-        raise ParameterError(f"a token's role is write or admin, not {role!r}")
+        raise ParameterError(
+            f"a token's role is {', '.join(get_args(Role)[:-1])} or {get_args(Role)[-1]}, not {role!r}"
+        )
     if not application.strip() or not application.isprintable():
         raise ParameterError("a token needs the name of the application that it is for")
     plain = PREFIX[role] + secrets.token_urlsafe(32)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal
 
+from overstory.console.lists import CandidateLists
 from overstory.console.view import ScreenError
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import parse_range, read_store
@@ -37,6 +38,7 @@ class ConsoleData:
 
     def __init__(self, registry: MetricRegistry, store: StoreReader, clock: Callable[[], float] = time.time) -> None:
         self.registry, self.store, self.clock = registry, store, clock
+        self.lists = CandidateLists()
 
     def metric(self, name: str) -> Metric:
         """Return a metric; raise `ScreenError` 404 when the registry has none of that name."""

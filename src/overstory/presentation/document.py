@@ -131,7 +131,9 @@ class Field:
     name: str
     label: str
     value: str = ""
-    kind: Literal["text", "number", "slider", "date", "choice", "switch", "lines", "file", "hidden"] = "text"
+    kind: Literal["text", "password", "number", "slider", "date", "choice", "switch", "lines", "file", "hidden"] = (
+        "text"
+    )
     choices: tuple[tuple[str, str], ...] = ()  # value and text, of a ``choice``
     least: float | None = None
     most: float | None = None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from overstory.cli.arguments import add_command
+from overstory.cli.service.console import console_process
 from overstory.cli.service.serve_settings import PREFIX, Setting, fill_in
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ SETTINGS: Final = (
     ),
     Setting("queue-reports", int, 1_000_000, "reports that may wait for their commit (default: 1000000)", "N"),
     Setting("grace", float, 1.0, "seconds of refusing reports before it stops listening (default: 1)", "S"),
+    Setting("console-port", int, None, "run a console on this port of 127.0.0.1, too; 0: any free port", "P"),
     Setting("log-format", str, "text", "form of the log on standard error (default: text)", choices=("text", "json")),
 )
 
@@ -77,8 +79,9 @@ def check_settings(args: argparse.Namespace) -> None:
             raise ParameterError(f"--{name} must be given, or {PREFIX}{name.upper()}, or {name} in the --config file")
     if (args.tls_certificate is None) != (args.tls_key is None):
         raise ParameterError("--tls-certificate and --tls-key belong together: give both or neither")
-    if not 0 <= args.port < 1 << 16:
-        raise ParameterError(f"--port {args.port}: ports are 0 .. 65535")
+    for name, port in (("port", args.port), ("console-port", args.console_port)):
+        if port is not None and not 0 <= port < 1 << 16:
+            raise ParameterError(f"--{name} {port}: ports are 0 .. 65535")
     if args.queue_reports < 1 or not min(args.compact_every, args.compact_within, args.grace) >= 0:
         names = "--queue-reports, --compact-every, --compact-within and --grace"
         raise ParameterError(f"{names}: give numbers that are not negative")
@@ -126,7 +129,8 @@ def run(args: argparse.Namespace) -> int:
         intervals=UpkeepIntervals(compact=args.compact_every, within=args.compact_within),
         open_writes=args.open_writes,
     )
-    serve(collector, listening, announce=lambda line: print(line, flush=True), reread=read_registry)
+    with console_process(args.registry, args.store, args.console_port, os.environ):
+        serve(collector, listening, announce=lambda line: print(line, flush=True), reread=read_registry)
     return 0
 
 

@@ -1,4 +1,8 @@
-"""The settings of ``overstory serve``: from the command line, else the environment, else a file, else the defaults."""
+"""The settings of a service: from the command line, else the environment, else a file, else the defaults.
+
+``overstory serve`` and ``overstory console`` share the registry and the store; what else both have, such as a port, has
+a variable of its own for each.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,9 @@ from typing import Any, Final, NamedTuple
 from overstory.protocol.errors import FormatError, ParameterError
 
 PREFIX: Final = "OVERSTORY_"
+
+CONSOLE: Final = "CONSOLE_"
+"""What the console's own variables have after the prefix."""
 
 OTHERS: Final = {"STATE", "TOKEN", "WRITE_TOKEN", "ADMIN_TOKEN", "TRACEBACK"}
 """Variables of other commands."""
@@ -41,6 +48,7 @@ class Setting(NamedTuple):
     help: str
     metavar: str | None = None
     choices: tuple[str, ...] = ()
+    scope: str = ""  # what its variable has after the prefix: "" or `CONSOLE`
 
     @property
     def key(self) -> str:
@@ -50,7 +58,7 @@ class Setting(NamedTuple):
     @property
     def variable(self) -> str:
         """The environment variable."""
-        return PREFIX + self.key.upper()
+        return PREFIX + self.scope + self.key.upper()
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
         """Add the option; its value is None when it is not given."""
@@ -94,11 +102,13 @@ def _wanted(kind: type) -> str:
     return {bool: "true or false", int: "a whole number", float: "a number"}.get(kind, "text")
 
 
-def fill_in(args: argparse.Namespace, settings: tuple[Setting, ...], environ: Mapping[str, str]) -> None:
+def fill_in(
+    args: argparse.Namespace, settings: tuple[Setting, ...], environ: Mapping[str, str], scope: str = ""
+) -> None:
     """Give every setting that the command line left out the value of the environment, the file, or its default."""
-    path = args.config if args.config is not None else environ.get(f"{PREFIX}CONFIG")
+    path = args.config if args.config is not None else environ.get(f"{PREFIX}{scope}CONFIG")
     table = {} if not path else _read(path, settings)
-    _check_variables(settings, environ)
+    _check_variables(settings, environ, scope)
     for setting in settings:
         if getattr(args, setting.key) is not None:
             continue
@@ -138,12 +148,12 @@ def _suggest(key: str, settings: Mapping[str, Setting]) -> str:
     return f"did you mean {near[0]}?" if near else f"the settings are {', '.join(settings)}"
 
 
-def _check_variables(settings: tuple[Setting, ...], environ: Mapping[str, str]) -> None:
+def _check_variables(settings: tuple[Setting, ...], environ: Mapping[str, str], scope: str) -> None:
     """Refuse a variable that looks like a misspelled setting; variables of other programs are ignored."""
-    names = {setting.key.upper() for setting in settings} | {"CONFIG"}
+    names = {setting.variable.removeprefix(PREFIX) for setting in settings} | {f"{scope}CONFIG"}
     for variable in environ:
         name = variable.removeprefix(PREFIX)
-        if variable == name or name in names | OTHERS:
+        if variable == name or name in names | OTHERS or name.startswith(CONSOLE) != scope.startswith(CONSOLE):
             continue
         from difflib import get_close_matches
 

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 MORE_TOKENS: Final = """\
 A write token is part of a program that sends reports: everybody who has the program has the token, which only keeps
-strangers out. An admin token lets its holder read counts and estimates. To rotate a token, add a new one, release it,
-then revoke the old one. The store has only the SHA-256 of a token: it is shown once, when it is made."""
+strangers out. An admin token lets its holder read counts and estimates. In the console (`overstory console`) a viewer
+reads every page, and an analyst also decodes with candidates and writes notes. To rotate a token, add a new one,
+release it, then revoke the old one. The store has only the SHA-256 of a token: it is shown once, when it is made."""
 
 
 def add_tokens(actions: Any) -> None:
@@ -35,8 +36,9 @@ def add_tokens(actions: Any) -> None:
     add.add_argument(
         "--role",
         required=True,
-        choices=("write", "admin"),
-        help="write: send reports; admin: read counts and estimates",
+        choices=("write", "viewer", "analyst", "admin"),
+        help="write: send reports; viewer: read the console; analyst: also decode and write notes there; admin: all of "
+        "that, and read counts and estimates over HTTP",
     )
     add.add_argument("--application", required=True, metavar="NAME", help="name of the application that uses it")
     add.add_argument("--expires", metavar="DATE", help="first day, in UTC, on which it is refused (default: never)")
@@ -85,7 +87,7 @@ def _list(args: argparse.Namespace) -> int:
 
     with open_store(args.url) as store:
         tokens = [_token_json(token) for token in store.tokens()]
-    lines = [f"{token['id']}  {token['role']:5}  {token['application']}  {_life(token)}" for token in tokens]
+    lines = [f"{token['id']}  {token['role']:7}  {token['application']}  {_life(token)}" for token in tokens]
     tell(args, {"tokens": tokens}, "\n".join(lines) or "there are no tokens")
     return 0
 

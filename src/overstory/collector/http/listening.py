@@ -46,12 +46,7 @@ class Listening:
         >>> Listening("127.0.0.1").exposed, Listening("0.0.0.0").exposed, Listening("localhost").exposed
         (False, True, False)
         """
-        if self.certificate is not None:
-            return False
-        try:
-            return not ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host != "localhost"
+        return self.certificate is None and not is_loopback(self.host)
 
     def bind(self) -> socket.socket:
         """Return a socket that is bound to the address."""
@@ -83,6 +78,20 @@ class Listening:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key)
         except OSError as error:  # an SSLError is one
             raise ServingError(f"{self.certificate}: no certificate and key that belong together: {error}") from error
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address, or the name of one, is this machine's own.
+
+    Examples
+    --------
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def queued(listening: socket.socket) -> int:

@@ -269,7 +269,8 @@ class Store(StoreReader):
         Parameters
         ----------
         role
-            ``write`` for programs that report, ``admin`` for those that read.
+            ``write`` for programs that report, ``admin`` for those that read, ``viewer`` or ``analyst`` for people who
+            log in to the console.
         application
             The name of the application that uses the token.
         expires

@@ -1,0 +1,121 @@
+"""The page around a view: where else to go, what the figures rest on, and the same view in other forms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from overstory.console.access.roles import allows
+from overstory.console.view import View, Viewer
+from overstory.presentation.document import Block, Form, Heading, KeyValues, Links, Notice
+from overstory.presentation.html_text import escaped
+from overstory.presentation.render_html import STYLE, as_html
+
+STATIC: Final = Path(__file__).parent / "static"
+
+POLICY: Final = "default-src 'self'; base-uri 'none'; object-src 'none'; frame-ancestors 'none'; form-action 'self'"
+"""The Content-Security-Policy of every page: nothing inline, and nothing from elsewhere."""
+
+FORMS: Final = ("json", "csv", "parquet", "svg")
+
+
+def static_files() -> dict[str, bytes]:
+    """Return the style sheets, scripts and icons by their names."""
+    own = {path.name: path.read_bytes() for path in STATIC.iterdir() if path.suffix in {".css", ".js", ".svg"}}
+    return {"page.css": STYLE.encode(), **own}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a page is, and who reads it.
+
+    Attributes
+    ----------
+    path, query
+        The page's address before and after its question mark.
+    viewer
+        Who reads it; None: somebody who is not logged in.
+    menu
+        The text and the address of each page that has one address.
+    rests_on
+        What the figures rest on: names and texts at the page's foot.
+    can_leave
+        Whether there is a session to end.
+    """
+
+    path: str
+    query: str = ""
+    viewer: Viewer | None = None
+    menu: tuple[tuple[str, str], ...] = ()
+    rests_on: tuple[tuple[str, str], ...] = ()
+    can_leave: bool = False
+    scripts: tuple[str, ...] = ("console.js",)
+
+    def address(self, form: str = "") -> str:
+        """Return the address of the page, or of one of its downloads."""
+        path = f"{download_path(self.path)}.{form}" if form else self.path
+        return f"{path}?{self.query}" if self.query else path
+
+
+def download_path(path: str) -> str:
+    """Return what comes before the dot of a download's address.
+
+    Examples
+    --------
+    >>> download_path("/m/colour"), download_path("/m/"), download_path("/")
+    ('/m/colour', '/m', '/index')
+    """
+    return path.rstrip("/") or "/index"
+
+
+def forms_of(view: View) -> tuple[str, ...]:
+    """Return the downloads that a view has."""
+    has = {"json": True, "csv": view.table, "parquet": view.table, "svg": view.picture}
+    return tuple(form for form in FORMS if has[form])
+
+
+def as_page(view: View, place: Place, files: Sequence[str]) -> str:
+    """Return a view as a page; `files` are the static files that there are."""
+    refresh = f'<meta http-equiv="refresh" content="{view.refresh}">\n' if view.refresh else ""
+    styles = "".join(f'<link rel="stylesheet" href="/static/{name}">\n' for name in files if name.endswith(".css"))
+    scripts = "".join(f'<script src="/static/{name}" defer></script>\n' for name in place.scripts if name in files)
+    blocks = [block for block in view.blocks if _is_usable(block, place.viewer)]
+    if not any(isinstance(block, Heading) and block.level == 1 for block in blocks):
+        blocks.insert(0, Heading(1, view.title))
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n{refresh}'
+        f'<title>{escaped(view.title)} - Overstory</title>\n<link rel="icon" href="/static/icon.svg">\n'
+        f'{styles}{scripts}</head>\n<body class="console">\n<a class="skip" href="#main">To the content</a>\n'
+        f"<header>{as_html([Links('Console', place.menu, _current(place))])}{_leave(place)}</header>\n"
+        f'<main id="main" tabindex="-1">\n{as_html(blocks)}</main>\n'
+        f"<footer>\n{as_html(list(_footer(view, place)))}</footer>\n</body>\n</html>\n"
+    )
+
+
+def _is_usable(block: Block, viewer: Viewer | None) -> bool:
+    """Whether a reader can use a block: a form that changes something is for analysts, or for logging in."""
+    is_change = isinstance(block, Form) and block.method == "post" and block.action != "/login"
+    return not is_change or (viewer is not None and allows(viewer, "analyst"))
+
+
+def _current(place: Place) -> str:
+    return next((text for text, address in place.menu if address == place.path), "")
+
+
+def _leave(place: Place) -> str:
+    return as_html([Form("Log out", (), "Log out", "/logout", "post")]) if place.can_leave else ""
+
+
+def _footer(view: View, place: Place) -> Iterator[Block]:
+    if place.rests_on:
+        yield KeyValues(place.rests_on)
+    if view.status < 400 and (view.table or view.picture or view.facts):
+        yield Links("The same as a file", tuple((form.upper(), place.address(form)) for form in forms_of(view)))
+
+
+def error_view(status: int, title: str, detail: str, more: Sequence[Block] = ()) -> View:
+    """Return the page of an error."""
+    return View(title, (Heading(1, title), Notice(detail), *more), status=status)

@@ -1,0 +1,163 @@
+"""The console as a process: where it listens, the link that it prints, and its end."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+
+from overstory.collector.http.listening import Listening, ServingError
+from overstory.console.access.gate import Gate
+from overstory.console.access.origin import Origin
+from overstory.console.access.roles import TokenRoles, TrustedProxy
+from overstory.console.access.sessions import Cookie, Sessions
+from overstory.console.app import Console
+from overstory.console.data import ConsoleData
+from overstory.protocol.errors import ParameterError
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How people reach the console.
+
+    Attributes
+    ----------
+    names
+        Host names that a proxy passes on, other than the address that the console listens on.
+    behind_proxy
+        A proxy in front speaks TLS.
+    proxy
+        A proxy in front that says who somebody is.
+    """
+
+    names: Sequence[str] = ()
+    behind_proxy: bool = False
+    proxy: TrustedProxy | None = None
+
+
+def check_exposure(listening: Listening, access: Access) -> None:
+    """Raise `ParameterError` where sessions would cross a network unencrypted."""
+    if listening.exposed and not access.behind_proxy:
+        raise ParameterError(
+            f"--host {listening.host} can be reached from other machines, and there is no TLS: give --tls-certificate "
+            "and --tls-key, or --behind-proxy if a proxy in front speaks TLS"
+        )
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server; it calls back once it listens."""
+
+    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._announce()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End; at a second signal, without waiting for pages that are being made."""
+        del sig, frame
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+def serve(
+    data: ConsoleData,
+    listening: Listening,
+    access: Access,
+    announce: Callable[[str], None],
+    *,
+    open_link: Callable[[str], object] | None = None,
+    ends_with_input: bool = False,
+) -> None:
+    """Serve until a signal; with `ends_with_input`, also until standard input ends: the parent process is gone then.
+
+    Parameters
+    ----------
+    announce
+        Gets one line: the address with a one-time link.
+    open_link
+        Opens another link in a browser.
+    """
+    check_exposure(listening, access)
+    listening.check_certificate()
+    with listening.bind() as bound:
+        host, port = bound.getsockname()[:2]
+        scheme = "http" if listening.certificate is None else "https"
+        address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        gate = Gate(
+            Origin.of(listening.host, access.names),
+            Sessions(),
+            Cookie(port, plain=listening.certificate is None and not access.behind_proxy),
+            TokenRoles(data.store.tokens),
+            access.proxy,
+        )
+
+        def announce_link() -> None:
+            announce(f"console on {address}/login#{gate.sessions.make_link('admin')}")
+            if open_link is not None:
+                open_link(f"{address}/login#{gate.sessions.make_link('admin')}")
+
+        server = _Server(_config(Console(data, gate), listening), announce_link)
+        if ends_with_input:
+            threading.Thread(target=_end_with_input, args=(server,), daemon=True).start()
+        sockets = [bound]
+        if access.proxy is not None and access.proxy.socket:
+            sockets.append(_unix_socket(Path(access.proxy.socket)))
+        try:
+            server.run(sockets)
+        except SystemExit as leaving:
+            raise ServingError("the console could not start") from leaving
+        finally:
+            if access.proxy is not None and access.proxy.socket:
+                Path(access.proxy.socket).unlink(missing_ok=True)
+
+
+def _config(console: Console, listening: Listening) -> uvicorn.Config:
+    return uvicorn.Config(
+        console,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=2,
+        ssl_certfile=listening.certificate,
+        ssl_keyfile=listening.key,
+    )
+
+
+def _unix_socket(path: Path) -> socket.socket:
+    """Return a socket at `path` that only this user and the path's group can open."""
+    with suppress(FileNotFoundError):
+        if stat.S_ISSOCK(path.stat().st_mode):
+            path.unlink()  # of a console that was killed
+    bound = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o117)
+    try:
+        bound.bind(str(path))
+    except OSError as error:
+        bound.close()
+        raise ServingError(f"cannot listen on {path}: {error.strerror or error}") from error
+    finally:
+        os.umask(before)
+    return bound
+
+
+def _end_with_input(server: uvicorn.Server) -> None:
+    while sys.stdin.buffer.read(4096):
+        pass
+    server.should_exit = True

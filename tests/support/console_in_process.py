@@ -1,0 +1,125 @@
+"""A console in this process: its application without a socket, on a store of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from overstory.collector.store import Store, open_store
+from overstory.console.access.gate import Gate
+from overstory.console.access.origin import Origin
+from overstory.console.access.roles import TokenRoles, TrustedProxy
+from overstory.console.access.sessions import Cookie, Sessions
+from overstory.console.app import Console
+from overstory.console.data import ConsoleData
+from overstory.console.screens.registry import SCREENS
+from overstory.console.view import Query, Screen, ScreenError, View
+from overstory.presentation.document import Field, Form, Heading, Table
+from overstory.presentation.svg import Picture
+from overstory.protocol.metrics import parse_registry
+from overstory.protocol.metrics.registry import EXAMPLE
+
+PORT = 8001
+ADDRESS = f"http://127.0.0.1:{PORT}"
+SAME_ORIGIN = {"sec-fetch-site": "same-origin"}
+
+
+class Clock:
+    """Seconds that a test moves."""
+
+    def __init__(self, now: float = 1_800_000_000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class HostileQuery(Query):
+    candidates: str = ""
+    list: str = ""
+    fail: str = ""
+
+
+class HostileScreen(Screen):
+    """A screen in which every word is hostile, and which fails as it is asked to."""
+
+    name = "Hostile"
+    path = "/m/hostile"
+    query = HostileQuery
+
+    def view(self, data: ConsoleData, query: HostileQuery, **path: str) -> View:
+        if query.fail == "bug":
+            raise ZeroDivisionError("a bug")
+        if query.fail:
+            raise ScreenError(int(query.fail), "it was asked for")
+        word = "<script>alert(1)</script>\u202egnp"
+        table = Table.of_cells("Words", ("word", "formula"), [(word, "=cmd()"), (query.candidates, "-1.5")])
+        form = Form("Decode", (Field("candidates", "Candidates", kind="lines"),), "Decode", "", "post")
+        picture = Picture(
+            "drawn", "Caption", "Text", '<svg xmlns="http://www.w3.org/2000/svg"><style>a{}</style></svg>'
+        )
+        held = data.lists.find(query.list)
+        facts = {"held": None if held is None else len(held), "not_a_number": float("nan")}
+        return View(word, (Heading(1, word), form, table), table, picture, facts)
+
+
+class PublicScreen(Screen):
+    name = "Public"
+    path = "/public"
+    viewer = None
+
+    def view(self, data: ConsoleData, query: Query, **path: str) -> View:
+        return View("Public", (Heading(1, "Public"),))
+
+
+def open_test_store(folder: Path) -> Store:
+    return open_store(str(folder / "store.db"), create=True)
+
+
+def console_on(
+    store: Store,
+    *,
+    proxy: TrustedProxy | None = None,
+    screens: Iterable[Screen] | None = None,
+    clock: Clock | None = None,
+) -> Console:
+    """Return a console whose clock a test moves; it has a hostile and a public screen, and all real ones."""
+    clock = clock or Clock()
+    gate = Gate(
+        Origin.of("127.0.0.1", ["console.example.org"]),
+        Sessions(clock),
+        Cookie(PORT, plain=True),
+        TokenRoles(store.tokens, clock=clock, timer=clock),
+        proxy,
+    )
+    data = ConsoleData(parse_registry(EXAMPLE), store, clock)
+    return Console(data, gate, (HostileScreen(), PublicScreen(), *SCREENS) if screens is None else screens)
+
+
+class Client:
+    """A browser without a screen: it keeps cookies, follows no redirect, and gets errors as pages."""
+
+    def __init__(self, console: Any, client: tuple[str, int]) -> None:
+        transport = httpx.ASGITransport(console, raise_app_exceptions=False, client=client)
+        self._client = httpx.AsyncClient(transport=transport, base_url=ADDRESS)
+        self.cookies = self._client.cookies
+
+    def get(self, address: str, **named: Any) -> httpx.Response:
+        return asyncio.run(self._client.get(address, **named))
+
+    def post(self, address: str, **named: Any) -> httpx.Response:
+        return asyncio.run(self._client.post(address, **named))
+
+
+def client_of(console: Any, client: tuple[str, int] = ("127.0.0.1", 50_000)) -> Client:
+    """Return a client at this address."""
+    return Client(console, client)
+
+
+def log_in(client: Client, token: str, **fields: str) -> httpx.Response:
+    """Post the login form as the console's own page does."""
+    return client.post("/login", data={"token": token, **fields}, headers=SAME_ORIGIN)
