@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from overstory._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from overstory.analysis.difference import Difference, difference
+    from overstory.analysis.difference import Combined, Difference, difference, ratio, total
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.oracle import FrequencyOracle
     from overstory.analysis.postprocess.steps import postprocess
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0.dev0"
 __all__ = [
+    "Combined",
     "Difference",
     "Estimate",
     "FormatError",
@@ -37,12 +38,15 @@ __all__ = [
     "oracle",
     "oracles",
     "postprocess",
+    "ratio",
     "survey",
+    "total",
 ]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "Combined": "analysis.difference",
         "Difference": "analysis.difference",
         "Estimate": "analysis.estimate",
         "FormatError": "protocol.errors",
@@ -54,7 +58,9 @@ __getattr__, __dir__ = lazy_names(
         "Survey": "trial.survey",
         "difference": "analysis.difference",
         "postprocess": "analysis.postprocess.steps",
+        "ratio": "analysis.difference",
         "survey": "trial.survey",
+        "total": "analysis.difference",
     },
 )
 

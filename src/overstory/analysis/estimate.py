@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
@@ -26,6 +26,18 @@ if TYPE_CHECKING:
     from overstory.analysis.variance import Clustering
 
     F64 = NDArray[np.float64]
+
+
+MOST_TOGETHER: Final = 2_000
+"""Values whose errors are compared with each other at once: a matrix of 32 MB."""
+
+
+class JointErrors(Protocol):
+    """How the errors of an estimate's values vary together; each family of oracles has its own."""
+
+    def covariance(self, estimate: Estimate, kind: IntervalKind, places: NDArray[np.intp]) -> F64:
+        """Return the covariances of the raw counts at `places`; the diagonal is not used."""
+        ...
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -56,6 +68,8 @@ class Estimate(Frame):
         The level and rule that `detected` uses unless asked otherwise.
     notes : tuple of str
         What a reader must know before trusting the numbers.
+    joint_errors : JointErrors, optional
+        How the errors of different values vary together; see `covariance`.
     """
 
     values: Sequence[Any]
@@ -69,6 +83,7 @@ class Estimate(Frame):
     alpha: float = 0.05
     correction: Correction = "fdr"
     notes: tuple[str, ...] = ()
+    joint_errors: JointErrors | None = None
 
     def __post_init__(self) -> None:
         selection.check_alpha(self.alpha)
@@ -153,6 +168,29 @@ class Estimate(Frame):
         people = selection.people_variance(self.raw_counts, self.num_reports, self.reports_per_device)
         return np.asarray(np.sqrt(self.standard_errors**2 + people))
 
+    def covariance(self, kind: IntervalKind | None = None, places: Sequence[int] | None = None) -> F64:
+        """Return the covariances of the raw counts, shape (M, M), of a kind; of `interval_kind` unless given.
+
+        Parameters
+        ----------
+        places : sequence of int, optional
+            Which values; all unless given.
+
+        Raises
+        ------
+        ParameterError
+            If it is not known how these values vary together, or there are more than 2,000 of them.
+        """
+        chosen = self.interval_kind if kind is None else kind
+        rows = np.arange(len(self)) if places is None else np.asarray(places, np.intp)
+        if self.joint_errors is None:
+            raise ParameterError("it is not known how the errors of these values go together: a sum has no interval")
+        if rows.size > MOST_TOGETHER:
+            raise ParameterError(f"{rows.size:,} values at once: choose at most {MOST_TOGETHER:,}")
+        together = self.joint_errors.covariance(self, chosen, rows)
+        np.fill_diagonal(together, self.errors(chosen)[rows] ** 2)
+        return together
+
     def confidence_interval(self, level: float = 0.95, kind: IntervalKind | None = None) -> tuple[F64, F64]:
         """Return the bounds of the raw counts' two-sided normal interval, in reports.
 
@@ -219,7 +257,12 @@ def freeze_columns(result: Any, *names: str) -> None:
 
 
 def debias(
-    counts: SupportCounts, p_star: float, q_star: float, values: Sequence[str], shared: Clustering = ONE_EACH
+    counts: SupportCounts,
+    p_star: float,
+    q_star: float,
+    values: Sequence[str],
+    shared: Clustering = ONE_EACH,
+    joint_errors: JointErrors | None = None,
 ) -> Estimate:
     """Estimate counts from one-hot reports, where bit ``i`` stands for ``values[i]``.
 
@@ -232,6 +275,8 @@ def debias(
         What the bits stand for.
     shared : Clustering
         What reports of one device have in common; nothing, where every device reported once.
+    joint_errors : JointErrors, optional
+        How the values' errors vary together.
 
     Examples
     --------
@@ -263,4 +308,5 @@ def debias(
         num_reports=reports,
         reports_per_device=shared.reports_per_device,
         notes=notes,
+        joint_errors=joint_errors,
     )

@@ -142,6 +142,23 @@ def people_variance(counts: F64, num_reports: int, reports_per_device: float) ->
     return np.asarray(reports_per_device * num_reports * shares * (1.0 - shares))
 
 
+def people_covariance(counts: F64, num_reports: int, reports_per_device: float) -> F64:
+    """Return what the sampling of people adds to the covariances of counts: ``R N f (1 - f)`` and ``- R N f g``.
+
+    Estimated shares that add up to more than 1 are divided by their sum off the diagonal, as no people are.
+
+    Examples
+    --------
+    >>> people_covariance(np.array([50.0, 20.0]), 100, 1.0).tolist()
+    [[25.0, -10.0], [-10.0, 16.0]]
+    """
+    shares = np.clip(counts / max(num_reports, 1), 0.0, 1.0)
+    possible = shares / max(1.0, float(shares.sum()))
+    together = -reports_per_device * num_reports * np.outer(possible, possible)
+    np.fill_diagonal(together, people_variance(counts, num_reports, reports_per_device))
+    return np.asarray(together)
+
+
 def normal_reach(level: float) -> float:
     """Return how many standard errors an interval of that level reaches to either side.
 
@@ -208,8 +225,8 @@ def median(values: F64) -> float:
     return float(middle if not np.isnan(ordered[-1]) else ordered[-1])
 
 
-def chi2_tail(degrees: int, value: float) -> float:
-    """Return the probability that chi-square with as many degrees of freedom, at least 1, exceeds a value.
+def chi2_tail(degrees: float, value: float) -> float:
+    """Return the probability that chi-square with as many degrees of freedom exceeds a value.
 
     It is the incomplete gamma function Q(degrees / 2, value / 2): one minus its power series below the mean, and
     Legendre's continued fraction above (Abramowitz and Stegun 6.5.29 and 6.5.31).

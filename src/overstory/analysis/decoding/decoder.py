@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from overstory.analysis.candidates import CandidateGroups, CandidateMap, correlate
+from overstory.analysis.decoding.covariance import DecodedErrors
 from overstory.analysis.decoding.gls import SingularDesignError, fit_gls
 from overstory.analysis.decoding.lasso import fit_lasso
 from overstory.analysis.decoding.model import Fit, LinearModel, linear_model
@@ -163,7 +164,8 @@ def decode(
     first = None if permanent is None else (float(permanent.keep_one), float(permanent.raise_zero))
     model = linear_model(counts, groups.map, p_star, q_star, permanent=first, reports_per_device=per_device)
     fit = _silent(model) if counts.num_reports == 0 else _fit(model, method, complete=complete)
-    return _decoded(counts, candidate_map, groups, fit, alpha, correction, interval_kind, per_device)
+    joint = None if fit.model is None else DecodedErrors(fit, groups.member, complete)
+    return _decoded(counts, candidate_map, groups, fit, alpha, correction, interval_kind, per_device, joint)
 
 
 def _fit(model: LinearModel, method: str, *, complete: bool) -> Fit:
@@ -206,6 +208,7 @@ def _decoded(
     correction: Correction,
     interval_kind: IntervalKind,
     per_device: float,
+    joint: DecodedErrors | None,
 ) -> Decoded:
     """Scale to reports and standard errors, and gather what the reader must know."""
     # Shares times N: counts, raw counts and standard errors; the reported count is divided among equal columns.
@@ -229,6 +232,7 @@ def _decoded(
         alpha=alpha,
         correction=correction,
         notes=notes + (repeated_note(per_device) if reports else ()),
+        joint_errors=joint,
         method=fit.method,
         unallocated=fit.unallocated * scale,
         unallocated_standard_error=float(np.sqrt(fit.unallocated_variance)) * scale * fit.widening,

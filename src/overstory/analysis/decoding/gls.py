@@ -247,11 +247,15 @@ def fit_gls(model: LinearModel, *, complete: bool) -> Fit:
     if better is not model:
         model, normal = better, NormalEquations.of(better)
         reported = _reported(normal, complete=complete)
-    solve = _fit_complete if complete else _fit_open
     listed = reported[: normal.moment.size]
-    fit, covariance, centre = solve(model, normal)
+    fit, covariance, centre = solution(model, normal, complete=complete)
     people = people_correction(model, listed, np.arange(listed.size), covariance, centre)
-    return replace(fit, reported=listed, people=people)
+    return replace(fit, reported=listed, people=people, model=None if fit.is_freed else model)
+
+
+def solution(model: LinearModel, normal: NormalEquations, *, complete: bool) -> Solution:
+    """Solve the normal equations."""
+    return _fit_complete(model, normal) if complete else _fit_open(model, normal)
 
 
 def _reported(normal: NormalEquations, *, complete: bool) -> F64:
@@ -307,6 +311,7 @@ def _let_go(model: LinearModel, fit: Fit, covariance: F64, edge: F64, residuals:
         dispersion=phi,
         degrees_of_freedom=degrees,
         notes=(_UNEVEN.format(raw.sum() + left),),
+        is_freed=True,
     )
 
 

@@ -114,7 +114,8 @@ class Fit:
 
     ``raw`` and ``variances`` (shape (M,)) are the unbiased estimates and their variances under binomial noise times
     ``dispersion``; ``reported`` are non-negative and, with ``unallocated_reported``, sum to one. ``people`` is what the
-    variances over these reports have more than that (`people_correction`).
+    variances over these reports have more than that (`people_correction`). ``model`` is the one that was fitted last,
+    with ``members`` for a pursuit; None where it does not say how the errors go together.
     """
 
     raw: F64
@@ -128,6 +129,9 @@ class Fit:
     storey: bool = False
     notes: tuple[str, ...] = ()
     people: F64 | None = None
+    model: LinearModel | None = None
+    members: NDArray[np.intp] | None = None
+    is_freed: bool = False
 
     @property
     def widening(self) -> float:

@@ -130,7 +130,31 @@ def fit_pursuit(model: LinearModel) -> Fit:
         background.degrees_of_freedom,
         "pursuit",
         people=people_correction(model, reported, members, background.covariance, centre),
+        model=model,
+        members=members,
     )
+
+
+def members_coefficients(model: LinearModel, members: Indices, chosen: Indices) -> F64:
+    """Return the weights of the chosen candidates' estimates on every row's response, given the members.
+
+    Returns
+    -------
+    ndarray, shape (P, num_rows)
+    """
+    background = _Background.of(_Columns.of(model), members)
+    joint = model.candidates.dense(members) - model.fill
+    solved = background.covariance @ joint.T * model.weights
+    # x~ = x - P_S x, and f_s = x~'W y / x~'W x~; a member has its row of the joint fit.
+    own = model.candidates.dense(chosen) - model.fill
+    own = own - joint @ (solved @ own)
+    lengths = np.maximum((model.weights[:, None] * own**2).sum(axis=0), np.finfo(float).tiny)
+    fitted = np.asarray((own * model.weights[:, None] / lengths).T)
+    place = {int(member): row for row, member in enumerate(members)}
+    for row, candidate in enumerate(chosen.tolist()):
+        if candidate in place:
+            fitted[row] = solved[place[candidate]]
+    return fitted
 
 
 def _search(columns: _Columns, background: _Background) -> _Background:

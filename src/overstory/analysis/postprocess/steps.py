@@ -314,5 +314,6 @@ def _with_counts(estimate: Estimate, counts: NDArray[np.float64], *names: str) -
         alpha=estimate.alpha,
         correction=estimate.correction,
         notes=estimate.notes,
+        joint_errors=estimate.joint_errors,
         steps=(*before, *names),
     )

@@ -96,11 +96,14 @@ class Support(ABC, Generic[M_co]):
     ) -> Estimate:
         """Debias the counts: (supports - n q*) / (p* - q*)."""
         from overstory.analysis.estimate import debias
+        from overstory.analysis.support.covariance import SupportErrors
         from overstory.analysis.variance import clustering
 
         values = [str(symbol) for symbol in range(counts.num_bits)] if names is None else names
         shared = clustering(self.mechanism, reports_per_device)
-        return debias(counts, float(self.mechanism.p_star), float(self.mechanism.q_star), values, shared, **choices)
+        joint = SupportErrors.of(self.mechanism)
+        p_star, q_star = float(self.mechanism.p_star), float(self.mechanism.q_star)
+        return debias(counts, p_star, q_star, values, shared, joint, **choices)
 
     def outputs(self, batch: ReportBatch) -> NDArray[np.int64]:
         """Return the payloads as numbers."""

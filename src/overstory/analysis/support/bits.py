@@ -141,6 +141,7 @@ class SampledSupport(OneHotSupport):
         the s are a sample adds ``x (1 - x) (1 - s/n) / s`` to its variance. What nobody was asked for is unknown.
         """
         from overstory.analysis.estimate import Estimate
+        from overstory.analysis.support.covariance import SampledErrors
         from overstory.analysis.variance import clustering
 
         asked, ones = self.asked(counts)
@@ -164,6 +165,7 @@ class SampledSupport(OneHotSupport):
             num_reports=reports,
             reports_per_device=reports_per_device,
             notes=notes,
+            joint_errors=SampledErrors(self.sample, counts.totals),
             **choices,
         )
 

@@ -35,12 +35,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.selection import people_variance
+from overstory.analysis.selection import people_covariance, people_variance
 from overstory.analysis.variance import check_reports_per_device, design_effect, repeated_note, support_noise
 
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.reports import SupportCounts
+    from overstory.analysis.selection import IntervalKind
     from overstory.analysis.support.seeds import SeededSupport
 
 F64 = NDArray[np.float64]
@@ -113,8 +114,29 @@ def estimate_by_seed(
         num_reports=reports,
         reports_per_device=each,
         notes=read.notes,
+        joint_errors=SeedErrors(support, counts, values, each),
         **choices,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class SeedErrors:
+    """How the values' estimates vary together: computed again from the counts when somebody asks."""
+
+    support: SeededSupport
+    counts: SupportCounts
+    names: Sequence[Any]
+    reports_per_device: float
+
+    def covariance(self, estimate: Estimate, kind: IntervalKind, places: NDArray[np.intp]) -> F64:
+        """Return the covariances of the raw counts at `places`; only what is off the diagonal means something."""
+        read = _read(self.support, self.counts, self.names, self.reports_per_device, places)
+        assert read.together is not None
+        reports, effect = estimate.num_reports, np.broadcast_to(read.effect, len(estimate))[places]
+        drawn = people_covariance(estimate.raw_counts[places], reports, self.reports_per_device)
+        over_people = drawn * read.sharing / self.reports_per_device
+        noise = (read.together * reports**2 - over_people) * np.sqrt(np.outer(effect, effect))
+        return np.asarray(noise + drawn if kind == "population" else noise)
 
 
 class _Reading(NamedTuple):
@@ -125,9 +147,16 @@ class _Reading(NamedTuple):
     sharing: float  # reports of a device that the errors count as one draw
     effect: F64 | float  # factor of the variance for the others
     notes: tuple[str, ...]
+    together: F64 | None = None  # covariances of the shares at `places`
 
 
-def _read(support: SeededSupport, counts: SupportCounts, values: Sequence[Any], each: float) -> _Reading:
+def _read(
+    support: SeededSupport,
+    counts: SupportCounts,
+    values: Sequence[Any],
+    each: float,
+    places: NDArray[np.intp] | None = None,
+) -> _Reading:
     """Fit the values where the seeds can tell them apart; else debias each by itself."""
     used = counts.totals > 0
     totals = counts.totals[used].astype(np.float64)
@@ -136,16 +165,24 @@ def _read(support: SeededSupport, counts: SupportCounts, values: Sequence[Any], 
     if not support.encoding.can_be_fitted(
         len(values), effective_seeds(support.mechanism.num_cohorts, counts.num_reports)
     ):
-        parts = [_by_itself(cells, block[:, used]) for block in support.symbols(values)]
+        if places is not None:
+            listed = support.symbols([values[place] for place in places])
+            scores = np.concatenate([_by_itself(cells, block[:, used])[1] for block in listed])
+            return _Reading(np.empty(0), np.empty(0), each, 1.0, (), scores @ scores.T)
+        parts = []
+        for block in support.symbols(values):
+            share, scores = _by_itself(cells, block[:, used])
+            parts.append((share, np.sqrt((scores**2).sum(axis=1))))
         shares, errors = (np.concatenate(column) for column in zip(*parts, strict=True))
         return _Reading(shares, errors, each, 1.0, (BY_ITSELF,))
     symbols = np.concatenate(list(support.symbols(values)))[:, used]
     if support.domain_size is None:
-        return _Reading(*_fitted(cells, symbols, is_domain=False), each, 1.0, ())
-    shares, errors = _fitted(cells, symbols, is_domain=True)
+        shares, errors, together = _fitted(cells, symbols, places, is_domain=False)
+        return _Reading(shares, errors, each, 1.0, (), together)
+    shares, errors, together = _fitted(cells, symbols, places, is_domain=True)
     # The model counts reports, not devices: what a device's reports share is a factor.
     effect = np.array([design_effect(support.mechanism, each, float(x)) for x in np.clip(shares, 0, 1)])
-    return _Reading(shares, errors, 1.0, effect, repeated_note(each))
+    return _Reading(shares, errors, 1.0, effect, repeated_note(each), together)
 
 
 def effective_seeds(num_seeds: int, num_reports: float) -> float:
@@ -159,8 +196,13 @@ def effective_seeds(num_seeds: int, num_reports: float) -> float:
     return num_seeds * num_reports / (num_seeds + num_reports)
 
 
-def _fitted(cells: _Cells, symbols: NDArray[np.int64], *, is_domain: bool) -> tuple[F64, F64]:
-    """Return least-squares shares and their standard errors; ``is_domain`` when the values are all that there are."""
+def _fitted(
+    cells: _Cells, symbols: NDArray[np.int64], places: NDArray[np.intp] | None, *, is_domain: bool
+) -> tuple[F64, F64, F64 | None]:
+    """Return least-squares shares, their standard errors, and their covariances at `places`.
+
+    ``is_domain``: the values are all that there are.
+    """
     from scipy import linalg, sparse
 
     values, seeds = symbols.shape
@@ -176,19 +218,34 @@ def _fitted(cells: _Cells, symbols: NDArray[np.int64], *, is_domain: bool) -> tu
     expected = _expected(cells, design, shares)
     residuals = cells.above - cells.alpha * cells.totals[:, None] * _centred(design.T @ shares, size)
     chances = expected / cells.totals[:, None]
-    variances = np.empty(values)
-    for start in range(0, values, ROWS):
-        own = slice(start, min(start + ROWS, values))
-        solved = inverse[own]
-        weight = (solved @ design - solved.sum(axis=1, keepdims=True) / size).reshape(-1, seeds, size)
-        if is_domain:  # multinomial counts: n (sum of pi w^2 - (sum of pi w)^2) for each seed
-            spread = np.einsum("vay,ay->va", weight**2, chances) - np.einsum("vay,ay->va", weight, chances) ** 2
-            variances[own] = spread @ cells.totals
-        else:
-            variances[own] = (np.einsum("vay,ay->va", weight, residuals) ** 2).sum(axis=1)
-    if not is_domain:
-        variances /= max(1 - values / (seeds * (size - 1)), 1 / 2) * (1 - 1 / seeds)
-    return shares, np.sqrt(variances) / cells.alpha
+
+    def weight(rows: Any) -> F64:
+        """Return the estimates' weights on the counts, shape (rows, seeds, symbols)."""
+        solved = inverse[rows]
+        return np.asarray((solved @ design - solved.sum(axis=1, keepdims=True) / size).reshape(-1, seeds, size))
+
+    blocks = (weight(slice(start, start + ROWS)) for start in range(0, values, ROWS))
+    widened = 1.0 if is_domain else 1 / (max(1 - values / (seeds * (size - 1)), 1 / 2) * (1 - 1 / seeds))
+    if is_domain:  # multinomial counts: n (sum of pi w^2 - (sum of pi w)^2) for each seed
+        variances = np.concatenate([_multinomial(block, chances, cells.totals) for block in blocks])
+    else:
+        variances = np.concatenate([(np.einsum("vay,ay->va", block, residuals) ** 2).sum(axis=1) for block in blocks])
+    together = None
+    if places is not None:
+        chosen = weight(places)
+        scores = np.einsum("vay,ay->va", chosen, chances * np.sqrt(cells.totals)[:, None] if is_domain else residuals)
+        sign = -1.0 if is_domain else 1.0
+        together = sign * scores @ scores.T
+        if is_domain:
+            flat = chosen.reshape(len(places), -1)
+            together += (flat * expected.ravel()) @ flat.T
+        together *= widened / cells.alpha**2
+    return shares, np.sqrt(variances * widened) / cells.alpha, together
+
+
+def _multinomial(weight: F64, chances: F64, totals: F64) -> F64:
+    spread = np.einsum("vay,ay->va", weight**2, chances) - np.einsum("vay,ay->va", weight, chances) ** 2
+    return np.asarray(spread @ totals)
 
 
 def _centred(expected: F64, size: int) -> F64:
@@ -206,7 +263,7 @@ def _expected(cells: _Cells, design: Any, shares: F64) -> F64:
 
 
 def _by_itself(cells: _Cells, symbols: NDArray[np.int64]) -> tuple[F64, F64]:
-    """Return each value's debiased share, and its standard error between the seeds."""
+    """Return each value's debiased share, and its seeds' scores: standard errors are the roots of their squares."""
     seeds, reports = np.arange(symbols.shape[1]), cells.totals.sum()
     span = cells.alpha * (1 - 1 / cells.num_symbols)
     supported = cells.above[seeds, symbols]
@@ -214,5 +271,4 @@ def _by_itself(cells: _Cells, symbols: NDArray[np.int64]) -> tuple[F64, F64]:
     scores = supported - span * shares[:, None] * cells.totals
     many = len(seeds)
     # The sandwich between seeds: each seed's contribution is one draw.
-    spread = (scores**2).sum(axis=1) * (many / max(many - 1, 1))
-    return shares, np.sqrt(spread) / (span * reports)
+    return shares, scores * (np.sqrt(many / max(many - 1, 1)) / (span * reports))

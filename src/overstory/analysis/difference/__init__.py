@@ -1,0 +1,9 @@
+"""What is said of several shares at once: differences, sums and ratios, each with its interval."""
+
+from __future__ import annotations
+
+from overstory.analysis.difference.combination import Combined, ratio, total
+from overstory.analysis.difference.result import Difference
+from overstory.analysis.difference.subtraction import difference
+
+__all__ = ["Combined", "Difference", "difference", "ratio", "total"]
