@@ -1,0 +1,131 @@
+"""What a reader must know before trusting decoded numbers, in plain words, and the limits past which it is said."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from overstory.analysis.selection import chi2_tail, median
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from overstory.analysis.candidates import CandidateMap
+    from overstory.analysis.decoding.model import Fit
+    from overstory.analysis.reports import SupportCounts
+
+SURE = 4.0
+"""Standard errors past which a diagnostic is no chance."""
+UNBALANCED = 1e-4
+NEEDED_SHARE = 0.25
+
+
+def dispersion_reach(degrees_of_freedom: int) -> float:
+    """Return how far from 1 chance may take a dispersion; infinite where no rows are left to judge it by."""
+    return SURE * math.sqrt(2.0 / degrees_of_freedom) if degrees_of_freedom else math.inf
+
+
+def misses_strings(unallocated: float, standard_error: float) -> bool:
+    """Whether this share of the reports surely holds strings that are not in the list; past 1 no string is missing."""
+    return SURE * standard_error < unallocated < 1.0 + SURE * standard_error
+
+
+def cohort_balance(counts: SupportCounts, reports_per_device: float = 1.0) -> tuple[float, float]:
+    """Return chi-square and p-value of the cohorts' sizes against equal ones; (0, 1) for one cohort or no report.
+
+    Devices are drawn into cohorts, with all of their reports: sizes vary `reports_per_device` times as much.
+
+    Examples
+    --------
+    >>> from overstory.analysis.reports import SupportCounts
+    >>> chi_square, p_value = cohort_balance(SupportCounts([60, 40], [[0], [0]]))  # (10**2 + 10**2) / 50
+    >>> chi_square, round(p_value, 4)
+    (4.0, 0.0455)
+    """
+    expected = counts.num_reports / counts.num_cohorts
+    if counts.num_cohorts == 1 or not expected:
+        return 0.0, 1.0
+    chi_square = float(((counts.totals - expected) ** 2).sum() / expected / reports_per_device)
+    return chi_square, chi2_tail(counts.num_cohorts - 1, chi_square)
+
+
+def caveats(
+    counts: SupportCounts,
+    candidates: CandidateMap,
+    fit: Fit,
+    standard_errors: NDArray[np.float64],
+    balance: tuple[float, float],
+    *,
+    colliding: int,
+) -> tuple[str, ...]:
+    """Return the notes that apply."""
+    if counts.num_reports == 0:
+        return ("there are no reports: nothing can be estimated",)
+    notes = (
+        *fit.notes,
+        _dispersed(fit),
+        _unallocated(fit, counts.num_reports),
+        _empty(counts),
+        _unbalanced(balance),
+        f"{colliding} group(s) of candidates set the same bits in every cohort: only each group's sum can be estimated"
+        if colliding
+        else "",
+        _undecided(candidates, counts, fit),
+        _too_few(counts, standard_errors),
+    )
+    return tuple(note for note in notes if note)
+
+
+def _dispersed(fit: Fit) -> str:
+    reach = dispersion_reach(fit.degrees_of_freedom)
+    if fit.dispersion > 1.0 + reach:
+        widened = "" if fit.method == "lasso" else f"; standard errors are {fit.widening:.2f} times wider for it"
+        return (
+            f"residuals vary {fit.dispersion:.2f} times as much as the channel's noise: strings are missing from the "
+            f"list, devices reported more than once, or the map is not the clients' own{widened}"
+        )
+    if fit.dispersion < 1.0 - reach:
+        return (
+            f"residuals vary only {fit.dispersion:.2f} times as much as the channel's noise: "
+            "the parameters are not those of the clients"
+        )
+    return ""
+
+
+def _unallocated(fit: Fit, num_reports: int) -> str:
+    error = np.sqrt(fit.unallocated_variance) * fit.widening
+    if misses_strings(fit.unallocated, error):
+        rare = ", or that are too rare to fit" if fit.method == "pursuit" else ""
+        about, spread = (f"{share * num_reports:,.0f}" for share in (min(fit.unallocated, 1.0), error))
+        return f"about {about} of the reports (standard error {spread}) hold strings that are not in your list{rare}"
+    return ""
+
+
+def _empty(counts: SupportCounts) -> str:
+    empty = int(np.count_nonzero(counts.totals == 0))
+    return f"{empty} of {counts.num_cohorts} cohorts sent no report" if empty else ""
+
+
+def _unbalanced(balance: tuple[float, float]) -> str:
+    chi_square, p_value = balance
+    note = f"cohort sizes differ more than chance (chi-square {chi_square:.0f}): were cohorts drawn at random?"
+    return note if p_value < UNBALANCED else ""
+
+
+def _undecided(candidates: CandidateMap, counts: SupportCounts, fit: Fit) -> str:
+    if fit.method != "pursuit":
+        return ""
+    rows = int(np.count_nonzero(counts.totals)) * counts.num_bits
+    return (
+        f"{candidates.num_candidates:,} candidates on {rows:,} rows: estimates are unbiased as far as the strings "
+        "that were not fitted spread evenly"
+    )
+
+
+def _too_few(counts: SupportCounts, standard_errors: NDArray[np.float64]) -> str:
+    finite = standard_errors[np.isfinite(standard_errors)]
+    typical = median(finite) / counts.num_reports if finite.size else 0.0
+    note = f"fewer reports than needed: a count is uncertain by {typical:.0%} of all reports"
+    return note if typical > NEEDED_SHARE else ""

@@ -1,0 +1,176 @@
+"""What raises an alarm, how severe it is, and what it says."""
+
+import datetime as dt
+import json
+
+import numpy as np
+import pytest
+
+from overstory.analysis.alarms.alarm import SEVERITIES, expiry, fit, refusals, volume
+from overstory.analysis.alarms.changes import Change, Comparison, drifts, find_changes, steps
+from overstory.analysis.decoding import decode
+from overstory.analysis.estimate import Estimate
+from overstory.protocol.errors import ParameterError
+from support.random_collections import P_STAR, Q_STAR, random_map, report
+
+
+def week(*shares, reports=100_000, error=0.0):
+    counts = np.array(shares) * reports
+    errors = np.full(len(shares), error * reports)
+    names = [f"v{i}" for i in range(len(shares))]
+    return Estimate(values=names, counts=counts, raw_counts=counts, standard_errors=errors, num_reports=reports)
+
+
+def change(value="v0", by=0.05, metric="m", q=0.001):
+    return Change(
+        metric=metric, period="2026-W47", value=value, before=0.2, after=0.2 + by, standard_error=0.01, q_value=q
+    )
+
+
+def test_a_step_is_a_change_past_chance_that_matters():
+    before = [week(0.4, 0.02, 0.58)] * 8
+    [found] = find_changes([Comparison("m", "2026-W47", [week(0.405, 0.03, 0.575)], before)])
+    assert (found.value, round(found.change, 4)) == ("v1", 0.01)
+    every = find_changes([Comparison("m", "2026-W47", [week(0.405, 0.03, 0.565)], before)], least=False)
+    assert {one.value for one in every} == {"v0", "v1", "v2"}
+
+
+def test_the_mean_before_weighs_reports_and_the_error_has_the_people():
+    before = [week(0.4, reports=10_000), week(0.5, reports=30_000)]
+    [found] = find_changes([Comparison("m", "w", [week(0.2, reports=10_000)], before)])
+    assert found.before == pytest.approx(0.475)
+    variance = 0.2 * 0.8 / 10_000 + (10_000 * 0.4 * 0.6 + 30_000 * 0.25) / 40_000**2
+    assert found.standard_error == pytest.approx(variance**0.5)
+
+
+def test_one_false_discovery_rate_covers_all_metrics_of_a_run():
+    """The same change among many values that did not change has a larger q."""
+    moved = Comparison("a", "w", [week(0.4066)], [week(0.4)] * 8)
+    steady = Comparison("b", "w", [week(*[0.01] * 99)], [week(*[0.01] * 99)] * 8)
+    [alone] = find_changes([moved], alpha=0.5, least=False)
+    among = find_changes([moved, steady], alpha=0.5, least=False)
+    assert [one.metric for one in among] == ["a"]
+    assert among[0].q_value == pytest.approx(min(1, 100 * alone.q_value))
+
+
+def test_periods_without_reports_and_negative_shares():
+    nothing = Estimate(values=["v0"], counts=[0], raw_counts=[0], standard_errors=[np.inf], num_reports=0)
+    assert find_changes([Comparison("m", "w", [nothing], [week(0.4)] * 8)], least=False) == ()
+    [found] = find_changes([Comparison("m", "w", [week(0.004)], [week(-0.001, error=0.0001), nothing])])
+    assert found.before < 0 < found.after
+    assert find_changes([]) == ()
+
+
+def test_two_lists_are_not_compared():
+    with pytest.raises(ParameterError, match="one list of values"):
+        Comparison("m", "w", [week(0.4)], [week(0.4, 0.2)])
+    with pytest.raises(ParameterError, match="at least one"):
+        Comparison("m", "w", [week(0.4)], [])
+
+
+@pytest.mark.parametrize(
+    ("runs", "severities"),
+    [
+        ([[], [], []], []),
+        ([[], [], [change()]], ["amber"]),
+        ([[change()]], ["amber"]),
+        ([[], [change()], [change()]], ["red"]),
+        ([[change()], [], [change()]], ["red"]),
+        ([[change()], [change()], []], ["red"]),
+        ([[change()], [change()], [], []], []),  # of the last three alone
+        ([[], [change()], []], []),  # over
+        ([[], [change(by=-0.05)], [change()]], ["amber"]),  # the other way
+        ([[], [change("v1")], [change(), change("v1")]], ["red", "amber"]),
+        ([[], [], [change(), change(metric="n")]], ["amber", "amber"]),
+    ],
+)
+def test_a_step_is_amber_once_and_red_twice_in_three(runs, severities):
+    assert [alarm.severity for alarm in steps(runs)] == severities
+
+
+def test_an_alarm_names_its_surest_values_and_reads_as_a_sentence():
+    [alarm] = steps([[change(f"v{i}", q=i / 1_000) for i in range(5, 0, -1)]])
+    assert alarm.values == ("v1", "v2", "v3", "v4", "v5")
+    assert alarm.text.startswith("v1 +5.00 points, v2 +5.00 points, v3 +5.00 points, 2 more against the 8 periods")
+    entry = json.loads(json.dumps(alarm.to_json(), allow_nan=False))
+    assert (entry["kind"], entry["metric"], entry["period"]) == ("step", "m", "2026-W47")
+    assert entry["numbers"]["changes"][0]["low"] == pytest.approx(0.05 - 0.0196, abs=1e-4)
+
+
+def test_a_drift_is_amber_when_new_and_a_note_afterwards():
+    assert [drifts([change()], is_new=new)[0].severity for new in (True, False)] == ["amber", "note"]
+    assert drifts([]) == []
+
+
+@pytest.mark.parametrize(
+    ("reports", "before", "severity"),
+    [
+        (1_000, [1_000] * 8, None),
+        (500, [1_000] * 8, None),
+        (499, [1_000] * 8, "amber"),
+        (2_001, [1_000] * 8, "amber"),
+        (0, [1_000] * 8, "red"),
+        (0, [1_000] * 3, None),  # too few to compare with
+        (0, [10] * 8, None),  # by chance, too
+        (0, [17] * 8, "red"),
+        (60, [0, 0, 0, 0, 0, 0, 0, 0], "amber"),
+        (1_000, [1_000] * 5 + [50_000] * 3, None),  # a median, not a mean
+    ],
+)
+def test_volume(reports, before, severity):
+    alarm = volume("m", "2026-W47", reports, before)
+    assert (alarm and alarm.severity) == severity
+
+
+def decoded(*, missing=0.0, cohorts=None, seed=1):
+    rng = np.random.default_rng(seed)
+    shelf = random_map(np.random.default_rng(9), 12)
+    listed = type(shelf)(shelf.candidates[:-1], shelf.positions[:, :-1], shelf.num_bits)
+    held = np.append(np.full(11, (1 - missing) / 11), missing)
+    counts = report(rng, shelf, rng.multinomial(200_000, held))
+    if cohorts:  # reports of the first cohort, twice
+        counts = type(counts)(counts.totals * [2, *[1] * 7], counts.ones * np.array([[2], *[[1]] * 7]))
+    return decode(counts, listed, p_star=P_STAR, q_star=Q_STAR)
+
+
+def test_a_fit_past_the_decoders_limits_is_amber_and_says_why():
+    usual = [decoded(seed=seed) for seed in range(8)]
+    assert list(fit("m", "w", usual[0], usual[1:])) == []
+    missing = list(fit("m", "w", decoded(missing=0.1), usual))
+    assert {alarm.severity for alarm in missing} == {"amber"}
+    assert "strings that are not in the list" in next(a.text for a in missing if "unallocated" in a.numbers)
+    [uneven] = fit("m", "w", decoded(cohorts=True), usual)
+    assert "cohort_p_value" in uneven.numbers
+
+
+def test_a_list_that_never_had_all_strings_is_a_note():
+    without = [decoded(missing=0.1, seed=seed) for seed in range(8)]
+    assert {alarm.severity for alarm in fit("m", "w", without[0], without[1:])} == {"note"}
+    assert {alarm.severity for alarm in fit("m", "w", without[0], without[1:3])} == {"amber"}, "too few before"
+
+
+@pytest.mark.parametrize(
+    ("posts", "refused", "before", "severities"),
+    [
+        (10_000, {}, [], []),
+        (10_000, {"late": 9}, [{}] * 8, []),
+        (10_000, {"late": 11}, [{}] * 8, ["amber"]),
+        (10_000, {"late": 11}, [], ["amber"]),
+        (10_000, {"late": 40}, [{"late": 0.001}] * 8, []),
+        (10_000, {"late": 60}, [{"late": 0.001}] * 8, ["amber"]),
+        (10_000, {"late": 6_000}, [{"late": 0.001}] * 8, ["red"]),
+        (10, {"late": 1}, [{}] * 8, []),
+        (10_000, {"late": 100, "token": 100}, [{}] * 8, ["amber", "amber"]),
+    ],
+)
+def test_refusals(posts, refused, before, severities):
+    assert [alarm.severity for alarm in refusals("2026-11-21", posts, refused, before)] == severities
+
+
+@pytest.mark.parametrize(
+    ("days", "severity"), [(61, None), (60, "note"), (30, "amber"), (8, "amber"), (7, "red"), (1, "red"), (0, None)]
+)
+def test_expiry(days, severity):
+    alarm = expiry("m", dt.date(2027, 1, 1) + dt.timedelta(days), dt.date(2027, 1, 1))
+    assert (alarm and alarm.severity) == severity
+    assert severity is None or severity in SEVERITIES
