@@ -8,7 +8,7 @@ import pytest
 
 from overstory.client import Client
 from overstory.client.consent.consent import read_consent
-from overstory.client.errors import StateError
+from overstory.client.outcomes import StateError
 from overstory.client.person.commands import main
 from overstory.client.state.lifecycle import erase
 from overstory.client.state.paths import StatePaths, applications, introduce, is_state, left_registry, read_application

@@ -16,7 +16,7 @@ from overstory.client import Choice, Outcome, Randomizer
 from overstory.client.budget import budget, spent
 from overstory.client.consent.choice import choose
 from overstory.client.consent.consent import read_consent
-from overstory.client.errors import ConsentError
+from overstory.client.outcomes import ConsentError
 from overstory.client.state.lifecycle import erase
 from overstory.client.state.memo import NOTHING
 from overstory.client.state.outbox import Bounds, RowState

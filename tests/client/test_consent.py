@@ -11,7 +11,7 @@ import pytest
 from overstory.client import Client, Outcome
 from overstory.client.consent.choice import choose
 from overstory.client.consent.consent import EARLIER, Agreement, read_consent
-from overstory.client.errors import Fault, StateError
+from overstory.client.outcomes import Fault, StateError
 from overstory.client.person.commands import main
 from overstory.client.person.status import read_status
 from overstory.client.upload.http import Response

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from overstory.client.errors import Fault, StateError
+from overstory.client.outcomes import Fault, StateError
 from overstory.client.state.files import create, locked, write_atomically
 from overstory.client.state.secret_file import DeviceSecret, read_secret, write_secret
 from support.processes import output_of, start

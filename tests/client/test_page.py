@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overstory.client.errors import Fault, StateError
+from overstory.client.outcomes import Fault, StateError
 from overstory.client.person.document import View, build
 from overstory.client.person.explanation import explain
 from overstory.client.person.server import LocalPage

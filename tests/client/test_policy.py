@@ -259,7 +259,7 @@ def test_rows_that_could_not_be_withdrawn_then_are_withdrawn_before_the_next_con
     client.record("colour", "red")
     client.flush()
     with monkeypatch.context() as patched:
-        from overstory.client.errors import Fault, StateError
+        from overstory.client.outcomes import Fault, StateError
 
         def busy(*_):
             raise StateError(Fault.BUSY, "busy")

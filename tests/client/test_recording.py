@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 from overstory.client import Client, Outcome, Randomizer
-from overstory.client.errors import Fault, StateError
+from overstory.client.outcomes import Fault, StateError
 from overstory.client.state.outbox import Bounds, RowState
 from overstory.client.state.state import State
 from overstory.client.upload.http import Response

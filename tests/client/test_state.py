@@ -13,7 +13,7 @@ import pytest
 
 from overstory.client import Outcome
 from overstory.client.consent.choice import choose
-from overstory.client.errors import Fault, StateError
+from overstory.client.outcomes import Fault, StateError
 from overstory.client.state import database, lifecycle
 from overstory.client.state import state as state_module
 from overstory.client.state.database import VERSION

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from overstory.client import StateError
 from overstory.client.consent.consent import Choice
-from overstory.client.person.document import View, build
+from overstory.client.person.document import View, build, view_json
 from overstory.client.person.explanation import MOST_CANDIDATES, Inference, explain, infer, read_value
 from overstory.client.person.report_bytes import annotate, bit_string, matches, payload_words, report_in
 from overstory.client.person.status import read_status
 from overstory.client.person.view import infer_all, view_metrics
-from overstory.client.person.view_json import view_json
 from overstory.client.randomizer import Randomizer
 from overstory.client.state.outbox import OutboxRow, RowState
 from overstory.client.state.paths import StatePaths

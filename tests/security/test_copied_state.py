@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from overstory.client import Client, Outcome
-from overstory.client.errors import Fault, StateError
+from overstory.client.outcomes import Fault, StateError
 from overstory.client.person.commands import main
 from overstory.client.state import lifecycle
 from overstory.client.state.lifecycle import erase

@@ -1,9 +1,10 @@
-"""Estimates for a person: a table with intervals, and what must be known to read it."""
+"""Estimates for a person: a table with intervals, what must be known to read it, and pictures in files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory.analysis.selection import INTERVAL_KINDS
 from overstory.analysis.tables.output import estimate_table
@@ -12,6 +13,8 @@ from overstory.presentation.document import Block, Lines, Paragraph
 from overstory.privacy.text import plural
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from overstory.analysis.estimate import Estimate
 
 
@@ -56,3 +59,22 @@ def chosen_rows(decoded: Estimate, *, everything: bool) -> list[dict[str, Any]]:
     if not ranks.size:
         return []
     return [row for row in decoded.rows(int(ranks[-1]) + 1) if row["detected"]]
+
+
+TIMELESS: Final = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+"""What would differ from one run to the next."""
+
+
+@contextmanager
+def picture(path: str, width: float = 10, height: float = 5) -> Iterator[Figure]:
+    """Give a figure to draw into, in inches; write it when that is done, as .svg, .pdf or .png by the name."""
+    from matplotlib import figure, rc_context
+
+    from overstory.files.io import replacing
+
+    with rc_context({"svg.hashsalt": "overstory"}):
+        drawn = figure.Figure(figsize=(width, height), layout="constrained")
+        yield drawn
+        kind = path.rpartition(".")[2]
+        with replacing(path) as name:
+            drawn.savefig(name, format=kind, metadata=TIMELESS.get(kind))

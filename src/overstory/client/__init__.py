@@ -14,9 +14,8 @@ from overstory._lazy import lazy_names
 if TYPE_CHECKING:
     from overstory.client.client import Client
     from overstory.client.consent.consent import Choice, Consent
-    from overstory.client.errors import ConsentError, Fault, StateError
     from overstory.client.offers import OfferLedger
-    from overstory.client.outcomes import Flushed, Outcome
+    from overstory.client.outcomes import ConsentError, Fault, Flushed, Outcome, StateError
     from overstory.client.person.status import Status
     from overstory.client.randomizer import Randomizer, new_secret
     from overstory.client.state.outbox import Bounds
@@ -52,8 +51,8 @@ __getattr__, __dir__ = lazy_names(
         "Choice": "client.consent.consent",
         "Client": "client.client",
         "Consent": "client.consent.consent",
-        "ConsentError": "client.errors",
-        "Fault": "client.errors",
+        "ConsentError": "client.outcomes",
+        "Fault": "client.outcomes",
         "Flushed": "client.outcomes",
         "FormatError": "protocol.errors",
         "MetricRegistry": "protocol.metrics.registry",
@@ -62,7 +61,7 @@ __getattr__, __dir__ = lazy_names(
         "OverstoryError": "protocol.errors",
         "ParameterError": "protocol.errors",
         "Randomizer": "client.randomizer",
-        "StateError": "client.errors",
+        "StateError": "client.outcomes",
         "Status": "client.person.status",
         "load_registry": "protocol.metrics.registry",
         "new_secret": "client.randomizer",

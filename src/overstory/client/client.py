@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from overstory.client import settings
 from overstory.client.consent.consent import Choice, Consent
 from overstory.client.consent.policy import UNASKED, EffectiveChoice, Permission, PermissionSources
-from overstory.client.errors import Fault, StateError
-from overstory.client.outcomes import MADE, Flushed, Outcome, WarnsOnce
+from overstory.client.outcomes import MADE, Fault, Flushed, Outcome, StateError, WarnsOnce
 from overstory.client.state.paths import StatePaths, check_app, policy_file, state_folder
 from overstory.client.upload.uploader import UNENCRYPTED, Uploader, unencrypted_host
 from overstory.protocol.errors import ParameterError

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.consent.consent import Choice
-from overstory.client.errors import Fault, StateError
-from overstory.client.outcomes import Outcome
+from overstory.client.outcomes import Fault, Outcome, StateError
 from overstory.client.randomizer import Randomizer
 from overstory.client.state.lifetimes import ends_at, keep
 from overstory.client.state.memo import ALL_VALUES, NEAREST_STEPS, NOTHING, TAG_BYTES, Response

@@ -21,8 +21,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.consent.consent import Choice
-from overstory.client.errors import Fault, StateError
-from overstory.client.outcomes import Outcome
+from overstory.client.outcomes import Fault, Outcome, StateError
 from overstory.client.recorder import MetricRecorder, PendingReport
 from overstory.client.state.lifetimes import changes, over, retire
 from overstory.client.state.memo import changed_response

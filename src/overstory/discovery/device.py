@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from overstory.client.errors import ConsentError
 from overstory.client.offers import Offer, OfferLedger
+from overstory.client.outcomes import ConsentError
 from overstory.client.randomizer import Randomizer
 from overstory.discovery.plans import Plan
 from overstory.protocol.errors import ParameterError

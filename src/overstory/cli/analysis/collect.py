@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.arguments import add_command, check_pipes
-from overstory.cli.csv_options import add_form, add_spreadsheet, form_of, form_words, seekable
+from overstory.cli.arguments import add_command, add_form, add_spreadsheet, check_pipes, form_of, form_words, seekable
 from overstory.cli.parser import add_earlier_names
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.arguments import add_command, check_plot, check_seed
-from overstory.cli.csv_options import add_form, form_of, seekable
+from overstory.cli.arguments import add_command, add_form, check_plot, check_seed, form_of, seekable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -260,7 +259,7 @@ def draw(ranking: tuple[Choice, ...], measured: list[Measured] | None, path: str
 
     Dots have no base, so that the axis may be logarithmic and begin anywhere.
     """
-    from overstory.cli.picture import picture
+    from overstory.cli.output import picture
 
     places = range(len(ranking))
     with picture(path, 7, 1.2 + 0.25 * len(ranking)) as figure:

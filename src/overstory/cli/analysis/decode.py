@@ -12,11 +12,11 @@ from overstory.cli.arguments import (
     add_interval,
     add_params,
     add_reporting,
+    add_spreadsheet,
     check_pipes,
     check_plot,
     read_mechanism,
 )
-from overstory.cli.csv_options import add_spreadsheet
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _run_files(args: argparse.Namespace) -> int:
     results = "-" if to_pipe else str(write_results(args.output, decoded, about, **sheet)[0])
     if args.plot:
         from overstory.analysis.tables.output import plot_height
-        from overstory.cli.picture import picture
+        from overstory.cli.output import picture
 
         with picture(args.plot, height=plot_height(decoded)) as figure:
             decoded.plot(figure.subplots())

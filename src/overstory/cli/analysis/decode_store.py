@@ -109,7 +109,7 @@ MOST_PANELS = 12
 def _draw(path: str, series: EstimateSeries) -> None:
     """Draw a panel for each of the last ranges, in the style of all estimates."""
     from overstory.analysis.tables.output import plot_height
-    from overstory.cli.picture import picture
+    from overstory.cli.output import picture
     from overstory.protocol.errors import ParameterError
 
     parts = series.parts[-MOST_PANELS:]

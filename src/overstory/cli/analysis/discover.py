@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from overstory.cli.arguments import (
     add_command,
+    add_form,
     add_interval,
     add_option,
     add_options,
     add_reporting,
+    add_spreadsheet,
     check_plot,
     check_seed,
+    form_of,
+    seekable,
 )
-from overstory.cli.csv_options import add_form, add_spreadsheet, form_of, seekable
 from overstory.cli.progress import progress, reading_bar
 from overstory.protocol.errors import FormatError, ParameterError
 
@@ -115,7 +118,7 @@ def sentences(discovered: Discovered, plan: PrefixPlan) -> list[str]:
 def _draw(found: Discovered, path: str) -> None:
     """Draw the search, and the detected values with their intervals."""
     from overstory.analysis.tables.output import plot_height
-    from overstory.cli.picture import picture
+    from overstory.cli.output import picture
     from overstory.discovery.result import rows_drawn
 
     with picture(path, width=14, height=max(5.0, plot_height(found, rows_drawn(found)))) as figure:

@@ -242,7 +242,7 @@ def _bar(epsilon: float, top: float) -> str:
 
 def _draw(stated: PrivacyStatement, path: str) -> None:
     """Write a plot of epsilon against the number of reports."""
-    from overstory.cli.picture import picture
+    from overstory.cli.output import picture
 
     numbers = sorted({round(10 ** (tenth / 10)) for tenth in range(21)})
     with picture(path, 7, 4) as figure:

@@ -14,8 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.arguments import add_command, add_reporting, check_seed, token_of_environment
-from overstory.cli.csv_options import add_form, form_of
+from overstory.cli.arguments import add_command, add_form, add_reporting, check_seed, form_of, token_of_environment
 from overstory.presentation.streams import printable
 from overstory.protocol.errors import ParameterError
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from overstory.client.consent.consent import Agreement, Choice, Consent, origin, pinned, read_consent
-from overstory.client.errors import ConsentError, Fault, StateError
+from overstory.client.outcomes import ConsentError, Fault, StateError
 from overstory.client.state.files import make_folder, overwrite, refuse_foreign, sync_folder, write_atomically
 from overstory.client.state.paths import StatePaths
 from overstory.protocol.errors import ParameterError

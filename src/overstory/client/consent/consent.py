@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
 
-from overstory.client.errors import ConsentError
+from overstory.client.outcomes import ConsentError
 from overstory.client.state.paths import StatePaths
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from overstory.client.consent.choice import choose
 from overstory.client.consent.consent import Choice, Consent, origin, pin, pinned, read_consent
-from overstory.client.errors import ConsentError, StateError
-from overstory.client.outcomes import Outcome
+from overstory.client.outcomes import ConsentError, Outcome, StateError
 from overstory.client.state.paths import StatePaths
 
 if TYPE_CHECKING:

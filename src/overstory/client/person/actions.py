@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from overstory.client.errors import ConsentError, StateError
-from overstory.client.person.context import CommandContext
+from overstory.client.outcomes import ConsentError, StateError
+from overstory.client.person.question import CommandContext
 from overstory.client.state.paths import introduce
 from overstory.presentation.streams import printable
 from overstory.protocol.errors import ParameterError
@@ -224,7 +224,7 @@ def show_view(context: CommandContext, args: argparse.Namespace) -> int:
         Path(args.html).write_text(as_page(build(view, reports=args.reports), contents=True), encoding="utf-8")
         context.say(f"written: {args.html}")
     elif args.json:
-        from overstory.client.person.view_json import view_json
+        from overstory.client.person.document import view_json
 
         context.say_json(view_json(view))
     else:
@@ -234,7 +234,7 @@ def show_view(context: CommandContext, args: argparse.Namespace) -> int:
 
 def _read_view(context: CommandContext, explain: Sequence[str]) -> View:
     """Read everything that the view shows."""
-    from overstory.client.errors import StateError
+    from overstory.client.outcomes import StateError
     from overstory.client.person.document import View
     from overstory.client.person.explanation import explain as explained
     from overstory.client.person.explanation import read_value

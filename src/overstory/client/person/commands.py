@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
-from overstory.client.errors import StateError
+from overstory.client.outcomes import StateError
 from overstory.client.person.actions import choose, forget, show_all, show_status, show_view, turn_all_off
 from overstory.client.person.command_line import add_commands
-from overstory.client.person.context import CommandContext
+from overstory.client.person.question import CommandContext
 from overstory.client.state.paths import (
     NOT_LEFT,
     StatePaths,

@@ -1,18 +1,19 @@
-"""Builds the view of a device as a document, for the terminal and for a page."""
+"""Builds the view of a device as a document, for the terminal and for a page, and the same as JSON values."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Final, Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
 
 from overstory.client.budget import Spent
 from overstory.client.person.explanation import Explanation, Inference
-from overstory.client.person.status import Status
+from overstory.client.person.status import Status, spent_json
 from overstory.client.person.view import MetricView, ReportView
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph, Table
 from overstory.privacy.attacks import linkability
+from overstory.privacy.claims import finite
 from overstory.privacy.registry.page import how_many_values, how_often
 from overstory.privacy.registry.totals import TotalCost
 from overstory.privacy.text import plural, share
@@ -217,3 +218,59 @@ def _together(totals: Iterable[TotalCost]) -> Iterator[Block]:
     for total in totals:
         yield Heading(3, f"Together: {total.about}")
         yield KeyValues(tuple(total.pairs()), "lines")
+
+
+def view_json(view: View) -> dict[str, Any]:
+    """Return a view as JSON values; bytes are in hexadecimal, an epsilon without bound is null."""
+    return {
+        "app": view.app,
+        "status": view.status.to_json(),
+        "metrics": [_metric_json(shown) for shown in view.metrics],
+        "explained": [_explanation(explanation) for explanation in view.explained],
+    }
+
+
+def _explanation(explanation: Explanation) -> dict[str, Any]:
+    fields = asdict(explanation) | {"inference": _inference_json(explanation.inference)}
+    return {"stranger" if name == "is_example_device" else name: value for name, value in fields.items()}
+
+
+def _metric_json(shown: MetricView) -> dict[str, Any]:
+    return {
+        "id": shown.id,
+        "title": None if shown.metric is None else shown.metric.title,
+        "recorded": list(shown.recorded),
+        "permanent_responses": [asdict(response) for response in shown.responses],
+        "reports": [_report_json(report) for report in shown.reports],
+        "inference": {
+            "newest": _inference_json(shown.inferences.newest),
+            "linked": _inference_json(shown.inferences.linked),
+            "hypothetical": shown.inferences.hypothetical,
+        },
+        "budget": None if shown.spent is None else spent_json(shown.spent),
+    }
+
+
+def _report_json(report: ReportView) -> dict[str, Any]:
+    return {
+        "period": report.period,
+        "state": str(report.state),
+        "detail": report.detail,
+        "may_have_arrived": report.arrived,
+        "permanent_response": report.response,
+        "bytes": report.body.hex(),
+        "bits": report.bits,
+        "parts": [{"what": part.name, "bytes": part.raw.hex(), "meaning": part.meaning} for part in report.parts],
+    }
+
+
+def _inference_json(inference: Inference | str | None) -> dict[str, Any] | str | None:
+    if not isinstance(inference, Inference):
+        return inference
+    return {
+        "reports": inference.reports,
+        "candidates": inference.candidates,
+        "prior": inference.prior,
+        "likeliest": [asdict(belief) for belief in inference.beliefs],
+        "epsilon": finite(inference.epsilon),
+    }

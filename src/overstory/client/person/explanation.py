@@ -9,7 +9,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from overstory.client.errors import Fault, StateError
+from overstory.client.outcomes import Fault, StateError
 from overstory.client.person.report_bytes import bit_string, matches, payload_words, report_in
 from overstory.client.randomizer import Randomizer, new_secret
 from overstory.client.recorder import Tagger

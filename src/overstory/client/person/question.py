@@ -1,16 +1,21 @@
-"""What a person is shown before choosing: what is collected, what it can cost, where it goes, and what has changed."""
+"""What a person is shown before choosing: what is collected, what it can cost, where it goes, and what has changed.
+
+`CommandContext` holds the inputs and the output of the person's commands.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from overstory.client.budget import Budget, budget
 from overstory.client.consent.consent import Choice, Consent, origin, pinned, read_consent
-from overstory.client.errors import ConsentError, StateError
+from overstory.client.outcomes import ConsentError, StateError
+from overstory.client.state.paths import StatePaths, policy_file
 from overstory.client.state.state import State
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
 from overstory.privacy.attacks import linkability
@@ -21,7 +26,37 @@ from overstory.privacy.text import plural
 from overstory.protocol.metrics import Metric, MetricRegistry
 
 if TYPE_CHECKING:
-    from overstory.client.person.context import CommandContext
+    from overstory.client.consent.policy import EffectiveChoice
+
+
+@dataclass(frozen=True)
+class CommandContext:
+    """The application, its state and registry, and the output of one command."""
+
+    name: str | None  # the application; None where neither the person nor the state names it
+    paths: StatePaths  # the state
+    registry: MetricRegistry  # the metrics; empty where none were given and the program stored none
+    environ: Mapping[str, str]  # the environment
+    out: TextIO  # where to write
+    no_registry: str | None = None  # why there is no registry; None where there is one
+
+    def say(self, *lines: str) -> None:
+        """Write lines, without terminal control characters."""
+        from overstory.presentation.streams import printable
+
+        for line in lines:
+            self.out.write(f"{printable(line)}\n")
+
+    def say_json(self, content: Any) -> None:
+        """Write JSON."""
+        self.out.write(f"{json.dumps(content, indent=2, allow_nan=False)}\n")
+
+    @property
+    def effective(self) -> EffectiveChoice:
+        """What may be done now, and why."""
+        from overstory.client.consent.policy import effective
+
+        return effective(self.paths, self.environ, policy_file(self.environ))
 
 
 @dataclass(frozen=True)

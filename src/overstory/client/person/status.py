@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.consent.consent import NEW, Choice, pinned
-from overstory.client.errors import Fault, StateError
+from overstory.client.outcomes import Fault, StateError
 from overstory.client.state.lifecycle import UNCHECKED, machine_id
 from overstory.client.state.outbox import LONGEST_DELAY
 from overstory.client.state.paths import StatePaths

@@ -21,7 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, Protocol
 
-from overstory.client.errors import Fault, StateError
+from overstory.client.outcomes import Fault, StateError
 
 PATIENCE: Final = 5.0
 """Seconds for which a fork waits for a transaction to end."""

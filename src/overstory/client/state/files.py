@@ -30,7 +30,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from overstory.client.errors import Fault, StateError
+from overstory.client.outcomes import Fault, StateError
 
 if TYPE_CHECKING:
     from overstory.client.state.paths import StatePaths

@@ -29,7 +29,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from overstory.client.errors import Fault, StateError
+from overstory.client.outcomes import Fault, StateError
 from overstory.client.state import database
 from overstory.client.state.database import committed, connected, fork_guard, integrity_error, translate_errors
 from overstory.client.state.files import PRIVATE, is_own, locked, refuse_foreign, sync_folder, unfinished

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from overstory.client.errors import Fault, StateError
+from overstory.client.outcomes import Fault, StateError
 
 if TYPE_CHECKING:
     import sqlite3

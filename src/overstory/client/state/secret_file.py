@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from overstory.client.errors import Fault, StateError
+from overstory.client.outcomes import Fault, StateError
 from overstory.client.state.files import create, opened_own, sync_folder
 from overstory.client.state.paths import StatePaths
 from overstory.protocol.mechanisms.payloads import as_googles_client

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from overstory.client.errors import Fault, StateError
+from overstory.client.outcomes import Fault, StateError
 from overstory.client.state import database
 from overstory.client.state.database import committed, connected, fork_guard, translate_errors
 from overstory.client.state.files import locked, make_folder, refuse_foreign
