@@ -43,6 +43,9 @@ def add_parser(subparsers: Any) -> None:
         "-o", "--output", default="out/demo", metavar="DIR", help="folder for the files (default out/demo)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument(
+        "--console", action="store_true", help="then show the store in a browser (`overstory console`), until Ctrl-C"
+    )
     add_earlier_names(parser, EARLIER)
     parser.set_defaults(run=run)
 
@@ -70,6 +73,10 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(as_json(result, str(page)), indent=2))
     else:
         print_document([*blocks(result), Paragraph(f"Files: {args.output}; page: {page.resolve()}")])
+    if args.console:
+        from overstory.cli.service.console import show_store
+
+        show_store(str(result.paths.registry), str(result.paths.store))
     return 0
 
 

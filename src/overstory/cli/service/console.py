@@ -94,11 +94,20 @@ def run(args: argparse.Namespace) -> int:
             data,
             listening,
             access,
-            lambda line: print(line, flush=True),
+            _print_line,
             open_link=_open_in_browser if args.open else None,
             ends_with_input=args.ends_with_input,
         )
     return 0
+
+
+def show_store(registry: str, store: str) -> None:
+    """Run a console for this machine alone, on any free port, until it is interrupted."""
+    from overstory.collector.http.listening import Listening
+    from overstory.console.server import Access, serve
+
+    with open_data(registry, store) as data:
+        serve(data, Listening(port=0), Access(), _print_line)
 
 
 @contextmanager
@@ -111,6 +120,10 @@ def open_data(registry: str, url: str) -> Iterator[ConsoleData]:
     metrics = load_registry(registry)
     with open_store(url) as store:
         yield ConsoleData(metrics, store)
+
+
+def _print_line(line: str) -> None:
+    print(line, flush=True)
 
 
 def _open_in_browser(address: str) -> None:
