@@ -45,7 +45,13 @@ def drawn(svg):
 
 
 def ends(path):
-    return [tuple(map(float, pair.split(","))) for pair in re.findall(r"-?[\d.]+,-?[\d.]+", path)]
+    """Return the places that a path goes through: one place, and steps from there."""
+    numbers = [float(number) for number in re.findall(r"-?(?:\d+\.?\d*|\.\d+)", path)]
+    return np.cumsum(np.reshape(numbers, (-1, 2)), axis=0).tolist()
+
+
+def paths(group, name):
+    return [path for path in group.iter(f"{SVG}path") if name in path.attrib]
 
 
 def half_pixel(scale):
@@ -62,22 +68,21 @@ def test_the_coordinates_of_lines_and_bands_are_the_numbers(part, columns):
     for group in groups:
         line = given[int(group.get("data-series"))]
         places = set()
-        for polyline in group.iter(f"{SVG}polyline"):
-            for across, up in ends(polyline.get("points")):
+        for line_path in paths(group, "data-line"):
+            for across, up in ends(line_path.get("d")):
                 column = round(x.number(across))
                 assert abs(x.at(column) - across) <= 0.5
                 assert abs(y.number(up) - line.shares[column]) <= half_pixel(y)
                 places.add(column)
         band_places = set()
-        for path in group.iter(f"{SVG}path"):
-            if "fill-opacity" in path.attrib:
-                around = ends(path.get("d"))
-                edges = [(line.high, around[: len(around) // 2]), (line.low, around[len(around) // 2 :])]
-                for column_ends, edge in edges:
-                    for across, up in edge:
-                        column = round(x.number(across))
-                        assert abs(y.number(up) - column_ends[column]) <= half_pixel(y)
-                        band_places.add(column)
+        for band in paths(group, "data-band"):
+            around = ends(band.get("d"))
+            edges = [(line.high, around[: len(around) // 2]), (line.low, around[len(around) // 2 :])]
+            for column_ends, edge in edges:
+                for across, up in edge:
+                    column = round(x.number(across))
+                    assert abs(y.number(up) - column_ends[column]) <= half_pixel(y)
+                    band_places.add(column)
         joined = {place for place in np.flatnonzero(np.isfinite(line.shares)).tolist() if place != 4}
         assert places == band_places == joined
 
@@ -88,13 +93,13 @@ def test_what_is_below_zero_is_drawn_below_the_zero_line(part):
     tree, x, _ = drawn(getattr(over_time("p", "c", labels(), given), part))
     (zero,) = (float(path.get("data-zero")) for path in tree.iter(f"{SVG}path") if path.get("data-zero"))
     (rare,) = (group for group in tree.iter(f"{SVG}g") if group.get("data-series") == "4")
-    points = [point for polyline in rare.iter(f"{SVG}polyline") for point in ends(polyline.get("points"))]
+    points = [point for line_path in paths(rare, "data-line") for point in ends(line_path.get("d"))]
     below = {round(x.number(across)) for across, up in points if up > zero + 0.1}
     expected = {place for place in range(COLUMNS) if given[4].shares[place] < -0.001}
     assert len(expected) > 30
     assert expected <= below
     assert not below & {place for place in range(COLUMNS) if given[4].shares[place] > 0}
-    bottom = max(float(up) for path in rare.iter(f"{SVG}path") for _, up in ends(path.get("d")))
+    bottom = max(float(up) for band in paths(rare, "data-band") for _, up in ends(band.get("d")))
     assert bottom == pytest.approx(
         drawn(getattr(over_time("p", "c", labels(), given), part))[2].at(np.nanmin(given[4].low)), abs=0.5
     )
@@ -106,7 +111,7 @@ def test_what_was_not_detected_is_dashed_and_hollow():
     picture = over_time("p", "c", labels(8), [Line("oak", shares, shares - 0.1, shares + 0.1, detected)])
     tree, x, _ = drawn(picture.svg)
     (group,) = (group for group in tree.iter(f"{SVG}g") if group.get("data-series"))
-    dashed = {"stroke-dasharray" in line.attrib: ends(line.get("points")) for line in group.iter(f"{SVG}polyline")}
+    dashed = {"stroke-dasharray" in line.attrib: ends(line.get("d")) for line in paths(group, "data-line")}
     assert [round(x.number(across)) for across, _ in dashed[False]] == [0, 1, 2, 3]
     assert [round(x.number(across)) for across, _ in dashed[True]] == [3, 4, 5, 6, 7]
     marks = {path.get("data-detected"): path for path in group.iter(f"{SVG}path") if path.get("data-detected")}
@@ -206,7 +211,7 @@ def test_words_in_a_picture_are_text():
     for svg in (picture.svg, picture.narrow, as_svg(picture)):
         tree = ET.fromstring(svg)
         assert {element.tag.removeprefix(SVG) for element in tree.iter()} <= {
-            "svg", "path", "g", "polyline", "text", "title", "desc", "metadata", "style",
+            "svg", "path", "g", "text", "title", "desc", "metadata", "style",
         }  # fmt: skip
         assert not any(name.startswith("on") or name == "style" for element in tree.iter() for name in element.attrib)
         assert "\u202e" not in unescape(svg)

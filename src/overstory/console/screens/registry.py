@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from overstory.console.screens.period import PeriodScreen
+from overstory.console.screens.series import SeriesScreen
 from overstory.console.view import Screen
 
-SCREENS: Final[tuple[Screen, ...]] = ()
+SCREENS: Final[tuple[Screen, ...]] = (SeriesScreen(), PeriodScreen())

@@ -179,7 +179,7 @@ def _line(chart: Chart, number: int, line: Line) -> Iterator[str]:
         yield _band(x[here], low[here], high[here], detected=detected)
         if stop - start > 1:
             look = 'stroke-width="1.8"' if detected else 'stroke-width="1.4" stroke-dasharray="4 3"'
-            yield f'<polyline fill="none" {look} points="{_points(x[here], y[here])}"/>'
+            yield f'<path data-line="{start}" fill="none" {look} d="{path(x[here], y[here])}"/>'
     yield from _marks(number, x, y, line)
     yield "</g>"
 
@@ -210,11 +210,31 @@ def _band(x: F64, low: F64, high: F64, *, detected: bool) -> str:
     if x.size == 1:
         return f'<path stroke-opacity="0.6" d="M{x[0]:.1f} {low[0]:.1f}V{high[0]:.1f}"/>'
     look = 'stroke="none" fill-opacity="0.16"' if detected else 'fill-opacity="0.04" stroke-opacity="0.3"'
-    return f'<path {look} d="M{_points(x, high)}L{_points(x[::-1], low[::-1])}Z"/>'
+    around = path(np.concatenate([x, x[::-1]]), np.concatenate([high, low[::-1]]))
+    return f'<path data-band="1" {look} d="{around}z"/>'
 
 
-def _points(x: F64, y: F64) -> str:
-    return " ".join([f"{a:.1f},{b:.1f}" for a, b in zip(x.tolist(), y.tolist(), strict=True)])
+def path(x: F64, y: F64) -> str:
+    """Return a path through places, to a tenth of a pixel: the first place, then the steps to each next one.
+
+    Examples
+    --------
+    >>> path(np.array([10.0, 12.5, 12.5]), np.array([3.04, 3.0, 1.26]))
+    'M10 3l2.5 0 0-1.7'
+    """
+    places = np.rint(10 * np.stack([x, y], axis=1)).astype(np.int64)
+    steps = np.diff(places, axis=0).tolist()
+    first, last = places[0].tolist()
+    return f"M{_tenths(first)}{_next(last)}l{''.join([_next(a) + _next(b) for a, b in steps]).lstrip()}"
+
+
+def _tenths(number: int) -> str:
+    tens, tenth = divmod(abs(number), 10)
+    return f"{'-' if number < 0 else ''}{tens or ('' if tenth else 0)}{f'.{tenth}' if tenth else ''}"
+
+
+def _next(number: int) -> str:
+    return _tenths(number) if number < 0 else f" {_tenths(number)}"
 
 
 def _marks(number: int, x: F64, y: F64, line: Line) -> Iterator[str]:

@@ -1,0 +1,104 @@
+"""Periods as the columns of a chart: where there are too many, counts are added up over neighbours. None is dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from overstory.analysis.reports import SupportCounts
+from overstory.presentation.charts.series import MOST_COLUMNS
+from overstory.queries.counts import PeriodCounts
+from overstory.queries.estimates import Aggregation, EstimateOptions, EstimateSeries, PeriodEstimate
+
+if TYPE_CHECKING:
+    from overstory.console.data import ConsoleData
+
+MOST_CUMULATIVE = 60
+"""Each of them adds up all counts before it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """The columns of a chart: `every` periods in each.
+
+    Attributes
+    ----------
+    counted
+        The counts of all periods.
+    every
+        Periods in a column.
+    first, number
+        The first column and how many there are; column c has the periods ``c * every`` to ``(c + 1) * every - 1``, so
+        that it is the same column whichever range is shown.
+    """
+
+    counted: PeriodCounts
+    every: int
+    first: int
+    number: int
+
+    @classmethod
+    def of(cls, counted: PeriodCounts, every: int | None, most: int = MOST_COLUMNS) -> Columns:
+        """Return columns of `every` periods; unless given, of as few as `most` columns need."""
+        periods = counted.periods
+        if not periods:
+            return cls(counted, every or 1, 0, 0)
+        span = periods[-1] - periods[0] + 1
+        width = every or max(1, -(-span // most))
+        while (number := periods[-1] // width - periods[0] // width + 1) > most:
+            width += 1
+        return cls(counted, width, periods[0] // width, number)
+
+    @property
+    def labels(self) -> list[str]:
+        """The name of each column: that of its first period."""
+        label = self.counted.metric.period.label
+        return [label(max(column * self.every, 0)) for column in range(self.first, self.first + self.number)]
+
+    @property
+    def unit(self) -> str:
+        """What a column is, for the axis."""
+        unit = str(self.counted.metric.period)
+        return f"by {unit}" if self.every == 1 else f"each column adds up {self.every:,} periods of {unit}"
+
+    def place(self, period: float) -> float:
+        """Return the place of a period, or of a part of one, among the columns."""
+        return period / self.every - self.first if self.every > 1 else period - self.first
+
+    def reports(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Return the reports of each column."""
+        numbers = np.zeros(self.number)
+        for period in self.counted.periods:
+            numbers[period // self.every - self.first] += self.counted.counts[period].num_reports
+        return numbers
+
+    def estimates(self, data: ConsoleData, reading: Aggregation, options: EstimateOptions) -> EstimateSeries:
+        """Return an estimate for each column with reports, as `overstory decode` gives it for the same periods."""
+        chosen = replace(options, interval_kind=options.kind_of_intervals(reading))
+        if self.every == 1 or reading == "total":
+            return data.estimates(self.counted, reading, chosen)
+        parts: list[PeriodEstimate] = []
+        notes: tuple[str, ...] = ()
+        taken: dict[int, SupportCounts] = {}
+        for group in self._groups():
+            taken = {**taken, **group} if reading == "cumulative" else group
+            some = PeriodCounts(self.counted.metric, min(taken), max(taken), taken)
+            one = data.estimates(some, "total", chosen)
+            parts += one.parts
+            notes = one.notes
+        every = data.estimates(PeriodCounts(self.counted.metric, None, None, {}, self.counted.others), reading, chosen)
+        said = tuple(note for note in every.notes if "no reports" not in note)
+        return EstimateSeries(self.counted, reading, chosen, tuple(parts), notes + said)
+
+    def _groups(self) -> Sequence[dict[int, SupportCounts]]:
+        groups: dict[int, dict[int, SupportCounts]] = {}
+        for period in self.counted.periods:
+            groups.setdefault(period // self.every, {})[period] = self.counted.counts[period]
+        return list(groups.values())
+
+    def column(self, part: PeriodEstimate) -> int:
+        """Return the column that a part ends in."""
+        return part.last // self.every - self.first

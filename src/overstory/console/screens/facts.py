@@ -1,0 +1,95 @@
+"""What several screens say of a metric: what it costs a person, the smallest share that shows, what a page rests on."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from overstory.analysis.selection import INTERVAL_KINDS
+from overstory.planning.sample_size import required_sample_size, smallest_share
+from overstory.presentation.document import KeyValues, Links
+from overstory.presentation.formats import percent
+from overstory.privacy.registry.cost import metric_cost
+from overstory.privacy.text import epsilon_text
+from overstory.protocol.errors import ParameterError
+from overstory.protocol.metrics.metric import DAY
+
+if TYPE_CHECKING:
+    from overstory.analysis.selection import IntervalKind
+    from overstory.console.data import ConsoleData
+    from overstory.protocol.mechanisms.base import Mechanism
+    from overstory.protocol.metrics import Metric
+
+YEAR: Final = 365 * DAY
+NO_DIMENSIONS: Final = (
+    "A report holds nothing but its value: what goes together with it (a platform, a version) cannot be looked up "
+    "afterwards. To learn it, collect a metric of the pair."
+)
+
+
+def metric_links(metric: Metric, current: str, period: str | None = None) -> Links:
+    """Return the screens of a metric, with that of one period."""
+    path = f"/m/{metric.id}"
+    places = [("Over time", path)]
+    places += [(period, f"{path}/{period}")] if period is not None else []
+    places += [("Compare", f"{path}/compare"), ("Privacy", f"{path}/privacy")]
+    return Links(metric.title, tuple(places), current)
+
+
+@lru_cache(maxsize=256)
+def epsilons(metric: Metric) -> tuple[tuple[str, str], ...]:
+    """Return what one report, one value and a year of reports cost a person at most."""
+    lines = {line.kind: line.epsilon for line in metric_cost(metric).lines}
+    a_year = metric_cost(metric, max(1, YEAR // metric.period.seconds)).headline
+    return (
+        ("Epsilon, one report", epsilon_text(lines["report"])),
+        ("Epsilon, one value", epsilon_text(metric.mechanism.epsilon_permanent)),
+        ("Epsilon, a year", epsilon_text(a_year.epsilon)),
+    )
+
+
+@lru_cache(maxsize=4096)
+def share_that_shows(mechanism: Mechanism, people: int, candidates: int, alpha: float = 0.05) -> str:
+    """Return the smallest share that so many people show nine times in ten, in words."""
+    try:
+        share = smallest_share(mechanism, people, max(candidates, 1), alpha=alpha)
+    except ParameterError:
+        share = None
+    return "none" if share is None else percent(share)
+
+
+@lru_cache(maxsize=4096)
+def people_for(mechanism: Mechanism, share: float, candidates: int, alpha: float = 0.05) -> str:
+    """Return the number of people with whom a share shows nine times in ten, in words."""
+    try:
+        return f"{required_sample_size(mechanism, share, max(candidates, 1), alpha=alpha):,} devices"
+    except ParameterError as error:
+        return str(error)
+
+
+def rests_on(data: ConsoleData, metric: Metric, reports: int, periods: Sequence[int], kind: IntervalKind) -> KeyValues:
+    """Return what the numbers of a page rest on: their denominator, their newest period, their intervals."""
+    last = periods[-1] if periods else None
+    newest = "none" if last is None else f"{metric.period.label(last)} ({state_words(data, metric, last)})"
+    each = "one per device" if len(periods) < 2 else f"of {len(periods):,} periods, at most one per device in each"
+    return KeyValues(
+        (
+            ("Percent of what", f"of {reports:,} reports, {each}"),
+            ("Last period with reports", newest),
+            ("Intervals", INTERVAL_KINDS[kind]),
+        )
+    )
+
+
+def state_words(data: ConsoleData, metric: Metric, period: int) -> str:
+    """Say whether a period is running, settling or final, and until when."""
+    state = data.state(metric, period)
+    if state == "running":
+        return f"running until {_day(metric.period.start(period + 1))}"
+    return "final" if state == "final" else f"over; late reports count until {_day(metric.accept_until(period))}"
+
+
+def _day(unix_time: float) -> str:
+    return f"{dt.datetime.fromtimestamp(unix_time, dt.UTC):%Y-%m-%d %H:%M} UTC"
