@@ -82,6 +82,8 @@ def test_a_file_is_replaced_only_by_force(tmp_path):
         (options("--yes", kind="yes-no", period="daily"), "--period: 'daily' is no period"),
         (options("--yes", kind="yes-no", expires="2001-01-01"), "--expires: '2001-01-01': give a day after today"),
         (options("--yes", kind="yes-no", purpose="because"), "--purpose: 'because' is not a link"),
+        (options("--yes", "--publish", "all", kind="yes-no"), "--publish: 'all': give one of nothing, estimates"),
+        (options("--yes", "--publish", "estimates", kind="yes-no"), "--opt-out is missing: give one sentence for the"),
         (options("--yes", kind="yes-no", purpose="https://"), "'https://' is no link"),
     ],
 )
@@ -90,6 +92,16 @@ def test_a_wrong_answer_is_one_sentence_and_writes_nothing(arguments, said, tmp_
     assert ran.returncode == 2
     assert said in ran.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_published_has_a_sentence_on_how_to_stop_it(tmp_path):
+    stop = "Settings, Privacy, Send statistics"
+    more = "--publish", "estimates", "--opt-out", stop
+    ran = within("metrics", "init", *options("--yes", *more, kind="yes-no"), cwd=tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    (path,) = tmp_path.iterdir()
+    registry = load_registry(path)
+    assert (registry.opt_out, [metric.publish for metric in registry.values()]) == (stop, ["estimates"])
 
 
 def test_a_script_answers_on_standard_input(tmp_path, monkeypatch):
@@ -107,7 +119,7 @@ def test_a_person_is_asked_again_after_a_wrong_answer(tmp_path):
     leader, follower = pty.openpty()
     command = [sys.executable, "-m", "overstory", "metrics", "init", *options("--values", "a,b", without=["--id"])]
     command += ["--title", "T", "--kind", "choice", "--other", "o", "--epsilon", "1", "--period", "day"]
-    command += ["--expires", "2999-01-01", "--retention-days", "9"]
+    command += ["--expires", "2999-01-01", "--retention-days", "9", "--publish", "nothing"]
     with subprocess.Popen(
         command, cwd=tmp_path, stdin=follower, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as ran:

@@ -18,8 +18,7 @@ from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.metrics import RegistryError, parse_registry
 from overstory.protocol.metrics.metric_table import NOT_PLANNED, Folder, read_domain
-from overstory.protocol.metrics.registry import read_root
-from overstory.protocol.metrics.toml_fields import Fields
+from overstory.protocol.metrics.toml_fields import Fields, read_root
 from overstory.protocol.metrics.toml_positions import Path as KeyPath
 from overstory.protocol.metrics.toml_positions import TomlPosition
 

@@ -59,6 +59,8 @@ QUESTIONS: Final = {
     "epsilon": Question("epsilon of one report", "E", "1", " (privacy loss; smaller is more private)"),
     "expires": Question("the day on which the collection ends", "DATE", note=" (default: in a year)"),
     "retention_days": Question("for how many days single reports are kept", "DAYS", "90"),
+    "publish": Question("what everybody may read of the results: nothing or estimates", "WHAT", "nothing"),
+    "opt_out": Question("one sentence for the public page: how a person stops it", "TEXT", note="; with estimates"),
 }
 """In the order of the help; the order of the questions is that of `_registry`."""
 
@@ -128,6 +130,8 @@ def _registry(asking: Asking, today: dt.date) -> tuple[str, str, str]:
     period = asking.ask("period", _period)
     expires = asking.ask("expires", _later(today), str(_in_a_year(today)))
     retention = asking.ask("retention_days", whole(0, 36_500))
+    publish = asking.ask("publish", one_of(("nothing", "estimates")))
+    opt_out = asking.ask("opt_out", a_text) if publish == "estimates" else None
     oracle = _oracle(size, epsilon)
     lines = [
         "# What is collected, why, and how privately. https://toml.io; docs/reference/metrics.md has every key.",
@@ -135,6 +139,11 @@ def _registry(asking: Asking, today: dt.date) -> tuple[str, str, str]:
         "",
         "# The version of this file: change it with every change of the file. A person's consent names it.",
         f"registry = {_toml(today.isoformat())}",
+        *(
+            ()
+            if opt_out is None
+            else ("# How a person stops it: the public page says so.", f"opt_out = {_toml(opt_out)}")
+        ),
         "",
         "# The id, by which a program records and an analyst decodes. Never use an id again for something else.",
         f"[metrics.{name if '.' not in name else _toml(name)}]",
@@ -155,6 +164,8 @@ def _registry(asking: Asking, today: dt.date) -> tuple[str, str, str]:
         "grace_days = 30",
         "# The day from which nothing is recorded. Every collection has an end; to continue is a decision.",
         f"expires = {expires.isoformat()}",
+        "# What everybody may read of the results: nothing, or estimates with their uncertainty.",
+        f'publish = "{publish}"',
     ]
     return "\n".join(lines) + "\n", name, example
 

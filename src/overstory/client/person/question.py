@@ -20,7 +20,7 @@ from overstory.client.state.state import State
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
 from overstory.privacy.attacks import linkability
 from overstory.privacy.registry.cost import CostLine, MetricCost, metric_cost
-from overstory.privacy.registry.page import how_many_values, how_often
+from overstory.privacy.registry.page import PUBLISHED, how_many_values, how_often
 from overstory.privacy.registry.totals import TotalCost, budget_words, total_costs
 from overstory.privacy.text import plural
 from overstory.protocol.metrics import Metric, MetricRegistry
@@ -154,6 +154,8 @@ def _facts(metric: Metric) -> Iterator[tuple[str, str]]:
         yield "it tells of", metric.attribute
     yield "how often", f"{how_often(metric)}, until {metric.expires.isoformat()}"
     yield "reports are kept", f"{plural(metric.retention_days, 'day')}; counts stay"
+    if metric.publish == "estimates":
+        yield "published", PUBLISHED
     yield "different values", how_many_values(metric)
     yield "linkable", linkability(metric.mechanism).words()
 
@@ -202,6 +204,7 @@ def _metric_json(asked: Asked, metric: Metric) -> dict[str, Any]:
         "expires": metric.expires.isoformat(),
         "retention_days": metric.retention_days,
         "max_values": metric.max_values,
+        "publish": metric.publish,
         "changed": list(asked.changes.get(metric.id, ())),
         "linkable": linkability(metric.mechanism).to_json(),
         "cost": asked.costs[metric.id].to_json(),

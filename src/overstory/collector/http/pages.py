@@ -35,6 +35,7 @@ def public_registry(registry: MetricRegistry) -> dict[str, Any]:
     return {
         "registry": registry.version,
         "digest": registry.digest.hex(),
+        **({} if registry.opt_out is None else {"opt_out": registry.opt_out}),
         "metrics": [public_metric(registry[name]) for name in sorted(registry)],
     }
 
@@ -91,6 +92,8 @@ def _blocks(registry: MetricRegistry) -> Iterator[Block]:
         "This is an Overstory collector. Programs send it reports that were randomized on the devices they come from. "
         "No report reveals its sender's value for certain, and the collector does not store who sent it."
     )
+    if registry.opt_out is not None:
+        yield Paragraph(f"How to stop it: {registry.opt_out}")
     yield Paragraph(f"{count} collected, according to registry {registry.version}. The same for programs:")
     yield Link("the public registry as JSON", "/v1/metrics")
     for name in sorted(registry):

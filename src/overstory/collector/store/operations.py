@@ -57,7 +57,7 @@ class CollectorState:
     id
         Random, drawn when the process starts: it names no machine and no address.
     version
-        The version of overstory.
+        The version of overstory that it runs, such as ``0.2.0``.
     started, last_seen
         Unix times in seconds.
     waiting
@@ -92,7 +92,7 @@ class Note:
     Parameters
     ----------
     id
-        Random.
+        Random, in hexadecimal; `Store.remove_note` takes it.
     metric
         The metric that it is about; None: all.
     day
@@ -101,6 +101,11 @@ class Note:
         ``release``, ``incident`` or ``note``.
     text
         One line of at most 500 characters. It comes from a person: escape it wherever it is shown.
+
+    Examples
+    --------
+    >>> Note("5f3a9c01", None, 20_778, "release", "Version 3 is out").to_json()["day"]
+    '2026-11-21'
     """
 
     id: str

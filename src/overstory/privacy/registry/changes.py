@@ -92,6 +92,9 @@ def _of_the_whole(old: MetricRegistry, new: MetricRegistry) -> Iterator[Change]:
         detail = f"{before} becomes {after}" + (": devices ask about every metric again" if weaker else "")
         yield Change("", "budget", Kind.WEAKENS if weaker else Kind.HARMLESS, detail)
 
+    if old.opt_out != new.opt_out:
+        yield Change("", "opt_out", Kind.HARMLESS, f"{old.opt_out!r} becomes {new.opt_out!r}")
+
 
 def _limits(budget: PersonBudget | None) -> str:
     if budget is None:
@@ -113,6 +116,9 @@ def _of_a_metric(old: Metric, new: Metric) -> Iterator[Change]:
         if getattr(old, key) != getattr(new, key):
             detail = f"{getattr(old, key)!r} becomes {getattr(new, key)!r}: devices ask about it again"
             yield Change(new.id, key, Kind.HARMLESS, detail)
+    if old.publish != new.publish:
+        detail = f"{old.publish} becomes {new.publish}: estimates are computed from reports, at no further privacy loss"
+        yield Change(new.id, "publish", Kind.HARMLESS, detail)
     if old.window != new.window and "window" not in new.mechanism.parameters:
         detail = f"privacy is stated for {new.window or 'no'} reports, not for {old.window or 'none'}"
         yield Change(new.id, "window", Kind.HARMLESS, detail)

@@ -39,6 +39,9 @@ def metric_statement(metric: Metric, *, reports: Iterable[int] = (), delta: floa
     return statement(metric.mechanism, reports=numbers, change_reports=sorted(changes), delta=delta)
 
 
+PUBLISHED: Final = "everybody can read the estimates with their uncertainty, and no report"
+
+
 @dataclass(frozen=True)
 class MetricPage:
     """A metric's page."""
@@ -121,6 +124,8 @@ def _facts(metric: Metric, stated: PrivacyStatement) -> Iterator[tuple[str, str]
     yield "How many values", how_many_values(metric)
     yield "Ends on", f"{metric.expires}: nothing is collected from then on, unless a reviewed change renews it"
     yield "Kept for", _kept(metric)
+    if metric.publish == "estimates":
+        yield "Published", PUBLISHED
     shown = metric.to_json()["parameters"].items()
     given = ", ".join(f"{key} = {value}" for key, value in shown)
     yield "What could put a device's reports together", stated.linkable.words()

@@ -54,7 +54,7 @@ def registry_warnings(registry: MetricRegistry, text: str, today: dt.date) -> li
     faults = []
     for name, metric in registry.items():
         written = keys.get(name, set())
-        warned = (*_expiry(metric, today), *_caps(metric, written), *_links(metric, today))
+        warned = (*_expiry(metric, today), *_caps(metric, written), *_links(metric, today), *_published(metric))
         for key, message in warned:
             path = ("metrics", name, key) if key in written else ("metrics", name)
             faults.append(Fault(where[path].line, f"metrics.{name}.{key}", message))
@@ -90,6 +90,11 @@ def _fewer(metric: Metric) -> str:
     if "num_seeds" in metric.mechanism.parameters:
         return f"num_seeds = {DEFAULT_SEEDS} hides a device among many, under a new metric id"
     return f"an oracle with at most {MOST_SEEDS:,} hides a device among many"
+
+
+def _published(metric: Metric) -> Iterator[tuple[str, str]]:
+    if metric.publish == "estimates" and metric.domain.size is None and metric.domain.candidates is None:
+        yield "publish", "strings without a file of candidates have no estimates to publish: name a file in the domain"
 
 
 def _midnight(day: dt.date) -> float:

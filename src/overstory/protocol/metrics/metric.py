@@ -153,6 +153,9 @@ _EXAMPLES: Final = '"hour", "day", "week", or minutes or hours that divide a day
 OverCap = Literal["drop", "first", "nearest"]
 """What a device does with a value past the cap on distinct values."""
 
+Publish = Literal["nothing", "estimates"]
+"""What of a metric's results everybody may read on the console's public page."""
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -182,6 +185,8 @@ class Metric:
     attribute
         What it says about the person, as a short id that metrics share which say the same; None where none is
         given. It changes no report, so no digest of reports has it.
+    publish
+        Whether everybody may read the estimates. It changes no report either.
     """
 
     id: str
@@ -200,6 +205,7 @@ class Metric:
     expires: dt.date
     candidates: tuple[str, ...] | None = None
     attribute: str | None = None
+    publish: Publish = "nothing"
 
     def encode(self, value: Any) -> Any:
         """Return the symbol, or the string, that the mechanism takes for a value.
@@ -302,7 +308,10 @@ class Metric:
             "expires": self.expires.isoformat(),
             "mechanism_digest": self.mechanism.digest.hex(),
             "digest": self.digest.hex(),
-        } | ({} if self.attribute is None else {"attribute": self.attribute})
+            # Only what a registry says: one of before these keys keeps its digest.
+            **({} if self.attribute is None else {"attribute": self.attribute}),
+            **({} if self.publish == "nothing" else {"publish": self.publish}),
+        }
 
     @property
     def _candidate_file(self) -> dict[str, str]:

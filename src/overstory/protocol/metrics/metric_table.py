@@ -83,6 +83,7 @@ KEYS: Final = (
     "retention_days",
     "grace_days",
     "expires",
+    "publish",
 )
 """Every key of a metric, in the order in which they are best read."""
 
@@ -138,6 +139,7 @@ def build_metric(fields: Fields, folder: Folder | None) -> Metric | None:
         "retention_days": _days(fields),
         "grace_days": fields.whole("grace_days", 0, MOST_DAYS, default=GRACE_DAYS),
         "expires": fields.date("expires", "the first day on which nothing is collected any more"),
+        "publish": fields.choice("publish", ("nothing", "estimates"), "nothing"),
     }
     _check_countable(fields, domain, built)
     if len(fields.faults) > before:

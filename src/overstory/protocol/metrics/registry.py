@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import datetime as dt
 import os
-import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -19,8 +18,8 @@ from overstory.protocol.errors import FormatError, ParameterError, suggestion
 from overstory.protocol.metrics.budget import PersonBudget, read_budget
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.metrics.metric_table import EARLIER_NAME, KEYS, RENAME, Folder, build_metric
-from overstory.protocol.metrics.toml_fields import Fault, Fields, RegistryError
-from overstory.protocol.metrics.toml_positions import TomlPosition, positions
+from overstory.protocol.metrics.toml_fields import Fields, RegistryError, read_root
+from overstory.protocol.metrics.toml_positions import TomlPosition
 from overstory.protocol.permanent_response import digest
 
 if TYPE_CHECKING:
@@ -31,8 +30,6 @@ PACKAGE: Final = "package:"
 
 MOST_BYTES: Final = 16 << 20
 """Of a registry file: more is something else, such as /dev/zero."""
-
-_AT_LINE: Final = re.compile(r" \(at line (\d+), column (\d+)\)$")
 
 
 @dataclass(frozen=True)
@@ -49,6 +46,8 @@ class MetricRegistry(Mapping[str, Metric]):
         How much all reports of one person may cost; None where the file sets no budget.
     text
         The TOML that it was read from; None where a program built it.
+    opt_out
+        How a person stops the collection, in a sentence for the public page; required when estimates are published.
 
     Examples
     --------
@@ -61,6 +60,7 @@ class MetricRegistry(Mapping[str, Metric]):
     version: str
     budget: PersonBudget | None = None
     text: str | None = field(default=None, compare=False, repr=False)
+    opt_out: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metrics", MappingProxyType(dict(self.metrics)))
@@ -89,7 +89,8 @@ class MetricRegistry(Mapping[str, Metric]):
     def to_json(self) -> dict[str, Any]:
         """Return the public registry as JSON values."""
         plain = {"registry": self.version, "metrics": [self.metrics[name].to_json() for name in sorted(self.metrics)]}
-        return plain | ({} if self.budget is None else {"budget": self.budget.to_json()})
+        more = {"budget": None if self.budget is None else self.budget.to_json(), "opt_out": self.opt_out}
+        return plain | {key: value for key, value in more.items() if value is not None}
 
 
 class UnknownMetricError(ParameterError, KeyError):
@@ -249,11 +250,11 @@ def parse_registry(text: str, folder: Folder | None = None, *, source: str | Non
     """
     root = read_root(text, source=source)
     version, metrics = _version(root), _metrics(root, folder)
-    budget = read_budget(root, metrics)
+    budget, opt_out = read_budget(root, metrics), _opt_out(root, metrics)
     if root.faults:
         raise RegistryError(root.faults, source=source)
     assert version is not None
-    return MetricRegistry(metrics, version, budget, text)
+    return MetricRegistry(metrics, version, budget, text, opt_out)
 
 
 def metric_from_json(entry: Mapping[str, Any]) -> Metric:
@@ -295,26 +296,18 @@ def metric_from_json(entry: Mapping[str, Any]) -> Metric:
     return metric
 
 
-def read_root(text: str, *, source: str | None = None) -> Fields:
-    """Return the document's root with the positions of its keys, nothing checked but that it is TOML."""
-    try:
-        return Fields(tomllib.loads(text), (), positions(text))
-    except (ValueError, RecursionError) as error:  # a ValueError is also what a number of 5,000 digits gives
-        raise RegistryError([_syntax(error, text)], source=source) from None
-
-
-def _syntax(error: Exception, text: str) -> Fault:
-    message = "arrays or tables are nested too deeply" if isinstance(error, RecursionError) else str(error)
-    message = f"no TOML: {message[:1].lower()}{message[1:]}"
-    position = _AT_LINE.search(message)
-    if position:
-        return Fault(int(position[1]), "", f"{message[: position.start()]}, at column {position[2]}")
-    return Fault(text.count("\n") + 1, "", message)
-
-
 def _version(root: Fields) -> str | None:
-    root.unknown(("registry", "budget", "metrics"))
+    root.unknown(("registry", "budget", "opt_out", "metrics"))
     return root.text("registry", "the registry's version, such as its date")
+
+
+def _opt_out(root: Fields, metrics: Mapping[str, Metric]) -> str | None:
+    """Return how a person stops the collection: whoever reads published estimates must be able to read that, too."""
+    published = [name for name, metric in metrics.items() if metric.publish != "nothing"]
+    if "opt_out" in root.table or published:
+        whose = f", because estimates of {', '.join(published)} are published" if published else ""
+        return root.text("opt_out", f"a sentence on how a person stops the collection{whose}")
+    return None
 
 
 def _metrics(root: Fields, folder: Folder | None) -> dict[str, Metric]:

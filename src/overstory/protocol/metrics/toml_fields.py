@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from overstory.protocol.errors import FormatError, suggestion
-from overstory.protocol.metrics.toml_positions import Path, TomlPosition
+from overstory.protocol.metrics.toml_positions import Path, TomlPosition, positions
 
 
 @dataclass(frozen=True, order=True)
@@ -71,6 +72,8 @@ class RegistryError(FormatError):
             shown = "".join(f"\n  {fault}" for fault in self.faults)
             super().__init__(f"{len(self.faults)} faults{shown}", source=source)
 
+
+_AT_LINE: Final = re.compile(r" \(at line (\d+), column (\d+)\)$")
 
 MOST_TEXT = 4000
 
@@ -193,3 +196,20 @@ def _is_link(text: str) -> bool:
     return (
         parts.scheme in {"https", "http"} and bool(parts.hostname) and not any(c in '<>"' or c.isspace() for c in text)
     )
+
+
+def read_root(text: str, *, source: str | None = None) -> Fields:
+    """Return the document's root with the positions of its keys, nothing checked but that it is TOML."""
+    try:
+        return Fields(tomllib.loads(text), (), positions(text))
+    except (ValueError, RecursionError) as error:  # a ValueError is also what a number of 5,000 digits gives
+        raise RegistryError([_syntax(error, text)], source=source) from None
+
+
+def _syntax(error: Exception, text: str) -> Fault:
+    message = "arrays or tables are nested too deeply" if isinstance(error, RecursionError) else str(error)
+    message = f"no TOML: {message[:1].lower()}{message[1:]}"
+    position = _AT_LINE.search(message)
+    if position:
+        return Fault(int(position[1]), "", f"{message[: position.start()]}, at column {position[2]}")
+    return Fault(text.count("\n") + 1, "", message)

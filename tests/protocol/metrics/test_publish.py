@@ -1,0 +1,112 @@
+"""The keys `publish` and `opt_out`: read, checked, compared, shown; no digest of stored data depends on them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+
+import pytest
+
+from overstory.collector.http.pages import public_html, public_registry
+from overstory.presentation.document import KeyValues
+from overstory.privacy.registry.changes import Kind, compare_registries
+from overstory.privacy.registry.page import metric_page
+from overstory.privacy.registry.warnings import registry_warnings
+from overstory.protocol.metrics import MetricRegistry, RegistryError, parse_registry
+from overstory.protocol.metrics.registry import EXAMPLE, metric_from_json
+
+STOP = "Settings, Privacy, <b>Send statistics</b>"
+PUBLISHED = EXAMPLE.replace("[metrics.colour]", f'opt_out = "{STOP}"\n[metrics.colour]') + 'publish = "estimates"\n'
+FIRST_DIGEST = "5a704a747220258fb0fc11102cb72c55"
+
+
+def test_nothing_is_published_unless_the_registry_says_so() -> None:
+    registry = parse_registry(EXAMPLE)
+    assert (registry["colour"].publish, registry.opt_out) == ("nothing", None)
+    registry = parse_registry(PUBLISHED)
+    assert (registry["colour"].publish, registry.opt_out) == ("estimates", STOP)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (
+            EXAMPLE + 'publish = "estimates"\n',
+            "how a person stops the collection, because estimates of colour are published",
+        ),
+        (PUBLISHED.replace(STOP, " "), "opt_out: give a sentence on how a person stops the collection"),
+        (PUBLISHED.replace(f'"{STOP}"', "7"), "opt_out: give a sentence"),
+        (EXAMPLE + 'publish = "estimate"\n', "publish: 'estimate'; did you mean estimates? choose one of nothing, est"),
+        (EXAMPLE + "publish = true\n", "publish: True: choose one of nothing, estimates"),
+        (EXAMPLE.replace("registry =", "optout = 'x'\nregistry ="), "optout: no such key; did you mean opt_out?"),
+    ],
+)
+def test_a_wrong_key_is_a_fault_with_what_would_be_right(text: str, fault: str) -> None:
+    with pytest.raises(RegistryError) as raised:
+        parse_registry(text)
+    assert fault in str(raised.value)
+
+
+def test_no_digest_of_reports_or_counts_depends_on_them() -> None:
+    plain, published = parse_registry(EXAMPLE), parse_registry(PUBLISHED)
+    before, after = plain["colour"], published["colour"]
+    assert before.mechanism.digest == after.mechanism.digest
+    assert (before.digest, before.counts_digest) == (after.digest, after.counts_digest)
+
+
+def test_the_registrys_digest_covers_them_and_a_file_without_them_keeps_its_own() -> None:
+    plain, published = parse_registry(EXAMPLE), parse_registry(PUBLISHED)
+    other = parse_registry(PUBLISHED.replace("Settings", "Preferences"))
+    assert len({plain.digest, published.digest, other.digest}) == 3
+    assert not {"publish", "opt_out"} & {*plain.to_json(), *plain.to_json()["metrics"][0]}
+    assert plain.digest.hex() == FIRST_DIGEST
+
+
+def test_a_public_entry_is_read_back() -> None:
+    metric = parse_registry(PUBLISHED)["colour"]
+    assert metric.to_json()["publish"] == "estimates"
+    assert metric_from_json(metric.to_json()) == metric
+
+
+def test_a_change_of_them_weakens_and_breaks_nothing() -> None:
+    plain = parse_registry(EXAMPLE)
+    published = replace(parse_registry(PUBLISHED), version="2")
+    for old, new in ((plain, published), (published, plain)):
+        changes = {change.what: change for change in compare_registries(old, new)}
+        assert set(changes) == {"registry", "opt_out", "publish"}
+        assert {change.kind for change in changes.values()} == {Kind.HARMLESS}
+    assert changes["publish"].detail.startswith("estimates becomes nothing")
+
+
+def test_lint_warns_of_estimates_that_there_cannot_be() -> None:
+    strings = PUBLISHED.replace('kind = "categories", names = ["red", "green", "blue"]', 'kind = "strings"')
+    strings = strings.replace('"grr"', '"rappor"').replace(
+        "{epsilon = 1.0}", "{num_bits = 16, num_cohorts = 4, num_hashes = 2, f = 0.5, p = 0.25, q = 0.75}"
+    )
+    today = dt.date(2026, 11, 21)
+    warned = registry_warnings(parse_registry(strings), strings, today)
+    assert [fault.message for fault in warned if fault.field.endswith(".publish")] == [
+        "strings without a file of candidates have no estimates to publish: name a file in the domain"
+    ]
+    assert not [
+        fault for fault in registry_warnings(parse_registry(PUBLISHED), PUBLISHED, today) if "publish" in fault.field
+    ]
+
+
+def test_the_public_page_of_a_collector_says_how_to_stop_it() -> None:
+    registry = parse_registry(PUBLISHED)
+    assert "How to stop it: Settings, Privacy, &lt;b&gt;Send statistics&lt;/b&gt;" in public_html(registry)
+    listed = public_registry(registry)
+    assert (listed["opt_out"], listed["metrics"][0]["publish"]) == (STOP, "estimates")
+    assert "opt_out" not in public_registry(parse_registry(EXAMPLE))
+
+
+def test_a_metrics_page_says_what_is_published() -> None:
+    def published(registry: MetricRegistry) -> list[str]:
+        pairs = [block.pairs for block in metric_page(registry["colour"]).blocks() if isinstance(block, KeyValues)]
+        return [value for name, value in pairs[0] if name == "Published"]
+
+    assert published(parse_registry(PUBLISHED)) == [
+        "everybody can read the estimates with their uncertainty, and no report"
+    ]
+    assert published(parse_registry(EXAMPLE)) == []
