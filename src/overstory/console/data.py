@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal
 
+from overstory.console.estimates.estimates import BusyError, Estimates, StillDecodingError
+from overstory.console.estimates.worker import WorkerError
 from overstory.console.lists import CandidateLists
 from overstory.console.view import ScreenError
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import parse_range, read_store
-from overstory.queries.estimates import EstimateOptions, read_estimates
 
 if TYPE_CHECKING:
     from overstory.collector.store import StoreReader
     from overstory.protocol.metrics import Metric, MetricRegistry
     from overstory.queries.counts import PeriodCounts
-    from overstory.queries.estimates import Aggregation, EstimateSeries
+    from overstory.queries.estimates import Aggregation, EstimateOptions, EstimateSeries
 
 PeriodState = Literal["running", "settling", "final"]
 """A running period is not over; a settling one is over and still takes late reports; a final one takes none."""
@@ -34,11 +35,20 @@ class ConsoleData:
         The open store; it is only read.
     clock
         Returns the unix time.
+    decoder
+        Computes estimates, each once; None: with the defaults of `Estimates`.
     """
 
-    def __init__(self, registry: MetricRegistry, store: StoreReader, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        registry: MetricRegistry,
+        store: StoreReader,
+        clock: Callable[[], float] = time.time,
+        decoder: Estimates | None = None,
+    ) -> None:
         self.registry, self.store, self.clock = registry, store, clock
         self.lists = CandidateLists()
+        self.decoder = decoder or Estimates()
 
     def metric(self, name: str) -> Metric:
         """Return a metric; raise `ScreenError` 404 when the registry has none of that name."""
@@ -69,8 +79,25 @@ class ConsoleData:
     def estimates(
         self, counts: PeriodCounts, reading: Aggregation = "total", options: EstimateOptions | None = None
     ) -> EstimateSeries:
-        """Return estimates of counts; raise `ScreenError` 400 where an option does not fit the metric."""
+        """Return estimates of counts, each decoded once however many ask.
+
+        Raises
+        ------
+        ScreenError
+            With status 400 where an option does not fit the metric, 202 where the decoding goes on: ask again; 503
+            where too much waits, or an estimate took too long.
+        """
+        return self.all_estimates([counts], reading, options)[0]
+
+    def all_estimates(
+        self, several: Sequence[PeriodCounts], reading: Aggregation = "total", options: EstimateOptions | None = None
+    ) -> list[EstimateSeries]:
+        """Return the estimates of several counts, which are waited for together; see `estimates`."""
         try:
-            return read_estimates(counts, reading, options)
+            return self.decoder.read_all(several, reading, options)
+        except StillDecodingError as error:
+            raise ScreenError(202, str(error), refresh=1) from error
+        except (BusyError, WorkerError) as error:
+            raise ScreenError(503, str(error)) from error
         except ParameterError as error:
             raise ScreenError(400, str(error)) from error

@@ -23,11 +23,14 @@ Viewer = Literal["viewer", "analyst", "admin"]
 
 
 class ScreenError(Exception):
-    """A page that cannot be shown, for a reason that its reader can act on."""
+    """A page that cannot be shown, for a reason that its reader can act on.
 
-    def __init__(self, status: int, detail: str) -> None:
+    `refresh` is the seconds after which the page asks again by itself; 0: never.
+    """
+
+    def __init__(self, status: int, detail: str, refresh: int = 0) -> None:
         super().__init__(detail)
-        self.status, self.detail = status, detail
+        self.status, self.detail, self.refresh = status, detail, refresh
 
 
 class Query(BaseModel):

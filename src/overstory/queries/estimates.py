@@ -7,7 +7,7 @@ every period: this is the upper bound, so no standard error is too small (docs/e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 Aggregation = Literal["total", "per-period", "cumulative"]
 """One estimate of the range; one of each period; one of each period together with all earlier ones."""
+
+Estimator = Callable[[Metric, SupportCounts, float, "EstimateOptions", Sequence[str]], Estimate]
+"""What makes one estimate: `estimate_counts`, or something that calls it."""
 
 AGGREGATIONS: Final[tuple[Aggregation, ...]] = get_args(Aggregation)
 
@@ -171,7 +174,11 @@ class EstimateSeries:
 
 
 def read_estimates(
-    counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions | None = None
+    counted: PeriodCounts,
+    kind: Aggregation = "total",
+    options: EstimateOptions | None = None,
+    *,
+    estimator: Estimator | None = None,
 ) -> EstimateSeries:
     """Estimate the frequencies of a metric's values from its counts.
 
@@ -183,6 +190,8 @@ def read_estimates(
         See `Aggregation`. In one period a device reports once, so ``per-period`` assumes nothing about devices.
     options
         The options; None: the defaults of `EstimateOptions`.
+    estimator
+        Called for each estimate, with the arguments of `estimate_counts`, which is the default; a cache, for example.
 
     Raises
     ------
@@ -203,12 +212,12 @@ def read_estimates(
     names = _names(counted.metric, chosen)
     _check_repeats(counted, kind, chosen)
     chosen = replace(chosen, interval_kind=chosen.kind_of_intervals(kind))
-    parts = tuple(_parts(counted, kind, chosen, names))
+    parts = tuple(_parts(counted, kind, chosen, names, estimator or estimate_counts))
     return EstimateSeries(counted, kind, chosen, parts, tuple(_notes(counted, kind, chosen)))
 
 
 def _parts(
-    counted: PeriodCounts, kind: Aggregation, options: EstimateOptions, names: Sequence[str]
+    counted: PeriodCounts, kind: Aggregation, options: EstimateOptions, names: Sequence[str], estimator: Estimator
 ) -> Iterator[PeriodEstimate]:
     so_far: SupportCounts | None = None
     for number, period in enumerate(counted.periods, start=1):
@@ -219,9 +228,7 @@ def _parts(
         given = number if options.reports_per_device is None else min(options.reports_per_device, number)
         per_device = 1.0 if kind == "per-period" else float(given)
         first = period if kind == "per-period" else counted.periods[0]
-        yield PeriodEstimate(
-            first, period, per_device, estimate_counts(counted.metric, so_far, per_device, options, names)
-        )
+        yield PeriodEstimate(first, period, per_device, estimator(counted.metric, so_far, per_device, options, names))
 
 
 def estimate_counts(

@@ -1,0 +1,1 @@
+"""Estimates that are computed once: a cache, and a process that decodes."""

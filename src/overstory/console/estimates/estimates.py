@@ -1,0 +1,222 @@
+"""Estimates for pages: from the cache, computed at once where that is quick, else by the process that decodes.
+
+However many pages ask for an estimate, it is decoded once. A page waits two seconds; the work goes on without it, and
+its next request finds what was done.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import Future, wait
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from overstory.console.estimates.cache import MOST_BYTES, EstimateCache, Task, Tasks
+from overstory.console.estimates.worker import Worker, WorkerError
+from overstory.protocol.errors import OverstoryError, ParameterError
+from overstory.queries.estimates import estimate_counts, read_estimates
+
+if TYPE_CHECKING:
+    from overstory.analysis.estimate import Estimate
+    from overstory.analysis.reports import SupportCounts
+    from overstory.protocol.metrics import Metric
+    from overstory.queries.counts import PeriodCounts
+    from overstory.queries.estimates import Aggregation, EstimateOptions, EstimateSeries
+
+MOST_CANDIDATES: Final = 100_000
+PATIENCE: Final = 2.0
+"""Seconds for which a page waits."""
+MOST_WAITING: Final = 2_000
+"""Estimates that may wait to be decoded; a page that would make it more is refused."""
+SECONDS: Final = 60.0
+"""The time limit of one estimate."""
+FORGIVEN: Final = 300.0
+"""Seconds for which an estimate that failed is not tried again."""
+
+
+class StillDecodingError(OverstoryError):
+    """The estimates of a page are not ready yet: ask again."""
+
+    def __init__(self, ready: int, total: int) -> None:
+        super().__init__(f"decoding: {ready:,} of {total:,} estimates are ready")
+        self.ready, self.total = ready, total
+
+
+class TooManyCandidatesError(ParameterError):
+    """A list of candidates that is for the command line."""
+
+
+class BusyError(OverstoryError):
+    """Too much waits to be decoded."""
+
+
+class Estimates:
+    """Estimates of counts, each computed once.
+
+    Parameters
+    ----------
+    patience
+        Seconds that a reader waits for the process that decodes; None: until all is ready.
+    most_bytes
+        The size of the cache.
+    worker
+        The process that decodes.
+    """
+
+    def __init__(
+        self, patience: float | None = PATIENCE, most_bytes: int = MOST_BYTES, worker: Worker | None = None
+    ) -> None:
+        self.patience, self.cache = patience, EstimateCache(most_bytes)
+        self.worker = worker or Worker(SECONDS)
+        self.decoded = 0
+        """How many estimates the process was asked for."""
+        self._waiting: OrderedDict[bytes, tuple[Task, Future[Estimate]]] = OrderedDict()
+        self._failed: OrderedDict[bytes, tuple[float, Exception]] = OrderedDict()
+        self._more = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def read(
+        self, counted: PeriodCounts, reading: Aggregation = "total", options: EstimateOptions | None = None
+    ) -> EstimateSeries:
+        """Return estimates of counts, as `read_estimates` does.
+
+        Raises
+        ------
+        ParameterError
+            When an option does not fit the metric.
+        StillDecodingError
+            When not all are ready in time.
+        BusyError
+            When too much waits already.
+        WorkerError
+            When one takes too long, or the process dies of it.
+        """
+        [series] = self.read_all([counted], reading, options)
+        return series
+
+    def read_all(
+        self, several: Sequence[PeriodCounts], reading: Aggregation = "total", options: EstimateOptions | None = None
+    ) -> list[EstimateSeries]:
+        """Return the estimates of several counts, which are waited for together; see `read`."""
+        tasks, ready, missing = Tasks(), dict[bytes, "Estimate"](), dict[bytes, Task]()
+
+        def look_up(
+            metric: Metric, counts: SupportCounts, per_device: float, options: EstimateOptions, names: Sequence[str]
+        ) -> Estimate:
+            _check_candidates(metric, names)
+            task = tasks.task(metric, counts, per_device, options, names)
+            estimate = ready.get(task.key) or self.cache.get(task.key)
+            if estimate is None and _is_slow(metric, options):
+                missing[task.key] = task
+                return _nothing()
+            if estimate is None:
+                estimate = estimate_counts(metric, counts, per_device, options, names)
+                self.cache.put(task.key, estimate)
+            ready[task.key] = estimate
+            return estimate
+
+        series = [read_estimates(counted, reading, options, estimator=look_up) for counted in several]
+        if missing:
+            ready |= self._decode(missing)
+            series = [read_estimates(counted, reading, options, estimator=look_up) for counted in several]
+        return series
+
+    def _decode(self, tasks: dict[bytes, Task]) -> dict[bytes, Estimate]:
+        """Return the estimates of tasks once all of them are decoded."""
+        futures = self._enqueue(tasks)
+        wait(futures.values(), self.patience)
+        done = {key: future for key, future in futures.items() if future.done()}
+        estimates = {key: future.result() for key, future in done.items()}
+        if len(done) < len(tasks):
+            raise StillDecodingError(len(done), len(tasks))
+        return estimates
+
+    def _enqueue(self, tasks: dict[bytes, Task]) -> dict[bytes, Future[Estimate]]:
+        """Return what each task will give, after adding those that nobody waits for yet."""
+        with self._more:
+            futures = {key: self._waiting[key][1] for key in tasks if key in self._waiting}
+            for key in tasks.keys() - futures.keys():
+                self._raise_failure(key)
+                futures[key] = Future()
+                estimate = self.cache.get(key)  # decoded since the reader looked
+                if estimate is not None:
+                    futures[key].set_result(estimate)
+            fresh = [key for key in tasks if key not in self._waiting and not futures[key].done()]
+            if len(self._waiting) + len(fresh) > MOST_WAITING:
+                raise BusyError(
+                    f"{len(fresh):,} estimates would have to be decoded, and {len(self._waiting):,} wait already: show "
+                    "fewer periods, or ask again in a minute"
+                )
+            self._waiting.update((key, (tasks[key], futures[key])) for key in fresh)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="decoding", daemon=True)
+                self._thread.start()
+            self._more.notify()
+            return futures
+
+    def _raise_failure(self, key: bytes) -> None:
+        at, error = self._failed.get(key, (-FORGIVEN, None))
+        if error is not None and time.monotonic() - at < FORGIVEN:
+            raise error
+        self._failed.pop(key, None)
+
+    def _work(self) -> None:
+        """Decode what waits, the oldest first."""
+        while True:
+            with self._more:
+                while not self._waiting and not self._closed:
+                    self._more.wait()
+                if self._closed:
+                    return
+                key, (task, future) = next(iter(self._waiting.items()))
+            self.decoded += 1
+            try:
+                estimate, size = self.worker.estimate(task)
+            except (ParameterError, WorkerError) as error:
+                outcome: Exception | Estimate = error
+            else:
+                # Every estimate of a list shares one list of its values.
+                outcome = replace(estimate, values=task.names)
+                self.cache.put(key, outcome, size)
+            with self._more:
+                del self._waiting[key]
+                if isinstance(outcome, Exception):
+                    self._failed[key] = time.monotonic(), outcome
+                    while len(self._failed) > MOST_WAITING:
+                        self._failed.popitem(last=False)
+            if isinstance(outcome, Exception):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+    def close(self) -> None:
+        """End the process; what waits is not decoded."""
+        with self._more:
+            self._closed = True
+            self._more.notify()
+        self.worker.close()
+
+
+def _is_slow(metric: Metric, options: EstimateOptions) -> bool:
+    """Whether an estimate is a fit or has further steps; a closed form takes less than a message to a process."""
+    encoding = metric.mechanism.encoding
+    return encoding.decoded or encoding.uneven or bool(options.steps)
+
+
+def _check_candidates(metric: Metric, names: Sequence[str]) -> None:
+    if len(names) > MOST_CANDIDATES and metric.mechanism.encoding.decoded:
+        raise TooManyCandidatesError(
+            f"{len(names):,} candidates are too many for a page, which takes {MOST_CANDIDATES:,}; run: "
+            f"overstory decode --registry FILE --store URL --metric {metric.id} --candidates FILE"
+        )
+
+
+def _nothing() -> Estimate:
+    """Return what stands for an estimate until it is decoded; nobody sees it."""
+    from overstory.analysis.estimate import Estimate
+
+    return Estimate(values=(), counts=(), raw_counts=(), standard_errors=(), num_reports=0)  # type: ignore[arg-type]

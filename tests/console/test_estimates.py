@@ -1,0 +1,206 @@
+"""Each estimate is decoded once, by another process, within a time limit; the results are those of `read_estimates`."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from overstory.console.data import ConsoleData
+from overstory.console.estimates import estimates as estimates_module
+from overstory.console.estimates.cache import EstimateCache, Tasks
+from overstory.console.estimates.estimates import BusyError, Estimates, StillDecodingError
+from overstory.console.estimates.worker import Worker, WorkerError
+from overstory.console.view import ScreenError
+from overstory.protocol.errors import ParameterError
+from overstory.queries.estimates import EstimateOptions, read_estimates
+from support.console_weeks import registry, weeks
+
+METRICS = registry()
+STUCK = "import sys, time; sys.stdin.buffer.read(1); time.sleep(600)"
+DEAD = "import sys; sys.stdin.buffer.read(1); sys.exit(9)"
+
+
+@pytest.fixture
+def estimates():
+    made = Estimates(patience=60.0)
+    yield made
+    made.close()
+
+
+def same(a, b):
+    assert a.summary() == b.summary()
+    assert list(a.rows()) == list(b.rows())
+    assert list(a.csv_lines()) == list(b.csv_lines())
+
+
+@pytest.mark.parametrize("reading", ["total", "per-period", "cumulative"])
+@pytest.mark.parametrize("metric", ["pages", "theme"])
+def test_the_numbers_are_those_of_read_estimates(estimates, metric, reading):
+    counted = weeks(METRICS[metric], 4)
+    options = EstimateOptions(alpha=0.1, correction="bonferroni", interval_kind="reports")
+    for _ in range(2):
+        same(estimates.read(counted, reading, options), read_estimates(counted, reading, options))
+    decoded = {"total": 1, "per-period": 4, "cumulative": 4}[reading]
+    assert estimates.decoded == (decoded if metric == "pages" else 0)
+
+
+def test_a_new_week_decodes_one_week(estimates):
+    counted = weeks(METRICS["pages"], 6)
+    fewer = replace(counted, last=counted.last - 1, counts={p: counted.counts[p] for p in counted.periods[:-1]})
+    estimates.read(fewer, "per-period")
+    assert estimates.decoded == 5
+    estimates.read(counted, "per-period")
+    assert estimates.decoded == 6
+
+
+def test_other_choices_candidates_or_counts_are_decoded_again(estimates):
+    counted = weeks(METRICS["pages"], 1)
+    for options in (
+        EstimateOptions(),
+        EstimateOptions(alpha=0.2),
+        EstimateOptions(candidates=("page1", "page2")),
+        EstimateOptions(candidates=("page1page2",)),
+        EstimateOptions(method="lasso"),
+    ):
+        same(estimates.read(counted, "total", options), read_estimates(counted, "total", options))
+    assert estimates.decoded == 5
+    more = replace(counted, counts={p: counts + counts for p, counts in counted.counts.items()})
+    estimates.read(more)
+    assert estimates.decoded == 6
+
+
+def test_one_decoding_however_many_ask(estimates):
+    counted, results = weeks(METRICS["pages"], 3), []
+    threads = [
+        threading.Thread(target=lambda: results.append(estimates.read(counted, "per-period"))) for _ in range(12)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 12
+    assert estimates.decoded == 3
+
+
+def test_a_page_that_waits_too_long_asks_again_and_the_work_goes_on():
+    estimates = Estimates(patience=0.0)
+    counted = weeks(METRICS["pages"], 3)
+    with pytest.raises(StillDecodingError, match=r"decoding: \d of 3 estimates are ready"):
+        estimates.read(counted, "per-period")
+    end = time.monotonic() + 60
+    while True:
+        try:
+            same(estimates.read(counted, "per-period"), read_estimates(counted, "per-period"))
+            break
+        except StillDecodingError:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+    assert estimates.decoded == 3
+    estimates.close()
+
+
+def test_an_estimate_over_its_time_limit_is_stopped_and_the_next_one_works(estimates):
+    stuck = Worker(0.3, (sys.executable, "-c", STUCK))
+    estimates.worker = stuck
+    counted = weeks(METRICS["pages"], 1)
+    with pytest.raises(WorkerError, match=r"longer than 0\.3 seconds"):
+        estimates.read(counted)
+    assert stuck.pid is None, "the process is killed"
+    with pytest.raises(WorkerError, match="longer"):
+        estimates.read(counted)
+    assert estimates.decoded == 1, "and not tried again at once"
+    estimates.worker = Worker()
+    same(estimates.read(counted, "per-period"), read_estimates(counted, "per-period"))
+    estimates.worker.close()
+
+
+def test_a_process_that_dies_is_started_again(estimates):
+    estimates.read(weeks(METRICS["pages"], 1))
+    first = estimates.worker.pid
+    os.kill(first, signal.SIGKILL)
+    estimates.read(weeks(METRICS["pages"], 1, seed=2))
+    assert estimates.worker.pid not in {None, first}
+    estimates.worker.close()
+    estimates.worker = Worker(60.0, (sys.executable, "-c", DEAD))
+    with pytest.raises(WorkerError, match="ended without a word"):
+        estimates.read(weeks(METRICS["pages"], 1, seed=3))
+
+
+def test_the_process_ends_when_its_input_does(estimates):
+    estimates.read(weeks(METRICS["pages"], 1))
+    child = estimates.worker._child
+    child.stdin.close()
+    assert child.wait(10) == 0
+
+
+def test_what_does_not_fit_is_refused_with_a_reason(estimates, monkeypatch):
+    counted = weeks(METRICS["pages"], 1)
+    with pytest.raises(ParameterError, match="has no candidates"):
+        estimates.read(replace(counted, metric=replace(counted.metric, candidates=None)))
+    monkeypatch.setattr(estimates_module, "MOST_CANDIDATES", 29)
+    with pytest.raises(ParameterError, match="overstory decode --registry FILE --store URL --metric pages"):
+        estimates.read(weeks(METRICS["pages"], 1))
+    monkeypatch.setattr(estimates_module, "MOST_CANDIDATES", 100)
+    monkeypatch.setattr(estimates_module, "MOST_WAITING", 3)
+    with pytest.raises(BusyError, match="4 estimates would have to be decoded, and 0 wait already"):
+        estimates.read(weeks(METRICS["pages"], 4), "per-period")
+    assert estimates.decoded == 0
+
+
+def test_the_cache_is_bounded_and_drops_what_was_not_used():
+    counted = weeks(METRICS["theme"], 5)
+    cache = EstimateCache(most_bytes=5_000)
+    parts = read_estimates(counted, "per-period").parts
+    task = Tasks().task
+    keys = [
+        task(counted.metric, counted.counts[part.first], 1.0, EstimateOptions(), counted.metric.labels).key
+        for part in parts
+    ]
+    assert len(set(keys)) == 5
+    for key, part in zip(keys, parts, strict=True):
+        cache.put(key, part.estimate, 2_000)
+        cache.get(keys[0])
+    assert (keys[0] in cache, keys[3] in cache, keys[4] in cache) == (True, False, True)
+    assert cache.size <= 5_000
+    cache.put(b"large", parts[0].estimate, 5_001)
+    assert b"large" not in cache
+
+
+def test_a_screen_gets_a_status_for_each_of_these(monkeypatch):
+    data = ConsoleData(METRICS, None, decoder=Estimates(patience=0.0))
+    counted = weeks(METRICS["pages"], 2)
+    with pytest.raises(ScreenError) as decoding:
+        data.estimates(counted, "per-period")
+    assert (decoding.value.status, decoding.value.refresh) == (202, 1)
+    monkeypatch.setattr(estimates_module, "MOST_WAITING", 1)
+    with pytest.raises(ScreenError) as busy:
+        data.estimates(weeks(METRICS["pages"], 2, seed=9), "per-period")
+    assert busy.value.status == 503
+    with pytest.raises(ScreenError) as wrong:
+        data.estimates(weeks(METRICS["theme"], 1), "total", EstimateOptions(method="lasso"))
+    assert wrong.value.status == 400
+    data.decoder.close()
+
+
+@pytest.mark.slow
+def test_two_years_of_300_candidates_fit_into_the_cache(estimates):
+    """The bound is wide enough for a busy machine; bench/speed_console.py prints the times."""
+    metrics = registry(300)
+    counted = weeks(metrics["pages"], 104)
+    estimates.read(counted, "per-period")
+    begin = time.perf_counter()
+    series = estimates.read(counted, "per-period")
+    assert time.perf_counter() - begin < 1.0
+    assert len(series.parts) == 104
+    assert 0 < estimates.cache.size < 64 << 20
+
+
+def test_estimates_of_one_list_share_it(estimates):
+    series = estimates.read(weeks(METRICS["pages"], 3), "per-period")
+    assert len({id(part.estimate.values) for part in series.parts}) == 1
+    assert np.isfinite(series.parts[0].estimate.standard_errors).all()

@@ -1,0 +1,71 @@
+"""Weeks of a metric of strings and of one of categories, drawn at the level of counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from overstory.analysis.candidates import CandidateMap
+from overstory.analysis.reports import SupportCounts
+from overstory.analysis.support.positions import positions_of
+from overstory.protocol.metrics import MetricRegistry, parse_registry
+from overstory.queries.counts import PeriodCounts
+from support.random_collections import report
+
+ABOUT = """
+title = "t"
+description = "d"
+owner = "o"
+purpose = "https://example.org/issues/7"
+period = "{period}"
+retention_days = 90
+grace_days = {grace}
+expires = {expires}
+"""
+
+TEXT = """
+registry = "1"
+[metrics.pages]
+{about}
+domain = {{kind = "strings"}}
+oracle = "rappor"
+parameters = {{num_bits = 64, num_cohorts = 8, num_hashes = 2, f = 0.0, p = 0.25, q = 0.75}}
+[metrics.theme]
+{about}
+domain = {{kind = "categories", names = ["light", "dark", "contrast"]}}
+oracle = "grr"
+parameters = {{epsilon = 4.0}}
+"""
+
+
+def registry(candidates: int = 30, period: str = "week", expires: str = "2040-01-01", grace: int = 2) -> MetricRegistry:
+    parsed = parse_registry(TEXT.format(about=ABOUT.format(period=period, expires=expires, grace=grace)))
+    names = tuple(f"page{number}" for number in range(candidates))
+    metrics = {**parsed.metrics, "pages": replace(parsed["pages"], candidates=names)}
+    return replace(parsed, metrics=metrics)
+
+
+def string_counts(metric: Any, rng: Any, shares: Any, reports: int = 5_000) -> SupportCounts:
+    """Return counts of devices that hold the metric's candidates with these shares."""
+    encoding, names = metric.mechanism.encoding, list(metric.candidates)
+    shelf = CandidateMap(names, positions_of(encoding, names), encoding.num_bits)
+    p_star, q_star = float(metric.mechanism.p_star), float(metric.mechanism.q_star)
+    counts: SupportCounts = report(rng, shelf, rng.multinomial(reports, shares), p_star, q_star)
+    return counts
+
+
+def category_counts(metric: Any, rng: Any, shares: Any, reports: int = 5_000) -> SupportCounts:
+    p_star, q_star = float(metric.mechanism.p_star), float(metric.mechanism.q_star)
+    return SupportCounts([reports], [rng.multinomial(reports, q_star + (p_star - q_star) * np.asarray(shares))])
+
+
+def weeks(metric: Any, number: int, seed: int = 1, last: int = 2968) -> PeriodCounts:
+    """Return counts of so many periods, of one population."""
+    rng, size = np.random.default_rng(seed), len(metric.labels)
+    shares = 1 / np.arange(1, size + 1)
+    draw = string_counts if metric.mechanism.encoding.decoded else category_counts
+    first = last - number + 1
+    counts = {period: draw(metric, rng, shares / shares.sum()) for period in range(first, last + 1)}
+    return PeriodCounts(metric, first, last, counts)
