@@ -8,12 +8,14 @@ TESTS ?= -n auto
 # The tests start hundreds of interpreters: what one compiles is there for the next.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help demo test test-all google-rappor-files lint format bench figures docs clean
+.PHONY: help demo test test-all browser screenshots google-rappor-files lint format bench figures docs clean
 
 help:
 	@echo "make demo      collect real figures under local differential privacy and see what is learned"
 	@echo "make test      the tests (about five minutes on two cores)"
 	@echo "make test-all  the long tests too"
+	@echo "make browser   install Chromium, which the tests of the console's pages look with (Debian, Ubuntu; as root)"
+	@echo "make screenshots  every page of the console, light and dark, wide and narrow, into out/screenshots"
 	@echo "make google-rappor-files CHECKOUT=DIR  read the files of a google/rappor checkout"
 	@echo "make lint      ruff, mypy, import contracts"
 	@echo "make format    let ruff lay the code out"
@@ -49,6 +51,13 @@ test: $(VENV)/dev
 
 test-all: $(VENV)/dev
 	$(BIN)/python -m pytest --dist loadgroup $(TESTS)
+
+browser: $(VENV)/dev
+	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; }
+	@chromium --version
+
+screenshots: $(VENV)/dev
+	PYTHONPATH=tests $(BIN)/python tests/support/console_screenshots.py out/screenshots
 
 google-rappor-files: $(VENV)/dev
 	$(BIN)/python tests/support/google_checkout.py "$(CHECKOUT)"

@@ -57,7 +57,7 @@ class HostileScreen(Screen):
         if query.fail:
             raise ScreenError(int(query.fail), "it was asked for")
         word = "<script>alert(1)</script>\u202egnp"
-        table = Table.of_cells("Words", ("word", "formula"), [(word, "=cmd()"), (query.candidates, "-1.5")])
+        table = Table.of_cells("Words", ("word", "formula"), [(word, "=cmd()"), (query.candidates or "none", "-1.5")])
         form = Form("Decode", (Field("candidates", "Candidates", kind="lines"),), "Decode", "", "post")
         picture = Picture(
             "drawn", "Caption", "Text", '<svg xmlns="http://www.w3.org/2000/svg"><style>a{}</style></svg>'

@@ -53,14 +53,26 @@ def check_exposure(listening: Listening, access: Access) -> None:
         )
 
 
-class _Server(uvicorn.Server):
-    """uvicorn's server; it calls back once it listens."""
+def make_gate(data: ConsoleData, listening: Listening, access: Access, port: int) -> Gate:
+    """Return the gate of a console that listens on `port`."""
+    return Gate(
+        Origin.of(listening.host, access.names),
+        Sessions(),
+        Cookie(port, plain=listening.certificate is None and not access.behind_proxy),
+        TokenRoles(data.store.tokens),
+        access.proxy,
+    )
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server; it calls back once it listens, and a signal ends it without an error."""
 
     def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
         super().__init__(config)
         self._announce = announce
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and announce the address."""
         await super().startup(sockets)
         if self.started:
             self._announce()
@@ -96,20 +108,14 @@ def serve(
         host, port = bound.getsockname()[:2]
         scheme = "http" if listening.certificate is None else "https"
         address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
-        gate = Gate(
-            Origin.of(listening.host, access.names),
-            Sessions(),
-            Cookie(port, plain=listening.certificate is None and not access.behind_proxy),
-            TokenRoles(data.store.tokens),
-            access.proxy,
-        )
+        gate = make_gate(data, listening, access, port)
 
         def announce_link() -> None:
             announce(f"console on {address}/login#{gate.sessions.make_link('admin')}")
             if open_link is not None:
                 open_link(f"{address}/login#{gate.sessions.make_link('admin')}")
 
-        server = _Server(_config(Console(data, gate), listening), announce_link)
+        server = Server(config(Console(data, gate), listening), announce_link)
         if ends_with_input:
             threading.Thread(target=_end_with_input, args=(server,), daemon=True).start()
         sockets = [bound]
@@ -124,7 +130,8 @@ def serve(
                 Path(access.proxy.socket).unlink(missing_ok=True)
 
 
-def _config(console: Console, listening: Listening) -> uvicorn.Config:
+def config(console: Console, listening: Listening) -> uvicorn.Config:
+    """Return how uvicorn serves the console: no log of requests, no header of its own."""
     return uvicorn.Config(
         console,
         ws="none",

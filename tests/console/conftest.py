@@ -1,0 +1,30 @@
+"""The console that the tests of its pages look at, and the browser that they look with."""
+
+from __future__ import annotations
+
+import pytest
+
+from overstory.console.data import ConsoleData
+from support.console_browser import launched, served_console
+from support.console_store import NOW, make_store
+
+
+@pytest.fixture(scope="session")
+def console_data(tmp_path_factory):
+    """A registry of five metrics and a store with their reports, at one moment."""
+    registry, store = make_store(tmp_path_factory.mktemp("console"))
+    with store:
+        yield ConsoleData(registry, store, lambda: NOW)
+
+
+@pytest.fixture(scope="module")
+def served(console_data):
+    with served_console(console_data) as serving:
+        yield serving
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A Chromium for a module: while Playwright runs, no other test in this thread could run an event loop."""
+    with launched() as running:
+        yield running

@@ -1,0 +1,168 @@
+"""A console on a socket and a Chromium that looks at it, with everything that a page does wrong written down."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import pytest
+
+from overstory.collector.http.listening import Listening
+from overstory.console.app import Console
+from overstory.console.data import ConsoleData
+from overstory.console.server import Access, Server, config, make_gate
+from overstory.console.view import Viewer
+from support.console_screens import ALL
+
+Scheme = Literal["light", "dark"]
+
+WIDE, NARROW = 1280, 390
+
+# A listener that outlives no page: `problems` reads it before the page is left.
+LISTENER = """
+window.__violations = [];
+document.addEventListener("securitypolicyviolation", (event) =>
+  window.__violations.push(`${event.violatedDirective}: ${event.blockedURI || event.sample}`));
+"""
+
+
+@dataclass
+class ServedConsole:
+    """A console that listens, in a thread of this process."""
+
+    console: Console
+    address: str
+
+    def link(self, viewer: Viewer = "admin") -> str:
+        """Return a one-time link."""
+        return f"{self.address}/login#{self.console.gate.sessions.make_link(viewer)}"
+
+
+@contextmanager
+def served_console(data: ConsoleData) -> Iterator[ServedConsole]:
+    """Serve a console on a port of its own until the block ends."""
+    listening, ready = Listening(port=0), threading.Event()
+    with listening.bind() as bound:
+        port = bound.getsockname()[1]
+        console = Console(data, make_gate(data, listening, Access(), port), ALL)
+        server = Server(config(console, listening), ready.set)
+        thread = threading.Thread(target=server.run, args=([bound],))
+        thread.start()
+        try:
+            assert ready.wait(20)
+            yield ServedConsole(console, f"http://127.0.0.1:{port}")
+        finally:
+            server.should_exit = True
+            thread.join(20)
+    assert not thread.is_alive()
+
+
+def chromium() -> str:
+    """Return the path of Chromium; without it, skip the test, or fail it where OVERSTORY_BROWSER=required."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is not None:
+        return path
+    why = "there is no Chromium: on Debian and Ubuntu, `make browser` installs it"
+    if os.environ.get("OVERSTORY_BROWSER") == "required":
+        pytest.fail(f"OVERSTORY_BROWSER=required, but {why}")
+    pytest.skip(why)
+
+
+@contextmanager
+def launched() -> Iterator[Any]:
+    """Give a running Chromium."""
+    path = chromium()
+    from playwright.sync_api import sync_playwright
+
+    sandbox = ["--no-sandbox"] if os.getuid() == 0 else []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=sandbox)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@dataclass
+class Reader:
+    """A page in a browser context of its own, and what went wrong on the pages that it has shown."""
+
+    page: Any
+    served: ServedConsole
+    problems: list[str] = field(default_factory=list)
+
+    def open(self, path: str) -> Any:
+        """Go to a page of the console and return the response; what its policy stopped is written down."""
+        response = self.page.goto(self.served.address + path)
+        self.note_violations()
+        return response
+
+    def note_violations(self) -> None:
+        """Write down what the policy of the current page stopped."""
+        self.problems += [f"policy: {text}" for text in self.page.evaluate("window.__violations || []")]
+
+    def log_in(self, viewer: Viewer = "admin") -> Reader:
+        """Open a one-time link, as a person does."""
+        self.page.goto(self.served.link(viewer))
+        self.page.wait_for_url(lambda address: urlsplit(address).path != "/login")
+        return self
+
+
+@contextmanager
+def reader(
+    browser: Any, served: ServedConsole, scheme: Scheme = "light", width: int = WIDE, *, scripts: bool = True
+) -> Iterator[Reader]:
+    """Give a page that notes console errors, exceptions, and requests to anywhere but the console."""
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=scheme, java_script_enabled=scripts, locale="en-GB"
+    )
+    context.set_default_timeout(20_000)
+    if scripts:
+        context.add_init_script(LISTENER)
+    page = context.new_page()
+    reading = Reader(page, served)
+
+    def on_console(message: Any) -> None:
+        if message.type in {"error", "warning"} and "status of 4" not in message.text:
+            reading.problems.append(f"console: {message.text}")
+
+    def on_request(request: Any) -> None:
+        if not request.url.startswith((served.address, "data:")):
+            reading.problems.append(f"elsewhere: {request.url}")
+
+    page.on("console", on_console)
+    page.on("pageerror", lambda error: reading.problems.append(f"exception: {error}"))
+    page.on("request", on_request)
+    try:
+        yield reading
+    finally:
+        context.close()
+
+
+def logged_in(browser: Any, served: ServedConsole, viewer: Viewer = "admin", **named: Any) -> Any:
+    """Return a context manager that gives a reader who is logged in, also where there are no scripts."""
+
+    @contextmanager
+    def given() -> Iterator[Reader]:
+        with reader(browser, served, **named) as reading:
+            session = served.console.gate.log_in(served.console.gate.sessions.make_link(viewer))
+            assert session is not None
+            name = served.console.gate.cookie.names[-1]
+            reading.page.context.add_cookies([{"name": name, "value": session, "url": served.address}])
+            yield reading
+
+    return given()
+
+
+def axe_violations(page: Any) -> list[str]:
+    """Return what axe has against the current page: rule, impact, and the first element."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    violations = Axe().run(page).response["violations"]
+    return [f"{one['id']} ({one['impact']}): {one['nodes'][0]['html'][:200]}" for one in violations]

@@ -1,0 +1,29 @@
+"""An address for each screen of the console and each state that it can show: with data, empty, ended."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from overstory.console.screens.registry import SCREENS
+from overstory.console.view import Screen
+from overstory.protocol.metrics import MetricRegistry
+from support.console_in_process import HostileScreen
+from support.console_store import NOW
+
+ALL: Final[tuple[Screen, ...]] = (HostileScreen(), *SCREENS)
+"""The screens, after one in which every word is hostile."""
+
+METRICS: Final = ("theme", "start", "home", "over", "quiet")
+
+
+def addresses(screen: Screen, registry: MetricRegistry) -> list[str]:
+    """Return the addresses of a screen: one, or one for each metric, in the newest period that is over."""
+    if "{" not in screen.path:
+        return [screen.path]
+    return [_filled(screen.path, registry, name) for name in METRICS]
+
+
+def _filled(path: str, registry: MetricRegistry, name: str) -> str:
+    metric = registry[name]
+    period = metric.period.number(NOW) - (10 if name == "over" else 1)
+    return path.replace("{metric}", name).replace("{id}", name).replace("{period}", metric.period.label(period))

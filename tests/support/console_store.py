@@ -1,0 +1,152 @@
+"""A store with reports of simulated devices for the console: five metrics that differ in all that a page shows."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from overstory.analysis.oracle import FrequencyOracle
+from overstory.collector.store import Received, Store, open_store
+from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
+
+NOW: Final = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC).timestamp()
+"""A Saturday: the clock of every console in the tests of its screens."""
+
+WORDS: Final = tuple(f"https://site-{number:02}.example/" for number in range(40))
+"""What devices hold; the last two are in no list of candidates."""
+
+HOSTILE: Final = "=cmd()<script>alert(1)</script>\u202egnp"
+"""A candidate that nobody holds, and that no page may obey."""
+
+TEXT: Final = """
+registry = "2026-11-20"
+
+[metrics.theme]
+title = "Colour theme"
+description = "Which of the built-in themes is in use."
+owner = "Design team"
+purpose = "https://example.org/issues/2"
+domain = {kind = "categories", names = ["light", "dark", "system", "contrast"]}
+oracle = "grr"
+parameters = {epsilon = 1.0}
+period = "week"
+grace_days = 3
+retention_days = 90
+expires = 2027-06-01
+
+[metrics.start]
+title = "Time to start"
+description = "How long the program took to start."
+owner = "Performance team"
+purpose = "https://example.org/issues/3"
+domain = {kind = "categories", names = ["below 1 s", "1 to 3 s", "above 3 s"]}
+oracle = "oue"
+parameters = {epsilon = 2.0}
+period = "30 minutes"
+window = 10
+retention_days = 30
+expires = 2027-06-01
+
+[metrics.home]
+title = "Home page <script>alert(1)</script>"
+description = "Which page opens first."
+owner = "Web team"
+purpose = "https://example.org/issues/4"
+domain = {kind = "strings", candidates = "pages.txt"}
+oracle = "rappor"
+parameters = {num_bits = 128, num_hashes = 2, num_cohorts = 16, f = 0.25, p = 0.25, q = 0.75}
+period = "week"
+retention_days = 90
+expires = 2027-06-01
+
+[metrics.over]
+title = "A metric that has ended"
+description = "Which of two menus is in use."
+owner = "Design team"
+purpose = "https://example.org/issues/5"
+domain = {kind = "categories", names = ["old", "new"]}
+oracle = "grr"
+parameters = {epsilon = 1.0}
+period = "week"
+retention_days = 90
+expires = 2026-10-01
+
+[metrics.quiet]
+title = "A metric without reports"
+description = "Whether the sidebar is shown."
+owner = "Design team"
+purpose = "https://example.org/issues/6"
+domain = {kind = "categories", names = ["shown", "hidden"]}
+oracle = "grr"
+parameters = {epsilon = 1.0}
+period = "week"
+retention_days = 90
+expires = 2027-06-01
+"""
+
+_ids = itertools.count(1)
+
+
+def write_registry(folder: Path, text: str = TEXT) -> Path:
+    """Write the registry and its list of candidates."""
+    (folder / "pages.txt").write_text("".join(f"{word}\n" for word in (*WORDS[:-2], HOSTILE)), "utf-8")
+    file = folder / "metrics.toml"
+    file.write_text(text, "utf-8")
+    return file
+
+
+def add_reports(store: Store, metric: Metric, period: int, symbols: Any, rng: np.random.Generator) -> None:
+    """Let one device report each of these symbols, in `period`."""
+    candidates = WORDS if metric.id == "home" else None
+    held = symbols if metric.labels is None or candidates else np.asarray(metric.labels, object)[symbols]
+    oracle = FrequencyOracle(metric.mechanism) if candidates else FrequencyOracle(metric.mechanism, metric.labels)
+    batch = oracle.simulate(held, rng, candidates=candidates)
+    store.add(
+        [
+            Received(
+                metric=metric.id,
+                period=period,
+                batch=next(_ids).to_bytes(16, "big"),
+                digest=metric.mechanism.digest,
+                num_bits=batch.num_bits,
+                num_cohorts=batch.num_cohorts,
+                num_reports=len(batch),
+                cohorts=batch.cohorts.tobytes(),
+                bits=batch.octets().tobytes(),
+                forget_after=metric.accept_until(period),
+            )
+        ]
+    )
+
+
+def fill(store: Store, registry: MetricRegistry, seed: int = 20261121) -> None:
+    """Add the reports: 16 weeks of a metric with a change in the middle, two days of half-hours, 3 weeks of strings."""
+    rng = np.random.default_rng(seed)
+    theme, start, home, over = (registry[name] for name in ("theme", "start", "home", "over"))
+    this_week = theme.period.number(NOW)
+    for weeks_ago in range(16):
+        shares = (0.5, 0.3, 0.15, 0.05) if weeks_ago >= 6 else (0.42, 0.38, 0.15, 0.05)
+        add_reports(store, theme, this_week - weeks_ago, rng.choice(4, 8_000 if weeks_ago else 3_000, p=shares), rng)
+    for number in range(96):
+        period = start.period.number(NOW) - number
+        add_reports(store, start, period, rng.choice(3, 400, p=(0.7, 0.2, 0.1)), rng)
+    shares = 1 / np.arange(1, len(WORDS) + 1)
+    shares[-2:] = shares[4]
+    for weeks_ago in range(3):
+        add_reports(store, home, this_week - weeks_ago, rng.choice(len(WORDS), 30_000, p=shares / shares.sum()), rng)
+    for weeks_ago in range(10, 14):
+        add_reports(store, over, this_week - weeks_ago, rng.choice(2, 2_000, p=(0.8, 0.2)), rng)
+    store.compact(int(NOW))
+
+
+def make_store(folder: Path) -> tuple[MetricRegistry, Store]:
+    """Return the registry and the open store, with the reports counted."""
+    registry = load_registry(write_registry(folder))
+    store = open_store(str(folder / "reports.db"), create=True)
+    store.remember(registry)
+    fill(store, registry)
+    return registry, store
