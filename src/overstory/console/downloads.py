@@ -15,6 +15,7 @@ from overstory.console.view import ScreenError, View
 from overstory.presentation.document import Table
 from overstory.presentation.formats import finite
 from overstory.presentation.render_data import as_csv, as_json, for_spreadsheet
+from overstory.presentation.render_svg import as_svg
 
 MEDIA_TYPES: Final = {
     "json": "application/json",
@@ -49,7 +50,8 @@ def as_download(view: View, form: str, name: str) -> Download:
     if form == "svg":
         if view.picture is None:
             raise ScreenError(404, "this page has no picture to download")
-        return Download(view.picture.svg.encode(), MEDIA_TYPES[form], headers | _policy(view.picture.svg))
+        svg = as_svg(view.picture)
+        return Download(svg.encode(), MEDIA_TYPES[form], headers | _policy(svg))
     if view.table is None:
         raise ScreenError(404, "this page has no table to download")
     body = "".join(for_spreadsheet(as_csv(view.table))).encode() if form == "csv" else _parquet(view.table)

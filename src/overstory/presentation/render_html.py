@@ -34,14 +34,10 @@ from overstory.presentation.svg import inline
 
 STYLE: Final = (Path(__file__).parent / "style.css").read_text("utf-8")
 
-
-def policy(style: str) -> str:
-    """Return the Content-Security-Policy of a document with one style sheet of its own."""
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-
-
-POLICY: Final = policy(STYLE)
+POLICY: Final = (
+    "default-src 'none'; style-src 'sha256-"
+    f"{base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()}'; base-uri 'none'; form-action 'none'"
+)
 """The Content-Security-Policy of every page: its own style, and nothing else, from anywhere."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from overstory.presentation.render_html import STYLE, policy
+from overstory.presentation.render_html import STYLE
 from overstory.presentation.svg import VARIABLES, Picture, labelled
 
 _DARK: Final = dict(re.findall(r"--(\w+): (#\w+)", STYLE[STYLE.index("@media (prefers-color-scheme: dark)") :]))
@@ -19,12 +19,9 @@ DRAWING_STYLE: Final = "@media(prefers-color-scheme:dark){{{}}}".format(
 )
 """The style of a file: the page's dark colours. A program that reads no style sheets shows the light ones."""
 
-DRAWING_POLICY: Final = policy(DRAWING_STYLE)
-"""The Content-Security-Policy to send with a file: its own style, by its hash, and nothing else from anywhere."""
-
 
 def as_svg(picture: Picture) -> str:
-    """Return a chart as an SVG document. Whoever serves it sends `DRAWING_POLICY`, or its style does not count.
+    """Return a chart as an SVG document; a Content-Security-Policy must allow `DRAWING_STYLE`, by its hash.
 
     Examples
     --------

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.decoding.decoder import NEEDED_SHARE, Decoded
+from overstory.analysis.decoding.caveats import NEEDED_SHARE
+from overstory.analysis.decoding.decoder import Decoded
+from overstory.analysis.difference.combination import total
 from overstory.analysis.selection import normal_reach, people_variance
 from overstory.presentation.charts.series import Line
 from overstory.presentation.document import Column, Table
 from overstory.presentation.formats import UNKNOWN, interval, percent, thousands
+from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.analysis.estimate import Estimate
@@ -83,9 +86,10 @@ def shown_lines(columns: Columns, series: EstimateSeries, names: Sequence[str], 
     rest = [index for index in range(len(listed)) if index not in set(places.tolist())]
     lines = list(_value_lines(chosen, places, columns, series, level))
     notes = []
+    others = [listed[index] for index in rest]
     if rest and not names:
         name = listed[rest[0]] if len(rest) == 1 else OTHER
-        lines.append(_line(name, columns, series, lambda estimate: _together(estimate, rest, level)))
+        lines.append(_line(name, columns, series, lambda estimate: _together(estimate, others, level)))
         notes = [f"“{OTHER}” adds up {len(rest):,} values; its interval is that of the sum."] * (len(rest) > 1)
     if all(isinstance(part.estimate, Decoded) for part in series.parts):
         lines.append(_line(NOT_LISTED, columns, series, lambda estimate: _not_listed(estimate, level)))
@@ -128,13 +132,13 @@ def _line(name: str, columns: Columns, series: EstimateSeries, numbers: Callable
     return Line(name, shares, low, high, detected)
 
 
-def _together(estimate: Estimate, places: Sequence[int], level: float) -> Four:
+def _together(estimate: Estimate, names: Sequence[str], level: float) -> Four:
     """Return the share of several values together."""
-    scale = max(estimate.num_reports, 1)
-    share = float(estimate.raw_counts[list(places)].sum()) / scale
-    error = float(np.sqrt((estimate.errors()[list(places)] ** 2).sum())) / scale
-    reach = normal_reach(level) * error
-    return share, share - reach, share + reach, share > reach
+    try:
+        sum_of = total(estimate, names, level=level)
+    except ParameterError:  # no decoder tells two of them apart
+        return np.nan, np.nan, np.nan, False
+    return sum_of.estimate, sum_of.low, sum_of.high, sum_of.low > 0
 
 
 def _not_listed(estimate: Decoded, level: float) -> Four:

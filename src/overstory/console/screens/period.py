@@ -94,8 +94,7 @@ class PeriodScreen(Screen):
 def _candidates(data: ConsoleData, query: PeriodQuery) -> tuple[str, ...] | None:
     """Return the candidates of an address; None: the metric's own."""
     if query.list:
-        lists = getattr(data, "lists", None)
-        held = None if lists is None else lists.find(query.list)
+        held = data.lists.find(query.list)
         if held is None:
             raise ScreenError(404, "list: this list of candidates is no longer held; send it again")
         return tuple(dict.fromkeys(filter(None, held)))
