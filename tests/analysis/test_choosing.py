@@ -10,7 +10,6 @@ import overstory
 from overstory.analysis.comparison import (
     SLACK,
     TOGETHER,
-    make,
     measured_error,
     rank,
     recommend,
@@ -21,6 +20,7 @@ from overstory.analysis.comparison import (
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.privacy.attacks import linkability
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.mechanisms.needs import make
 from overstory.protocol.mechanisms.registry import REGISTRY
 
 SIZES = (2, 3, 5, 10, 30, 100, 300, 1000, 10_000)

@@ -152,7 +152,9 @@ def test_plan_recommends_an_oracle(folder):
     [
         (("--domain-size", 10, "--reports", 5), "takes --domain-size D, --epsilon E"),
         ((*NEEDS, "--candidates", 5), "it takes no --candidates"),
-        ((*NEEDS, "--alpha", 0.01, "--share", 0), "it takes no --share, --alpha"),
+        ((*NEEDS, "--thrifty", "--num-bits", 8), "it takes no --num-bits, --thrifty"),
+        ((*NEEDS, "--alpha", 0.01, "--share", 0), "share = 0.0: give a fraction above 0"),
+        ((*NEEDS, "--alpha", 1), "alpha = 1.0: give a fraction above 0 and below 1"),
         ((*NEEDS, "--hash-family", "google-rappor-python"), "it takes no --hash-family"),
         (("--epsilon-report", 1, "--epsilon-permanent", 2, "--reports", 5), "give --candidates M"),
     ],

@@ -9,7 +9,6 @@ Choosing by trial: the same population asked through several oracles.
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,8 +28,8 @@ from overstory.privacy.text import epsilon_text
 from overstory.protocol.encodings.base import check_count, whole_number
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
-from overstory.protocol.mechanisms.calibration import check_epsilon
-from overstory.protocol.mechanisms.registry import REGISTRY, mechanism
+from overstory.protocol.mechanisms.needs import oracles_for
+from overstory.protocol.mechanisms.registry import mechanism
 
 TWICE: Final = 2.0
 """An oracle with at most twice the least variance is mentioned if its reports are smaller."""
@@ -100,13 +99,7 @@ def rank(
     domain_size, num_reports = whole_number(domain_size), whole_number(num_reports)
     check_count("domain_size", domain_size, 2, 1 << 31)
     check_count("num_reports", num_reports, 1, 1 << 62)
-    epsilon = check_epsilon("epsilon", epsilon)
-    if epsilon_permanent is None:
-        built = _made({"domain_size": domain_size, "epsilon": epsilon})
-    elif epsilon < check_epsilon("epsilon_permanent", epsilon_permanent):
-        built = _two_rounds(domain_size, epsilon, epsilon_permanent)
-    else:
-        raise ParameterError(f"epsilon = {epsilon} of one report must be below epsilon_permanent = {epsilon_permanent}")
+    built = oracles_for(domain_size, epsilon, epsilon_permanent)
     choices = [_choice(mechanism, domain_size, num_reports) for mechanism in built]
     if not choices:
         raise ParameterError(f"no oracle for {domain_size} values reaches epsilon {epsilon}")
@@ -187,37 +180,6 @@ def _changes(first: Choice, second: Choice) -> str:
         f"; a change of value within two linked reports has epsilon {epsilon_text(leaks[0])} with {first.name}, "
         f"{epsilon_text(leaks[1])} with {second.name}"
     )
-
-
-def make(name: str, **parameters: Any) -> Mechanism | None:
-    """Return the mechanism, or None where it does not exist at this size or epsilon."""
-    try:
-        return mechanism(name, **parameters)
-    except ParameterError:
-        return None
-
-
-def _two_rounds(domain_size: int, epsilon: float, epsilon_permanent: float) -> Iterator[Mechanism]:
-    """Make every oracle that memoizes, and whose reports are fresh, within both epsilons."""
-    given = {"domain_size": domain_size, "epsilon_permanent": epsilon_permanent}
-    yield from _made(given | {"epsilon_report": epsilon})
-    yield from (built for built in _made(given) if built.epsilon_report <= epsilon)
-
-
-WIDER: Final = {"prime_powers": True}
-"""Parameters that let an oracle choose among more; their defaults keep old collections as they are."""
-
-
-def _made(given: dict[str, Any]) -> Iterator[Mechanism]:
-    """Make every oracle that these parameters determine, and that takes no other epsilon."""
-    for name, build in REGISTRY.items():
-        accepted = inspect.signature(build).parameters
-        needed = {key for key, parameter in accepted.items() if parameter.default is parameter.empty}
-        epsilons = {key for key in accepted if key.startswith("epsilon")}
-        asked = {key for key in given if key.startswith("epsilon")}
-        wider = {key: value for key, value in WIDER.items() if key in accepted}
-        if epsilons == asked and needed <= set(given) <= set(accepted) and (built := make(name, **given, **wider)):
-            yield built
 
 
 def _choice(built: Mechanism, domain_size: int, num_reports: int) -> Choice:

@@ -6,12 +6,12 @@ From parameters to a plan.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from overstory.planning.design import GRID, SIZES, choose_sizes, design, sufficient_permanent
+from overstory.planning.design import SIZES, choose_sizes, design, sufficient_permanent
 from overstory.planning.detection import (
     NINE_IN_TEN,
     count_error,
@@ -23,15 +23,15 @@ from overstory.planning.detection import (
     learning_limit,
     rare_error,
     reports_needed,
-    root,
 )
+from overstory.planning.nearest import COMMON_SHARE, Nearest, nearest
+from overstory.planning.paper import PAPER, paper_design
 from overstory.planning.plan import AtShare, Comparison, Plan, letters
 from overstory.privacy import statement
 from overstory.protocol.encodings.base import check_count, whole_number
 from overstory.protocol.encodings.bits import Bloom, OneHot
 from overstory.protocol.encodings.hashing import GoogleRapporPython
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.mechanisms.bits import rappor
 from overstory.protocol.mechanisms.payloads import BitMechanism
 
 EPSILON_REPORTS: Final = (1, 2, 3, 5, 10, 20, 100)
@@ -126,7 +126,6 @@ def _check_domain(mechanism: BitMechanism, num_candidates: int) -> None:
 LEAST_EPSILON: Final = 0.001
 MOST_EPSILON: Final = 50.0
 HASHES: Final = (1, 2, 3, 4)
-PAPER: Final = {"num_hashes": 2, "p": 0.5, "q": 0.75}
 
 
 def plan_from_needs(
@@ -180,6 +179,50 @@ def plan_from_needs(
     """
     _check_budgets(epsilon_report, epsilon_permanent, frequency)
     num_reports, num_candidates = check_collection(num_reports, num_candidates)
+
+    def best_for(epsilon: float, ceiling: float, number: int) -> BitMechanism:
+        return _best_design(
+            epsilon,
+            ceiling,
+            number,
+            num_candidates,
+            alpha,
+            frequency,
+            num_bits=num_bits,
+            num_hashes=num_hashes,
+            num_cohorts=num_cohorts,
+            thrifty=thrifty,
+            hash_family=hash_family,
+            hash_key=hash_key,
+        )
+
+    best = best_for(epsilon_report, epsilon_permanent, num_reports)
+    plan = plan_from_parameters(best, num_reports, num_candidates, alpha=alpha, share=share)
+    hashes = int(plan.parameters["h"])
+    return replace(
+        plan,
+        nearest=_nearest(plan, best_for, epsilon_report, epsilon_permanent),
+        sufficient_epsilon_permanent=max(epsilon_report, sufficient_permanent(epsilon_report, hashes)),
+        basic_standard_error=_bit_error(best, num_reports) if hashes == 1 else None,
+        comparison=_compare(plan, epsilon_report, epsilon_permanent),
+    )
+
+
+def _best_design(
+    epsilon_report: float,
+    epsilon_permanent: float,
+    num_reports: int,
+    num_candidates: int,
+    alpha: float,
+    frequency: float,
+    *,
+    num_bits: int | None,
+    num_hashes: int | Sequence[int] | None,
+    num_cohorts: int | None,
+    thrifty: bool,
+    hash_family: str,
+    hash_key: str,
+) -> BitMechanism:
     designs = []
     for hashes in _allowed(num_hashes, num_bits):
         enough = max(epsilon_report, sufficient_permanent(epsilon_report, hashes))
@@ -194,15 +237,26 @@ def plan_from_needs(
             frequency=frequency,
         )
         designs.append(_sized(small, num_reports, num_candidates, alpha, num_bits=num_bits, num_cohorts=num_cohorts))
-    best = min(designs, key=lambda mechanism: rare_error(mechanism, num_reports, num_candidates, alpha))
-    plan = plan_from_parameters(best, num_reports, num_candidates, alpha=alpha, share=share)
-    hashes = int(plan.parameters["h"])
-    return replace(
-        plan,
-        sufficient_epsilon_permanent=max(epsilon_report, sufficient_permanent(epsilon_report, hashes)),
-        basic_standard_error=_bit_error(best, num_reports) if hashes == 1 else None,
-        comparison=_compare(plan, epsilon_report, epsilon_permanent),
-    )
+    return min(designs, key=lambda mechanism: rare_error(mechanism, num_reports, num_candidates, alpha))
+
+
+def _nearest(
+    plan: Plan, best_for: Callable[[float, float, int], BitMechanism], epsilon_report: float, epsilon_permanent: float
+) -> Nearest | None:
+    """Return the needs with which the share asked for would be detected; a common one where nothing would be."""
+    if plan.share is None and plan.detectable_frequency <= 1:
+        return None
+    share = COMMON_SHARE if plan.share is None else plan.share.frequency
+    if plan.share is not None and plan.share.detectable:
+        return None
+
+    def devices_needed(epsilon: float, ceiling: float | None, number: int) -> int:
+        best = best_for(epsilon, ceiling or epsilon, number)
+        return reports_needed(best, plan.num_candidates, share, plan.critical_value)
+
+    smallest = plan.detectable_frequency if plan.detectable_frequency <= 1 else None
+    budgets = epsilon_report, epsilon_permanent, plan.num_reports
+    return nearest(devices_needed, *budgets, share=share, smallest_share=smallest)
 
 
 def _check_budgets(epsilon_report: float, epsilon_permanent: float, frequency: float) -> None:
@@ -262,46 +316,6 @@ def _bit_error(mechanism: BitMechanism, num_reports: int) -> float:
     """Return the standard error from one bit that nothing collides with."""
     alone = BitMechanism("basic-rappor", {}, OneHot(2), mechanism.rounds)
     return count_error(alone, num_reports, 0.0, 1)
-
-
-def paper_design(epsilon_report: float, epsilon_permanent: float, like: BitMechanism) -> BitMechanism:
-    """Return the paper's p = 1/2, q = 3/4, h = 2 at the least f that keeps both budgets, in filters like `like`'s.
-
-    Examples
-    --------
-    >>> paper = paper_design(1.0743, 4.3945, rappor())
-    >>> round(paper.parameters["f"], 4)
-    0.5
-    """
-
-    def build(f: int) -> BitMechanism:
-        return rappor(**{**like.parameters, **PAPER, "f": f / GRID})
-
-    def fits(f: int) -> bool:
-        tried = build(f)
-        return tried.epsilon_report <= epsilon_report and tried.epsilon_permanent <= epsilon_permanent
-
-    near = _paper_share(epsilon_report, epsilon_permanent)
-    low, high = max(0, near - 4), min(GRID - 1, near + 4)
-    if fits(low) or not fits(high):
-        low, high = 0, GRID - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return build(high)
-
-
-def _paper_share(epsilon_report: float, epsilon_permanent: float) -> int:
-    """Return about the least f, times `GRID`, that keeps both budgets: in floats, where the search begins."""
-    hashes, p, q = PAPER["num_hashes"], PAPER["p"], PAPER["q"]
-
-    def spare(f: float) -> float:
-        to_one, to_zero = q - (q - p) * f / 2, p + (q - p) * f / 2
-        odds = to_one * (1 - to_zero) / (to_zero * (1 - to_one))
-        return epsilon_report - hashes * math.log(odds)
-
-    kept = 2 / (1 + math.exp(epsilon_permanent / (2 * hashes)))
-    return round(GRID * max(kept, min(1.0, root(spare))))
 
 
 def _compare(plan: Plan, epsilon_report: float, epsilon_permanent: float) -> Comparison | None:

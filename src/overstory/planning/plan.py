@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from overstory.planning.detection import count_error
+from overstory.planning.nearest import Nearest
 from overstory.privacy import PrivacyStatement
 from overstory.privacy.claims import by_number
 from overstory.privacy.text import epsilon_text
@@ -122,6 +123,8 @@ class Plan:
         candidates that is complete.
     comparison
         Where the parameters were planned: the paper's within the same budgets.
+    nearest
+        Where the parameters were planned and do not detect the share asked for, or any: the nearest needs that do.
     """
 
     mechanism: BitMechanism
@@ -142,6 +145,7 @@ class Plan:
     sufficient_epsilon_permanent: float | None = None
     basic_standard_error: float | None = None
     comparison: Comparison | None = None
+    nearest: Nearest | None = None
 
     @property
     def epsilon_report(self) -> float:
@@ -194,6 +198,7 @@ class Plan:
             "sufficient_epsilon_permanent": self.sufficient_epsilon_permanent,
             "basic_standard_error": self.basic_standard_error,
             "paper": self.comparison and self.comparison.to_json(),
+            "nearest": self.nearest and self.nearest.to_json(),
             "claims": privacy["claims"],
             "linkable": privacy["linkable"],
             "plain_words": self.plain_words(),
@@ -237,6 +242,8 @@ def _sentences(plan: Plan) -> Iterator[str]:
     yield from _detection(plan)
     if plan.share:
         yield from _share(plan.share, plan)
+    if plan.nearest:
+        yield plan.nearest.plain_words()
     if plan.comparison:
         yield from _comparison(plan, plan.comparison)
     yield from _spare(plan)

@@ -24,7 +24,7 @@ overstory plan --params params.csv --reports 1000000 --candidates 200 --share 0.
   overstory plan --domain-size 100 --epsilon 1 --reports 1000000"""
 
 NEEDS_ONLY = ("num_bits", "num_hashes", "num_cohorts", "thrifty", "output")
-STRINGS_ONLY = ("params", "candidates", "share", "alpha", "hash_family", "hash_key", *NEEDS_ONLY)
+STRINGS_ONLY = ("params", "candidates", "hash_family", "hash_key", *NEEDS_ONLY)
 ALPHA = 0.05
 EPSILONS_SHOWN = (2, 5, 10)
 
@@ -119,8 +119,9 @@ def _table(plan: Plan) -> Table:
 
 def _choose(args: argparse.Namespace) -> int:
     """Recommend an oracle for a domain."""
-    from overstory.analysis.comparison import rank, recommend, trade
     from overstory.cli.analysis.compare import blocks
+    from overstory.planning.domain import plan_for_domain
+    from overstory.presentation.document import Lines
     from overstory.presentation.render_text import print_document
     from overstory.protocol.errors import ParameterError
 
@@ -130,13 +131,13 @@ def _choose(args: argparse.Namespace) -> int:
             "an oracle for a domain takes --domain-size D, --epsilon E, --reports N and, if reports are repeated, "
             f"--epsilon-permanent Y{'; it takes no ' if idle else ''}{', '.join(idle)}"
         )
-    ranking = rank(args.domain_size, args.epsilon, args.reports, epsilon_permanent=args.epsilon_permanent)
-    best = recommend(ranking)
+    needs = {"epsilon_permanent": args.epsilon_permanent, "share": args.share}
+    alpha = ALPHA if args.alpha is None else args.alpha
+    plan = plan_for_domain(args.domain_size, args.epsilon, args.reports, alpha=alpha, **needs)
     if args.json:
-        shown = {"reports": args.reports, **best.to_json(), "instead": trade(ranking, best)}
-        print(json.dumps(shown, indent=2, allow_nan=False))
+        print(json.dumps(plan.to_json(), indent=2, allow_nan=False))
     else:
-        print_document(blocks((best,), None, best, trade(ranking, best)))
+        print_document([*blocks((plan.best,), None, plan.best, plan.instead), Lines(*plan.sentences())])
     return 0
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.comparison import WIDER, report_bits
+from overstory.analysis.comparison import report_bits
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.experiments.comparison import LEVEL, Comparison, Published, stated
 from overstory.experiments.epidemic.fit import CASES
@@ -23,6 +23,7 @@ from overstory.planning.sample_size import variance_per_person
 from overstory.presentation import figures
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.bits import rappor
+from overstory.protocol.mechanisms.needs import WIDER
 from overstory.protocol.mechanisms.registry import mechanism
 
 F64 = NDArray[np.float64]

@@ -1,0 +1,156 @@
+"""Where a share is too small to be detected: the nearest needs with which it is, by more devices or a larger epsilon.
+
+The rule of detection is the caller's: it gives how many devices any needs would take.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from overstory.privacy.text import share as percentage
+from overstory.protocol.errors import ParameterError
+
+COMMON_SHARE: Final = 0.1
+"""A share that a collection should at least show, where none is asked for and none would be detected."""
+HUNDREDTHS: Final = 100  # epsilons are proposed to two decimals
+MOST_EPSILON: Final = 10
+"""A larger epsilon protects nobody: none is proposed."""
+MOST_DEVICES: Final = 1 << 62
+TO_SPARE: Final = 0.03
+"""A proposed epsilon is the least one, or leaves at most this share of the devices unused."""
+
+DevicesNeeded = Callable[[float, float | None, int], int | None]
+"""(epsilon, permanent epsilon, devices that are planned for) -> devices that detect the share; None where none do."""
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """Needs near the given ones with which a share is detected.
+
+    Attributes
+    ----------
+    share
+        The share that the needs do not let a collection detect.
+    num_reports
+        With the same epsilons: so many devices, to three digits. None where no number of devices is enough.
+    epsilon_report, epsilon_permanent
+        With the same devices: these epsilons, to two decimals. None where 10 is not enough; the permanent one is None
+        where none was given.
+    smallest_share
+        What the needs as they are would detect; None where they detect no share.
+    """
+
+    share: float
+    num_reports: int | None
+    epsilon_report: float | None
+    epsilon_permanent: float | None
+    smallest_share: float | None
+
+    def plain_words(self) -> str:
+        """Say what would be possible."""
+        more = "no number of devices" if self.num_reports is None else f"{self.num_reports:,} devices"
+        epsilon = f"no epsilon up to {MOST_EPSILON}" if self.epsilon_report is None else self._epsilons()
+        smallest = "no share" if self.smallest_share is None else f"a share of {percentage(self.smallest_share)}"
+        return (
+            f"A share of {percentage(self.share)} is too small for these needs: the smallest that they detect is "
+            f"{smallest}. With the same epsilon {more} would be enough; with the same devices {epsilon} would be."
+        )
+
+    def _epsilons(self) -> str:
+        held = "" if self.epsilon_permanent is None else f", and a permanent epsilon of {self.epsilon_permanent:g},"
+        return f"an epsilon of {self.epsilon_report:g}{held}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return dict(vars(self))
+
+
+def nearest(
+    devices_needed: DevicesNeeded,
+    epsilon: float,
+    epsilon_permanent: float | None,
+    num_reports: int,
+    *,
+    share: float,
+    smallest_share: float | None,
+    apart: float = 0.0,
+) -> Nearest:
+    """Return the nearest needs with which a share is detected.
+
+    Parameters
+    ----------
+    devices_needed
+        Falls when an epsilon rises.
+    apart
+        How far the permanent epsilon must be above the other; it rises only where the other would come nearer.
+    """
+
+    def permanent(larger: float) -> float | None:
+        return None if epsilon_permanent is None else max(epsilon_permanent, round(larger + apart, 2))
+
+    @cache
+    def asked(larger: float, ceiling: float | None, number: int) -> int | None:
+        try:
+            return devices_needed(larger, ceiling, number)
+        except ParameterError:  # no oracle at these epsilons
+            return None
+
+    def ratio(larger: float) -> float:
+        return (asked(larger, permanent(larger), num_reports) or math.inf) / num_reports
+
+    enough = _least_epsilon(ratio, epsilon)
+    return Nearest(
+        share=share,
+        num_reports=_enough_devices(asked, epsilon, epsilon_permanent, num_reports),
+        epsilon_report=enough,
+        epsilon_permanent=None if enough is None else permanent(enough),
+        smallest_share=smallest_share,
+    )
+
+
+def _enough_devices(
+    devices_needed: DevicesNeeded, epsilon: float, epsilon_permanent: float | None, num_reports: int
+) -> int | None:
+    """Plan for as many as are needed, again and again: what is best, and so what is needed, depends on how many."""
+    planned, enough = num_reports, None
+    for _ in range(10):
+        needed = devices_needed(epsilon, epsilon_permanent, planned)
+        if needed is None or needed > MOST_DEVICES // 2:
+            break
+        enough = min(enough or planned, planned) if needed <= planned else enough
+        if planned == (planned := _three_digits(needed)):
+            break
+    return enough
+
+
+def _three_digits(number: int) -> int:
+    """Return a whole number rounded up to three digits.
+
+    Examples
+    --------
+    >>> _three_digits(3_128_684), _three_digits(1000), _three_digits(42)
+    (3130000, 1000, 42)
+    """
+    step: int = 10 ** max(0, len(str(number)) - 3)
+    return -(-number // step) * step
+
+
+def _least_epsilon(ratio: Callable[[float], float], epsilon: float) -> float | None:
+    """Return the least epsilon whose ratio of devices needed to devices there are is at most 1, with 3% to spare.
+
+    The ratio falls about as a power of epsilon, so that a line through its logarithms proposes where to look next.
+    """
+    low, high, tried = math.floor(HUNDREDTHS * epsilon), HUNDREDTHS * MOST_EPSILON + 1, 0
+    last, before = (math.log(epsilon), math.log(ratio(epsilon))), None
+    while high - low > 1 and not -TO_SPARE <= last[1] <= 0:
+        slope = -2.0 if before is None or before[0] == last[0] else (last[1] - before[1]) / (last[0] - before[0])
+        there = last[0] - last[1] / slope if slope < 0 and math.isfinite(last[1]) else math.inf
+        tried = (low + high) // 2 if there > math.log(high) else math.ceil(HUNDREDTHS * math.exp(there))
+        tried = min(max(tried, low + 1), high - 1)
+        before, last = last, (math.log(tried / HUNDREDTHS), math.log(ratio(tried / HUNDREDTHS)))
+        low, high = (low, tried) if last[1] <= 0 else (tried, high)
+    return high / HUNDREDTHS if high <= HUNDREDTHS * MOST_EPSILON else None
