@@ -193,7 +193,7 @@ def refuse_weaker(offered: Mechanism, built_with: Mechanism) -> None:
 
     terms = terms_of(offered), terms_of(built_with)
     for reports in CHANGES:
-        leaks = (one.change_leak(reports) for one in terms)
+        leaks = (each.change_leak(reports) for each in terms)
         _refuse_above(f"a change of value within {reports} reports", *leaks)
     for what, most, limit in (
         ("cohorts or seeds", offered.num_cohorts, built_with.num_cohorts),

@@ -64,8 +64,8 @@ def symbol_rows(
 
 def _passed(words: U32, symbols: U32, threshold: int, size: int) -> U32:
     """Send symbols through a channel: kept where the first word is below the threshold, else drawn from the others."""
-    kept = words[0] < np.uint64(threshold)
-    return np.where(kept, symbols, below(words[1], words[2], size)).astype(np.uint32)
+    stays = words[0] < np.uint64(threshold)
+    return np.where(stays, symbols, below(words[1], words[2], size)).astype(np.uint32)
 
 
 def subset_rows(key: U32, domain_size: int, subset_size: int, inside: int, symbols: U32, device: int, out: U64) -> None:

@@ -58,9 +58,9 @@ class Lanes:
     def splat(self, scalar: Any) -> Any:
         """Every lane the same run-time value."""
         first = ir.Constant(ir.IntType(32), 0)
-        one = self.builder.insert_element(ir.Constant(self.vector, ir.Undefined), scalar, first)
+        in_first = self.builder.insert_element(ir.Constant(self.vector, ir.Undefined), scalar, first)
         mask = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [0] * self.lanes)
-        return self.builder.shuffle_vector(one, ir.Constant(self.vector, ir.Undefined), mask)
+        return self.builder.shuffle_vector(in_first, ir.Constant(self.vector, ir.Undefined), mask)
 
     def element(self, pointer: Any, index: int) -> Any:
         """One element of an array, in every lane."""

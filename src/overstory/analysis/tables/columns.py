@@ -89,8 +89,8 @@ def read_column(values: Any) -> Column:
     array = _plain(array)
     distinct = compute.unique(array.drop_null())
     seen = distinct.to_pylist()
-    known = dict.fromkeys([*(declared.drop_null().to_pylist() if declared is not None else ()), *seen])
-    labels: list[Label] = list(known) if ordered else sorted(known)
+    distinct_labels = dict.fromkeys([*(declared.drop_null().to_pylist() if declared is not None else ()), *seen])
+    labels: list[Label] = list(distinct_labels) if ordered else sorted(distinct_labels)
     if pa.types.is_boolean(array.type):
         labels = [False, True]
     place = {label: index for index, label in enumerate(labels)}
@@ -133,8 +133,8 @@ def coded(values: Any, labels: Sequence[Label], *, missing: int | None = None) -
     for label in (label for label, there in zip(column.labels, held, strict=True) if there and label not in place):
         if label is None:
             raise missing_values(column.missing, len(column.codes))
-        known = ", ".join(repr(one) for one in labels[:5]) + (", ..." if len(labels) > 5 else "")
-        raise ParameterError(f"the value {label!r} is none of the {len(labels)} labels: {known}")
+        first = ", ".join(map(repr, labels[:5])) + (", ..." if len(labels) > 5 else "")
+        raise ParameterError(f"the value {label!r} is none of the {len(labels)} labels: {first}")
     places = np.array([place.get(label, 0) for label in column.labels], np.int64)
     return places[column.codes] if len(column.codes) else column.codes
 

@@ -125,11 +125,11 @@ class Frame:
 
         places = self.order()
         columns = output.columns(self, places)
-        known = {
+        arrays = {
             name: pa.array(column, mask=~np.isfinite(column) if column.dtype.kind == "f" else None)
             for name, column in columns.items()
         }
-        return pa.table({"value": _arrow_labels([self.values[place] for place in places]), **known})
+        return pa.table({"value": _arrow_labels([self.values[place] for place in places]), **arrays})
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a pandas DataFrame, a row for each value, most frequent first; a missing value is NA."""
@@ -206,5 +206,5 @@ def _unknown(key: Any, values: Sequence[Any]) -> str:
     near = difflib.get_close_matches(label_text(key), texts, n=1)
     if near:
         return f"there is no value {key!r}: did you mean {values[texts.index(near[0])]!r}?"
-    known = ", ".join(repr(value) for value in values[:5])
-    return f"there is no value {key!r} among the {len(values):,}: {known}{', ...' if len(values) > 5 else ''}"
+    first = ", ".join(repr(value) for value in values[:5])
+    return f"there is no value {key!r} among the {len(values):,}: {first}{', ...' if len(values) > 5 else ''}"

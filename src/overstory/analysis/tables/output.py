@@ -170,9 +170,9 @@ def write_csv(
 def records(estimate: Shown, limit: int | None = None) -> Iterator[tuple[Any, ...]]:
     """Yield the values of the columns of `CSV`, most frequent first; labels are texts."""
     places = estimate.order()[:limit]
-    known = columns(estimate, places)
+    shown = columns(estimate, places)
     labels = (label_text(estimate.values[place]) for place in places)
-    return zip(labels, *(known[column.name].tolist() for column in CSV[1:]), strict=True)
+    return zip(labels, *(shown[column.name].tolist() for column in CSV[1:]), strict=True)
 
 
 ROW: Final = 0.21
@@ -188,15 +188,15 @@ def plot(estimate: Shown, ax: Any, limit: int) -> Any:
 
         ax = plt.gca()
     order, detected, scale = estimate.order(), estimate.detected(), max(estimate.num_reports, 1)
-    known = order[np.isfinite(estimate.standard_errors[order])]
-    drawn = known[:limit]
+    estimated = order[np.isfinite(estimate.standard_errors[order])]
+    drawn = estimated[:limit]
     shares, raw = estimate.counts[drawn] / scale, estimate.raw_counts[drawn] / scale
     low, high = (bound[drawn] / scale for bound in estimate.interval(0.95))
-    place, found = np.arange(drawn.size), detected[drawn]
+    place, filled = np.arange(drawn.size), detected[drawn]
     ax.hlines(place, low, high, color="C0", linewidth=2, alpha=0.5)
     for chosen, fill, label in (
-        (found, "C0", f"detected, 95% interval {_of(estimate)}"),
-        (~found, "white", "not detected"),
+        (filled, "C0", f"detected, 95% interval {_of(estimate)}"),
+        (~filled, "white", "not detected"),
     ):
         if chosen.any():
             style = {"color": "C0", "markerfacecolor": fill, "markersize": 5, "label": label}
@@ -208,7 +208,7 @@ def plot(estimate: Shown, ax: Any, limit: int) -> Any:
     ax.set_yticks(place, [_label(label_text(estimate.values[index])) for index in drawn], fontsize=8, parse_math=False)
     ax.set_ylim(max(drawn.size, 1) - 0.4, -0.6)
     ax.set_xlabel("share of the reports")
-    ax.set_title(_title(drawn.size, known.size, found, detected), fontsize=9, loc="left")
+    ax.set_title(_title(drawn.size, estimated.size, filled, detected), fontsize=9, loc="left")
     if drawn.size:
         ax.legend(fontsize=8)
     return ax
@@ -224,11 +224,11 @@ def plot_height(estimate: Shown, limit: int = 50) -> float:
     return 1.2 + ROW * max(min(len(estimate.values), limit), 4)
 
 
-def _title(drawn: int, known: int, found: NDArray[np.bool_], detected: NDArray[np.bool_]) -> str:
-    if drawn == known:
-        return f"{int(detected.sum()):,} of {known:,} values detected"
-    shown = f"{drawn:,} of {known:,} values shown, the most frequent"
-    return f"{shown}; {int(found.sum()):,} of the {int(detected.sum()):,} detected are among them"
+def _title(drawn: int, estimated: int, filled: NDArray[np.bool_], detected: NDArray[np.bool_]) -> str:
+    if drawn == estimated:
+        return f"{int(detected.sum()):,} of {estimated:,} values detected"
+    shown = f"{drawn:,} of {estimated:,} values shown, the most frequent"
+    return f"{shown}; {int(filled.sum()):,} of the {int(detected.sum()):,} detected are among them"
 
 
 def _label(text: str) -> str:

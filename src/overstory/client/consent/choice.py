@@ -53,15 +53,15 @@ def choose(
         _settle_machine(paths, moved=moved, narrows=before is not None and chosen.rank < before.choice.rank)
     named = None if server is None else origin(server)
     listed = MappingProxyType({name: Agreement.to(metric) for name, metric in registry.items()})
-    kept = None if chosen is not Choice.ON or before is None else _renewed(paths, before, listed, named)
-    consent_id = os.urandom(8).hex() if before is None or kept is None else before.consent_id
-    if kept is not None and before is not None and named is None:
+    renewed = None if chosen is not Choice.ON or before is None else _renewed(paths, before, listed, named)
+    consent_id = os.urandom(8).hex() if before is None or renewed is None else before.consent_id
+    if renewed is not None and before is not None and named is None:
         named = before.server
     consent = Consent(chosen, today.isoformat(), registry.version, listed, consent_id, named, registry.budget)
     # Where the list is the same, whatever waits is of metrics that both choices cover.
-    narrowed = kept is None or before is None or not set(kept) == set(before.metrics) == set(listed)
+    narrowed = renewed is None or before is None or not set(renewed) == set(before.metrics) == set(listed)
     if chosen is Choice.ON and narrowed:
-        _withdraw(paths, Choice.OFF, kept or ())
+        _withdraw(paths, Choice.OFF, renewed or ())
     _write(paths, consent)
     # First the file, then the rows: a flush that comes between them reads the file inside its transaction. Should the
     # rows be out of reach, nothing sends them meanwhile, and a later `on` withdraws them first.
@@ -140,7 +140,7 @@ def _forbidden(paths: StatePaths, consent: Consent) -> bool:
     return False
 
 
-def _withdraw(paths: StatePaths, choice: Choice, kept: Collection[str] = ()) -> None:
+def _withdraw(paths: StatePaths, choice: Choice, spared: Collection[str] = ()) -> None:
     """Keep what waits from being sent, but for some metrics' reports."""
     from overstory.client.state.outbox import RowState
     from overstory.client.state.state import State
@@ -149,6 +149,6 @@ def _withdraw(paths: StatePaths, choice: Choice, kept: Collection[str] = ()) -> 
     if state.exists:
         to = RowState.LOCAL if choice is Choice.LOCAL else RowState.DROPPED
         with state.transaction() as rows:
-            withdrawn = rows.outbox.withdraw(to, "consent withdrawn", kept)
+            withdrawn = rows.outbox.withdraw(to, "consent withdrawn", spared)
             if withdrawn and to is RowState.DROPPED:
                 rows.count("withdrawn", withdrawn)

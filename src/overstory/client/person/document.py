@@ -47,39 +47,39 @@ def build(view: View, *, reports: int) -> Iterator[Block]:
         yield Paragraph("No metric is known here, and none was recorded.")
 
 
-def _explained(found: Explanation) -> Iterator[Block]:
-    yield Heading(2, f"{found.metric} = {found.value}, explained")
-    if found.is_example_device:
+def _explained(shown: Explanation) -> Iterator[Block]:
+    yield Heading(2, f"{shown.metric} = {shown.value}, explained")
+    if shown.is_example_device:
         yield Paragraph("This device has no secret yet, so this is about an example device; nothing was kept.")
     yield KeyValues(
         tuple(
             (name, text)
             for name, text in (
-                ("value", found.value),
-                ("to the metric", found.encoded),
-                ("cohort", str(found.cohort)),
-                ("without noise (never sent)", _bits(found.true, found.true_words)),
-                ("permanent response", _bits(found.permanent, found.permanent_words)),
-                ("reported before", _reported(found)),
-                ("cap", found.cap),
-                (f"{'an example' if found.example else 'its newest'} report", _bits(found.report, found.report_words)),
+                ("value", shown.value),
+                ("to the metric", shown.encoded),
+                ("cohort", str(shown.cohort)),
+                ("without noise (never sent)", _bits(shown.true, shown.true_words)),
+                ("permanent response", _bits(shown.permanent, shown.permanent_words)),
+                ("reported before", _reported(shown)),
+                ("cap", shown.cap),
+                (f"{'an example' if shown.example else 'its newest'} report", _bits(shown.report, shown.report_words)),
             )
             if text
         )
     )
-    if found.example:
+    if shown.example:
         yield Paragraph("The example was drawn for this view: it is not kept and not sent.")
-    yield from _inference("What this report alone tells the collector", found.inference)
+    yield from _inference("What this report alone tells the collector", shown.inference)
 
 
-def _reported(found: Explanation) -> str:
-    if not found.permanent:
+def _reported(shown: Explanation) -> str:
+    if not shown.permanent:
         return "not known: which value a report was of is not kept"
-    return "never" if found.known is None else f"as permanent response {found.known}"
+    return "never" if shown.response is None else f"as permanent response {shown.response}"
 
 
-def _bits(bits: str, words: str) -> str:
-    return f"{bits} ({words})" if bits else words
+def _bits(bits: str, meaning: str) -> str:
+    return f"{bits} ({meaning})" if bits else meaning
 
 
 def _metric(shown: MetricView, reports: int) -> Iterator[Block]:
@@ -191,21 +191,21 @@ def _inferred(shown: MetricView) -> Iterator[Block]:
         yield from _inference("From all kept reports of that value, linked", inferences.linked)
 
 
-def _inference(caption: str, found: Inference | str) -> Iterator[Block]:
-    if isinstance(found, str):
-        yield Paragraph(f"{caption}: {found}.")
+def _inference(caption: str, inference: Inference | str) -> Iterator[Block]:
+    if isinstance(inference, str):
+        yield Paragraph(f"{caption}: {inference}.")
         return
-    rows = tuple((b.label, share(found.prior), share(b.probability)) for b in found.beliefs)
-    together = f" ({found.reports} reports)" if found.reports > 1 else ""
-    left = found.candidates - len(found.beliefs)
+    rows = tuple((b.label, share(inference.prior), share(b.probability)) for b in inference.beliefs)
+    together = f" ({inference.reports} reports)" if inference.reports > 1 else ""
+    left = inference.candidates - len(inference.beliefs)
     if left:
-        together += f": the {len(rows)} likeliest of {found.candidates} values"
-        rest = 1 - math.fsum(belief.probability for belief in found.beliefs)
-        rows += ((f"the other {left}", share(left * found.prior), share(max(rest, 0.0))),)
+        together += f": the {len(rows)} likeliest of {inference.candidates} values"
+        rest = 1 - math.fsum(belief.probability for belief in inference.beliefs)
+        rows += ((f"the other {left}", share(left * inference.prior), share(max(rest, 0.0))),)
     yield _table(caption + together, ("value", "before", "after"), rows)
     yield Paragraph(
-        f"Before: any of {found.candidates} values, all alike. After: the likeliest is {found.moved:.2f} times as "
-        f"likely as before. What is promised of any two values: {found.promise}."
+        f"Before: any of {inference.candidates} values, all alike. After: the likeliest is {inference.moved:.2f} times "
+        f"as likely as before. What is promised of any two values: {inference.promise}."
     )
 
 

@@ -178,9 +178,9 @@ class Outbox:
             "UPDATE outbox SET due = ? WHERE id = ? AND state = ?", (due, number, RowState.WAITING.value)
         )
 
-    def withdraw(self, to: RowState, answer: str, kept: Collection[str] = ()) -> int:
+    def withdraw(self, to: RowState, answer: str, spared: Collection[str] = ()) -> int:
         """Keep everything that waits from ever being sent, but for these metrics; return how many reports that were."""
-        return self._end(to, answer, f"metric NOT IN ({', '.join('?' * len(kept))})", kept)
+        return self._end(to, answer, f"metric NOT IN ({', '.join('?' * len(spared))})", spared)
 
     def renumber(self, metric: str, number_of: Callable[[int], int]) -> None:
         """Give the rows of a metric other numbers of periods; what waits has the earlier one in its bytes: drop it."""

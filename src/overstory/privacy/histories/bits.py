@@ -100,8 +100,8 @@ class _Seen:
             for ones, zeros in product(range(self.reports + 1), repeat=2):
                 # u = P^t (1 - P)^z through a permanent 1, v = Q^t (1 - Q)^z through a 0; g = a u + (1 - a) v.
                 likely = [
-                    power(one, ones) * power(1 - one, zeros) if ones + zeros else Decimal(1)
-                    for one in (later.keep_one, later.raise_zero)
+                    power(rate, ones) * power(1 - rate, zeros) if ones + zeros else Decimal(1)
+                    for rate in (later.keep_one, later.raise_zero)
                 ]
                 for bit, share in ((1, first.keep_one), (0, first.raise_zero)):
                     chances[bit, ones, zeros] = mix(share, *likely)

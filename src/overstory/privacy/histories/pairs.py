@@ -158,9 +158,9 @@ def _bits_seen(rounds: Rounds) -> Likelihood:
     @lru_cache(maxsize=MOST_CASES)
     def likely(bit: int, ones: int, zeros: int) -> Decimal:
         total = Decimal(0)
-        for permanent, one in ((1, later.keep_one), (0, later.raise_zero)):
+        for permanent, rate in ((1, later.keep_one), (0, later.raise_zero)):
             # P(ones, zeros | x) = sum over z of P1(z|x) P2(1|z)^ones P2(0|z)^zeros.
-            total += chance(rounds.permanent, bit, permanent) * power(one, ones) * power(1 - one, zeros)
+            total += chance(rounds.permanent, bit, permanent) * power(rate, ones) * power(1 - rate, zeros)
         return total
 
     return lambda bit, seen: likely(bit, seen.get(1, 0), seen.get(0, 0))
@@ -168,14 +168,14 @@ def _bits_seen(rounds: Rounds) -> Likelihood:
 
 def chance(channel: BinaryChannel, given: int, output: int) -> Decimal:
     """P(output | given)."""
-    one = channel.keep_one if given else channel.raise_zero
-    return power(one if output else 1 - one, 1)
+    rate = channel.keep_one if given else channel.raise_zero
+    return power(rate if output else 1 - rate, 1)
 
 
 @lru_cache(maxsize=64)
 def _symbols_seen(rounds: SymbolRounds) -> Likelihood:
     """Return P(these reports | true symbol): any symbol may be the permanent one; those not seen are equally likely."""
-    kept, other = as_decimal(rounds.instantaneous.keep), as_decimal(rounds.instantaneous.other)
+    keep, other = as_decimal(rounds.instantaneous.keep), as_decimal(rounds.instantaneous.other)
     exact = {
         "uniform": Fraction(1, rounds.permanent.domain_size),
         "own": rounds.permanent.keep,
@@ -188,7 +188,7 @@ def _symbols_seen(rounds: SymbolRounds) -> Likelihood:
         reports, total = sum(often), Decimal(0)
         for way, times in zip(ways, often, strict=True):
             # P(counts | s) = sum over z of P1(z|s) keep^(v_z) other^(n - v_z); unseen z have v_z = 0.
-            total += drawn[way] * power(kept, times) * power(other, reports - times)
+            total += drawn[way] * power(keep, times) * power(other, reports - times)
         unseen = as_decimal(1 - sum((exact[way] for way in ways), Fraction(0)))
         return total + unseen * power(other, reports)
 

@@ -186,8 +186,8 @@ class BitDisclosure(Disclosure[BitMechanism]):
             else:
                 guess = _guess(channel, encoding.num_bits, values)
             successes.append(Success(guess, positives))
-        one, ever = successes
-        return Attack(values, one, ever, exact=encoding.domain_size is not None)
+        single, ever = successes
+        return Attack(values, single, ever, exact=encoding.domain_size is not None)
 
     @property
     def payload(self) -> Constant:

@@ -150,9 +150,9 @@ def mixed(parts: Iterable[tuple[float, Constant]]) -> Constant:
     )
 
 
-def unary(ones: int, zeros: int, kept: float, raised: float) -> Constant:
-    """Return `ones` bits that are 1 with probability `kept`, and `zeros` that are with `raised`."""
-    own, others = list(_binomial(ones, kept)), list(_binomial(zeros, raised))
+def unary(ones: int, zeros: int, keep_one: float, raise_zero: float) -> Constant:
+    """Return `ones` bits that are 1 with probability `keep_one`, and `zeros` that are with `raise_zero`."""
+    own, others = list(_binomial(ones, keep_one)), list(_binomial(zeros, raise_zero))
     return Constant(tuple((a + c, b + d) for a, b in own for c, d in others))
 
 

@@ -222,8 +222,8 @@ class SymbolDisclosure(Disclosure[SymbolMechanism]):
                 reached = min(size, values)
                 guess = share(reached * keep + (size - reached) * other, values)
             successes.append(Success(guess, true_positives(_atoms(channel))))
-        one, ever = successes
-        return Attack(values, one, ever, exact=self.mechanism.encoding.direct)
+        single, ever = successes
+        return Attack(values, single, ever, exact=self.mechanism.encoding.direct)
 
     @property
     def payload(self) -> Constant:
