@@ -32,6 +32,20 @@ def decode_of_a_store(place: Path) -> str:
 
 
 @scene
+def compare_of_a_store(place: Path) -> str:
+    """What changed between two ranges of periods, in every form; ranges that cannot be compared."""
+    collected(place)
+    decode = f"decode {KEPT} --metric colour --compare"
+    return "".join(
+        (
+            run(place, f"{decode} 2026-11-20..2026-11-21 2026-11-18"),
+            run(place, f"{decode} 2026-11-20..2026-11-21 2026-11-18 --json -o read", "read/comparison.csv"),
+            run(place, f"{decode} 2026-11-19..2026-11-21 2026-11-18..2026-11-20"),
+        )
+    )
+
+
+@scene
 def stores(place: Path) -> str:
     """A store's upkeep and its copies."""
     collected(place)

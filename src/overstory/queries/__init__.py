@@ -10,18 +10,22 @@ from typing import TYPE_CHECKING
 from overstory._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from overstory.queries.comparison import Comparison, compare_ranges, parse_span
     from overstory.queries.counts import CountsStore, PeriodCounts, parse_range, read_store
     from overstory.queries.estimates import EstimateOptions, EstimateSeries, PeriodEstimate, read_estimates
     from overstory.queries.remote import RemoteError, read_remote, read_remote_metric
 
 __all__ = [
+    "Comparison",
     "CountsStore",
     "EstimateOptions",
     "EstimateSeries",
     "PeriodCounts",
     "PeriodEstimate",
     "RemoteError",
+    "compare_ranges",
     "parse_range",
+    "parse_span",
     "read_estimates",
     "read_remote",
     "read_remote_metric",
@@ -37,7 +41,10 @@ __getattr__, __dir__ = lazy_names(
         "PeriodEstimate": "queries.estimates",
         "EstimateSeries": "queries.estimates",
         "RemoteError": "queries.remote",
+        "Comparison": "queries.comparison",
+        "compare_ranges": "queries.comparison",
         "parse_range": "queries.counts",
+        "parse_span": "queries.comparison",
         "read_estimates": "queries.estimates",
         "read_remote": "queries.remote",
         "read_remote_metric": "queries.remote",

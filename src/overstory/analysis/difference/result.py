@@ -37,7 +37,7 @@ from overstory.presentation.render_text import UNFOLDED, as_text
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -241,21 +241,28 @@ class Difference:
         """Return a plain-text table, the surest difference first; differences in percentage points."""
         return as_text(self.blocks(level), UNFOLDED).rstrip("\n")
 
-    def blocks(self, level: float = 0.95, *, only_changed: bool = False) -> list[Block]:
-        """Return the table, the overall test and what to read it by, as blocks for any renderer."""
-        rows = [row for row in self.rows(level) if row["changed"] or not only_changed]
-        shown: list[Block] = [Table("", difference_columns(level), rows)] if rows else []
-        return [*shown, Lines(*self.facts(), *(f"note: {note}" for note in self.notes))]
+    def blocks(self, level: float = 0.95, limit: int | None = None) -> list[Block]:
+        """Return the table, what changed, and what to read it by; at most `limit` values and those that changed."""
+        every = self.rows(level)
+        rows = [row for number, row in enumerate(every) if limit is None or number < limit or row["changed"]]
+        left = len(every) - len(rows)
+        more = (f"... and {left:,} more, none of which surely changed",) if left else ()
+        table = Table("", difference_columns(level), rows, unchanged(rows))
+        return [table, Lines(*more, *self.facts(), *(f"note: {note}" for note in self.notes))]
 
     def facts(self) -> list[str]:
         """Return what changed, the test of all values together, and what the intervals describe, as sentences."""
         from_all = {"covariance": "from all values and how their errors go together", "simes": "from the smallest q"}
-        rate = f"false discovery rate at most {self.alpha:g}"
         return [
-            f"{self.sentence()}; {rate}",
-            f"nothing changed at all: p = {p_value(self.overall_p_value)}, {from_all[self.overall_test]}",
+            f"{self.sentence()} (false discovery rate at most {100 * self.alpha:.3g}%)",
+            f"test that nothing changed at all: p = {p_value(self.overall_p_value)}, {from_all[self.overall_test]}",
             f"differences in percentage points; intervals: {selection.INTERVAL_KINDS[self.interval_kind]}",
         ]
+
+
+def unchanged(rows: Sequence[Mapping[str, Any]]) -> frozenset[int]:
+    """Return the numbers of the rows of values that did not surely change."""
+    return frozenset(number for number, row in enumerate(rows) if not row["changed"])
 
 
 def difference_columns(level: float = 0.95) -> tuple[Column, ...]:

@@ -31,8 +31,9 @@ From files: writes results.csv (every candidate, most frequent first) and metric
 detected candidates. The map is not checked: make it with the hash family and key of the devices.
 
 From a store, or from a collector by its address: estimates a metric of the registry over a range of periods: in total,
-per period, or cumulative (over all reports so far). A device reports once a period and its reports share permanent
-responses. Standard errors assume that every device reported in every period, unless --reports-per-device is given."""
+per period, or cumulative (over all reports so far); or compares two ranges. A device reports once a period and its
+reports share permanent responses. Standard errors assume that every device reported in every period, unless
+--reports-per-device is given."""
 
 OF_FILES = ("params", "counts", "map")
 OF_STORES = ("metric", "registry")
@@ -74,9 +75,9 @@ def add_parser(commands: Any) -> None:
         help="reports of one device (if uneven: sum of squares over sum; default: 1 for files, else the number of "
         "periods with reports)",
     )
-    add_interval(parser, "reports; population with --per-period or --cumulative")
+    add_interval(parser, "reports; population with --per-period, --cumulative or --compare")
     parser.add_argument(
-        "--all", action="store_true", help="also print candidates that were not detected (JSON always has them)"
+        "--all", action="store_true", help="also print what was not detected, or did not change (JSON always has it)"
     )
     meaning = "folder for the results, required for files; -: only the CSV, to standard output"
     parser.add_argument("-o", "--output", metavar="DIR", help=meaning)
@@ -106,6 +107,20 @@ def _add_sources(parser: argparse.ArgumentParser) -> None:
     reading.add_argument(
         "--cumulative", action="store_true", help="estimate each period together with all earlier ones"
     )
+    reading.add_argument(
+        "--compare",
+        nargs=2,
+        metavar="A..B",
+        help="two ranges of periods, such as 2026-W45..2026-W47 2026-W41..2026-W44: the shares of the first less those "
+        "of the second",
+    )
+    stored.add_argument(
+        "--overlap",
+        type=float,
+        metavar="SHARE",
+        help="with --compare: share of the smaller range's devices that reported in both and kept their values, 0 to 1 "
+        "(default: 0, which is always safe)",
+    )
     stored.add_argument("--candidates", metavar="FILE", help="strings to look for, instead of the registry's list")
     stored.add_argument("--steps", metavar="NAMES", help="post-processing steps, in order: norm-sub, base-cut, ...")
 
@@ -114,6 +129,10 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     check_plot(args.plot)
     if _is_of_a_store(args):
+        if args.compare:
+            from overstory.cli.analysis.decode_compare import run_compare
+
+            return run_compare(args)
         from overstory.cli.analysis.decode_store import run_store
 
         return run_store(args)
@@ -121,7 +140,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 FILES_ALONE = ("params", "counts", "map", "hash_family", "hash_key")
-STORE_ALONE = ("metric", "registry", "token", "first", "last", "per_period", "cumulative", "candidates", "steps")
+STORE_ALONE = (
+    "metric",
+    "registry",
+    "token",
+    "first",
+    "last",
+    "per_period",
+    "cumulative",
+    "compare",
+    "overlap",
+    "candidates",
+    "steps",
+)
 
 
 def _is_of_a_store(args: argparse.Namespace) -> bool:
@@ -144,6 +175,8 @@ def _is_of_a_store(args: argparse.Namespace) -> bool:
         )
     if missing:
         raise ParameterError(f"--{source} needs {', '.join(missing)}")
+    if args.overlap is not None and not args.compare:
+        raise ParameterError("--overlap has no effect without --compare: it is how many devices two ranges share")
     return source is not None
 
 

@@ -23,10 +23,10 @@ def run_store(args: argparse.Namespace) -> int:
     """Run the command in its second form."""
     from overstory.queries.estimates import read_estimates
 
-    metric = _metric(args)
+    metric = read_metric(args)
     kind: Aggregation = "per-period" if args.per_period else "cumulative" if args.cumulative else "total"
     check_pipes(args)
-    series = read_estimates(_counted(args, metric), kind, _options(args))
+    series = read_estimates(read_counts(args, metric, (args.first, args.last)), kind, read_options(args))
     if args.plot:
         _draw(args.plot, series)
     if args.output == "-":
@@ -45,7 +45,8 @@ def run_store(args: argparse.Namespace) -> int:
     return 0
 
 
-def _metric(args: argparse.Namespace) -> Metric:
+def read_metric(args: argparse.Namespace) -> Metric:
+    """Return the metric that the options name, of the registry's file or of the collector's."""
     if args.registry:
         from overstory.protocol.metrics import load_registry
 
@@ -60,10 +61,11 @@ def _metric(args: argparse.Namespace) -> Metric:
     return metric
 
 
-def _counted(args: argparse.Namespace, metric: Metric) -> PeriodCounts:
+def read_counts(args: argparse.Namespace, metric: Metric, labels: tuple[str | None, str | None]) -> PeriodCounts:
+    """Return the counts of a range of the store or of the collector that the options name."""
     from overstory.queries.counts import parse_range, read_store
 
-    first, last = parse_range(metric, args.first, args.last)
+    first, last = parse_range(metric, *labels)
     if args.url:
         from overstory.queries.remote import read_remote
 
@@ -75,7 +77,8 @@ def _counted(args: argparse.Namespace, metric: Metric) -> PeriodCounts:
         return read_store(store, metric, first, last)
 
 
-def _options(args: argparse.Namespace) -> EstimateOptions:
+def read_options(args: argparse.Namespace) -> EstimateOptions:
+    """Return the options of an estimate."""
     from overstory.queries.estimates import EstimateOptions
 
     candidates = None

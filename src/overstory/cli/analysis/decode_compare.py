@@ -1,0 +1,78 @@
+"""``overstory decode --compare A..B C..D``: what changed between two ranges of periods."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from overstory.cli.arguments import check_pipes
+from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from overstory.presentation.document import Block
+    from overstory.queries.comparison import Comparison
+
+MOST_ROWS: Final = 20
+"""Values in the text, and those that changed."""
+
+
+def run_compare(args: argparse.Namespace) -> int:
+    """Run the command for two ranges."""
+    from overstory.cli.analysis.decode_store import read_counts, read_metric, read_options
+    from overstory.queries.comparison import check_apart, compare_ranges, parse_span
+
+    for name, option in (("first", "--from"), ("last", "--to"), ("plot", "--plot"), ("steps", "--steps")):
+        if getattr(args, name):
+            raise ParameterError(f"{option} has no effect with --compare, which has two ranges and their differences")
+    check_pipes(args)
+    metric = read_metric(args)
+    spans = [parse_span(metric, text) for text in args.compare]
+    check_apart(metric, spans[0], spans[1])
+    label = metric.period.label
+    a, b = (read_counts(args, metric, (label(first), label(last))) for first, last in spans)
+    compared = compare_ranges(a, b, read_options(args), overlap=args.overlap or 0.0)
+    if args.output == "-":
+        from overstory.files.io import writing_csv
+
+        with writing_csv(args.output, spreadsheet=args.spreadsheet) as text:
+            text.writelines(compared.csv_lines())
+        return 0
+    written = _write(args.output, compared, spreadsheet=args.spreadsheet) if args.output else None
+    if args.json:
+        print(json.dumps(compared.to_json(), indent=2, allow_nan=False))
+    else:
+        from overstory.presentation.render_text import print_document
+
+        print_document(_blocks(compared, None if args.quiet else written, everything=args.all))
+    return 0
+
+
+def _blocks(compared: Comparison, written: Path | None, *, everything: bool) -> Iterator[Block]:
+    from overstory.presentation.document import Lines
+    from overstory.privacy.text import plural
+
+    yield from compared.blocks(None if everything else MOST_ROWS)
+    ranges = [
+        f"{name}: {plural(counted.num_reports, 'report')} from {counted.label(counted.first)} to "
+        f"{counted.label(counted.last)}"
+        for name, counted in (("a", compared.a), ("b", compared.b))
+    ]
+    yield Lines(*ranges, *([] if written is None else [f"every value: {written}"]))
+
+
+def _write(folder: str, compared: Comparison, *, spreadsheet: bool) -> Path:
+    """Write comparison.csv (every value) and comparison.json (the same, and the facts to read it by)."""
+    from overstory.files.io import writing_csv, writing_text
+
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    with writing_csv(target / "comparison.csv", spreadsheet=spreadsheet) as text:
+        text.writelines(compared.csv_lines())
+    with writing_text(target / "comparison.json") as text:
+        json.dump(compared.to_json(), text, indent=2, allow_nan=False)
+        text.write("\n")
+    return target / "comparison.csv"

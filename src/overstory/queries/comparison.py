@@ -1,0 +1,185 @@
+"""Two ranges of periods of one metric, compared: what changed, by how much, and what could have been missed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from overstory.analysis.difference import Difference, difference
+from overstory.presentation.document import Column
+from overstory.presentation.render_data import csv_lines
+from overstory.protocol.errors import ParameterError
+from overstory.queries.counts import PeriodCounts, parse_range
+from overstory.queries.estimates import EstimateOptions, read_estimates
+
+if TYPE_CHECKING:
+    from overstory.presentation.document import Block
+    from overstory.protocol.metrics import Metric
+
+SHARED_NOISE: Final = (
+    "devices that report in both ranges and keep their values share noise: the intervals are then too long, never too "
+    "short; --overlap says how many did"
+)
+
+CSV: Final = tuple(
+    map(
+        Column,
+        (
+            *("value", "a", "b", "difference", "standard_error"),
+            *("low", "high", "p_value", "q_value", "changed", "interval"),
+        ),
+    )
+)
+"""The columns of a file of differences: shares, and the interval and error of their difference."""
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """The shares of a metric's values in one range of periods less those in another.
+
+    Attributes
+    ----------
+    a, b
+        The support counts of the two ranges.
+    difference
+        The difference of the two estimates.
+    notes
+        What a reader must know before trusting the numbers.
+    """
+
+    a: PeriodCounts
+    b: PeriodCounts
+    difference: Difference
+    notes: tuple[str, ...] = ()
+
+    @property
+    def metric(self) -> Metric:
+        """The metric."""
+        return self.a.metric
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values: both ranges, the overall test, and a difference for each value."""
+        built = self.metric.mechanism
+        return {
+            "metric": self.metric.id,
+            "title": self.metric.title,
+            "oracle": built.name,
+            "digest": built.digest.hex(),
+            "a": _range(self.a),
+            "b": _range(self.b),
+            **self.difference.to_json(),
+            "notes": list(self.notes),
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a dictionary per value, the surest difference first; unknown numbers are None."""
+        return self.difference.rows()
+
+    def csv_lines(self) -> Iterator[str]:
+        """Return a header and a line per value."""
+        return csv_lines(CSV, ([row[column.name] for column in CSV] for row in self.rows()))
+
+    def blocks(self, limit: int | None = None) -> list[Block]:
+        """Return the table, what changed, and what to read it by; at most `limit` values and those that changed."""
+        return replace(self.difference, notes=self.notes).blocks(limit=limit)
+
+
+def _range(counted: PeriodCounts) -> dict[str, Any]:
+    return {
+        "from": counted.label(counted.first),
+        "to": counted.label(counted.last),
+        "reports": counted.num_reports,
+        "periods_with_reports": len(counted.periods),
+    }
+
+
+def parse_span(metric: Metric, text: str) -> tuple[int, int]:
+    """Return the numbers of the first and last period of a range such as ``2026-W40..2026-W43``; one label is a range.
+
+    Raises
+    ------
+    ParameterError
+        When a label is missing or of another form, or the range ends before it begins.
+
+    Examples
+    --------
+    >>> from overstory.protocol.metrics import parse_registry
+    >>> from overstory.protocol.metrics.registry import EXAMPLE
+    >>> parse_span(parse_registry(EXAMPLE)["colour"], "2026-W40..2026-W43")
+    (2961, 2964)
+    """
+    first, dots, last = text.partition("..")
+    if not first or (dots and not last):
+        raise ParameterError(f"{text!r} is no range of periods: give FIRST..LAST, such as {_example(metric)}")
+    start, end = parse_range(metric, first, last or first)
+    assert start is not None
+    assert end is not None
+    return start, end
+
+
+def _example(metric: Metric) -> str:
+    number = metric.period.number(1_790_000_000)
+    return f"{metric.period.label(number - 3)}..{metric.period.label(number)}"
+
+
+def check_apart(metric: Metric, a: tuple[int, int], b: tuple[int, int]) -> None:
+    """Refuse two ranges that have a period in common: its reports would be compared with themselves."""
+    if a[0] <= b[1] and b[0] <= a[1]:
+        label = metric.period.label(max(a[0], b[0]))
+        raise ParameterError(f"both ranges hold {label}: its reports would be compared with themselves")
+
+
+def compare_ranges(
+    a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None, *, overlap: float = 0.0
+) -> Comparison:
+    """Return the shares of one range of periods less those of another.
+
+    Parameters
+    ----------
+    a, b
+        Support counts of one metric, from `read_store` or `read_remote`.
+    options
+        The options of both estimates. Unless they say otherwise, intervals describe all devices like these.
+    overlap
+        Share of the smaller range's devices that reported in both and kept their values; see `overstory.difference`.
+
+    Raises
+    ------
+    ParameterError
+        When the ranges have a period in common, one has no reports, reports were made with other parameters, or an
+        option does not fit the metric.
+    """
+    chosen = options or EstimateOptions()
+    if chosen.steps:
+        raise ParameterError("differences are of unbiased shares: post-processing steps have no effect on them")
+    for counted in (a, b):
+        _check_parameters(counted)
+        if not counted.num_reports:
+            raise ParameterError(
+                f"{_words(counted)} has no reports of {counted.metric.id}: there is nothing to compare"
+            )
+    spans = [(counted.periods[0], counted.periods[-1]) for counted in (a, b)]
+    check_apart(a.metric, *spans)
+    chosen = replace(chosen, interval_kind=chosen.interval_kind or "population")
+    series = [read_estimates(counted, "total", chosen) for counted in (a, b)]
+    estimates = [each.parts[0].estimate for each in series]
+    assert chosen.interval_kind is not None
+    both = difference(*estimates, interval_kind=chosen.interval_kind, overlap=overlap, alpha=chosen.alpha)
+    notes = (*(note for each in series for note in each.notes), *(n for e in estimates for n in e.notes), *both.notes)
+    shared = () if overlap else (SHARED_NOISE,)
+    return Comparison(a, b, both, tuple(dict.fromkeys((*notes, *shared))))
+
+
+def _check_parameters(counted: PeriodCounts) -> None:
+    for other in counted.others:
+        raise ParameterError(
+            f"{counted.metric.id} has {other.reports:,} reports from {counted.label(other.first)} to "
+            f"{counted.label(other.last)} that were made with the parameters {other.digest.hex()}, and this registry "
+            f"has {counted.metric.mechanism.digest.hex()}: such reports mean something else, and cannot be compared"
+        )
+
+
+def _words(counted: PeriodCounts) -> str:
+    first, last = counted.label(counted.first), counted.label(counted.last)
+    return f"{first}" if first == last else f"the range from {first} to {last}"

@@ -1,0 +1,54 @@
+"""Stores of a week of days, whose devices are other people every day, for comparisons of ranges."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from overstory.analysis.oracle import FrequencyOracle
+from overstory.collector.store import Received, open_store
+from overstory.protocol.metrics import MetricRegistry, load_registry
+
+ENTRY = """registry = "2026-11-21"
+[metrics.theme]
+title = "Theme"
+description = "Which theme is used."
+owner = "team@example.org"
+purpose = "https://example.org/1"
+oracle = "{oracle}"
+parameters = {{ epsilon = {epsilon} }}
+domain = {{ kind = "categories", names = ["dark", "light", "auto", "=high()", "none"] }}
+period = "day"
+retention_days = 90
+expires = 2040-01-01
+"""
+MONDAY = 20_773  # 2026-11-16
+SAME = (0.45, 0.30, 0.20, 0.05, 0.0)
+MOVED = (0.52, 0.25, 0.18, 0.05, 0.0)
+
+
+def write_registry(folder: Path, epsilon: float, oracle: str = "grr") -> MetricRegistry:
+    path = folder / f"metrics-{epsilon:g}.toml"
+    path.write_text(ENTRY.format(oracle=oracle, epsilon=epsilon))
+    return load_registry(path)
+
+
+def fill(store: Any, metric: Any, days: dict[int, tuple[float, ...]], devices: int, seed: int) -> None:
+    """Add one report of each of other devices on each day, from a population with the day's shares."""
+    oracle, batches = FrequencyOracle(metric.mechanism), []
+    for number, (day, shares) in enumerate(days.items()):
+        rng = np.random.default_rng((seed, number))
+        sent = oracle.simulate(rng.choice(len(shares), devices, p=shares), rng)
+        about = metric.id, day, rng.bytes(16), metric.mechanism.digest
+        columns = sent.num_bits, sent.num_cohorts, len(sent), sent.cohorts.tobytes(), sent.octets().tobytes()
+        batches.append(Received(*about, *columns, metric.accept_until(day)))
+    store.add(batches)
+
+
+def make(folder: Path, *, epsilon: float = 2.0, devices: int = 4_000, seed: int = 1, moved: bool = True) -> Path:
+    """Return the path of a store: Monday to Wednesday with the shares SAME, Thursday to Saturday with MOVED."""
+    registry, path = write_registry(folder, epsilon), folder / f"reports-{epsilon:g}-{seed}.db"
+    days = {MONDAY + day: MOVED if moved and day >= 3 else SAME for day in range(6)}
+    with open_store(str(path), registry, create=True) as store:
+        fill(store, registry["theme"], days, devices, seed)
+    return path
