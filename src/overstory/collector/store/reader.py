@@ -163,6 +163,13 @@ class StoreReader:
         with self._database.snapshot() as connection:
             return sorted(connection.execute(union(*selects)).scalars())
 
+    def stored(self, metric_id: str) -> dict[int, int]:
+        """Return how many counted reports of each period are still stored: what retention has not deleted."""
+        of_period = select(CHUNKS.c.period, func.sum(CHUNKS.c.num_reports)).where(CHUNKS.c.metric == metric_id)
+        with self._database.snapshot() as connection:
+            rows = connection.execute(of_period.group_by(CHUNKS.c.period))
+            return {period: int(reports) for period, reports in rows}
+
     def tally(self, metric_id: str, first: int, last: int) -> dict[tuple[int, bytes], int]:
         """Return the number of reports of each (period, mechanism digest) in ``first .. last``."""
         reports: Counter[tuple[int, bytes]] = Counter()

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
+from overstory.console.screens.health import HealthScreen
 from overstory.console.screens.period import PeriodScreen
+from overstory.console.screens.public import AboutScreen, PublicScreen, RegistryScreen
 from overstory.console.screens.series import SeriesScreen
 from overstory.console.view import Screen
 
-SCREENS: Final[tuple[Screen, ...]] = (SeriesScreen(), PeriodScreen())
+SCREENS: Final[tuple[Screen, ...]] = (
+    PublicScreen(),
+    AboutScreen(),
+    RegistryScreen(),
+    SeriesScreen(),
+    PeriodScreen(),
+    HealthScreen(),
+)

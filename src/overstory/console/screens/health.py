@@ -1,0 +1,275 @@
+"""Is the collection healthy? Reports against their median, refusals, collectors, mechanisms, the store's size."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic import Field as Parameter
+
+from overstory.collector.settings import DAY
+from overstory.console.screens.volume import BEFORE, DRAWN, WEEK, Volume, volume_tone
+from overstory.console.view import Query, Screen, View
+from overstory.presentation.charts.bars import sparkline
+from overstory.presentation.document import (
+    Block,
+    Column,
+    Field,
+    Form,
+    Heading,
+    KeyValues,
+    Notice,
+    Paragraph,
+    Table,
+)
+from overstory.presentation.formats import percent, thousands
+from overstory.protocol.wire.reasons import Reason
+from overstory.protocol.wire.upload import cohort_width
+
+if TYPE_CHECKING:
+    from overstory.collector.store import CollectorState, Refusals, Summary
+    from overstory.console.data import ConsoleData
+    from overstory.presentation.document import Row
+    from overstory.presentation.svg import Picture
+
+
+class HealthQuery(Query):
+    """How many days of refusals are shown."""
+
+    days: int = Parameter(14, ge=1, le=400)
+
+
+class HealthScreen(Screen):
+    """What an operator looks at first."""
+
+    name = "Health"
+    path = "/health"
+    query = HealthQuery
+
+    def view(self, data: ConsoleData, query: HealthQuery, **path: str) -> View:  # noqa: ARG002 - every screen takes it
+        """Return the page."""
+        health = _Health(data, data.clock(), query.days)
+        blocks = (
+            Heading(1, health.headline),
+            *health.alarms(),
+            *health.of_reports(),
+            *health.of_refusals(),
+            *health.of_collectors(),
+            *health.of_mechanisms(),
+            *health.of_the_store(),
+        )
+        return View("Health", blocks, health.reports, facts=health.facts())
+
+
+@dataclass(frozen=True)
+class _Health:
+    """What the store says at one moment."""
+
+    data: ConsoleData
+    now: float
+    days: int
+
+    @cached_property
+    def collectors(self) -> list[CollectorState]:
+        return self.data.store.collectors()
+
+    @cached_property
+    def refusals(self) -> Refusals:
+        return self.data.store.refusals()
+
+    @cached_property
+    def summary(self) -> Summary:
+        return self.data.store.summary()
+
+    @cached_property
+    def volumes(self) -> list[Volume]:
+        return [Volume.of(self.data, metric) for metric in self.data.registry.values()]
+
+    @property
+    def silent(self) -> list[CollectorState]:
+        return [state for state in self.collectors if state.silent(self.now)]
+
+    @property
+    def headline(self) -> str:
+        answering = len(self.collectors) - len(self.silent)
+        return f"Health: {answering:,} of {len(self.collectors):,} collectors answer"
+
+    def alarms(self) -> Iterator[Block]:
+        if not self.collectors:
+            yield Notice("No collector has given a sign of life within a week.")
+        for state in self.silent:
+            yield Notice(f"Collector {state.id} has been silent since {_second(state.last_seen)}.")
+        for volume in self.volumes:
+            if volume.tone == "bad":
+                yield Notice(f"{volume.metric.title}: {volume.words}.", address=f"/m/{volume.metric.id}")
+
+    @cached_property
+    def reports(self) -> Table:
+        columns = (
+            Column("title", "Metric", is_left=True, link=lambda row: f"/m/{row['metric']}"),
+            Column("last", "Last period with reports", is_left=True),
+            Column("state", "", is_left=True),
+            Column("period", "Newest that is over", is_left=True),
+            Column("reports", "Reports", _known),
+            Column("median", f"Median of the {BEFORE} before", _known),
+            Column("share", "Of the median", _share, tone=volume_tone),
+            Column("running", "Running", _known),
+            Column("line", f"{DRAWN} periods", lambda _: "", ("metric",), picture=self._line),
+        )
+        return Table("", columns, [volume.row(self.data) for volume in self.volumes])
+
+    def _line(self, row: Row) -> Picture | None:
+        volume = next(volume for volume in self.volumes if volume.metric.id == row["metric"])
+        if not volume.line:
+            return None
+        caption = f"Reports of {volume.metric.title} in its last {len(volume.line)} periods"
+        return sparkline(f"health-{volume.metric.id}", caption, np.array(volume.line, float))
+
+    def of_reports(self) -> Iterator[Block]:
+        yield Heading(2, "Reports", "reports")
+        yield self.reports
+        yield Paragraph("A running period is not compared. A period that is over still takes late reports for a while.")
+
+    @property
+    def by_day(self) -> list[dict[str, Any]]:
+        first = int(self.now // DAY) - self.days + 1
+        rows = [
+            {"day": _day(day), "reason": reason, "refused": count, "detail": _detail(reason)}
+            for (day, reason), count in self.refusals.by_day.items()
+            if day >= first and count
+        ]
+        return sorted(rows, key=lambda row: (row["day"], row["refused"]), reverse=True)
+
+    @property
+    def by_metric(self) -> list[dict[str, Any]]:
+        rows = []
+        for (name, period, reason), count in self.refusals.by_metric.items():
+            metric = self.data.registry.metrics.get(name)
+            if count and metric is not None and metric.period.start(period + 1) > self.now - self.days * DAY:
+                label = metric.period.label(period)
+                rows.append({"metric": name, "period": label, "reason": reason, "refused": count})
+        return sorted(rows, key=lambda row: (row["period"], row["metric"], row["refused"]), reverse=True)
+
+    def of_refusals(self) -> Iterator[Block]:
+        yield Heading(2, "Refused", "refused")
+        days = Field("days", "Days", str(self.days), "number", least=1, most=400, step=1)
+        yield Form("Which days", (days,), "Show", "/health", is_live=True)
+        if not self.by_day:
+            yield Paragraph(f"Nothing was refused in the last {self.days} days.")
+            return
+        yield Paragraph("Reports, batches and requests by day; the metric is not stored with the day.")
+        reason, refused = Column("reason", "Reason", is_left=True), Column("refused", "Refused", thousands)
+        detail = Column("detail", "What it means", is_left=True)
+        yield Table("Refused by day", (Column("day", "Day (UTC)", is_left=True), reason, refused, detail), self.by_day)
+        if self.by_metric:
+            named = Column("metric", "Metric", is_left=True), Column("period", "Period", is_left=True)
+            yield Table("Refused by metric, in the metric's own periods", (*named, reason, refused), self.by_metric)
+
+    def of_collectors(self) -> Iterator[Block]:
+        yield Heading(2, "Collectors", "collectors")
+        columns = (
+            Column("id", "Collector", is_left=True, is_code=True),
+            Column("state", "State", is_left=True, tone=lambda state: "bad" if state == "silent" else "good"),
+            Column("last_seen", "Last seen", is_left=True),
+            Column("started", "Started", is_left=True),
+            Column("waiting", "Reports waiting", thousands),
+            Column("commit_p95", "95 of 100 commits within", _seconds),
+            Column("version", "Version", is_left=True),
+        )
+        rows = [
+            asdict(state)
+            | {
+                "state": "silent" if state.silent(self.now) else "answers",
+                "last_seen": _second(state.last_seen),
+                "started": _second(state.started),
+            }
+            for state in self.collectors
+        ]
+        if rows:
+            yield Table("", columns, rows)
+        yield Paragraph(
+            "A collector gives a sign of life every 15 seconds; one that has been silent for 60 is shown as such, and "
+            "leaves the list after a week. Its id is random."
+        )
+
+    def of_mechanisms(self) -> Iterator[Block]:
+        yield Heading(2, "Parameters that devices report with", "digests")
+        current = {(metric.id, metric.mechanism.digest.hex()) for metric in self.data.registry.values()}
+        rows = [
+            {**asdict(metric), "which": "the registry's" if (metric.metric, metric.digest) in current else "others"}
+            for metric in self.summary.metrics
+        ]
+        columns = (
+            Column("metric", "Metric", is_left=True),
+            Column("digest", "Digest", lambda digest: str(digest)[:16], is_left=True, is_code=True),
+            Column("mechanism", "Oracle", lambda name: name or "unknown", is_left=True),
+            Column("which", "Parameters", is_left=True, tone=lambda which: "faint" if which == "others" else ""),
+            Column("first", "First period", is_left=True),
+            Column("last", "Last period", is_left=True),
+            Column("counted", "Reports counted", thousands),
+            Column("waiting", "In the inbox", thousands),
+        )
+        yield Table("", columns, rows) if rows else Paragraph("There are no reports yet.")
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        reports = size = deleted = 0
+        for volume in self.volumes:
+            metric = volume.metric
+            week = volume.of_a_week(self.now)
+            reports += week
+            size += week * (-(-metric.mechanism.payload_bits // 8) + cohort_width(metric.mechanism.num_cohorts))
+            last = metric.period.number(self.now + WEEK - metric.retention_days * DAY) - 1
+            deleted += sum(n for period, n in self.data.store.stored(metric.id).items() if period <= last)
+        return {"reports_per_week": reports, "bytes_per_week": size, "deleted_within_a_week": deleted}
+
+    def of_the_store(self) -> Iterator[Block]:
+        yield Heading(2, "The store", "store")
+        sizes = self.sizes
+        yield KeyValues(
+            (
+                ("Store", self.summary.url),
+                ("Size", f"{self.summary.size:,} bytes"),
+                ("In the periods that ended within 7 days", f"{sizes['reports_per_week']:,} reports"),
+                ("Their size until retention", f"{sizes['bytes_per_week']:,} bytes"),
+                ("Retention will delete within 7 days", f"{sizes['deleted_within_a_week']:,} reports; counts stay"),
+                ("Batch ids", f"{self.summary.batch_ids:,}"),
+            )
+        )
+
+    def facts(self) -> Mapping[str, Any]:
+        return {
+            "refused_by_day": self.by_day,
+            "refused_by_metric": self.by_metric,
+            "collectors": [{**asdict(state), "silent": state.silent(self.now)} for state in self.collectors],
+            "mechanisms": [asdict(metric) for metric in self.summary.metrics],
+            "store": {"url": self.summary.url, "size": self.summary.size, **self.sizes},
+        }
+
+
+def _known(number: float | None) -> str:
+    return "" if number is None else thousands(number)
+
+
+def _share(share: float | None) -> str:
+    return "" if share is None else percent(share)
+
+
+def _seconds(seconds: float | None) -> str:
+    return "no commits" if seconds is None else f"{seconds:g} s"
+
+
+def _detail(reason: str) -> str:
+    return Reason(reason).detail if reason in set(Reason) else "A reason that this version does not know."
+
+
+def _day(day: int) -> str:
+    return _second(day * DAY)[:10]
+
+
+def _second(unix_time: int) -> str:
+    return f"{dt.datetime.fromtimestamp(unix_time, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
