@@ -15,9 +15,11 @@ from overstory.console.estimates import estimates as estimates_module
 from overstory.console.estimates.cache import EstimateCache, Tasks
 from overstory.console.estimates.estimates import BusyError, Estimates, StillDecodingError
 from overstory.console.estimates.worker import Worker, WorkerError
-from overstory.console.view import ScreenError
+from overstory.console.view import ScreenError, View
+from overstory.presentation.document import Heading
 from overstory.protocol.errors import ParameterError
 from overstory.queries.estimates import EstimateOptions, read_estimates
+from support.console_in_process import PublicScreen, client_of, console_on, open_test_store
 from support.console_weeks import registry, weeks
 
 METRICS = registry()
@@ -204,3 +206,29 @@ def test_estimates_of_one_list_share_it(estimates):
     series = estimates.read(weeks(METRICS["pages"], 3), "per-period")
     assert len({id(part.estimate.values) for part in series.parts}) == 1
     assert np.isfinite(series.parts[0].estimate.standard_errors).all()
+
+
+class SlowScreen(PublicScreen):
+    path = "/slow"
+
+    def view(self, data, query, **path):
+        data.estimates(weeks(METRICS["pages"], 2), "per-period")
+        return View("Ready", (Heading(1, "Ready"),))
+
+
+def test_a_page_that_decodes_says_so_and_asks_again_until_it_is_ready(tmp_path):
+    with open_test_store(tmp_path) as store:
+        console = console_on(store, screens=[SlowScreen()])
+        console.data.decoder.patience = 0.0
+        client = client_of(console)
+        first, answer = client.get("/slow"), client.get("/slow.json")
+        assert (first.status_code, first.headers["refresh"], first.headers["retry-after"]) == (202, "1", "1")
+        assert "Decoding</h1>" in first.text
+        assert "Decoding: 0 of 2 estimates are ready." in first.text
+        assert (answer.status_code, answer.json()["title"]) == (202, "Decoding")
+        end = time.monotonic() + 60
+        while (last := client.get("/slow")).status_code == 202:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        assert (last.status_code, "refresh" in last.headers, "Ready" in last.text) == (200, False, True)
+        console.data.decoder.close()

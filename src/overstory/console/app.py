@@ -44,6 +44,7 @@ ALWAYS: Final = {
 """Headers of every answer that sets none of these itself."""
 
 TITLES: Final = {
+    202: "Decoding",
     400: "This address cannot be read",
     401: "Log in",
     403: "Not allowed",
@@ -195,7 +196,10 @@ class Console:
         return self.page(error_view(status, title, f"{detail[:1].upper()}{detail[1:]}.", more), request, viewer, {})
 
     async def _on_screen_error(self, request: Request, error: Any) -> Response:
-        return await self._answer_error(request, error.status, error.detail)
+        answer = await self._answer_error(request, error.status, error.detail)
+        if error.refresh:  # a browser asks again by itself, a program when it reads the second
+            answer.headers.update({"refresh": str(error.refresh), "retry-after": str(error.refresh)})
+        return answer
 
     async def _on_http_error(self, request: Request, error: Any) -> Response:
         detail = f"the console has no page {request.url.path}" if error.status_code == 404 else str(error.detail)

@@ -80,15 +80,14 @@ class Columns:
         chosen = replace(options, interval_kind=options.kind_of_intervals(reading))
         if self.every == 1 or reading == "total":
             return data.estimates(self.counted, reading, chosen)
-        parts: list[PeriodEstimate] = []
-        notes: tuple[str, ...] = ()
+        stretches: list[PeriodCounts] = []
         taken: dict[int, SupportCounts] = {}
         for group in self._groups():
             taken = {**taken, **group} if reading == "cumulative" else group
-            some = PeriodCounts(self.counted.metric, min(taken), max(taken), taken)
-            one = data.estimates(some, "total", chosen)
-            parts += one.parts
-            notes = one.notes
+            stretches.append(PeriodCounts(self.counted.metric, min(taken), max(taken), taken))
+        series = data.all_estimates(stretches, "total", chosen)
+        parts = [part for stretch in series for part in stretch.parts]
+        notes = series[-1].notes if series else ()
         every = data.estimates(PeriodCounts(self.counted.metric, None, None, {}, self.counted.others), reading, chosen)
         said = tuple(note for note in every.notes if "no reports" not in note)
         return EstimateSeries(self.counted, reading, chosen, tuple(parts), notes + said)
