@@ -183,7 +183,11 @@ class Plan:
 
     def plain_words(self) -> str:
         """Say it to a person."""
-        return " ".join(_sentences(self))
+        return " ".join(self.sentences())
+
+    def sentences(self) -> Iterator[str]:
+        """Say what the plan reveals and learns, one thought after the other."""
+        return _sentences(self)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; an epsilon without bound is null."""

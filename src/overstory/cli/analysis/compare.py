@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from overstory.cli.arguments import add_command, add_form, check_plot, check_seed, form_of, seekable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     import numpy as np
     from numpy.typing import NDArray
 
     from overstory.analysis.comparison import Choice, Measured
-    from overstory.presentation.document import Block, Column
+    from overstory.presentation.document import Block
 
 MORE = """\
 Ranks the registered oracles by their exact average error over the domain, which no population changes. With
@@ -201,12 +201,11 @@ def blocks(
     ranking: tuple[Choice, ...], measured: list[Measured] | None, best: Choice, instead: str | None = None
 ) -> Iterator[Block]:
     """Return the ranking as a table, and what its columns mean."""
-    from overstory.presentation.document import Lines, Table
+    from overstory.planning.tables import ranking_table
+    from overstory.presentation.document import Lines
 
     parameters = ", ".join(f"{key}={value!r}" for key, value in best.parameters.items())
-    errors: Sequence[Measured | None] = measured or [None] * len(ranking)
-    rows = [_row(choice, ranking[0], error) for choice, error in zip(ranking, errors, strict=True)]
-    yield Table("", _columns(is_measured=measured is not None), rows)
+    yield ranking_table(ranking, measured)
     yield Lines(
         f"recommended: overstory.oracle({best.name!r}, {parameters})",
         f"linkable: {best.linkable.words()}",
@@ -220,38 +219,6 @@ def blocks(
         "same: bits that are the same in every report of a device while its value does not change",
         "alike: bits that two reports of an unchanged value share, equal or drawn from one permanent response",
     )
-
-
-def _columns(*, is_measured: bool) -> tuple[Column, ...]:
-    from overstory.presentation.document import Column
-
-    return (
-        Column("name", "oracle", is_left=True),
-        Column("standard_error", "std. error", "{:.3e}".format),
-        Column("over_best", "over best", "{:.1%}".format),
-        Column("report_bits", "bits"),
-        Column("same"),
-        Column("alike"),
-        Column("decoding", is_left=True),
-        *([Column("measured")] if is_measured else []),
-    )
-
-
-def _row(choice: Choice, first: Choice, measured: Measured | None) -> dict[str, Any]:
-    from overstory.privacy.payloads.shared import bits_text
-
-    error = "" if measured is None else f"{measured.error:.3e}"
-    spread = "" if measured is None or measured.standard_error is None else f" +/- {measured.standard_error:.1e}"
-    return {
-        "name": choice.name,
-        "standard_error": choice.standard_error,
-        "over_best": math.sqrt(choice.variance / first.variance) - 1,
-        "report_bits": choice.report_bits,
-        "same": bits_text(choice.linkable.bits).split()[0],
-        "alike": bits_text(choice.linkable.shared(1)).split()[0],
-        "decoding": choice.decoding,
-        "measured": error + spread,
-    }
 
 
 def draw(ranking: tuple[Choice, ...], measured: list[Measured] | None, path: str) -> None:

@@ -10,8 +10,7 @@ from overstory.cli.arguments import add_command, add_hashing, add_params, given,
 from overstory.cli.parser import add_earlier_names
 
 if TYPE_CHECKING:
-    from overstory.planning import Comparison, Plan
-    from overstory.presentation.document import Table
+    from overstory.planning import Plan
 
 MORE = """\
 Give either --params, or both --epsilon and --epsilon-permanent. With epsilons, it searches the parameters with the
@@ -26,7 +25,6 @@ overstory plan --params params.csv --reports 1000000 --candidates 200 --share 0.
 NEEDS_ONLY = ("num_bits", "num_hashes", "num_cohorts", "thrifty", "output")
 STRINGS_ONLY = ("params", "candidates", "hash_family", "hash_key", *NEEDS_ONLY)
 ALPHA = 0.05
-EPSILONS_SHOWN = (2, 5, 10)
 
 
 def add_parser(subparsers: Any) -> None:
@@ -84,37 +82,12 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(plan.to_json(), indent=2, allow_nan=False))
     else:
+        from overstory.planning.tables import plan_table
         from overstory.presentation.document import Paragraph
         from overstory.presentation.render_text import print_document
 
-        print_document([_table(plan), Paragraph(plan.plain_words())])
+        print_document([plan_table(plan), Paragraph(plan.plain_words())])
     return 0
-
-
-def _table(plan: Plan) -> Table:
-    """Return the plan, and the paper's parameters where they are compared, as columns."""
-    from overstory.presentation.document import Table
-    from overstory.presentation.formats import thousands
-    from overstory.privacy.text import epsilon_text
-
-    columns: list[Plan | Comparison] = [plan, *([plan.comparison] if plan.comparison else [])]
-    several = [(f"epsilon of {n} reports of one value", [of.epsilon_n[n] for of in columns]) for n in EPSILONS_SHOWN]
-    changes = [(f"epsilon of a change in {n} reports", [of.change_leak[n] for of in columns]) for n in plan.change_leak]
-    epsilons = [
-        ("epsilon of one report", [of.epsilon_report for of in columns]),
-        *several,
-        ("epsilon of any number of them", [of.epsilon_permanent for of in columns]),
-        *changes,
-    ]
-    letters = (" ".join(f"{letter}={of.parameters[letter]:.4g}" for letter in "khmpqf") for of in columns)
-    rows = [
-        ("parameters", *letters),
-        *((name, *map(epsilon_text, numbers)) for name, numbers in epsilons),
-        ("standard error of a rare count", *(thousands(of.standard_error) for of in columns)),
-        ("share detected half the time", *(f"{of.detectable_frequency:.3%}" for of in columns)),
-    ]
-    headings = ("", "this plan", "the paper's parameters")[: 1 + len(columns)]
-    return Table.of_cells("", headings, rows, left=("",))
 
 
 def _choose(args: argparse.Namespace) -> int:
