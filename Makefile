@@ -50,7 +50,7 @@ test: $(VENV)/dev
 	$(BIN)/python -m pytest --dist worksteal -m "not slow" $(TESTS)
 
 test-all: $(VENV)/dev
-	$(BIN)/python -m pytest --dist loadgroup $(TESTS)
+	TMPDIR=$${TMPDIR:-/tmp} $(BIN)/python -m pytest --dist loadgroup $(TESTS)
 
 browser: $(VENV)/dev
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; }
