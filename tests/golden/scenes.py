@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,9 @@ import store_scenes  # noqa: F401
 from inputs import write_inputs
 from normal import cleaned
 from stage import SCENES
+
+for module in ("command", "device", "format", "http", "store"):
+    import_module(f"{module}_scenes")  # each adds its scenes
 
 RECORDED: Final = Path(__file__).with_name("recorded")
 PLACE: Final = "golden-place"
