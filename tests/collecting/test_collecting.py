@@ -11,11 +11,10 @@ from overstory.analysis.oracle import frequency_oracle
 from overstory.planning.sample_size import required_sample_size, smallest_share, variance_per_person
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.trial.column import Column
 from overstory.trial.page import short
 from overstory.trial.population import Population, arranged, count_devices
 from overstory.trial.run import TrialBudget, chunks, collect
-from overstory.trial.summary import SHARES, Summary, advise
+from overstory.trial.summary import SHARES, advise
 
 ROWS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 3)), min_size=1, max_size=50)
 COUNTS = np.array([30_000, 12_000, 6_000, 2_000])
@@ -193,8 +192,7 @@ def test_the_advice_names_the_best_and_says_what_another_would_cost():
     advice = advise(result)
     assert advice.best.name != "dbitflip"
     assert all(here >= there for here, there in zip(advice.at_used.people, advice.at_best.people, strict=True))
-    said = Summary(Column("f.csv", "c"), result, advice)
-    table = said.advice_table()
+    table = advice.table()
     assert len(table.columns) == 3
     assert len(table.rows) == 2 + len(SHARES)  # two thresholds, and the people for each share
     same = advise(collect(PEOPLE, TrialBudget(1.0), "auto", 1))

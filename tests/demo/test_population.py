@@ -6,7 +6,7 @@ from scipy import stats
 
 from overstory.experiments.data.covid import ATTRIBUTION, CONFIRMED
 from overstory.protocol.errors import ParameterError
-from overstory.trial.demo.run import choose_states, draw_population
+from overstory.trial.demonstration import choose_states, draw_population
 
 FALSE_ALARM = 1e-6
 

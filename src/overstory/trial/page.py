@@ -1,4 +1,4 @@
-"""The page of a trial, and its pictures."""
+"""A trial as a page with its pictures, and as the terminal shows it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any, Final
 import numpy as np
 
 from overstory.analysis.tables.output import not_detected, share_interval
+from overstory.experiments.rappor import figure_1
 from overstory.files.io import writing_text
 from overstory.planning.sample_size import smallest_share
-from overstory.presentation import svg
+from overstory.presentation import figures, svg
 from overstory.presentation.charts.drawing import Chart
 from overstory.presentation.charts.scale import Scale, apart, text_width
 from overstory.presentation.charts.truth import against_truth
@@ -27,14 +28,16 @@ from overstory.presentation.document import (
     Preformatted,
     Table,
 )
-from overstory.presentation.formats import if_detected, p_value, thousands
+from overstory.presentation.formats import if_detected, p_value, percent, thousands
 from overstory.presentation.render_html import as_page
 from overstory.presentation.svg import Picture
 from overstory.privacy.statements import statement
 from overstory.privacy.text import epsilon_text
+from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.mechanisms.base import Mechanism
+from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.registry import mechanism
-from overstory.trial.summary import HERE, Summary
+from overstory.trial.summary import Advice, Summary
 
 MOST_BARS: Final = 40
 LONGEST: Final = 32
@@ -58,12 +61,12 @@ def shares(summary: Summary) -> Picture:
     left = len(rows) - len(shown)
     more = f" The {MOST_BARS} most frequent; {left:,} more are in the table." if left else ""
     caption = f"What was true, and what was learned; bars are 95% intervals of these reports.{more}"
-    return Picture("collect-shares", caption, "Truth and estimate with its interval for every value.", drawing)
+    return Picture("shares", caption, "Truth and estimate with its interval for every value.", drawing)
 
 
-def people_for_shares(summary: Summary) -> Picture:
+def people_for_shares(summary: Summary, advice: Advice) -> Picture:
     """Draw the smallest share that so many people show, by the oracle that was used and by the best."""
-    result, advice = summary.result, summary.advice
+    result = summary.result
     values, each = len(result.population.labels), result.reports_per_device
     numbers = np.logspace(2, 8, 7).round().astype(int).tolist()
     best = mechanism(advice.best.name, **advice.best.parameters)
@@ -74,7 +77,7 @@ def people_for_shares(summary: Summary) -> Picture:
         points = [(number, 100 * share) for number, share in zip(numbers, smallest, strict=True) if share is not None]
         series += [(oracle.name, colour, points)] if points else []
     return Picture(
-        "collect-people",
+        "people",
         "The smallest share that is detected nine times in ten, with a chance of 5% of any false detection, by the "
         "number of people; the dashed line is your file.",
         "Falling lines: a hundred times as many people show a share a tenth as large.",
@@ -113,18 +116,41 @@ def short(text: str) -> str:
     return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…"
 
 
+def life_of_a_report(summary: Summary) -> Picture:
+    """Draw one device's bits: the true filter, its permanent response, and what is sent (RAPPOR, figure 1)."""
+    result, population = summary.result, summary.result.population
+    assert isinstance(result.mechanism, BitMechanism)
+    first = int(np.argmax(population.counts)) if population.devices is None else int(population.devices.symbols[0])
+    return figure_1.draw(result.mechanism, figure_1.live(result.mechanism, population.labels[first], result.seed))
+
+
+def privacy_spent(mechanism: Mechanism, most: int = 30) -> Picture:
+    """Draw the exact epsilon of n reports of one value, and the ceiling it never passes."""
+    numbers = list(range(1, most + 1))
+    figure, axes = figures.panels(7.2, 2.6)
+    axes.plot(numbers, [mechanism.epsilon_n(n) for n in numbers], "o-", color=figures.OURS, markersize=4, linewidth=1.2)
+    ever = mechanism.epsilon_permanent
+    if np.isfinite(ever):
+        axes.axhline(ever, color=figures.THEIRS, linestyle="--", linewidth=1.2)
+        ceiling = "ceiling: any number of reports of one value"
+        figures.label(axes, most, ever, ceiling, xytext=(0, -13), ha="right")
+    axes.set(ylim=(0, None), xlabel="reports that one device sent of one value", ylabel="epsilon (nats)")
+    caption = "Exact epsilon of n reports of one value."
+    return figures.picture(figure, "spent", caption, "Epsilon rises with the number of reports to its ceiling.")
+
+
 MOST_ROWS: Final = 1_000
 
 
-def write_page(summary: Summary, folder: Path, command: str) -> Path:
-    """Write ``collect.html`` into the folder and return its path."""
-    path = folder / "collect.html"
+def write_page(summary: Summary, path: Path, command: str) -> Path:
+    """Write the page, and return its path."""
     with writing_text(path) as text:
-        text.write(as_page(_blocks(summary, command), title="Overstory: what would you learn?"))
+        text.write(as_page(_page(summary, command), title=f"Overstory: {summary.subject.title}"))
     return path
 
 
-def _blocks(summary: Summary, command: str) -> Iterator[Block]:
+def _page(summary: Summary, command: str) -> Iterator[Block]:
+    mechanism = summary.result.mechanism
     yield from _facts(summary)
     yield Heading(2, "What was true, and what was learned")
     yield Figure(shares(summary))
@@ -135,36 +161,90 @@ def _blocks(summary: Summary, command: str) -> Iterator[Block]:
             Column("learned", text="{:.4g}".format),
         )
         yield Table("Quantiles, by the bins", columns, summary.quantiles())
+    if isinstance(mechanism.encoding, Bloom):
+        yield Heading(2, "What one device sent")
+        yield Paragraph("The collector gets one of the rows below the dashed line, and the cohort's number.")
+        yield Figure(life_of_a_report(summary))
     yield Heading(2, "What it cost in privacy")
-    yield Paragraph(statement(summary.result.mechanism).plain_words())
-    yield Heading(2, "What would you learn?")
-    yield Paragraph(summary.advice_words())
-    yield Figure(people_for_shares(summary))
-    yield summary.advice_table("People needed")
-    yield _oracles(summary)
+    yield Paragraph(statement(mechanism).plain_words())
+    if mechanism.epsilon_permanent > mechanism.epsilon_report:
+        yield Figure(privacy_spent(mechanism))
+    if summary.advice is not None:
+        yield from _advice(summary, summary.advice)
     yield Heading(2, "Every number")
     rows = summary.rows()
-    yield truth_table("bin" if summary.is_numeric else "value", rows[:MOST_ROWS])
+    yield truth_table(summary.subject.value, rows[:MOST_ROWS])
     if len(rows) > MOST_ROWS:
-        yield Paragraph(f"{len(rows) - MOST_ROWS:,} more are in learned.csv.")
+        yield Paragraph(f"{len(rows) - MOST_ROWS:,} more are in the file of results.")
     yield Heading(2, "How to get this page again")
     yield Preformatted(command)
-    yield Lines(*summary.sentences())
+    yield Lines(*(line for line in summary.sentences() if not line.startswith("Privacy")))
 
 
 def _facts(summary: Summary) -> Iterator[Block]:
-    result, values = summary.result, len(summary.result.population.labels)
-    detected, kind = sum(row["detected"] for row in summary.rows()), "bins" if summary.is_numeric else "values"
+    result, subject, values = summary.result, summary.subject, len(summary.result.population.labels)
+    detected = sum(row["detected"] for row in summary.rows())
     devices = f"{result.population.num_devices:,} devices"
-    yield Heading(1, f"{summary.column.name}: {detected:,} of {values:,} {kind} learned from {devices}")
-    yield Paragraph(HERE, is_lead=True)
+    yield Heading(1, f"{subject.title}: {detected:,} of {values:,} {subject.value}s learned from {devices}")
+    yield Paragraph(subject.lead, is_lead=True)
+    limit = "" if result.limit is None else f"{100 * result.limit:.2g} points"
     pairs = (
         ("oracle", result.mechanism.name),
         *epsilon_pairs(result.mechanism),
         ("error of a share, root mean square", f"{100 * result.rmse:.2g} points"),
+        *([("least that theory allows", limit)] if limit else []),
         ("95% intervals (of these reports) that hold the truth", f"{result.inside:,} of {values:,}"),
     )
     yield KeyValues(pairs, "figures")
+
+
+def _advice(summary: Summary, advice: Advice) -> Iterator[Block]:
+    yield Heading(2, "What would you learn?")
+    yield Paragraph(advice.words(summary.result.population))
+    yield Figure(people_for_shares(summary, advice))
+    yield advice.table("People needed")
+    columns = (
+        Column("oracle", is_left=True),
+        Column("standard_error", "standard error of a share", lambda error: f"{100 * error:.3g}", unit="points"),
+        Column("report_bits", "bits of a report", thousands),
+        Column("epsilon_report", "ε of a report", epsilon_text),
+    )
+    caption = "Oracles that keep this budget, the most accurate first, at one report of each device"
+    yield Table(caption, columns, [choice.to_json() for choice in advice.ranking])
+
+
+SHOWN: Final = 30
+"""Rows that the terminal shows."""
+BAR: Final = 10
+"""Characters of the longest bar."""
+
+
+def terminal_blocks(summary: Summary) -> Iterator[Block]:
+    """Return what the terminal shows: the most frequent values, what they mean, and what would be learned."""
+    rows = summary.rows()
+    shown = rows if summary.is_numeric else rows[:SHOWN]
+    most = max((row["frequency"] for row in rows), default=0.0) or 1.0
+    columns = (
+        Column("value", summary.subject.value, is_left=True),
+        Column("true_frequency", "truth", percent),
+        Column("learned", text=if_detected(percent), keys=("frequency", "detected")),
+        share_interval(),
+        Column(
+            "bar",
+            "",
+            lambda share, is_shown: "█" * round(BAR * share / most) if is_shown else "",
+            ("frequency", "detected"),
+            is_left=True,
+        ),
+    )
+    yield Table("", columns, shown, not_detected(shown))
+    if len(rows) > len(shown):
+        yield Paragraph(f"... and {len(rows) - len(shown):,} more")
+    yield Lines(*summary.sentences(), summary.subject.lead)
+    if summary.advice is not None:
+        yield Heading(3, "What would you learn?")
+        yield Paragraph(summary.advice.words(summary.result.population))
+        yield summary.advice.table()
 
 
 def epsilon_pairs(mechanism: Mechanism) -> Iterator[tuple[str, str]]:
@@ -174,17 +254,6 @@ def epsilon_pairs(mechanism: Mechanism) -> Iterator[tuple[str, str]]:
         ("all reports of one value", mechanism.epsilon_permanent),
     ):
         yield name, "no bound" if math.isinf(epsilon) else f"ε {epsilon_text(epsilon)}"
-
-
-def _oracles(summary: Summary) -> Table:
-    columns = (
-        Column("oracle", is_left=True),
-        Column("standard_error", "standard error of a share", lambda error: f"{100 * error:.3g}", unit="points"),
-        Column("report_bits", "bits of a report", thousands),
-        Column("epsilon_report", "ε of a report", epsilon_text),
-    )
-    caption = "Oracles that keep this budget, the most accurate first, at one report of each device"
-    return Table(caption, columns, [choice.to_json() for choice in summary.advice.ranking])
 
 
 def truth_table(named: str, rows: Sequence[dict[str, Any]]) -> Table:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from typing import Any, Final
+from functools import cached_property, lru_cache, reduce
+from operator import add
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -16,7 +17,9 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess.steps import Processed, postprocess
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.variance import check_reports_per_device
+from overstory.planning.detection import count_error
 from overstory.planning.needs import plan_from_needs
+from overstory.protocol.encodings.bits import Bloom
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import REGISTRY, build_from
@@ -73,36 +76,19 @@ def _ranking(domain_size: int, epsilon: float, num_reports: int, ever: float | N
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
-    """What was collected over any transport, and learned of it."""
+class TrialResult:
+    """What was collected over any transport, and what its counts show; the estimate is unbiased."""
 
     population: Population  # who took part: the truth
     oracle: FrequencyOracle  # what they randomized with
-    estimate: Estimate  # what was learned, in rows: its counts compare with `population.counts`
+    estimate: Estimate  # in rows: its counts compare with `population.counts`
     seed: int  # what all randomness followed from
+    budget: TrialBudget  # what people were to reveal at most
 
     @property
     def mechanism(self) -> Mechanism:
         """What each device ran."""
         return self.oracle.mechanism
-
-    @property
-    def shown(self) -> Estimate:
-        """The estimate as table, picture and files show it."""
-        return self.estimate
-
-    @property
-    def inside(self) -> int:
-        """How many of the 95% intervals, as they are shown, hold the truth."""
-        low, high = self.shown.interval(0.95)
-        return int(np.count_nonzero((low <= self.population.counts) & (self.population.counts <= high)))
-
-
-@dataclass(frozen=True, eq=False)
-class TrialResult(Learned):
-    """What a trial in memory learned; its estimate is unbiased."""
-
-    budget: TrialBudget  # what people were to reveal at most
 
     @property
     def reports_per_device(self) -> float:
@@ -116,20 +102,63 @@ class TrialResult(Learned):
         return postprocess(self.estimate, "clip")
 
     @property
+    def inside(self) -> int:
+        """How many of the 95% intervals, as they are shown, hold the truth."""
+        low, high = self.shown.interval(0.95)
+        return int(np.count_nonzero((low <= self.population.counts) & (self.population.counts <= high)))
+
+    @property
     def rmse(self) -> float:
         """Root mean square error of the unbiased shares."""
         return float(np.sqrt(np.mean((self.estimate.raw_frequencies - self.population.shares) ** 2)))
 
+    @property
+    def limit(self) -> float | None:
+        """The root mean square error that the best unbiased decoder of filters can expect; None for other reports."""
+        mechanism, shares, num_reports = self.mechanism, self.population.shares.tolist(), len(self.population)
+        if not isinstance(mechanism.encoding, Bloom) or self.reports_per_device != 1:
+            return None
+        errors = [count_error(mechanism, num_reports, share, len(shares)) / num_reports for share in shares]
+        return float(np.sqrt(np.mean(np.square(errors))))
+
+
+class Transport(Protocol):
+    """How reports travel from the devices to whoever counts them."""
+
+    size: int
+    """Devices that report at a time."""
+
+    def carry(self, oracle: FrequencyOracle, batches: Iterable[ReportBatch]) -> SupportCounts:
+        """Take every batch, and return the counts of all."""
+        ...
+
+
+class Memory:
+    """Reports never leave this process."""
+
+    size = CHUNK
+
+    def carry(self, oracle: FrequencyOracle, batches: Iterable[ReportBatch]) -> SupportCounts:
+        """Take every batch, and return the counts of all."""
+        return reduce(add, map(oracle.accumulate, batches))
+
 
 def collect(
-    population: Population, budget: TrialBudget, name: str, seed: int, advance: Advance = lambda _: None
+    population: Population,
+    budget: TrialBudget,
+    oracle: str | Mechanism,
+    seed: int,
+    advance: Advance = lambda _: None,
+    transport: Transport | None = None,
 ) -> TrialResult:
     """Let every device report, count what they send, and decode it.
 
     Parameters
     ----------
-    name
-        The oracle, or ``auto``.
+    oracle
+        A mechanism, or the name of one at this budget; ``auto`` is the best.
+    transport
+        How reports travel; unless given, they stay in memory.
 
     Examples
     --------
@@ -140,19 +169,21 @@ def collect(
     """
     if population.devices is not None and budget.reports != 1:
         raise ParameterError("with --device-column the rows say how many reports a device sends")
-    rng = np.random.default_rng([seed, 1])
-    oracle = FrequencyOracle(budget.mechanism(name, len(population.labels), len(population)))
-    total: SupportCounts | None = None
-    for batch in _sent(population, budget, oracle, rng):
-        counted = oracle.accumulate(batch)
-        total = counted if total is None else total + counted
-        advance(len(batch.cohorts))
-    assert total is not None
-    return TrialResult(population, oracle, _estimate(population, budget, oracle, total), seed, budget)
+    if isinstance(oracle, str):
+        oracle = budget.mechanism(oracle, len(population.labels), len(population))
+    pair, way = FrequencyOracle(oracle), transport or Memory()
+
+    def batches() -> Iterator[ReportBatch]:
+        for batch in _sent(population, budget, pair, np.random.default_rng([seed, 1]), way.size):
+            yield batch
+            advance(len(batch.cohorts))
+
+    counts = way.carry(pair, batches())
+    return TrialResult(population, pair, _estimate(population, budget, pair, counts), seed, budget)
 
 
 def _sent(
-    population: Population, budget: TrialBudget, oracle: FrequencyOracle, rng: np.random.Generator
+    population: Population, budget: TrialBudget, oracle: FrequencyOracle, rng: np.random.Generator, size: int
 ) -> Iterator[ReportBatch]:
     names = population.labels if oracle.mechanism.encoding.decoded else None
     if population.devices is not None:
@@ -160,9 +191,9 @@ def _sent(
         fleet = oracle.devices(rounds[0], rng, candidates=names)
         for index, symbols in enumerate(rounds):
             reporting = replace(fleet, symbols=symbols, cohorts=fleet.cohorts[: len(symbols)])
-            yield from reporting.batches(index, size=CHUNK)
+            yield from reporting.batches(index, size=size)
         return
-    for symbols in chunks(population.counts):
+    for symbols in chunks(population.counts, size):
         fleet = oracle.devices(symbols, rng, candidates=names)
         for index in range(budget.reports):
             yield fleet.report(index)
@@ -187,6 +218,8 @@ def _estimate(population: Population, budget: TrialBudget, oracle: FrequencyOrac
     names = list(population.labels)
     each = float(budget.reports) if population.devices is None else population.devices.reports_per_device
     estimate = oracle.estimate(counts, names, reports_per_device=each)
+    if budget.reports == 1:
+        return estimate
     scale = 1 / budget.reports
     return Estimate(
         values=estimate.values,

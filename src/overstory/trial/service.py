@@ -1,18 +1,29 @@
-"""A real collector for the demonstration: `overstory serve` in a process of its own, and a device's way to it."""
+"""A trial over HTTP: `overstory serve` in a process of its own, the reports' way to it, and the files they leave."""
 
 from __future__ import annotations
 
+import datetime as dt
 import http.client
 import json
 import secrets
 import subprocess
 import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 from urllib.parse import urlsplit
 
+from overstory.analysis.oracle import FrequencyOracle
+from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.collector.store import open_store
+from overstory.files.io import writing_text
+from overstory.files.rappor import RapporParameters, write_counts
+from overstory.files.reports import write_packed
 from overstory.protocol.errors import OverstoryError
+from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
 from overstory.protocol.wire.upload import ID_BYTES, MEDIA_TYPE, Upload, encode_upload
 
 READY: Final = "listening on http://"
@@ -49,10 +60,10 @@ class CollectorService:
         connection = self._connection = self._connection or self._connected()
         try:
             try:
-                answer = _posted(connection, body)
+                answer = _answered(connection, body)
             except ConnectionError:  # a collector closes what was idle for long: the same bytes, on a new connection
                 connection.close()
-                answer = _posted(connection, body)
+                answer = _answered(connection, body)
             results = json.loads(answer.read())
         except (OSError, http.client.HTTPException) as error:
             raise ServiceError(f"the collector does not answer ({error}); see {self._log}") from error
@@ -87,6 +98,90 @@ class CollectorService:
             raise ServiceError(f"the collector ended with status {self._process.returncode}; see {self._log}")
 
 
-def _posted(connection: http.client.HTTPConnection, body: bytes) -> http.client.HTTPResponse:
+def _answered(connection: http.client.HTTPConnection, body: bytes) -> http.client.HTTPResponse:
     connection.request("POST", "/v1/reports", body, {"Content-Type": MEDIA_TYPE})
     return connection.getresponse()
+
+
+METRIC: Final = "home-state"
+FILE: Final = """\
+# What the demonstration collects. `overstory metrics show` says it in plain words.
+registry = "{today}"
+
+[metrics.{metric}]
+title = "State of confirmed cases"
+description = "The state in which a simulated respondent's case was confirmed."
+owner = "the demonstration"
+purpose = "https://github.com/CSSEGISandData/COVID-19"
+oracle = "rappor"
+parameters = {{num_bits = {k}, num_hashes = {h}, num_cohorts = {m}, f = {f}, p = {p}, q = {q}, hash_key = ""}}
+domain = {{kind = "strings", candidates = {candidates}}}
+period = "day"
+retention_days = 30
+expires = {expires}
+"""
+
+
+def write_registry(path: Path, candidates: Path, parameters: RapporParameters, today: dt.date) -> MetricRegistry:
+    """Write the registry, and read it back as any program would."""
+    numbers = {letter: getattr(parameters, letter) for letter in "khmfpq"}
+    named = json.dumps(candidates.name)  # a TOML basic string is written like JSON's
+    text = FILE.format(today=today, metric=METRIC, candidates=named, expires=today + dt.timedelta(days=365), **numbers)
+    with writing_text(path) as file:
+        file.write(text)
+    return load_registry(path)
+
+
+class Paths(NamedTuple):
+    """The files that a collection over HTTP leaves behind, under one folder."""
+
+    folder: Path
+    params: Path  # RAPPOR's parameters
+    candidates: Path  # the strings to look for, one a line
+    map: Path  # the bits each candidate sets
+    reports: Path  # what the devices sent: packed batches
+    registry: Path  # what is collected, why and how: shared by devices and collector
+    store: Path  # the collector's database
+    log: Path  # what the collector printed
+    counts: Path  # what the analyst takes from the store
+
+    @classmethod
+    def below(cls, folder: Path) -> Paths:
+        """Return the paths in a folder."""
+        names = ("params.csv", "candidates.txt", "map.csv", "reports.ovsb", "metrics.toml", "store.db", "collector.log")
+        return cls(folder, *(folder / name for name in (*names, "counts.csv")))
+
+
+@dataclass(frozen=True)
+class OverHttp:
+    """Reports go over HTTP to a collector in a process of its own; every file stays in the folder."""
+
+    parameters: RapporParameters
+    folder: Path
+    size = 10_000  # reports of one upload
+
+    def carry(self, oracle: FrequencyOracle, batches: Iterable[ReportBatch]) -> SupportCounts:
+        """Post every batch, as a relay of many devices would; take the counts from the store when all are committed."""
+        paths = Paths.below(self.folder)
+        registry = write_registry(paths.registry, paths.candidates, self.parameters, dt.datetime.now(dt.UTC).date())
+        metric = registry[METRIC]
+        assert metric.mechanism.digest == oracle.mechanism.digest
+        for end in ("", "-wal", "-shm"):  # reports of an earlier demonstration would be counted, too
+            paths.store.with_name(paths.store.name + end).unlink(missing_ok=True)
+        with CollectorService(paths.registry, paths.store, paths.log) as service:
+            write_packed(paths.reports, _posted(batches, metric, service))
+        with open_store(str(paths.store), registry) as store:
+            periods = store.periods(METRIC)
+            by_period = store.counts(metric, periods[0], periods[-1])
+        counts = sum(by_period.values(), SupportCounts.empty(self.parameters.m, self.parameters.k))
+        write_counts(paths.counts, counts)
+        return counts
+
+
+def _posted(batches: Iterable[ReportBatch], metric: Metric, service: CollectorService) -> Iterator[bytes]:
+    """Post each batch, and give its bytes once it was acknowledged."""
+    period = metric.period.number(time.time())
+    for batch in batches:
+        packed = batch.to_wire(metric.mechanism.digest)
+        service.post(metric.id, period, packed)
+        yield packed

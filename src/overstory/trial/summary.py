@@ -1,4 +1,4 @@
-"""A collection of the user's own column in numbers and plain words: what the terminal, the page and JSON show.
+"""A trial in numbers and plain words: what the terminal, the page and JSON show.
 
 What would you learn? `advise` says which oracle is best for a column, how many people shares need, and what these
 people can show.
@@ -7,7 +7,8 @@ people can show.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -18,11 +19,13 @@ from overstory.analysis.postprocess.steps import postprocess
 from overstory.planning.detection import NINE_IN_TEN, critical_value
 from overstory.planning.sample_size import required_sample_size, smallest_share, variance_per_person
 from overstory.presentation.document import Table
+from overstory.presentation.formats import finite
 from overstory.privacy.statements import statement
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.mechanisms.base import Mechanism
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.trial.column import Column, quantile
+from overstory.trial.population import Population
 from overstory.trial.run import TrialResult
 
 SHARES: Final = (0.1, 0.01, 0.001)
@@ -88,6 +91,34 @@ class Advice:
             "oracles": [choice.to_json() for choice in self.ranking],
         }
 
+    def table(self, caption: str = "") -> Table:
+        """Return what these people show, by the rule that was used; then how many people shares need."""
+        used, best = self.at_used, self.at_best
+        columns = [used] if used.name == best.name else [used, best]
+        rows: list[tuple[str, ...]] = [
+            ("detected about half the time from", *(_share(column.half) for column in columns)),
+            ("detected nine times in ten from", *(_share(column.nine_in_ten) for column in columns)),
+        ]
+        rows += [
+            (f"people to detect a share of {share:.1%}", *(f"{column.people[i]:,}" for column in columns))
+            for i, share in enumerate(SHARES)
+        ]
+        names = ("", used.name, f"{best.name} (best)")[: 1 + len(columns)]
+        return Table.of_cells(caption, names, rows, left=("",))
+
+    def words(self, population: Population) -> str:
+        """Say which oracle is best, and why."""
+        best, most_accurate = self.best, self.ranking[0]
+        over = best.standard_error / most_accurate.standard_error - 1
+        why = "the most accurate" if best == most_accurate else f"within {over:.1%} of the most accurate"
+        also = f" ({most_accurate.name}, {most_accurate.report_bits:,} bits)" if best != most_accurate else ""
+        return (
+            f"For {len(population.labels):,} values at this epsilon the best oracle is {best.name}: {why}"
+            f"{also}, with reports of {best.report_bits:,} bits. What your {population.num_devices:,} devices "
+            f"show is by the rule used above; the people asked for show a share nine times in ten, with a chance of "
+            f"{ALPHA:.0%} of any false detection."
+        )
+
 
 def advise(result: TrialResult) -> Advice:
     """Return the advice for a column that was collected."""
@@ -151,13 +182,46 @@ HERE: Final = (
 )
 
 
+@dataclass(frozen=True)
+class Subject:
+    """What a trial is of."""
+
+    title: str  # of the page
+    value: str  # what one value is called
+    who: str  # who took part
+    lead: str  # what a reader must know first
+    sent: str = ""  # how reports travelled, where they left the process
+    facts: Mapping[str, Any] = field(default_factory=dict)  # of its own, as JSON values
+
+
+def subject_of(column: Column, result: TrialResult) -> Subject:
+    """Return what a trial of a file's column is of."""
+    population, drawn = result.population, column.people is not None
+    facts = {
+        "file": column.path,
+        "column": column.name,
+        "rows": len(population) + (0 if drawn else population.missing),
+        "missing": population.missing,
+    }
+    missing = "" if drawn or not population.missing else f"; {population.missing:,} rows without a value sent nothing"
+    value = "bin" if population.edges else "value"
+    if population.devices is not None:
+        who = f"{population.num_devices:,} simulated devices with {len(population):,} rows, a report each{missing}"
+        return Subject(column.name, value, who, HERE, facts=facts)
+    each = result.budget.reports
+    sent = "one report" if each == 1 else f"{each:,} reports"
+    which = "drawn from the rows" if drawn else "one for each row"
+    who = f"{len(population):,} simulated devices, {which}, {sent} of each{missing}"
+    return Subject(column.name, value, who, HERE, facts=facts)
+
+
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """Everything there is to say about one column."""
+    """Everything there is to say about one trial."""
 
-    column: Column  # what was read
-    result: TrialResult  # what was collected of it
-    advice: Advice  # what would be learned
+    subject: Subject
+    result: TrialResult  # what was collected
+    advice: Advice | None = None  # what would be learned at its budget
 
     @property
     def is_numeric(self) -> bool:
@@ -200,12 +264,9 @@ class Summary:
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values."""
         result, population = self.result, self.result.population
-        stated, shown = statement(result.mechanism).to_json(), result.shown.summary()
+        stated, learned = statement(result.mechanism).to_json(), result.estimate.summary()
         return {
-            "file": self.column.path,
-            "column": self.column.name,
-            "rows": len(population) + (population.missing if self.column.people is None else 0),
-            "missing": population.missing,
+            **self.subject.facts,
             "devices": population.num_devices,
             "values": len(population.labels),
             "reports_per_device": result.reports_per_device,
@@ -214,13 +275,15 @@ class Summary:
             **{key: stated[key] for key in ("epsilon_report", "epsilon_permanent", "epsilon_n", "change_leak")},
             "privacy": statement(result.mechanism).plain_words(),
             "seed": result.seed,
-            **{key: shown[key] for key in ("reports", "detected", "alpha", "correction", "steps")},
-            "notes": [*population.notes, *shown["notes"]],
+            **{key: finite(value) for key, value in learned.items()},
+            "steps": result.shown.steps,
+            "notes": [*population.notes, *result.estimate.notes],
             "rmse": result.rmse,
+            "limit": result.limit,
             "inside_95": result.inside,
             "estimates": self.rows(),
             "quantiles": self.quantiles(),
-            "advice": self.advice.to_json(),
+            **({} if self.advice is None else {"advice": self.advice.to_json()}),
         }
 
     def sentences(self) -> list[str]:
@@ -228,18 +291,21 @@ class Summary:
         result, population = self.result, self.result.population
         detected = int(np.count_nonzero(result.estimate.detected()))
         held = np.count_nonzero(population.counts)
-        cost = statement(result.mechanism).plain_words()
-        learned = f"{detected:,} of {held:,} values that somebody has, detected at a false discovery rate of"
+        learned = f"{detected:,} of {held:,} {self.subject.value}s that somebody has, at a false discovery rate of"
         error = f"shares are off by {_points(result.rmse)} percentage points, root mean square"
+        if result.limit is not None:
+            error += f" ({result.rmse / result.limit:.2f} times what theory allows the best unbiased decoder to expect)"
         intervals = f"{result.inside:,} of {len(population.labels):,} intervals of these reports hold the truth"
+        epsilon, stated = epsilon_text(result.mechanism.epsilon_report), statement(result.mechanism).to_json()
+        used = ", ".join(f"{key} {value}" for key, value in stated["parameters"].items() if value != "")
         return [
-            f"Who: {self._who()}.",
-            f"How: {result.mechanism.name}, epsilon {epsilon_text(result.mechanism.epsilon_report)} for one report.",
+            f"Who: {self.subject.who}.",
+            f"How: {result.mechanism.name} with {used}; epsilon {epsilon} for one report; seed {result.seed}.",
+            *([f"Sent: {self.subject.sent}."] if self.subject.sent else []),
             f"Learned: {learned} {result.estimate.alpha:.0%}; {error}; {intervals}.",
-            f"Thresholds: {self._thresholds()}.",
-            f"Privacy: {cost}",
+            *([] if self.advice is None else [f"Thresholds: {_thresholds(self.advice.at_used)}."]),
+            f"Privacy: {statement(result.mechanism).plain_words()}",
             *(f"Note: {note}." for note in [*population.notes, *self._weak(), *result.estimate.notes]),
-            HERE,
         ]
 
     def _weak(self) -> list[str]:
@@ -247,55 +313,13 @@ class Summary:
         epsilon = self.result.mechanism.epsilon_report
         return [f"at epsilon {epsilon_text(epsilon)} a report hides next to nothing"] if epsilon > WEAK else []
 
-    def _thresholds(self) -> str:
-        """Say which shares these people show, by the rule that was used."""
-        half, nine = self.advice.at_used.half, self.advice.at_used.nine_in_ten
-        if half is None:
-            return "no share is detected even half the time with so few people at this epsilon"
-        often = "none nine times in ten" if nine is None else f"nine times in ten from {nine:.2%}"
-        return f"a value is detected about half the time from a share of {half:.2%}, {often}"
 
-    def _who(self) -> str:
-        result, population = self.result, self.result.population
-        drawn = self.column.people is not None
-        missing = (
-            f"; {population.missing:,} rows without a value sent nothing" if population.missing and not drawn else ""
-        )
-        if population.devices is not None:
-            return f"{population.num_devices:,} simulated devices with {len(population):,} rows, a report each{missing}"
-        each = result.budget.reports
-        sent = "one report" if each == 1 else f"{each:,} reports"
-        which = "drawn from the rows" if drawn else "one for each row"
-        return f"{len(population):,} simulated devices, {which}, {sent} of each{missing}"
-
-    def advice_table(self, caption: str = "") -> Table:
-        """Return what these people show, by the rule that was used; then how many people shares need."""
-        used, best = self.advice.at_used, self.advice.at_best
-        columns = [used] if used.name == best.name else [used, best]
-        rows: list[tuple[str, ...]] = [
-            ("detected about half the time from", *(_share(column.half) for column in columns)),
-            ("detected nine times in ten from", *(_share(column.nine_in_ten) for column in columns)),
-        ]
-        rows += [
-            (f"people to detect a share of {share:.1%}", *(f"{column.people[i]:,}" for column in columns))
-            for i, share in enumerate(SHARES)
-        ]
-        names = ("", used.name, f"{best.name} (best)")[: 1 + len(columns)]
-        return Table.of_cells(caption, names, rows, left=("",))
-
-    def advice_words(self) -> str:
-        """Say which oracle is best, and why."""
-        best, most_accurate = self.advice.best, self.advice.ranking[0]
-        over = best.standard_error / most_accurate.standard_error - 1
-        why = "the most accurate" if best == most_accurate else f"within {over:.1%} of the most accurate"
-        also = f" ({most_accurate.name}, {most_accurate.report_bits:,} bits)" if best != most_accurate else ""
-        population = self.result.population
-        return (
-            f"For {len(population.labels):,} values at this epsilon the best oracle is {best.name}: {why}"
-            f"{also}, with reports of {best.report_bits:,} bits. What your {population.num_devices:,} devices "
-            f"show is by the rule used above; the people asked for show a share nine times in ten, with a chance of "
-            f"{ALPHA:.0%} of any false detection."
-        )
+def _thresholds(used: AtOracle) -> str:
+    """Say which shares these people show, by the rule that was used."""
+    if used.half is None:
+        return "no share is detected even half the time with so few people at this epsilon"
+    often = "none nine times in ten" if used.nine_in_ten is None else f"nine times in ten from {used.nine_in_ten:.2%}"
+    return f"a value is detected about half the time from a share of {used.half:.2%}, {often}"
 
 
 def _points(error: float) -> str:

@@ -12,9 +12,6 @@ from overstory.cli.arguments import add_command, add_form, add_spreadsheet, chec
 from overstory.cli.parser import add_earlier_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from overstory.presentation.document import Block
     from overstory.trial.column import Column
     from overstory.trial.run import TrialBudget
     from overstory.trial.summary import Summary
@@ -30,9 +27,6 @@ A column of numbers is counted in bins, given or chosen. Rows without a value ar
 EXAMPLE = """\
 overstory collect survey.csv --column state --epsilon 2
   overstory collect homes.parquet --column kwh --bins 0 5 50 --epsilon 1 --epsilon-permanent 3 -o homes"""
-
-ROWS = 20
-
 
 WEAK = 10
 """Epsilon of one report above which there is a warning."""
@@ -99,9 +93,11 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(summary.to_json() | {"page": str(page)}, indent=2, allow_nan=False))
     else:
+        from overstory.presentation.document import Paragraph
         from overstory.presentation.render_text import print_document
+        from overstory.trial.page import terminal_blocks
 
-        print_document(_blocks(summary, page))
+        print_document([*terminal_blocks(summary), Paragraph(f"Page: {page}")])
     return 0
 
 
@@ -154,14 +150,14 @@ def _collected(args: argparse.Namespace, column: Column, budget: TrialBudget) ->
     from overstory.cli.progress import progress
     from overstory.trial.column import read_population
     from overstory.trial.run import collect
-    from overstory.trial.summary import Summary, advise
+    from overstory.trial.summary import Summary, advise, subject_of
 
     size = Path(column.path).stat().st_size
     with progress("reading", size) as bar:
         population = read_population(column, np.random.default_rng([args.seed, 0]), bar.advance)
     with progress("devices report", len(population) * budget.reports) as bar:
         result = collect(population, budget, args.oracle, args.seed, bar.advance)
-    return Summary(replace(column, path=args.file), result, advise(result))
+    return Summary(subject_of(replace(column, path=args.file), result), result, advise(result))
 
 
 def _command(args: argparse.Namespace) -> str:
@@ -190,7 +186,7 @@ def _written(summary: Summary, folder: Path, command: str, *, spreadsheet: bool)
         _write_learned(summary, str(part / "learned.csv"), spreadsheet=spreadsheet)
         with writing_text(part / "collect.json") as text:
             text.write(json.dumps(summary.to_json(), indent=2, allow_nan=False) + "\n")
-        page = folder / write_page(summary, part, command).name
+        page = folder / write_page(summary, part / "collect.html", command).name
         if page.exists():
             print(f"overstory collect: replaced the result in {folder}; -o DIR keeps both", file=sys.stderr)
         for file in sorted(part.iterdir()):
@@ -204,27 +200,3 @@ def _write_learned(summary: Summary, path: str, *, spreadsheet: bool) -> None:
 
     with writing_csv(path, spreadsheet=spreadsheet) as text:
         write_csv(summary.result.shown, text, {"truth": summary.result.population.counts.tolist()})
-
-
-def _blocks(summary: Summary, page: Path) -> Iterator[Block]:
-    """Return the summary, with the most frequent values; the page has all."""
-    from overstory.analysis.tables.output import not_detected, share_interval
-    from overstory.presentation.document import Column, Heading, Lines, Paragraph, Table
-    from overstory.presentation.formats import if_detected, percent
-
-    rows = summary.rows()
-    shown = rows if summary.is_numeric else rows[:ROWS]
-    columns = (
-        Column("value", "bin" if summary.is_numeric else "value", is_left=True),
-        Column("true_frequency", "truth", percent),
-        Column("learned", text=if_detected(percent), keys=("frequency", "detected")),
-        share_interval(),
-    )
-    yield Table("", columns, shown, not_detected(shown))
-    if len(rows) > len(shown):
-        yield Paragraph(f"... and {len(rows) - len(shown):,} more")
-    yield Lines(*summary.sentences())
-    yield Heading(3, "What would you learn?")
-    yield Paragraph(summary.advice_words())
-    yield summary.advice_table()
-    yield Paragraph(f"Page: {page}")

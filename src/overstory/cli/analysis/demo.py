@@ -59,24 +59,26 @@ def run(args: argparse.Namespace) -> int:
     from overstory.presentation.document import Paragraph
     from overstory.presentation.render_text import print_document
     from overstory.protocol.errors import ParameterError
-    from overstory.trial.demo.page import as_json, blocks, write_page
-    from overstory.trial.demo.run import collect, draw_population
+    from overstory.trial.demonstration import demonstrate, draw_population
+    from overstory.trial.page import terminal_blocks, write_page
 
     if args.seed < 0:
         raise ParameterError(f"--seed {args.seed}: give a whole number from 0")
     parameters = RapporParameters(**{letter: getattr(args, option) for option, letter in OPTIONS.items()})
     population = draw_population(args.states, args.reports, np.random.default_rng([args.seed, 0]))
     with progress("devices report", len(population)) as bar:
-        result = collect(population, parameters, args.seed, Path(args.output), bar.advance)
-    page = write_page(result, _command(args))
+        summary = demonstrate(population, parameters, args.seed, Path(args.output), bar.advance)
+    page = write_page(summary, Path(args.output, "demo.html"), _command(args))
     if args.json:
-        print(json.dumps(as_json(result, str(page)), indent=2))
+        print(json.dumps(summary.to_json() | {"page": str(page)}, indent=2, allow_nan=False))
     else:
-        print_document([*blocks(result), Paragraph(f"Files: {args.output}; page: {page.resolve()}")])
+        print_document([*terminal_blocks(summary), Paragraph(f"Files: {args.output}; page: {page.resolve()}")])
     if args.console:
         from overstory.cli.service.console import show_store
+        from overstory.trial.service import Paths
 
-        show_store(str(result.paths.registry), str(result.paths.store))
+        paths = Paths.below(Path(args.output))
+        show_store(str(paths.registry), str(paths.store))
     return 0
 
 

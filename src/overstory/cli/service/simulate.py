@@ -170,7 +170,7 @@ def _address(args: argparse.Namespace) -> Iterator[str]:
         return
     import tempfile
 
-    from overstory.trial.demo.service import CollectorService, ServiceError
+    from overstory.trial.service import CollectorService, ServiceError
 
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log")
