@@ -71,7 +71,7 @@ def with_script(browser, served):
 def test_without_a_script_a_page_says_the_same(with_script, without_script, console_data, screen, number) -> None:
     address = address_of(screen, number, console_data)
     with_script.open(address)
-    without_script.page.goto(without_script.served.address + address)
+    without_script.open(address)
     assert without_script.page.evaluate(CONTENT) == with_script.page.evaluate(CONTENT)
 
 

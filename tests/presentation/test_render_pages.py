@@ -152,7 +152,7 @@ def test_rows_read_the_same_everywhere():
     page = Reader(as_html([TABLE]))
     assert [text for text in page.texts if text.strip()][4:] == [cell for row in cells for cell in row]
     assert page.all("tr")[2] == {"class": "faint"}
-    assert [attributes.get("class") for attributes in page.all("td")][2::3] == ["good", "faint"]
+    assert [attributes.get("class") for attributes in page.all("td")][3::3] == ["good", "faint"]
     assert as_markdown([TABLE]).split("\n")[2:] == [
         "| value | count (reports) | 95% interval |  |",
         "|---|---:|---:|---:|",

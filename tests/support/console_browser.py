@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -17,12 +18,15 @@ from overstory.collector.http.listening import Listening
 from overstory.console.app import Console
 from overstory.console.data import ConsoleData
 from overstory.console.server import Access, Server, config, make_gate
-from overstory.console.view import Viewer
+from overstory.console.view import Screen, Viewer
 from support.console_screens import ALL
 
 Scheme = Literal["light", "dark"]
 
 WIDE, NARROW = 1280, 390
+
+PATIENCE = 60
+"""Times that a page is asked for again, half a second apart, while its estimates are made."""
 
 # A listener that outlives no page: `problems` reads it before the page is left.
 LISTENER = """
@@ -45,12 +49,12 @@ class ServedConsole:
 
 
 @contextmanager
-def served_console(data: ConsoleData) -> Iterator[ServedConsole]:
+def served_console(data: ConsoleData, screens: Iterable[Screen] = ALL) -> Iterator[ServedConsole]:
     """Serve a console on a port of its own until the block ends."""
     listening, ready = Listening(port=0), threading.Event()
     with listening.bind() as bound:
         port = bound.getsockname()[1]
-        console = Console(data, make_gate(data, listening, Access(), port), ALL)
+        console = Console(data, make_gate(data, listening, Access(), port), screens)
         server = Server(config(console, listening), ready.set)
         thread = threading.Thread(target=server.run, args=([bound],))
         thread.start()
@@ -98,10 +102,14 @@ class Reader:
     problems: list[str] = field(default_factory=list)
 
     def open(self, path: str) -> Any:
-        """Go to a page of the console and return the response; what its policy stopped is written down."""
-        response = self.page.goto(self.served.address + path)
-        self.note_violations()
-        return response
+        """Go to a page of the console and return the response, once its estimates are there."""
+        for _ in range(PATIENCE):
+            response = self.page.goto(self.served.address + path)
+            self.note_violations()
+            if 'http-equiv="refresh"' not in response.text():
+                return response
+            time.sleep(0.5)
+        raise AssertionError(f"{path} still asks for patience")
 
     def note_violations(self) -> None:
         """Write down what the policy of the current page stopped."""

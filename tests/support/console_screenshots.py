@@ -26,7 +26,7 @@ def main(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as store_folder:
         registry, store = make_store(Path(store_folder))
         pages = [address for screen in SCREENS for address in addresses(screen, registry)]
-        with store, served_console(ConsoleData(registry, store, lambda: NOW)) as served, launched() as browser:
+        with store, served_console(ConsoleData(registry, store, lambda: NOW), SCREENS) as served, launched() as browser:
             print(f"{'page':45} {'bytes':>8} {'first paint':>11}  problems")
             for width in (WIDE, NARROW):
                 for scheme in ("light", "dark"):
@@ -38,10 +38,10 @@ def main(folder: Path) -> None:
 def _take(reading: Any, address: str, folder: Path, kind: str) -> None:
     reading.problems.clear()
     response = reading.open(address)
-    paint = reading.page.evaluate(FIRST_PAINT)
-    problems = [*reading.problems, *axe_violations(reading.page)]
     name = re.sub(r"[^A-Za-z0-9]+", "-", address).strip("-") or "public"
     reading.page.screenshot(path=folder / f"{name}-{kind}.png", full_page=True)
+    paint = reading.page.evaluate(FIRST_PAINT)
+    problems = [*reading.problems, *axe_violations(reading.page)]
     print(
         f"{address:45} {len(response.body()):8,} {paint:8.0f} ms  {kind}: {'; '.join(problems) or 'none'}", flush=True
     )

@@ -140,17 +140,25 @@ def _folding(table: Table) -> str:
 
 def as_table(table: Table) -> str:
     """Return a table that scrolls by itself, and that a keyboard can scroll; the first cell of each row names it."""
-    head = "".join(f'<th scope="col"{_class(_side(column))}>{escaped(column.title)}</th>' for column in table.columns)
+    head = "".join(map(_head_cell, table.columns))
     body = "".join(
         f"<tr{_class('faint' if number in table.faint else '')}>{''.join(_cells(table.columns, row))}</tr>\n"
         for number, row in enumerate(table.rows)
     )
     caption = escaped(table.caption)
+    region = f' role="region" aria-label="{caption}"' if caption else ""  # two regions of one name are one too many
     return (
-        f'<div class="wide" tabindex="0" role="region" aria-label="{caption or "Table"}"><table>'
+        f'<div class="wide" tabindex="0"{region}><table>'
         f"{f'<caption>{caption}</caption>' if caption else ''}\n<thead><tr>{head}</tr></thead>\n"
         f"<tbody>\n{body}</tbody>\n</table></div>"
     )
+
+
+def _head_cell(column: Column) -> str:
+    """Return what stands above a column: a header without words would name nothing."""
+    if not column.title:
+        return "<td></td>"
+    return f'<th scope="col"{_class(_side(column))}>{escaped(column.title)}</th>'
 
 
 def _cells(columns: Sequence[Column], row: Row) -> Iterator[str]:
