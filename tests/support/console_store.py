@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.collector.store import Received, Store, open_store
+from overstory.collector.store import CollectorState, Received, Store, open_store
 from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
 
 NOW: Final = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC).timestamp()
@@ -24,6 +24,7 @@ HOSTILE: Final = "=cmd()<script>alert(1)</script>\u202egnp"
 
 TEXT: Final = """
 registry = "2026-11-20"
+opt_out = "Open Settings, Privacy, and switch off <b>Send statistics</b>."
 
 [metrics.theme]
 title = "Colour theme"
@@ -37,6 +38,7 @@ period = "week"
 grace_days = 3
 retention_days = 90
 expires = 2027-06-01
+publish = "estimates"
 
 [metrics.start]
 title = "Time to start"
@@ -62,6 +64,7 @@ parameters = {num_bits = 128, num_hashes = 2, num_cohorts = 16, f = 0.25, p = 0.
 period = "week"
 retention_days = 90
 expires = 2027-06-01
+publish = "estimates"
 
 [metrics.over]
 title = "A metric that has ended"
@@ -141,6 +144,24 @@ def fill(store: Store, registry: MetricRegistry, seed: int = 20261121) -> None:
     for weeks_ago in range(10, 14):
         add_reports(store, over, this_week - weeks_ago, rng.choice(2, 2_000, p=(0.8, 0.2)), rng)
     store.compact(int(NOW))
+    add_operations(store, registry)
+
+
+def add_operations(store: Store, registry: MetricRegistry) -> None:
+    """Add refusals, a collector that answers, one that is silent, and notes."""
+    day, week = int(NOW) // 86_400, registry["theme"].period.number(NOW)
+    store.report_state(
+        CollectorState("5f3a9c0112345678", "0.2.0", int(NOW) - 7200, int(NOW) - 5, 17, 0.02),
+        {
+            (None, day, "period-closed"): 1_204,
+            (None, day, "damaged"): 3,
+            (None, day - 1, "no-token"): 41,
+            (None, day - 90, "bits"): 7,
+            ("theme", week, "period-closed"): 1_204,
+        },
+    )
+    store.report_state(CollectorState("00aa9c0112345678", "0.1.9", int(NOW) - 90_000, int(NOW) - 3600, 0), {})
+    store.add_note("Version 3.1 <script>alert(2)</script>", day - 40, "release", "theme")
 
 
 def make_store(folder: Path) -> tuple[MetricRegistry, Store]:
