@@ -18,35 +18,22 @@ from overstory.collector.http.pages import public_metric
 from overstory.collector.store import Received, open_store
 from overstory.protocol.metrics import load_registry
 from overstory.queries.counts import read_store
+from support.registry_texts import COLOURS, LISTED, registry_of
 from support.running import overstory, within
 
-ENTRY = """
-[metrics.{id}]
-title = "{id}"
-description = "What a test asks."
-owner = "team@example.org"
-purpose = "https://example.org/1"
-oracle = "{oracle}"
-parameters = {{ {parameters} }}
-domain = {{ {domain} }}
-period = "day"
-retention_days = 90
-expires = 2040-01-01
-"""
-COLOURS = 'kind = "categories", names = ["red", "green", "blue"]'
 DAYS = (20_700, 20_701, 20_703)
 
 
 def registry(folder: Path, epsilon: float = 1.5) -> Path:
     """Write a registry of a memoized metric, one of strings, and their candidates."""
     (folder / "trees.txt").write_text("ash\nelm\noak\n")
-    memoized = f"epsilon_permanent = 3.0, epsilon_report = {epsilon}"
-    text = 'registry = "2026-11-21"\n'
-    text += ENTRY.format(id="colour", oracle="l-osue", parameters=memoized, domain=COLOURS)
-    strings = 'kind = "strings", candidates = "trees.txt"'
-    text += ENTRY.format(id="tree", oracle="rappor", parameters="num_bits = 32, num_cohorts = 4", domain=strings)
+    memoized = f"{{epsilon_permanent = 3.0, epsilon_report = {epsilon}}}"
+    metrics = {
+        "colour": {"oracle": '"l-osue"', "parameters": memoized, "domain": COLOURS},
+        "tree": {"oracle": '"rappor"', "parameters": "{num_bits = 32, num_cohorts = 4}", "domain": LISTED},
+    }
     path = folder / f"metrics-{epsilon}.toml"
-    path.write_text(text)
+    path.write_text(registry_of(metrics, expires="2040-01-01"))
     return path
 
 

@@ -11,6 +11,7 @@ import pytest
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.collector.store import Received, open_store
 from overstory.protocol.metrics import load_registry
+from support.registry_texts import plain_registry
 from support.running import within
 
 
@@ -41,20 +42,9 @@ KEYS = {
     *("value", "count", "raw_count", "standard_error", "frequency", "frequency_standard_error", "low", "high"),
     *("frequency_low", "frequency_high", "z", "p_value", "q_value", "detected"),
 }
-REGISTRY = """
-registry = "2026-11-21"
-[metrics.colour]
-title = "Colour"
-description = "What a test asks."
-owner = "team@example.org"
-purpose = "https://example.org/1"
-oracle = "grr"
-parameters = { epsilon = 2.0 }
-domain = { kind = "categories", names = ["red", "green", "blue, dark"] }
-period = "day"
-retention_days = 90
-expires = 2040-01-01
-"""
+REGISTRY = plain_registry(
+    "colour", parameters="{epsilon = 2.0}", domain='{kind = "categories", names = ["red", "green", "blue, dark"]}'
+)
 
 
 def run(folder: Path, *arguments: object) -> str:

@@ -8,23 +8,18 @@ from typing import Any
 import pytest
 
 from overstory.protocol.wire.upload import decode_uploads
+from support.registry_texts import plain_registry
 from support.running import overstory, within
 
-REGISTRY = """
-registry = "1"
-[metrics.energy]
-title = "Energy"
-description = "Half-hourly use."
-owner = "o"
-purpose = "https://example.org/1"
-oracle = "opt-wb"
-parameters = { epsilon = 1.0, window = 10 }
-domain = { kind = "bins", min = 0, max = 2, count = 20 }
-period = "30 minutes"
-window = 10
-retention_days = 365
-expires = 2040-01-01
-"""
+REGISTRY = plain_registry(
+    "energy",
+    oracle='"opt-wb"',
+    parameters="{epsilon = 1.0, window = 10}",
+    domain='{kind = "bins", min = 0, max = 2, count = 20}',
+    period='"30 minutes"',
+    window="10",
+    retention_days="365",
+)
 ROWS = "".join(f"2026-10-2{d}T{h:02}:00,0.{h:02}\n" for d in (4, 5) for h in range(24))
 
 

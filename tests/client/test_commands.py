@@ -16,46 +16,30 @@ import overstory as overstory_package
 from overstory.cli.main import main as overstory
 from overstory.client import Client, StateError
 from overstory.client.consent.consent import read_consent
-from overstory.client.consent.policy import CI_VARIABLES
 from overstory.client.person.command_line import COMMANDS
 from overstory.client.person.commands import main
 from overstory.client.state.paths import StatePaths
 from overstory.privacy.text import epsilon_text
 from overstory.protocol.metrics import load_registry, parse_registry
 from support.devices import NOON, Clock
+from support.registry_texts import COLOURS, metric_table, registry_of
 
-METRICS = """registry = "2026-11-21"
+METRICS = registry_of(
+    {
+        "colour": {"title": '"Favourite colour"', "domain": COLOURS, "max_values": "2"},
+        "engine": {
+            "title": '"Search engine"',
+            "domain": '{kind = "strings", candidates = "engines.txt"}',
+            "oracle": '"rappor"',
+            "period": '"hour"',
+        },
+    },
+    version="2026-11-21",
+    oracle='"basic-rappor"',
+    parameters="{}",
+)
 
-[metrics.colour]
-title = "Favourite colour"
-description = "Which of three colours is the theme's."
-owner = "Themes team"
-purpose = "https://example.org/issues/7"
-domain = {kind = "categories", names = ["red", "green", "blue"]}
-oracle = "basic-rappor"
-period = "day"
-max_values = 2
-retention_days = 90
-expires = 2099-01-01
-
-[metrics.engine]
-title = "Search engine"
-description = "The default engine."
-owner = "Search team"
-purpose = "https://example.org/issues/8"
-domain = {kind = "strings", candidates = "engines.txt"}
-oracle = "rappor"
-period = "hour"
-retention_days = 90
-expires = 2099-01-01
-"""
-
-
-@pytest.fixture(autouse=True)
-def quiet(monkeypatch: Any) -> None:
-    """An environment in which nothing forbids reporting."""
-    for name in (*CI_VARIABLES, "DO_NOT_TRACK", "OVERSTORY", "OVERSTORY_STATE"):
-        monkeypatch.delenv(name, raising=False)
+pytestmark = pytest.mark.usefixtures("nothing_forbids")
 
 
 @pytest.fixture
@@ -178,8 +162,7 @@ def test_one_report_is_spoken_of_as_one(here: Any, capsys: Any) -> None:
 
 def test_a_new_metric_is_asked_about_again(here: Any, capsys: Any) -> None:
     run("on", *ALL, "--yes")
-    more = METRICS + METRICS.partition("[metrics.engine]")[0].partition("\n\n")[2].replace("colour]", "shade]")
-    (here / "metrics.toml").write_text(more)
+    (here / "metrics.toml").write_text(METRICS + metric_table("shade", domain=COLOURS))
     capsys.readouterr()
     assert run("status", *ALL) == 0
     assert "not asked about yet, so not recorded: shade" in capsys.readouterr().out

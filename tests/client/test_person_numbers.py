@@ -48,11 +48,7 @@ CASES = {
 
 
 @pytest.fixture(autouse=True)
-def nothing_forbids(monkeypatch, tmp_path):
-    from overstory.client.consent.policy import CI_VARIABLES
-
-    for name in (*CI_VARIABLES, "DO_NOT_TRACK", "OVERSTORY", "OVERSTORY_STATE"):
-        monkeypatch.delenv(name, raising=False)
+def here(nothing_forbids, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
 

@@ -21,24 +21,17 @@ from overstory.protocol.metrics import load_registry
 from support.collector_processes import CollectorProcess
 from support.device_program import METRIC
 from support.faulty_network import FaultyNetwork
+from support.registry_texts import plain_registry
 
 PROGRAM = Path(__file__).parents[1] / "support" / "device_program.py"
-REGISTRY = """
-registry = "devices"
-
-[metrics.colours]
-title = "Favourite colours"
-description = "Which of sixteen colours is liked best."
-owner = "tests"
-purpose = "https://example.org/colours"
-oracle = "basic-rappor-one-time"
-domain = {kind = "integers", min = 0, max = 15, outside = "reject"}
-parameters = {f = 0.5}
-period = "day"
-retention_days = 90
-grace_days = 60
-expires = 2999-01-01
-"""
+REGISTRY = plain_registry(
+    "colours",
+    oracle='"basic-rappor-one-time"',
+    domain='{kind = "integers", min = 0, max = 15, outside = "reject"}',
+    parameters="{f = 0.5}",
+    grace_days="60",
+    expires="2999-01-01",
+)
 PERIODS = 4
 
 

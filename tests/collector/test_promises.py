@@ -11,32 +11,23 @@ from overstory.collector.store import open_store
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from support.collector_processes import CollectorProcess
+from support.registry_texts import registry_of
 from support.store_samples import NOW, received, reports
 
-TEXT = """registry = "1"
-[metrics.export-format]
-title = "t"
-description = "d"
-owner = "o"
-purpose = "https://example.org/issues/7"
-domain = {kind = "categories", names = ["pdf", "png", "svg"]}
-oracle = "l-grr"
-parameters = {epsilon_permanent = 2.0, epsilon_report = 1.0}
-period = "day"
-retention_days = 90
-expires = 2099-01-01
-[metrics.theme]
-title = "t"
-description = "d"
-owner = "o"
-purpose = "https://example.org/issues/8"
-domain = {kind = "categories", names = ["light", "dark"]}
-oracle = "opt-wb"
-parameters = {epsilon = 1.0, window = 4}
-period = "day"
-retention_days = 90
-expires = 2099-01-01
-"""
+TEXT = registry_of(
+    {
+        "export-format": {
+            "domain": '{kind = "categories", names = ["pdf", "png", "svg"]}',
+            "oracle": '"l-grr"',
+            "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0}",
+        },
+        "theme": {
+            "domain": '{kind = "categories", names = ["light", "dark"]}',
+            "oracle": '"opt-wb"',
+            "parameters": "{epsilon = 1.0, window = 4}",
+        },
+    }
+)
 OLD = parse_registry(TEXT)
 PERMANENT = TEXT.replace("epsilon_permanent = 2.0", "epsilon_permanent = 6.0")
 PROMISED = (

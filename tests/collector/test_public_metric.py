@@ -10,39 +10,35 @@ from overstory.collector.http.pages import public_metric
 from overstory.protocol.errors import FormatError
 from overstory.protocol.metrics import metric_from_json, parse_registry
 from support.collector_in_process import ABOUT, METRICS
+from support.registry_texts import registry_of
 
-OTHERS = parse_registry(f"""
-registry = "1"
-[metrics.window]
-{ABOUT}
-expires = 2040-01-01
-domain = {{kind = "bins", min = 0.5, max = 2, count = 100, outside = "separate"}}
-oracle = "wb"
-parameters = {{epsilon = 1.0, window = 7}}
-max_values = 3
-over_cap = "nearest"
-attribute = "energy"
-[metrics.ordered]
-{ABOUT}
-expires = 2040-01-01
-domain = {{kind = "categories", names = ["low", "high"], ordered = true}}
-oracle = "l-grr"
-parameters = {{epsilon_permanent = 2.0, epsilon_report = 1.0}}
-window = 5
-[metrics.googles]
-{ABOUT}
-expires = 2040-01-01
-domain = {{kind = "strings", candidates = "list.txt"}}
-oracle = "rappor"
-[metrics.googles.parameters]
-num_bits = 16
-num_cohorts = 4
-num_hashes = 2
-f = 0.5
-p = 0.5
-q = 0.75
-hash_family = "google-rappor-python"
-""")
+OTHERS = parse_registry(
+    registry_of(
+        {
+            "window": {
+                "domain": '{kind = "bins", min = 0.5, max = 2, count = 100, outside = "separate"}',
+                "oracle": '"wb"',
+                "parameters": "{epsilon = 1.0, window = 7}",
+                "max_values": "3",
+                "over_cap": '"nearest"',
+                "attribute": '"energy"',
+            },
+            "ordered": {
+                "domain": '{kind = "categories", names = ["low", "high"], ordered = true}',
+                "oracle": '"l-grr"',
+                "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0}",
+                "window": "5",
+            },
+            "googles": {
+                "domain": '{kind = "strings", candidates = "list.txt"}',
+                "oracle": '"rappor"',
+                "parameters": "{num_bits = 16, num_cohorts = 4, num_hashes = 2, f = 0.5, p = 0.5, q = 0.75, "
+                'hash_family = "google-rappor-python"}',
+            },
+        },
+        **ABOUT,
+    )
+)
 
 
 @pytest.mark.parametrize("metric", [*METRICS.values(), *OTHERS.values()], ids=lambda metric: metric.id)

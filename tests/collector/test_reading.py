@@ -15,55 +15,41 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.queries import PeriodCounts, RemoteError, parse_range, read_remote, read_store
 from overstory.queries.estimates import EstimateOptions, read_estimates
+from support.registry_texts import COLOURS, STRINGS, registry_of
 
-REGISTRY = """
-registry = "2026-11-21"
-
-[metrics.colour]
-title = "Favourite colour"
-description = "Asked once a day."
-owner = "team@example.org"
-purpose = "https://example.org/colour"
-oracle = "l-osue"
-parameters = { epsilon_permanent = 3.0, epsilon_report = 1.5 }
-domain = { kind = "categories", names = ["red", "green", "blue"] }
-period = "day"
-window = 30
-max_values = 2
-over_cap = "drop"
-retention_days = 365
-grace_days = 30
-expires = 2027-11-21
-
-[metrics.energy]
-title = "Energy"
-description = "Half-hourly use."
-owner = "team@example.org"
-purpose = "https://example.org/energy"
-oracle = "opt-wb"
-parameters = { epsilon = 1.0, window = 10 }
-domain = { kind = "bins", min = 0, max = 2, count = 4 }
-period = "30 minutes"
-window = 10
-retention_days = 365
-expires = 2027-11-21
-
-[metrics.page]
-title = "Home page"
-description = "A string."
-owner = "team@example.org"
-purpose = "https://example.org/page"
-oracle = "rappor"
-parameters = { num_bits = 32, num_hashes = 2, num_cohorts = 4 }
-domain = { kind = "strings" }
-period = "week"
-window = 10
-max_values = 5
-over_cap = "drop"
-retention_days = 365
-expires = 2027-11-21
-"""
-METRICS = parse_registry(REGISTRY)
+METRICS = parse_registry(
+    registry_of(
+        {
+            "colour": {
+                "oracle": '"l-osue"',
+                "parameters": "{epsilon_permanent = 3.0, epsilon_report = 1.5}",
+                "domain": COLOURS,
+                "window": "30",
+                "max_values": "2",
+                "over_cap": '"drop"',
+                "grace_days": "30",
+            },
+            "energy": {
+                "oracle": '"opt-wb"',
+                "parameters": "{epsilon = 1.0, window = 10}",
+                "domain": '{kind = "bins", min = 0, max = 2, count = 4}',
+                "period": '"30 minutes"',
+                "window": "10",
+            },
+            "page": {
+                "oracle": '"rappor"',
+                "parameters": "{num_bits = 32, num_hashes = 2, num_cohorts = 4}",
+                "domain": STRINGS,
+                "period": '"week"',
+                "window": "10",
+                "max_values": "5",
+                "over_cap": '"drop"',
+            },
+        },
+        retention_days="365",
+        expires="2027-11-21",
+    )
+)
 COLOUR, ENERGY, PAGE = (METRICS[name] for name in ("colour", "energy", "page"))
 DAYS, DEVICES = (20_700, 20_701, 20_703), 3000
 OLD = bytes(range(16))

@@ -24,16 +24,10 @@ from overstory.collector.store import open_store
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.upload import Upload, encode_reports, encode_upload
 from support.collector_in_process import ABOUT, REGISTRY, batch_id, sound
+from support.registry_texts import metric_table
 from support.served import Wire, post
 
-MORE = f"""
-[metrics.second]
-{ABOUT}
-expires = 2040-01-01
-domain = {{kind = "categories", names = ["yes", "no"]}}
-oracle = "grr"
-parameters = {{epsilon = 1.0}}
-"""
+MORE = metric_table("second", **ABOUT, domain='{kind = "categories", names = ["yes", "no"]}')
 BOTH = parse_registry(REGISTRY + MORE)
 
 

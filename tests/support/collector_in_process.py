@@ -13,61 +13,38 @@ from overstory.collector.store.store import Retained
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import Metric, parse_registry
 from overstory.protocol.wire.upload import Upload, encode_columns, encode_reports, encode_upload
+from support.registry_texts import COLOURS, STRINGS, registry_of
 
 DAY = 86_400
 NOW = 20_778 * DAY + 1234.5
 TODAY = 20_778
 
-ABOUT = """
-title = "t"
-description = "d"
-owner = "o"
-purpose = "https://example.org/issues/7"
-period = "day"
-retention_days = 90
-grace_days = 30
-"""
-
-REGISTRY = f"""
-registry = "2026-11-21"
-[metrics.bloom]
-{ABOUT}
-expires = 2040-01-01
-domain = {{kind = "strings"}}
-oracle = "rappor"
-parameters = {{num_bits = 20, num_cohorts = 12, num_hashes = 2, f = 0.5, p = 0.25, q = 0.75}}
-[metrics.colour]
-{ABOUT}
-expires = 2040-01-01
-domain = {{kind = "categories", names = ["red", "green", "blue"]}}
-oracle = "grr"
-parameters = {{epsilon = 1.0}}
-[metrics.hashed]
-{ABOUT}
-expires = 2040-01-01
-domain = {{kind = "integers", min = 0, max = 999}}
-oracle = "olh"
-parameters = {{epsilon = 2.0}}
-[metrics.chosen]
-{ABOUT}
-expires = 2040-01-01
-domain = {{kind = "integers", min = 0, max = 20}}
-oracle = "subset"
-parameters = {{epsilon = 1.0}}
-[metrics.point]
-{ABOUT}
-expires = 2040-01-01
-domain = {{kind = "integers", min = 0, max = 999}}
-oracle = "projective"
-parameters = {{epsilon = 1.0}}
-[metrics.ended]
-{ABOUT}
-expires = 2026-01-01
-domain = {{kind = "categories", names = ["red", "green", "blue"]}}
-oracle = "grr"
-parameters = {{epsilon = 1.0}}
-"""
-
+ABOUT = {
+    "title": '"t"',
+    "purpose": '"https://example.org/issues/7"',
+    "grace_days": "30",
+    "expires": "2040-01-01",
+}
+REGISTRY = registry_of(
+    {
+        "bloom": {
+            "domain": STRINGS,
+            "oracle": '"rappor"',
+            "parameters": "{num_bits = 20, num_cohorts = 12, num_hashes = 2, f = 0.5, p = 0.25, q = 0.75}",
+        },
+        "colour": {"domain": COLOURS},
+        "hashed": {
+            "domain": '{kind = "integers", min = 0, max = 999}',
+            "oracle": '"olh"',
+            "parameters": "{epsilon = 2.0}",
+        },
+        "chosen": {"domain": '{kind = "integers", min = 0, max = 20}', "oracle": '"subset"'},
+        "point": {"domain": '{kind = "integers", min = 0, max = 999}', "oracle": '"projective"'},
+        "ended": {"domain": COLOURS, "expires": "2026-01-01"},
+    },
+    version="2026-11-21",
+    **ABOUT,
+)
 METRICS = parse_registry(REGISTRY)
 
 _numbers = itertools.count(1)

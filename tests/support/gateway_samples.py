@@ -11,47 +11,36 @@ from overstory.gateway.run import Lines, replay
 from overstory.gateway.sinks import FileSink
 from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry
 from overstory.protocol.wire.upload import Upload, decode_batch, decode_uploads
+from support.registry_texts import registry_of
 
 HALF_HOUR = 1800
 START = 1_735_689_600  # 1 January 2025, UTC
 FIRST = START // HALF_HOUR
 
-ENTRY = """
-[metrics.{id}]
-title = "t"
-description = "d"
-owner = "o"
-purpose = "https://example.org/1"
-oracle = "{oracle}"
-parameters = {{ {parameters} }}
-domain = {{ {domain} }}
-period = "30 minutes"
-window = 10
-{more}
-retention_days = 365
-expires = 2040-01-01
-"""
-BINS = 'kind = "bins", min = 0, max = 2, count = 20'
+BINS = '{kind = "bins", min = 0, max = 2, count = 20}'
+METRICS = {
+    "energy": {"oracle": '"opt-wb"', "parameters": "{epsilon = 1.0, window = 10}"},
+    "fixed": {"oracle": '"sue"'},
+    "capped": {
+        "oracle": '"l-osue"',
+        "parameters": "{epsilon_permanent = 3.0, epsilon_report = 1.0}",
+        "max_values": "2",
+        "over_cap": '"drop"',
+    },
+    "count": {"parameters": "{epsilon = 2.0}", "domain": '{kind = "integers", min = 0, max = 9}'},
+    "mode": {"parameters": "{epsilon = 2.0}", "domain": '{kind = "categories", names = ["on", "off"]}'},
+    "narrow": {
+        "parameters": "{epsilon = 2.0}",
+        "domain": '{kind = "bins", min = 0, max = 1, count = 4, outside = "reject"}',
+    },
+}
+"""A metric with fresh noise, one that memoizes all of it, whole numbers, words, and one that refuses."""
 
 
 def registry_text() -> str:
-    """A metric with fresh noise, one that memoizes all of it, whole numbers, words, and one that refuses."""
-    entries = (
-        ("energy", "opt-wb", "epsilon = 1.0, window = 10", BINS, ""),
-        ("fixed", "sue", "epsilon = 1.0", BINS, ""),
-        (
-            "capped",
-            "l-osue",
-            "epsilon_permanent = 3.0, epsilon_report = 1.0",
-            BINS,
-            'max_values = 2\nover_cap = "drop"',
-        ),
-        ("count", "grr", "epsilon = 2.0", 'kind = "integers", min = 0, max = 9', ""),
-        ("mode", "grr", "epsilon = 2.0", 'kind = "categories", names = ["on", "off"]', ""),
-        ("narrow", "grr", "epsilon = 2.0", 'kind = "bins", min = 0, max = 1, count = 4, outside = "reject"', ""),
-    )
-    names = ("id", "oracle", "parameters", "domain", "more")
-    return 'registry = "1"\n' + "".join(ENTRY.format(**dict(zip(names, e, strict=True))) for e in entries)
+    """The registry of all of them."""
+    about = {"domain": BINS, "period": '"30 minutes"', "window": "10", "retention_days": "365"}
+    return registry_of(METRICS, **about, expires="2040-01-01")
 
 
 REGISTRY: MetricRegistry = parse_registry(registry_text())

@@ -20,39 +20,30 @@ from overstory.protocol.metrics import MetricRegistry, load_registry
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_upload
 from support.collector_processes import CollectorProcess
 from support.faulty_network import Address, FaultyNetwork, closing, whole_message
+from support.registry_texts import registry_of
 
 LEAST = 100
 """Uploads that a run acknowledges at least, one of them twice."""
 
 PATIENCE = 120.0
 
-METRICS = """
-registry = "balance"
-
-[metrics.colours]
-title = "Favourite colours"
-description = "Which of sixty-four colours is liked best."
-owner = "tests"
-purpose = "https://example.org/colours"
-oracle = "basic-rappor"
-domain = {kind = "integers", min = 0, max = 63, outside = "reject"}
-parameters = {f = 0.5, p = 0.5, q = 0.75}
-period = "day"
-retention_days = 90
-expires = 2999-01-01
-
-[metrics.engines]
-title = "Search engines"
-description = "The search engine that is set."
-owner = "tests"
-purpose = "https://example.org/engines"
-oracle = "rappor"
-domain = {kind = "strings", candidates = "engines.txt"}
-parameters = {num_bits = 32, num_hashes = 2, num_cohorts = 8, f = 0.5, p = 0.5, q = 0.75}
-period = "hour"
-retention_days = 90
-expires = 2999-01-01
-"""
+METRICS = registry_of(
+    {
+        "colours": {
+            "oracle": '"basic-rappor"',
+            "domain": '{kind = "integers", min = 0, max = 63, outside = "reject"}',
+            "parameters": "{f = 0.5, p = 0.5, q = 0.75}",
+        },
+        "engines": {
+            "oracle": '"rappor"',
+            "domain": '{kind = "strings", candidates = "engines.txt"}',
+            "parameters": "{num_bits = 32, num_hashes = 2, num_cohorts = 8, f = 0.5, p = 0.5, q = 0.75}",
+            "period": '"hour"',
+        },
+    },
+    version="balance",
+    expires="2999-01-01",
+)
 
 
 @dataclass

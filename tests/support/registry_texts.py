@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 METRIC = """\
 [metrics.{id}]
 title = "Favourite colour"
@@ -59,5 +61,15 @@ PLAIN = {
 
 def plain_registry(*metrics: str, **keys: str) -> str:
     """Return a registry of metrics that differ in their ids alone, with keys added or replaced, as TOML writes them."""
-    table = "".join(f"{key} = {value}\n" for key, value in (PLAIN | keys).items())
-    return 'registry = "1"\n' + "".join(f"[metrics.{metric}]\n{table}" for metric in metrics)
+    return registry_of({metric: {} for metric in metrics}, **keys)
+
+
+def registry_of(metrics: Mapping[str, Mapping[str, str]], *, version: str = "1", **keys: str) -> str:
+    """Return a registry: by metric the keys that it has to itself, and the keys of all; else those of `PLAIN`."""
+    return f'registry = "{version}"\n' + "".join(metric_table(name, **keys | own) for name, own in metrics.items())
+
+
+def metric_table(metric: str, **keys: str) -> str:
+    """Return the table of one metric."""
+    lines = "".join(f"{key} = {value}\n" for key, value in (PLAIN | keys).items())
+    return f"[metrics.{metric}]\n{lines}"

@@ -16,19 +16,12 @@ from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.collector.store import Received
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry
+from support.registry_texts import COLOURS, LISTED, STRINGS, registry_of
 
 DAY = 86_400
 NOW = 20_000 * DAY + 1234.5
 
-ABOUT = """
-title = "t"
-description = "d"
-owner = "o"
-purpose = "https://example.org/issues/7"
-period = "day"
-retention_days = {retention}
-expires = 2040-01-01
-"""
+ABOUT = {"purpose": '"https://example.org/issues/7"', "expires": "2040-01-01"}
 
 
 def registry(
@@ -38,35 +31,24 @@ def registry(
 
     `seeds` is what the metric of symbols under seeds says of them.
     """
-    about = ABOUT.format(retention=retention)
-    text = f"""
-registry = "1"
-[metrics.bloom]
-{about}
-domain = {{kind = "strings"}}
-oracle = "rappor"
-parameters = {{num_bits = 16, num_cohorts = 4, num_hashes = 2, f = 0.5, p = 0.25, q = 0.75}}
-[metrics.colour]
-{about}
-domain = {{kind = "categories", names = ["red", "green", "blue"]}}
-oracle = "grr"
-parameters = {{epsilon = 1.0}}
-[metrics.size]
-{about}
-domain = {{kind = "categories", names = ["s", "m", "l"]}}
-oracle = "olh"
-parameters = {{epsilon = 1.0{seeds}}}
-"""
+    metrics = {
+        "bloom": {
+            "domain": STRINGS,
+            "oracle": '"rappor"',
+            "parameters": "{num_bits = 16, num_cohorts = 4, num_hashes = 2, f = 0.5, p = 0.25, q = 0.75}",
+        },
+        "colour": {"domain": COLOURS},
+        "size": {
+            "domain": '{kind = "categories", names = ["s", "m", "l"]}',
+            "oracle": '"olh"',
+            "parameters": f"{{epsilon = 1.0{seeds}}}",
+        },
+    }
     if folder is not None:
-        (folder / "trees.txt").write_text("".join(f"{one}\n" for one in candidates))
-        text += f"""
-[metrics.tree]
-{about}
-domain = {{kind = "strings", candidates = "trees.txt"}}
-oracle = "olh"
-parameters = {{epsilon = 1.0, num_seeds = 2147483648}}
-"""
-    return parse_registry(text, folder)
+        (folder / "trees.txt").write_text("".join(f"{candidate}\n" for candidate in candidates))
+        parameters = "{epsilon = 1.0, num_seeds = 2147483648}"
+        metrics["tree"] = {"domain": LISTED, "oracle": '"olh"', "parameters": parameters}
+    return parse_registry(registry_of(metrics, **ABOUT, retention_days=str(retention)), folder)
 
 
 _numbers = itertools.count(1)
