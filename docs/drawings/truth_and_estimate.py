@@ -57,18 +57,18 @@ def drawing(result: dict[str, Any]) -> str:
     for place, row in enumerate(rows):
         y = TOP + ROW * place + 14
         canvas.text(LEFT - 12, y + 5, row["value"], "end")
-        canvas.box(at(row["truth"] / reports) - 2, y - 9, 4, 18, "truth", 1)
+        canvas.box(at(row["true_frequency"]) - 2, y - 9, 4, 18, "truth", 1)
         canvas.line((at(row["frequency_low"]), y), (at(row["frequency_high"]), y), kind="interval")
         canvas.circle(at(row["frequency"]), y, 5, "bar")
-        canvas.text(944, y + 5, f"{row['count']:,.0f}", "muted end")
+        canvas.text(944, y + 5, f"{row['frequency']:.2%}", "muted end")
     return canvas.svg()
 
 
 def description(rows: list[dict[str, Any]], result: dict[str, Any]) -> str:
     """Return what the drawing says, in sentences."""
-    shown = "; ".join(f"{row['value']} {row['truth']:,} and {row['count']:,.0f}" for row in rows)
+    shown = "; ".join(f"{row['value']} {row['true_frequency']:.2%} and {row['frequency']:.2%}" for row in rows)
     return (
-        f"{result['reports']:,} simulated people sent one randomized report each of their state. The true number and "
+        f"{result['reports']:,} simulated people sent one randomized report each of their state. The true share and "
         f"the estimate: {shown}. Of {len(rows)} intervals, {result['inside_95']} contain the truth. "
         f"Epsilon of one report is {result['epsilon_report']:.4f}."
     )

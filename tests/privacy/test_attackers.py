@@ -17,13 +17,12 @@ from overstory.privacy.attacks import (
     posterior,
     posterior_of_bits,
 )
-from overstory.protocol.channels import BinaryChannel, Rounds, SymbolChannel
+from overstory.protocol.channels import BinaryChannel, Rounds, SymbolChannel, SymbolRounds
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.mechanisms.base import Report
 from overstory.protocol.mechanisms.payloads import BitMechanism
 from overstory.protocol.mechanisms.registry import mechanism
 from overstory.protocol.mechanisms.sets import SetMechanism
-from overstory.protocol.sampling import SymbolRounds
 
 CASES = {
     "rappor": mechanism("rappor", num_bits=4, num_hashes=2, num_cohorts=2, f=0.5, p=0.5, q=0.75),
