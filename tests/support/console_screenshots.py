@@ -37,14 +37,12 @@ def main(folder: Path) -> None:
 
 def _take(reading: Any, address: str, folder: Path, kind: str) -> None:
     reading.problems.clear()
-    response = reading.open(address)
+    size = len(reading.open(address).body())  # the browser forgets it when something else loads
     name = re.sub(r"[^A-Za-z0-9]+", "-", address).strip("-") or "public"
     reading.page.screenshot(path=folder / f"{name}-{kind}.png", full_page=True)
     paint = reading.page.evaluate(FIRST_PAINT)
     problems = [*reading.problems, *axe_violations(reading.page)]
-    print(
-        f"{address:45} {len(response.body()):8,} {paint:8.0f} ms  {kind}: {'; '.join(problems) or 'none'}", flush=True
-    )
+    print(f"{address:45} {size:8,} {paint:8.0f} ms  {kind}: {'; '.join(problems) or 'none'}", flush=True)
 
 
 if __name__ == "__main__":
