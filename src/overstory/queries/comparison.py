@@ -11,7 +11,7 @@ from overstory.presentation.document import Column
 from overstory.presentation.render_data import csv_lines
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import PeriodCounts, parse_range
-from overstory.queries.estimates import EstimateOptions, read_estimates
+from overstory.queries.estimates import EstimateOptions, EstimateSeries, read_estimates
 
 if TYPE_CHECKING:
     from overstory.presentation.document import Block
@@ -153,6 +153,13 @@ def compare_ranges(
     chosen = options or EstimateOptions()
     if chosen.steps:
         raise ParameterError("differences are of unbiased shares: post-processing steps have no effect on them")
+    check_comparable(a, b)
+    chosen = replace(chosen, interval_kind=chosen.interval_kind or "population")
+    return compare_series(*(read_estimates(counted, "total", chosen) for counted in (a, b)), overlap=overlap)
+
+
+def check_comparable(a: PeriodCounts, b: PeriodCounts) -> None:
+    """Refuse ranges with a common period, without reports, or with reports of other parameters."""
     for counted in (a, b):
         _check_parameters(counted)
         if not counted.num_reports:
@@ -161,14 +168,16 @@ def compare_ranges(
             )
     spans = [(counted.periods[0], counted.periods[-1]) for counted in (a, b)]
     check_apart(a.metric, *spans)
-    chosen = replace(chosen, interval_kind=chosen.interval_kind or "population")
-    series = [read_estimates(counted, "total", chosen) for counted in (a, b)]
-    estimates = [each.parts[0].estimate for each in series]
-    assert chosen.interval_kind is not None
-    both = difference(*estimates, interval_kind=chosen.interval_kind, overlap=overlap, alpha=chosen.alpha)
-    notes = (*(note for each in series for note in each.notes), *(n for e in estimates for n in e.notes), *both.notes)
+
+
+def compare_series(a: EstimateSeries, b: EstimateSeries, *, overlap: float = 0.0) -> Comparison:
+    """Return the total of one range less that of another, whose counts `check_comparable` has seen."""
+    first, second = (series.parts[0].estimate for series in (a, b))
+    kind, alpha = a.interval_kind, a.options.alpha
+    both = difference(first, second, interval_kind=kind, overlap=overlap, alpha=alpha)
+    notes = (*a.notes, *b.notes, *first.notes, *second.notes, *both.notes)
     shared = () if overlap else (SHARED_NOISE,)
-    return Comparison(a, b, both, tuple(dict.fromkeys((*notes, *shared))))
+    return Comparison(a.counted, b.counted, both, tuple(dict.fromkeys((*notes, *shared))))
 
 
 def _check_parameters(counted: PeriodCounts) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from overstory.console.screens.comparison import ComparisonScreen
 from overstory.console.screens.health import HealthScreen
 from overstory.console.screens.period import PeriodScreen
 from overstory.console.screens.public import AboutScreen, PublicScreen, RegistryScreen
@@ -15,6 +16,7 @@ SCREENS: Final[tuple[Screen, ...]] = (
     AboutScreen(),
     RegistryScreen(),
     SeriesScreen(),
+    ComparisonScreen(),
     PeriodScreen(),
     HealthScreen(),
 )
