@@ -193,7 +193,7 @@ class Console:
             problem = {"type": "about:blank", "title": title, "status": status, "detail": detail}
             return Response(json.dumps(problem), status, media_type="application/problem+json")
         more = login_blocks(_next(request)) if status == 401 else ()
-        return self.page(error_view(status, title, f"{detail[:1].upper()}{detail[1:]}.", more), request, viewer, {})
+        return self.page(error_view(status, title, _sentence(detail), more), request, viewer, {})
 
     async def _on_screen_error(self, request: Request, error: Any) -> Response:
         answer = await self._answer_error(request, error.status, error.detail)
@@ -227,6 +227,12 @@ class Console:
         except StoreError:
             viewer = None
         return self._error_response(request, status, detail, viewer)
+
+
+def _sentence(detail: str) -> str:
+    """Return a detail as a sentence; one that begins with a name, such as a parameter's, keeps its small letter."""
+    begins_with_word = detail.split(" ", 1)[0].isalpha()
+    return f"{detail[:1].upper() if begins_with_word else detail[:1]}{detail[1:].rstrip('.')}."
 
 
 def _next(request: Request) -> str:
