@@ -22,7 +22,7 @@ from overstory.presentation.document import (
     Heading,
     KeyValues,
     Lines,
-    Links,
+    Link,
     Notice,
     Paragraph,
     Table,
@@ -257,7 +257,7 @@ class _Page:
         if places:
             yield Heading(2, "Before and after a release")
             yield Paragraph("The period of the release itself is in neither range: some devices had it already.")
-            yield Links("Releases", tuple(places))
+            yield from (Link(text, address) for text, address in places)
 
     def _release(self, note: Any) -> Iterator[tuple[str, str]]:
         if note.kind != "release":

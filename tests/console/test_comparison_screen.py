@@ -1,0 +1,151 @@
+"""The comparison of two ranges on a page: the numbers of the command line, the releases, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import json
+
+import pytest
+
+from overstory.collector.store import open_store
+from overstory.console.data import ConsoleData
+from overstory.console.estimates.estimates import Estimates
+from overstory.console.screens.comparison import ComparisonQuery, ComparisonScreen
+from overstory.console.view import ScreenError, read_query
+from overstory.presentation.document import Figure, Form, Heading, Link, Notice
+from overstory.presentation.render_data import as_csv
+from overstory.presentation.render_html import as_html
+from support.compared_store import MONDAY, SAME, fill, make, write_registry
+from support.running import within
+
+A, B = "2026-11-19..2026-11-21", "2026-11-16..2026-11-18"
+NOW = dt.datetime(2026, 11, 23, 12, tzinfo=dt.UTC).timestamp()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("compared")
+    make(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def data(folder):
+    registry = write_registry(folder, 2.0)
+    with open_store(str(folder / "reports-2-1.db"), registry) as store:
+        store.add_note("1.4 <b>with</b> a new menu", MONDAY + 2, "release")
+        store.add_note("1.5", MONDAY + 5, "release")
+        store.add_note("power cut", MONDAY + 2, "incident")
+        decoder = Estimates(patience=None)
+        yield ConsoleData(registry, store, lambda: NOW, decoder)
+        decoder.close()
+
+
+def view(data, **query):
+    return ComparisonScreen().view(data, read_query(ComparisonQuery, query.items()), metric="theme")
+
+
+def texts(view, kind):
+    return [block for block in view.blocks if isinstance(block, kind)]
+
+
+def test_the_numbers_are_those_of_the_command_line(data, folder):
+    shown = view(data, a=A, b=B)
+    stored = ("--store", "reports-2-1.db", "--registry", "metrics-2.toml", "--metric", "theme")
+    printed = json.loads(within("decode", *stored, "--compare", A, B, "--json", cwd=folder).stdout)
+    assert json.loads(json.dumps(shown.table.rows)) == printed.pop("differences")
+    assert json.loads(json.dumps(dict(shown.facts))) == printed
+    written = within("decode", *stored, "--compare", A, B, "-o", "out", cwd=folder)
+    assert written.returncode == 0
+    assert "".join(as_csv(shown.table)) == (folder / "out" / "comparison.csv").read_text()
+    assert len(list(csv.DictReader(as_csv(shown.table)))) == 5
+
+
+def test_what_changed_is_a_sentence_a_test_and_a_picture(data):
+    shown = view(data, a=A, b=B)
+    assert texts(shown, Notice)[0].text.startswith("Changed, in percentage points: dark +")
+    assert "p = " in dict(dict(shown.blocks[4].pairs))["Test that nothing changed"]
+    assert texts(shown, Figure)[0].picture == shown.picture
+    assert "dark" in shown.picture.alt
+    page = as_html(shown.blocks)
+    assert "of all devices like these" in page
+    assert "its noise cancels" in page.lower()
+    assert "2026-11-21 (over; late reports count until" in page
+    same = view(data, a="2026-11-17", b="2026-11-16")
+    assert texts(same, Notice)[0].text.startswith("No change is visible; a change of ")
+
+
+def test_without_ranges_the_newest_period_that_is_over_is_compared_with_the_one_before(data):
+    shown = view(data)
+    assert texts(shown, Heading)[0].text == "Theme: 2026-11-21 against 2026-11-20"
+    fields = {field.name: field.value for field in texts(shown, Form)[0].fields}
+    assert (fields["a"], fields["b"], fields["interval"]) == ("2026-11-21", "2026-11-20", "population")
+
+
+def test_a_release_with_reports_on_both_sides_is_offered_without_its_own_day(data):
+    shown = view(data, a=A, b=B)
+    [release] = texts(shown, Link)
+    assert release.text == "1.4 <b>with</b> a new menu"
+    assert release.address == "/m/theme/compare?a=2026-11-19..2026-11-22&b=2026-11-14..2026-11-17"
+    assert "<b>with" not in as_html(shown.blocks)
+
+
+def test_options_are_obeyed(data):
+    usual, reports, stayed = (
+        view(data, a=A, b=B, reports_per_device="1", **more)
+        for more in ({}, {"interval": "reports", "alpha": "0.01"}, {"overlap": "0.9"})
+    )
+    error = [shown.table.rows[0]["standard_error"] for shown in (usual, reports, stayed)]
+    assert error[1] < error[0]
+    assert error[2] < error[0]
+    assert (reports.facts["interval"], reports.facts["alpha"], stayed.facts["overlap"]) == ("reports", 0.01, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("query", "detail"),
+    [
+        ({"a": A}, "b: give both ranges"),
+        ({"a": "x..y", "b": B}, "'x'"),
+        ({"a": "2026-11-19..", "b": B}, "is no range of periods"),
+        ({"a": A, "b": B, "overlap": "2"}, "overlap: "),
+        ({"a": A, "b": B, "interval": "both"}, "interval: "),
+        ({"a": A, "b": B, "colour": "red"}, "colour: this page has no such parameter"),
+        ({"a": A, "b": B, "reports_per_device": "9"}, "9 reports per device"),
+    ],
+)
+def test_a_malformed_address_is_refused_with_a_reason(data, query, detail):
+    with pytest.raises(ScreenError) as refused:
+        view(data, **query)
+    assert refused.value.status == 400
+    assert detail in refused.value.detail
+
+
+def test_ranges_that_cannot_be_compared_are_refused_and_can_be_changed(data):
+    for query, reason in (
+        ({"a": A, "b": "2026-11-18..2026-11-20"}, "Both ranges hold 2026-11-19"),
+        ({"a": "2026-12-01", "b": B}, "2026-12-01 has no reports of theme"),
+    ):
+        shown = view(data, **query)
+        assert shown.status == 400
+        assert reason in texts(shown, Notice)[0].text
+        assert {field.name: field.value for field in texts(shown, Form)[0].fields}["a"] == query["a"]
+        assert shown.table is None
+
+
+def test_other_parameters_are_refused_with_both_digests(tmp_path):
+    path = make(tmp_path, seed=3)
+    old, new = write_registry(tmp_path, 1.0), write_registry(tmp_path, 2.0)
+    with open_store(str(path), old) as store:
+        fill(store, old["theme"], {MONDAY + 1: SAME}, 50, seed=9)
+        shown = view(ConsoleData(new, store, lambda: NOW, Estimates(patience=None)), a=A, b=B)
+    assert shown.status == 400
+    assert all(registry["theme"].mechanism.digest.hex() in texts(shown, Notice)[0].text for registry in (old, new))
+
+
+def test_a_metric_without_reports_has_an_empty_state(tmp_path):
+    registry = write_registry(tmp_path, 2.0)
+    with open_store(str(tmp_path / "empty.db"), registry, create=True) as store:
+        shown = view(ConsoleData(registry, store, lambda: NOW))
+    assert shown.status == 200
+    assert texts(shown, Notice)[0].text.startswith("There are reports in fewer than two periods")
