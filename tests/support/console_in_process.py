@@ -20,7 +20,7 @@ from overstory.console.screens.registry import SCREENS
 from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.document import Field, Form, Heading, Table
 from overstory.presentation.svg import Picture
-from overstory.protocol.metrics import parse_registry
+from overstory.protocol.metrics import MetricRegistry, parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
 
 PORT = 8001
@@ -86,6 +86,7 @@ def console_on(
     proxy: TrustedProxy | None = None,
     screens: Iterable[Screen] | None = None,
     clock: Clock | None = None,
+    registry: MetricRegistry | None = None,
 ) -> Console:
     """Return a console whose clock a test moves; it has a hostile and a public screen, and all real ones."""
     clock = clock or Clock()
@@ -96,7 +97,7 @@ def console_on(
         TokenRoles(store.tokens, clock=clock, timer=clock),
         proxy,
     )
-    data = ConsoleData(parse_registry(EXAMPLE), store, clock)
+    data = ConsoleData(registry or parse_registry(EXAMPLE), store, clock)
     return Console(data, gate, (HostileScreen(), PublicScreen(), *SCREENS) if screens is None else screens)
 
 

@@ -117,7 +117,7 @@ def _sentences(block: Block) -> str:
         case Notice(text, tone, address):
             return f'<p{_class("notice", tone)} role="note">{linked(text, address)}</p>'
         case Preformatted(text):
-            return f"<pre><code>{escaped_lines(text)}</code></pre>"
+            return f'<pre tabindex="0"><code>{escaped_lines(text)}</code></pre>'
     return ""
 
 

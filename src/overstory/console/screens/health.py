@@ -26,7 +26,7 @@ from overstory.presentation.document import (
     Paragraph,
     Table,
 )
-from overstory.presentation.formats import percent, thousands
+from overstory.presentation.formats import thousands
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import cohort_width
 
@@ -102,7 +102,7 @@ class _Health:
         if not self.collectors:
             yield Notice("No collector has given a sign of life within a week.")
         for state in self.silent:
-            yield Notice(f"Collector {state.id} has been silent since {_second(state.last_seen)}.")
+            yield Notice(f"Collector {_short(state.id)} has been silent since {_second(state.last_seen)}.")
         for volume in self.volumes:
             if volume.tone == "bad":
                 yield Notice(f"{volume.metric.title}: {volume.words}.", address=f"/m/{volume.metric.id}")
@@ -112,7 +112,7 @@ class _Health:
         columns = (
             Column("title", "Metric", is_left=True, link=lambda row: f"/m/{row['metric']}"),
             Column("last", "Last period with reports", is_left=True),
-            Column("state", "", is_left=True),
+            Column("state", "Its state", is_left=True),
             Column("period", "Newest that is over", is_left=True),
             Column("reports", "Reports", _known),
             Column("median", f"Median of the {BEFORE} before", _known),
@@ -120,7 +120,7 @@ class _Health:
             Column("running", "Running", _known),
             Column("line", f"{DRAWN} periods", lambda _: "", ("metric",), picture=self._line),
         )
-        return Table("", columns, [volume.row(self.data) for volume in self.volumes])
+        return Table("Reports of each metric", columns, [volume.row(self.data) for volume in self.volumes])
 
     def _line(self, row: Row) -> Picture | None:
         volume = next(volume for volume in self.volumes if volume.metric.id == row["metric"])
@@ -172,7 +172,7 @@ class _Health:
     def of_collectors(self) -> Iterator[Block]:
         yield Heading(2, "Collectors", "collectors")
         columns = (
-            Column("id", "Collector", is_left=True, is_code=True),
+            Column("id", "Collector", _short, is_left=True, is_code=True),
             Column("state", "State", is_left=True, tone=lambda state: "bad" if state == "silent" else "good"),
             Column("last_seen", "Last seen", is_left=True),
             Column("started", "Started", is_left=True),
@@ -190,7 +190,7 @@ class _Health:
             for state in self.collectors
         ]
         if rows:
-            yield Table("", columns, rows)
+            yield Table("Collectors of the last week", columns, rows)
         yield Paragraph(
             "A collector gives a sign of life every 15 seconds; one that has been silent for 60 is shown as such, and "
             "leaves the list after a week. Its id is random."
@@ -205,7 +205,7 @@ class _Health:
         ]
         columns = (
             Column("metric", "Metric", is_left=True),
-            Column("digest", "Digest", lambda digest: str(digest)[:16], is_left=True, is_code=True),
+            Column("digest", "Digest", _short, is_left=True, is_code=True),
             Column("mechanism", "Oracle", lambda name: name or "unknown", is_left=True),
             Column("which", "Parameters", is_left=True, tone=lambda which: "faint" if which == "others" else ""),
             Column("first", "First period", is_left=True),
@@ -213,7 +213,7 @@ class _Health:
             Column("counted", "Reports counted", thousands),
             Column("waiting", "In the inbox", thousands),
         )
-        yield Table("", columns, rows) if rows else Paragraph("There are no reports yet.")
+        yield Table("Reports by parameters", columns, rows) if rows else Paragraph("There are no reports yet.")
 
     @cached_property
     def sizes(self) -> dict[str, int]:
@@ -235,7 +235,7 @@ class _Health:
                 ("Store", self.summary.url),
                 ("Size", f"{self.summary.size:,} bytes"),
                 ("In the periods that ended within 7 days", f"{sizes['reports_per_week']:,} reports"),
-                ("Their size until retention", f"{sizes['bytes_per_week']:,} bytes"),
+                ("Their size, until retention", f"{sizes['bytes_per_week']:,} bytes"),
                 ("Retention will delete within 7 days", f"{sizes['deleted_within_a_week']:,} reports; counts stay"),
                 ("Batch ids", f"{self.summary.batch_ids:,}"),
             )
@@ -256,7 +256,11 @@ def _known(number: float | None) -> str:
 
 
 def _share(share: float | None) -> str:
-    return "" if share is None else percent(share)
+    return "" if share is None else f"{share:.0%}"
+
+
+def _short(digits: str) -> str:
+    return digits[:8]
 
 
 def _seconds(seconds: float | None) -> str:

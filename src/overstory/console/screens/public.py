@@ -6,6 +6,7 @@ Nothing of a metric that is not published is read from the store, so no number o
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
     from overstory.queries.estimates import EstimateSeries
 
 MEANING: Final = (
-    "Each device adds random noise to its answer before it sends it, so that no report tells what its sender's answer "
-    "was; how frequent an answer is among all devices can be estimated from many reports together."
+    "Each device adds random noise to its answer before it sends it, so that no single report tells for certain what "
+    "its sender's answer was; how frequent an answer is can be estimated from the reports of many devices together."
 )
 UNPUBLISHED: Final = "Results are not published."
 NOT_YET: Final = "Results are published once a period with reports is over."
@@ -62,7 +63,7 @@ class PublicScreen(Screen):
     def view(self, data: ConsoleData, query: Query, **path: str) -> View:  # noqa: ARG002 - every screen takes these
         """Return the page of all metrics."""
         registry = data.registry
-        table = Table("", _columns(), [_row(data, metric) for metric in registry.values()])
+        table = Table("Every metric", _columns(), [_row(data, metric) for metric in registry.values()])
         blocks = (
             Heading(1, "What is collected here"),
             Paragraph(MEANING, is_lead=True),
@@ -188,18 +189,19 @@ def _results(data: ConsoleData, series: EstimateSeries, rows: list[dict[str, Any
     metric, (part,) = series.metric, series.parts
     yield Paragraph(
         f"Estimated from {series.counted.num_reports:,} reports of {_label(series)}, one per device "
-        f"({state_words(data, metric, part.last)}). An estimate can be below zero: noise was added and subtracted."
+        f"({state_words(data, metric, part.last)}). An estimate can be below zero, because the noise is subtracted."
     )
     yield Lines(f"Intervals: {INTERVAL_KINDS[series.interval_kind]}", *part.estimate.notes, *series.notes)
     detected = [row for row in rows if row["detected"]]
     yield Heading(3, f"Detected: {len(detected):,} of {len(rows):,}", "detected")
     if detected:
-        yield estimate_table(detected[:MOST_ROWS])
+        table = estimate_table(detected[:MOST_ROWS])
+        yield replace(table, caption="Detected answers", columns=table.columns[:-1])
     missing = [row["value"] for row in rows if not row["detected"]]
     yield Heading(3, f"Asked and not detected: {len(missing):,}", "not-detected")
     yield Paragraph(
-        "Nobody gave these answers, or too few to tell them from noise. Of the detected ones about 1 in 20 is expected "
-        "to be there by chance."
+        "Nobody gave these answers, or too few to tell them from noise. Of the detected answers, about 1 in 20 may be "
+        "there by chance."
     )
     if missing:
         more = f" and {len(missing) - MOST_ROWS:,} more" if len(missing) > MOST_ROWS else ""

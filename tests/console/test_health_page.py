@@ -1,0 +1,153 @@
+"""The page of an operator: reports against their median, refusals, collectors, the store; each from real rows."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from overstory.collector.store import CollectorState, open_store
+from overstory.console.data import ConsoleData
+from overstory.console.screens.health import HealthQuery, HealthScreen
+from overstory.console.view import ScreenError, View, read_query
+from overstory.presentation.document import KeyValues, Notice, Table
+from overstory.presentation.render_html import as_html
+from overstory.protocol.metrics import parse_registry
+from overstory.protocol.metrics.registry import EXAMPLE
+from overstory.protocol.wire.reasons import Reason
+from support.console_in_process import Clock, client_of, console_on, log_in
+from support.console_store import NOW
+from support.store_samples import received, reports
+
+DAY = 86_400
+TODAY = int(NOW) // DAY
+REGISTRY = parse_registry(EXAMPLE)
+COLOUR = REGISTRY["colour"]
+WEEK = COLOUR.period.number(NOW)
+
+
+@pytest.fixture
+def store(tmp_path):
+    with open_store(str(tmp_path / "store.db"), REGISTRY, create=True) as opened:
+        yield opened
+
+
+def show(store, **query) -> View:
+    return HealthScreen().view(ConsoleData(REGISTRY, store, lambda: NOW), HealthQuery(**query))
+
+
+def notices(view: View) -> list[str]:
+    return [block.text for block in view.blocks if isinstance(block, Notice)]
+
+
+def report(store, rng, by_week) -> None:
+    for week, number in by_week.items():
+        store.add([received(COLOUR, week, reports(COLOUR, number, rng))])
+    store.compact(int(NOW))
+
+
+@pytest.fixture
+def rng():
+    import random
+
+    return random.Random(1)
+
+
+def test_an_empty_store_says_what_is_missing(store) -> None:
+    view = show(store)
+    assert notices(view) == ["No collector has given a sign of life within a week."]
+    page = as_html(view.blocks)
+    assert "Nothing was refused in the last 14 days." in page
+    assert "There are no reports yet." in page
+
+
+def test_a_collector_that_is_silent_for_a_minute_is_red_with_since_when(store) -> None:
+    for name, age in (("aaaa0000", 60), ("bbbb0000", 61)):
+        store.report_state(CollectorState(name, "0.2.0", int(NOW) - 900, int(NOW) - age, 0, 0.01), {})
+    view = show(store)
+    assert view.blocks[0].text == "Health: 1 of 2 collectors answer"
+    assert notices(view) == ["Collector bbbb0000 has been silent since 2026-11-21 11:58:59 UTC."]
+    (table,) = (block for block in view.blocks if isinstance(block, Table) and block.caption.startswith("Collectors"))
+    tones = {row["id"]: table.columns[1].tone(row["state"]) for row in table.rows}
+    assert tones == {"aaaa0000": "good", "bbbb0000": "bad"}
+    assert [state["silent"] for state in view.facts["collectors"]] == [False, True]
+
+
+@pytest.mark.parametrize(("newest", "stands_out"), [(49, True), (50, False), (200, False), (201, True), (0, True)])
+def test_a_period_is_compared_with_the_median_of_the_eight_before(store, rng, newest, stands_out) -> None:
+    before = dict(zip(range(WEEK - 9, WEEK - 1), (100, 90, 110, 100, 5, 100, 300, 100), strict=True))
+    report(store, rng, before | {WEEK - 1: newest, WEEK: 3})
+    view = show(store)
+    (row,) = view.table.rows
+    assert (row["reports"], row["median"], row["running"]) == (newest, 100, 3)
+    said = f"Favourite colour: {newest:,} reports in 2026-W46, the median of the 8 periods before is 100."
+    assert (said in notices(view)) == stands_out
+
+
+def test_a_metric_that_is_younger_or_has_ended_stands_out_by_nothing(store, rng) -> None:
+    report(store, rng, dict.fromkeys(range(WEEK - 5, WEEK - 1), 100))
+    assert show(store).table.rows[0]["median"] is None
+    report(store, rng, dict.fromkeys(range(WEEK - 12, WEEK - 5), 100))
+    assert len(notices(show(store))) == 2
+    ended = parse_registry(EXAMPLE.replace("2027-11-21", "2026-11-01"))
+    view = HealthScreen().view(ConsoleData(ended, store, lambda: NOW), HealthQuery())
+    assert len(notices(view)) == 1
+
+
+def test_refusals_are_by_day_and_by_metric_with_their_sentence_and_without_rows_of_zero(store) -> None:
+    store.report_state(
+        None,
+        {
+            (None, TODAY, "bits"): 3,
+            (None, TODAY - 13, "cohort"): 2,
+            (None, TODAY - 14, "damaged"): 1,
+            (None, TODAY, "store"): 0,
+            ("colour", WEEK, "bits"): 3,
+            ("colour", WEEK - 9, "cohort"): 2,
+            ("another", TODAY, "bits"): 1,
+        },
+    )
+    view = show(store)
+    assert [(row["day"], row["reason"], row["refused"]) for row in view.facts["refused_by_day"]] == [
+        ("2026-11-21", "bits", 3),
+        ("2026-11-08", "cohort", 2),
+    ]
+    assert view.facts["refused_by_day"][0]["detail"] == Reason.BITS.detail
+    assert [(row["metric"], row["period"]) for row in view.facts["refused_by_metric"]] == [("colour", "2026-W47")]
+    assert len(show(store, days=15).facts["refused_by_day"]) == 3
+    with pytest.raises(ScreenError, match="days: Input should be less than or equal to 400"):
+        read_query(HealthQuery, [("days", "401")])
+
+
+def test_sizes_are_of_the_last_week_and_of_what_retention_will_delete(store, rng) -> None:
+    old = COLOUR.period.number(NOW - (COLOUR.retention_days - 2) * DAY) - 1  # deleted in the coming week
+    report(store, rng, {old - 1: 11, old: 7, WEEK - 1: 30, WEEK: 2})
+    assert store.stored("colour") == {old - 1: 11, old: 7, WEEK - 1: 30, WEEK: 2}
+    view = show(store)
+    sizes = view.facts["store"]
+    assert sizes["reports_per_week"] == 30
+    assert sizes["bytes_per_week"] == 30 * (1 + 2)
+    store.retain(int(NOW + 7 * DAY))
+    assert sizes["deleted_within_a_week"] == 50 - sum(store.stored("colour").values()) > 0
+    (facts,) = (block for block in view.blocks if isinstance(block, KeyValues))
+    assert ("Store", store.url) in facts.pairs
+
+
+def test_without_a_login_there_is_no_page_and_a_store_that_is_gone_is_named(tmp_path) -> None:
+    path = tmp_path / "store.db"
+    with open_store(str(path), REGISTRY, create=True) as store:
+        console = console_on(store, registry=REGISTRY, clock=Clock(NOW))
+        client = client_of(console)
+        assert client.get("/health").status_code == 401
+        assert log_in(client, console.gate.sessions.make_link("viewer")).status_code == 303
+        assert client.get("/health").status_code == 200
+        assert client.get("/health.csv").text.startswith("title,last,state,")
+        assert "days: this page has no such parameter" not in client.get("/health?days=3").text
+        assert client.get("/health?day=3").status_code == 400
+        with sqlite3.connect(path) as raw:
+            raw.execute("DROP TABLE tallies")
+        raw.close()
+        answer = client.get("/health")
+    assert answer.status_code == 503
+    assert str(path) in answer.text
+    assert "Traceback" not in answer.text

@@ -1,0 +1,173 @@
+"""The public pages: open to everybody, complete, and without any number of a metric that is not published."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from overstory.console.data import ConsoleData
+from overstory.console.screens.public import AboutScreen, PublicScreen, RegistryScreen
+from overstory.console.view import Query
+from overstory.protocol.metrics import parse_registry
+from overstory.queries.counts import read_store
+from overstory.queries.estimates import EstimateOptions, read_estimates
+from support.console_in_process import Clock, client_of, console_on
+from support.console_store import NOW
+
+FORMS = ("", ".json", ".csv", ".parquet", ".svg")
+UNPUBLISHED = ("start", "over", "quiet")
+PUBLISHED = ("theme", "home")
+
+
+@pytest.fixture(scope="module")
+def client(console_data):
+    return client_of(console_on(console_data.store, registry=console_data.registry, clock=Clock(NOW)))
+
+
+class Refusing:
+    """A store from which nothing but what is published may be read."""
+
+    def __init__(self, store, allowed):
+        self._store, self._allowed = store, allowed
+
+    def __getattr__(self, name):
+        method = getattr(self._store, name)
+
+        def asked(metric, *arguments):
+            assert getattr(metric, "id", metric) in self._allowed, f"{name} of {metric}"
+            return method(metric, *arguments)
+
+        return asked
+
+
+def everything(client) -> str:
+    """All bytes that somebody who is not logged in can get."""
+    pages = ["/", "/index", "/registry", *(f"/about/{name}" for name in (*PUBLISHED, *UNPUBLISHED))]
+    answers = [client.get(page + form) for page in pages for form in FORMS]
+    return "\n".join(answer.content.decode("utf-8", "replace") for answer in answers if answer.status_code == 200)
+
+
+def numbers_of(data, name) -> set[str]:
+    """Every number of a metric's results, as pages and files would write it."""
+    metric = data.registry[name]
+    counted = read_store(data.store, metric)
+    if not counted.periods:
+        return set()
+    numbers = {f"{counts.num_reports:,}" for counts in counted.counts.values()} | {f"{counted.num_reports:,}"}
+    for kind in ("total", "per-period"):
+        for row in read_estimates(counted, kind, EstimateOptions(interval_kind="population")).rows():
+            numbers |= {f"{row[key]:.2%}" for key in ("frequency", "frequency_low", "frequency_high")}
+            numbers |= {f"{row['count']:,.0f}", f"{row['count']:.10g}"}
+    return {number for number in numbers if sum(map(str.isdigit, number)) > 3}  # shorter ones are everywhere
+
+
+def test_nobody_has_to_log_in_and_pages_may_be_kept_for_five_minutes(client) -> None:
+    for path in ("/", "/about/theme", "/about/start", "/registry", "/index.json", "/about/theme.csv"):
+        answer = client.get(path)
+        assert (answer.status_code, answer.headers["cache-control"]) == (200, "max-age=300"), path
+        assert "set-cookie" not in answer.headers
+    assert client.get("/health").status_code == 401
+
+
+def test_no_number_of_an_unpublished_metric_is_in_any_byte_of_the_public_pages(client, console_data) -> None:
+    text = everything(client)
+    published = numbers_of(console_data, "theme") | numbers_of(console_data, "home")
+    for name in UNPUBLISHED:
+        numbers = numbers_of(console_data, name) - published  # a number of few digits may be of both
+        assert len(numbers) > 20 or name == "quiet"
+        assert [number for number in numbers if re.search(rf"(?<![\d.,]){number}", text)] == []
+    assert len([number for number in published if number in text]) > 10  # the search finds what is there
+
+
+def test_nothing_of_an_unpublished_metric_is_read(console_data) -> None:
+    data = ConsoleData(console_data.registry, Refusing(console_data.store, PUBLISHED), lambda: NOW)
+    PublicScreen().view(data, Query())
+    for name in data.registry:
+        AboutScreen().view(data, Query(), metric=name)
+    RegistryScreen().view(data, Query())
+    with pytest.raises(AssertionError, match="periods of theme"):  # and the store notices
+        AboutScreen().view(
+            ConsoleData(data.registry, Refusing(console_data.store, ()), lambda: NOW), Query(), metric="theme"
+        )
+
+
+def test_what_is_not_published_says_so(client) -> None:
+    for name in UNPUBLISHED:
+        page = client.get(f"/about/{name}")
+        assert "Results are not published." in page.text
+        assert client.get(f"/about/{name}.csv").status_code == 404
+        assert client.get(f"/about/{name}.json").json()["results"] == "Results are not published."
+    rows = {row["metric"]: row["results"] for row in table_rows(client)}
+    assert rows == dict.fromkeys(UNPUBLISHED, "not published") | dict.fromkeys(PUBLISHED, "published")
+
+
+def table_rows(client):
+    answer = client.get("/index.json").json()
+    return [{"metric": name["id"], **row} for name, row in zip(answer["metrics"], answer["rows"], strict=True)]
+
+
+def test_the_numbers_of_page_and_files_are_those_of_one_estimate(client, console_data) -> None:
+    metric = console_data.registry["theme"]
+    week = metric.period.number(NOW) - 1  # the running week is not published
+    series = read_estimates(
+        read_store(console_data.store, metric, week, week), "total", EstimateOptions(interval_kind="population")
+    )
+    answer = client.get("/about/theme.json").json()
+    assert answer["results"]["from"] == answer["results"]["to"] == metric.period.label(week)
+    assert answer["results"]["interval"] == "population"
+    for shown, row in zip(answer["rows"], series.rows(), strict=True):
+        assert shown["value"] == row["value"]
+        assert np.isclose(shown["frequency_low"], row["frequency_low"], rtol=1e-12)
+    page = client.get("/about/theme").text
+    for row in series.rows():
+        if row["detected"]:
+            assert f"{row['frequency_low']:.2%} to {row['frequency_high']:.2%}" in page
+    assert "Asked and not detected: 1" in page
+
+
+def test_a_page_says_why_who_how_often_until_when_and_how_to_stop(client) -> None:
+    front = client.get("/").text
+    for words in (
+        "adds random noise",
+        "How to stop it",
+        "&lt;b&gt;Send statistics&lt;/b&gt;",
+        "https://example.org/issues/2",
+        "Design team",
+        "at most one report per device per week",
+        "by a factor of at most 2.72 (epsilon 1.0000)",
+        "2027-06-01",
+    ):
+        assert words in front, words
+    assert "&lt;script&gt;" in front
+    assert "<script>alert" not in front
+    about = client.get("/about/theme").text
+    for words in ("What it costs a person", "rests on", "[1] ", "How to stop it", "Published"):
+        assert words in about, words
+
+
+def test_an_ended_metric_is_marked_and_stays(client) -> None:
+    assert {row["metric"]: row["state"] for row in table_rows(client)}["over"] == "ended"
+    assert "It ended on 2026-10-01: nothing is recorded any more." in client.get("/about/over").text
+    assert "did you mean theme?" in client.get("/about/thema").text
+
+
+def test_the_registry_is_there_as_toml_and_json_with_its_digest(client, console_data) -> None:
+    digest = console_data.registry.digest.hex()
+    page = client.get("/registry").text
+    assert digest in page
+    assert "[metrics.theme]" in page
+    answer = client.get("/registry.json").json()
+    assert answer["digest"] == digest
+    assert [metric["id"] for metric in answer["metrics"]] == sorted(console_data.registry)
+    assert client.get("/index.json").json()["digest"] == digest
+
+
+def test_without_a_period_that_is_over_nothing_is_shown_yet(console_data) -> None:
+    quiet = parse_registry(console_data.registry.text + 'publish = "estimates"\n')
+    data = ConsoleData(quiet, console_data.store, lambda: NOW)
+    view = AboutScreen().view(data, Query(), metric="quiet")
+    assert view.facts["results"] == "Results are published once a period with reports is over."
+    assert json.dumps(view.facts)
