@@ -141,6 +141,7 @@ def test_a_fit_past_the_decoders_limits_is_amber_and_says_why():
     assert "strings that are not in the list" in next(a.text for a in missing if "unallocated" in a.numbers)
     [uneven] = fit("m", "w", decoded(cohorts=True), usual)
     assert "cohort_p_value" in uneven.numbers
+    assert json.dumps([alarm.to_json() for alarm in (*missing, uneven)], allow_nan=False)
 
 
 def test_a_list_that_never_had_all_strings_is_a_note():

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Iterator, Mapping, Sequence
 
-Kind = Literal["step", "drift", "volume", "fit", "refusals", "expiry"]
+Kind = Literal["step", "drift", "volume", "fit", "estimate", "refusals", "expiry"]
 Severity = Literal["red", "amber", "note"]
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("red", "amber", "note")
@@ -133,8 +133,8 @@ def _fit(decoded: Decoded) -> dict[str, tuple[bool, float, str]]:
     unlisted = f"About {min(missing, 1.0):.1%} of the reports hold strings that are not in the list."
     is_dispersed = abs(decoded.dispersion - 1.0) > dispersion_reach(decoded.degrees_of_freedom)
     return {
-        "dispersion": (is_dispersed, decoded.dispersion, residuals),
-        "unallocated": (misses_strings(missing, error), missing, unlisted),
+        "dispersion": (bool(is_dispersed), float(decoded.dispersion), residuals),
+        "unallocated": (misses_strings(missing, error), float(missing), unlisted),
         "cohort_p_value": (decoded.cohort_p_value < UNBALANCED, decoded.cohort_p_value, cohorts),
     }
 

@@ -215,8 +215,8 @@ def drifts(changes: Sequence[Change], *, is_new: bool = True) -> list[Alarm]:
 MEANINGS: Final = {
     "step": "against the {before} periods before. A release, another mix of devices, or the world: look at the notes. "
     "Where the same devices keep their answers, changes of few of them are not seen.",
-    "drift": "in the last 13 periods, against the 13 before. Each week's change was too small to be seen. Devices that "
-    "keep their answers hide slow changes, too.",
+    "drift": "in the last 13 periods, against the 13 before. Each change from one period to the next was too small to "
+    "be seen. Devices that keep their answers hide slow changes, too.",
 }
 MOST_NAMED: Final = 3
 

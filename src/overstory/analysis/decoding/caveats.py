@@ -29,7 +29,7 @@ def dispersion_reach(degrees_of_freedom: int) -> float:
 
 def misses_strings(unallocated: float, standard_error: float) -> bool:
     """Whether this share of the reports surely holds strings that are not in the list; past 1 no string is missing."""
-    return SURE * standard_error < unallocated < 1.0 + SURE * standard_error
+    return bool(SURE * standard_error < unallocated < 1.0 + SURE * standard_error)
 
 
 def cohort_balance(counts: SupportCounts, reports_per_device: float = 1.0) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -28,8 +29,11 @@ somebody is, --trust-header names the header with the person's name, --from says
 --roles maps names to roles. On an address that other machines can reach, the console starts with TLS or with
 --behind-proxy only.
 
-Every option but --open can be set by an environment variable (OVERSTORY_STORE and OVERSTORY_REGISTRY, shared with
-`overstory serve`; OVERSTORY_CONSOLE_PORT for --port, and so on) or by the TOML file that --config or
+--check starts no server: it prints the alarms of the store as JSON, and exits with 1 if any of them is red or amber,
+for cron and CI. Notes do not count. Run it once in each period; docs/explanation/alarms.md says what each alarm means.
+
+Every option but --open and --check can be set by an environment variable (OVERSTORY_STORE and OVERSTORY_REGISTRY,
+shared with `overstory serve`; OVERSTORY_CONSOLE_PORT for --port, and so on) or by the TOML file that --config or
 OVERSTORY_CONSOLE_CONFIG names. SIGTERM and SIGINT end it."""
 
 EXAMPLE = "overstory console --registry metrics.toml --store reports.db --open"
@@ -61,6 +65,7 @@ def add_parser(commands: Any) -> None:
     for setting in SETTINGS:
         setting.add_to(parser)
     parser.add_argument("--open", action="store_true", help="open it in a browser, logged in")
+    parser.add_argument("--check", action="store_true", help="print the alarms as JSON; exit with 1 if there are any")
     parser.add_argument("--ends-with-input", action="store_true", help=argparse.SUPPRESS)
 
 
@@ -81,6 +86,8 @@ def check_settings(args: argparse.Namespace) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     check_settings(args)
+    if args.check:
+        return _check(args)
     from overstory.collector.http.listening import Listening
     from overstory.console.access.roles import parse_proxy
     from overstory.console.server import Access, check_exposure, serve
@@ -99,6 +106,16 @@ def run(args: argparse.Namespace) -> int:
             ends_with_input=args.ends_with_input,
         )
     return 0
+
+
+def _check(args: argparse.Namespace) -> int:
+    from overstory.console.alarms import check
+
+    with open_data(args.registry, args.store) as data:
+        data.decoder.patience = None
+        result, is_alarming = check(data)
+    print(json.dumps(result, indent=2, allow_nan=False))
+    return int(is_alarming)
 
 
 def show_store(registry: str, store: str) -> None:

@@ -1,0 +1,246 @@
+"""The alarms of a store: reads counts, estimates and refusals, and asks `overstory.analysis.alarms` what they mean.
+
+A period is compared with those at the same time of the week, in the weeks before: of a metric of weeks these are the
+periods before, and a metric of half-hours is not alarmed by every night.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from overstory.analysis.alarms.alarm import BEFORE, ENOUGH_BEFORE, SEVERITIES, Alarm, expiry, fit, refusals, volume
+from overstory.analysis.alarms.changes import DRIFT_PERIODS, Comparison, drifts, find_changes, steps
+from overstory.analysis.decoding.decoder import Decoded
+from overstory.console.view import ScreenError
+from overstory.protocol.metrics.metric import DAY, WEEK
+from overstory.queries.counts import PeriodCounts
+
+if TYPE_CHECKING:
+    from overstory.analysis.estimate import Estimate
+    from overstory.analysis.reports import SupportCounts
+    from overstory.console.data import ConsoleData
+    from overstory.protocol.metrics import Metric
+
+RECENT: Final = 3
+"""Of so many newest periods two must have changed for an alarm to be red."""
+ENOUGH_OF_13: Final = 10
+"""A drift is looked for where so many of 13 periods have reports, before and after."""
+
+
+@dataclass(frozen=True)
+class MetricHistory:
+    """A metric's periods that alarms look at.
+
+    Attributes
+    ----------
+    metric
+        The metric.
+    newest
+        The number of its newest final period, whether or not it has reports.
+    reports
+        Reports by period, of all parameters, of every period with reports.
+    estimates
+        Estimates by period, of some periods up to `newest`.
+    problem
+        Why there are no estimates; empty where there are, or where there is nothing to estimate.
+    """
+
+    metric: Metric
+    newest: int
+    reports: Mapping[int, int]
+    estimates: Mapping[int, Estimate] = field(repr=False)
+    problem: str = ""
+
+    @property
+    def lag(self) -> int:
+        """Periods in a week."""
+        return WEEK // self.metric.period.seconds
+
+    @property
+    def drift_end(self) -> int:
+        """The newest final period in which a drift was looked for: in one week of 13."""
+        week = self.metric.period.start(self.newest) // WEEK
+        return self.newest - self.lag * ((week + 1) % DRIFT_PERIODS)
+
+    def label(self, period: int) -> str:
+        """Return the name of a period."""
+        return self.metric.period.label(period)
+
+    def before(self, period: int, number: int = BEFORE) -> list[int]:
+        """Return the periods of the weeks before, at the same time of the week, the newest first."""
+        return [period - self.lag * week for week in range(1, number + 1)]
+
+    def wanted(self) -> set[int]:
+        """Return the periods whose estimates alarms look at."""
+        recent = range(self.newest, self.newest - RECENT, -1)
+        ends = {self.drift_end, *self.before(self.drift_end, 2 * DRIFT_PERIODS - 1)}
+        return {*recent, *(period for one in recent for period in self.before(one)), *ends}
+
+    def comparison(self, period: int) -> Comparison | None:
+        """Return a period and the 8 before, as far as they have reports; None where too few have."""
+        earlier = [self.estimates[one] for one in self.before(period) if one in self.estimates]
+        if period not in self.estimates or len(earlier) < ENOUGH_BEFORE:
+            return None
+        return Comparison(self.metric.id, self.label(period), [self.estimates[period]], earlier)
+
+    def drift_comparison(self) -> Comparison | None:
+        """Return 13 periods and the 13 before; None where too few have reports."""
+        periods = [self.drift_end, *self.before(self.drift_end, 2 * DRIFT_PERIODS - 1)]
+        halves = periods[:DRIFT_PERIODS], periods[DRIFT_PERIODS:]
+        after, before = ([self.estimates[one] for one in half if one in self.estimates] for half in halves)
+        if min(len(after), len(before)) < ENOUGH_OF_13:
+            return None
+        return Comparison(self.metric.id, self.label(self.drift_end), after, before)
+
+
+def newest_final(metric: Metric, now: float) -> int:
+    """Return the number of the newest period that takes no more reports; of an ended metric, its last one."""
+    period = metric.period.number(min(now - metric.grace_days * DAY, metric.expires_at))
+    return period - 1
+
+
+def read_history(data: ConsoleData, metric: Metric) -> MetricHistory:
+    """Read what alarms need to know of a metric.
+
+    Raises
+    ------
+    ScreenError
+        With status 202, while its periods are being decoded.
+    """
+    periods = data.store.periods(metric.id)
+    reports: Counter[int] = Counter()
+    if periods:
+        for (period, _), number in data.store.tally(metric.id, periods[0], periods[-1]).items():
+            reports[period] += number
+    history = MetricHistory(metric, newest_final(metric, data.clock()), reports, {})
+    wanted = sorted(history.wanted() & set(periods))
+    if not wanted or not metric.labels:
+        return history
+    try:
+        counts = _read_counts(data, metric, wanted, history.lag)
+        series = data.estimates(PeriodCounts(metric, wanted[0], wanted[-1], counts), "per-period")
+    except ScreenError as error:
+        if error.status == 202:
+            raise
+        return MetricHistory(metric, history.newest, reports, {}, str(error))
+    return MetricHistory(metric, history.newest, reports, {part.last: part.estimate for part in series.parts})
+
+
+def _read_counts(data: ConsoleData, metric: Metric, wanted: Sequence[int], lag: int) -> Mapping[int, SupportCounts]:
+    if lag == 1:
+        counts = data.store.counts(metric, wanted[0], wanted[-1])
+        return {period: counts[period] for period in wanted if period in counts}
+    several = (data.store.counts(metric, period, period) for period in wanted)
+    return {period: own for counts in several for period, own in counts.items()}
+
+
+def read_histories(data: ConsoleData) -> list[MetricHistory]:
+    """Read what alarms need to know of every metric that is still collected; see `read_history`."""
+    return [read_history(data, metric) for metric in data.registry.values() if not metric.expired(data.clock())]
+
+
+def find_alarms(data: ConsoleData, histories: Sequence[MetricHistory] | None = None) -> list[Alarm]:
+    """Return a store's alarms, the worst first.
+
+    Parameters
+    ----------
+    histories
+        What `read_histories` returned, where somebody called it already.
+
+    Raises
+    ------
+    ScreenError
+        With status 202, while periods are being decoded.
+    StoreError
+        When the store does not answer.
+    """
+    read = read_histories(data) if histories is None else histories
+    alarms = [*_changed(read), *_of_metrics(read), *_refused(data, read)]
+    today = dt.datetime.fromtimestamp(data.clock(), dt.UTC).date()
+    alarms += filter(None, (expiry(history.metric.id, history.metric.expires, today) for history in read))
+    return sorted(alarms, key=lambda alarm: SEVERITIES.index(alarm.severity))
+
+
+def _changed(histories: Iterable[MetricHistory]) -> Iterator[Alarm]:
+    """Yield steps and drifts; every metric is in one family of each run."""
+    read = list(histories)
+    runs = [
+        find_changes(_present(history.comparison(history.newest - ago) for history in read))
+        for ago in reversed(range(RECENT))
+    ]
+    yield from steps(runs)
+    for is_new in (True, False):
+        own = (history for history in read if (history.drift_end == history.newest) is is_new)
+        yield from drifts(find_changes(_present(history.drift_comparison() for history in own)), is_new=is_new)
+
+
+def _present(comparisons: Iterable[Comparison | None]) -> list[Comparison]:
+    return [comparison for comparison in comparisons if comparison is not None]
+
+
+def _of_metrics(histories: Iterable[MetricHistory]) -> Iterator[Alarm]:
+    """Yield alarms of volume and fit, and of what cannot be estimated."""
+    for history in histories:
+        label = history.label(history.newest)
+        if history.problem:
+            text = f"Its estimates cannot be computed: {history.problem}."
+            yield Alarm("estimate", "amber", history.metric.id, label, text)
+        first = min(history.reports, default=history.newest)
+        earlier = [history.reports.get(one, 0) for one in history.before(history.newest) if one >= first]
+        alarm = volume(history.metric.id, label, history.reports.get(history.newest, 0), earlier)
+        if alarm is not None:
+            yield alarm
+        newest = history.estimates.get(history.newest)
+        if isinstance(newest, Decoded):
+            before = (history.estimates.get(one) for one in history.before(history.newest))
+            yield from fit(history.metric.id, label, newest, [one for one in before if isinstance(one, Decoded)])
+
+
+def _refused(data: ConsoleData, histories: Sequence[MetricHistory]) -> list[Alarm]:
+    """Return alarms of the refusals of the last day that is over."""
+    refused: dict[int, dict[str, int]] = {}
+    for (at, reason), number in data.store.refusals().by_day.items():
+        refused.setdefault(at, {})[reason] = number
+    day = int(data.clock() // DAY) - 1
+    posts = {
+        one: sum(refused.get(one, {}).values()) + round(sum(_reports_of_day(history, one) for history in histories))
+        for one in range(day - BEFORE, day + 1)
+    }
+    earlier = [
+        {reason: number / max(posts[one], 1) for reason, number in refused.get(one, {}).items()}
+        for one in range(day - BEFORE, day)
+    ]
+    label = dt.datetime.fromtimestamp(day * DAY, dt.UTC).date().isoformat()
+    return refusals(label, posts[day], refused.get(day, {}), earlier)
+
+
+def _reports_of_day(history: MetricHistory, day: int) -> float:
+    """Return the reports of a day, about: a store has no days of metrics of weeks.
+
+    A period that still takes reports counts as much as the newest final one, if that is more.
+    """
+    period = history.metric.period
+    first, last = period.number(day * DAY), period.number((day + 1) * DAY - 1)
+    usual = history.reports.get(history.newest, 0)
+    number = sum(
+        max(history.reports.get(one, 0), usual if one > history.newest else 0) for one in range(first, last + 1)
+    )
+    return number * min(1.0, DAY / period.seconds)
+
+
+def check(data: ConsoleData) -> tuple[dict[str, Any], bool]:
+    """Return all alarms as JSON values, and whether any of them is red or amber."""
+    alarms = find_alarms(data)
+    counts = Counter(alarm.severity for alarm in alarms)
+    result: dict[str, Any] = {
+        "checked": dt.datetime.fromtimestamp(int(data.clock()), dt.UTC).isoformat(),
+        "registry": data.registry.version,
+        "metrics": len(data.registry),
+        **{severity: counts[severity] for severity in SEVERITIES},
+        "alarms": [alarm.to_json() for alarm in alarms],
+    }
+    return result, bool(counts["red"] or counts["amber"])

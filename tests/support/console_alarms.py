@@ -1,0 +1,105 @@
+"""Stores of 27 weeks with something to be alarmed by, and without."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from overstory.analysis.oracle import FrequencyOracle
+from overstory.collector.store import Received, open_store
+from overstory.protocol.metrics import load_registry
+from overstory.protocol.metrics.metric import DAY
+
+WEEKS: Final = 27
+DEVICES: Final = 4_000
+PAGES: Final = tuple(f"https://site-{number:02}.example/" for number in range(20))
+TROUBLES: Final = ("step", "drift", "volume", "fit", "refusals", "expiry")
+
+METRIC: Final = """
+[metrics.{name}]
+title = "Title of {name}"
+description = "d"
+owner = "o"
+purpose = "https://example.org/issues/7"
+domain = {domain}
+oracle = "{oracle}"
+parameters = {parameters}
+period = "week"
+grace_days = 0
+retention_days = 90
+expires = {expires}
+"""
+
+
+def write_registry(folder: Path, today: dt.date, trouble: Collection[str]) -> Path:
+    (folder / "pages.txt").write_text("".join(f"{page}\n" for page in PAGES), "utf-8")
+    text = 'registry = "2026-11-20"\n'
+    for name in ("step", "drift", "volume", "expiry"):
+        ends = today + dt.timedelta(20 if name == "expiry" and "expiry" in trouble else 400)
+        names = '{kind = "categories", names = ["light", "dark", "contrast"]}'
+        text += METRIC.format(name=name, domain=names, oracle="grr", parameters="{epsilon = 4.0}", expires=ends)
+    domain = '{kind = "strings", candidates = "pages.txt"}'
+    parameters = "{num_bits = 64, num_hashes = 2, num_cohorts = 4, f = 0.0, p = 0.25, q = 0.75}"
+    ends = today + dt.timedelta(400)
+    text += METRIC.format(name="fit", domain=domain, oracle="rappor", parameters=parameters, expires=ends)
+    (folder / "metrics.toml").write_text(text, "utf-8")
+    return folder / "metrics.toml"
+
+
+def shares_of(name: str, weeks_ago: int, trouble: Collection[str]) -> Any:
+    """Return the shares of a metric's values; of strings with a last one that is not in the list."""
+    if name == "fit":
+        shares = np.append(1 / np.arange(2, len(PAGES) + 2), 0.0)
+        shares /= shares.sum()
+        missing = 0.3 if weeks_ago == 1 and "fit" in trouble else 0.0
+        return np.append(shares[:-1] * (1 - missing), missing)
+    moved = 0.0
+    if name == "step" and name in trouble and weeks_ago == 1:
+        moved = 0.08
+    if name == "drift" and name in trouble:
+        moved = 0.004 * (WEEKS - weeks_ago)
+    return np.array([0.6 - moved, 0.3 + moved, 0.1])
+
+
+def make_store(folder: Path, now: float, trouble: Collection[str] = (), seed: int = 4) -> tuple[Path, str]:
+    """Write a registry and a store whose newest final week is the one before `now`; return their places."""
+    today = dt.datetime.fromtimestamp(now, dt.UTC).date()
+    file = write_registry(folder, today, trouble)
+    url, registry, rng = str(folder / "reports.db"), load_registry(file), np.random.default_rng(seed)
+    received = []
+    for number, name in enumerate(registry):
+        for weeks_ago in range(1, WEEKS + 1):
+            drop = 0.3 if name == "volume" and name in trouble and weeks_ago == 1 else 1.0
+            shares = shares_of(name, weeks_ago, trouble)
+            held = rng.choice(len(shares), int(DEVICES * drop), p=shares)
+            period = registry[name].period.number(now) - weeks_ago
+            received.append(batch_of(registry[name], period, held, rng, bytes([number, weeks_ago])))
+    with open_store(url, registry, create=True) as store:
+        store.add(received)
+        store.compact(now)
+        yesterday = int(now // DAY) - 1
+        usual = {(None, yesterday - ago, "too late"): 20 for ago in range(10)}
+        many = {(None, yesterday, "unknown metric"): 400} if "refusals" in trouble else {}
+        store.report_state(None, {**usual, **many})
+    return file, url
+
+
+def batch_of(metric: Any, period: int, held: Any, rng: Any, batch_id: bytes) -> Received:
+    strings = [*PAGES, "https://not-in-the-list.example/"] if metric.id == "fit" else None
+    batch = FrequencyOracle(metric.mechanism).simulate(held, rng, candidates=strings)
+    return Received(
+        metric=metric.id,
+        period=period,
+        batch=batch_id.ljust(16, b"\0"),
+        digest=metric.mechanism.digest,
+        num_bits=batch.num_bits,
+        num_cohorts=batch.num_cohorts,
+        num_reports=len(batch),
+        cohorts=batch.cohorts.tobytes(),
+        bits=batch.octets().tobytes(),
+        forget_after=metric.accept_until(period),
+    )
